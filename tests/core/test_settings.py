@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from catalog.core.agents import load_agent
 from catalog.core.errors import ConfigError, UnknownPresetError
-from catalog.core.home import default_home, home_folder
+from catalog.core.home import default_home, home_folder, settings_key
 from catalog.core.settings import (
     LLMSettings,
     RAGv2Settings,
@@ -153,6 +154,41 @@ def test_a_preset_is_named_by_argument_variable_or_file_and_remembered(tmp_path,
 def test_an_empty_home_variable_is_none(monkeypatch):
     monkeypatch.setenv("IDX_HOME", "")
     assert load_settings().settings.home == home_folder() == default_home()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("IDX_RAG_V2__TOP_K", lambda it: it.rag_v2.top_k),
+        ("IDX_RAG_V2__INGEST__WORKERS", lambda it: it.rag_v2.ingest.workers),
+        ("IDX_RAG_V2__EMBED_PREFIX_QUERY", lambda it: it.rag_v2.embed_prefix_query),
+        ("IDX_RAG_V2__RERANK_ENABLED", lambda it: it.rag_v2.rerank_enabled),
+        ("IDX_SERVE__TOKEN", lambda it: it.serve.token),
+        ("IDX_SERVE__TIMEOUT_SECONDS", lambda it: it.serve.timeout_seconds),
+        ("IDX_LLM__PROVIDER", lambda it: it.llm.provider),
+        ("IDX_DATABASE_URL", lambda it: it.database_url),
+        ("IDX_CONFIG", lambda it: it.home),
+    ],
+)
+def test_an_empty_variable_is_as_one_that_is_not_set(monkeypatch, variable, value):
+    monkeypatch.delenv(variable, raising=False)
+    before, key = value(load_settings().settings), settings_key(default_home(), None)
+    monkeypatch.setenv(variable, "")
+    assert value(load_settings().settings) == before
+    assert settings_key(default_home(), None) == key
+    assert RAGv2Settings() == load_settings().settings.rag_v2
+
+
+def test_a_settings_file_may_begin_with_a_byte_order_mark(tmp_path, monkeypatch):
+    monkeypatch.setenv("IDX_HOME", str(tmp_path))
+    text = "[rag_v2]\ntop_k = 7\n[agents.me]\npersona = 'terse'\n"
+    (tmp_path / "catalog.toml").write_text(text, encoding="utf-8-sig")
+    settings = load_settings().settings
+    assert (settings.rag_v2.top_k, settings.agents["me"].persona) == (7, "terse")
+    (tmp_path / "agents").mkdir()
+    agent = tmp_path / "agents" / "you.toml"
+    agent.write_text("persona = 'kind'\n", encoding="utf-8-sig")
+    assert load_agent(agent).persona == "kind"
 
 
 def test_lists_are_texts_with_marks_between_or_json(monkeypatch):

@@ -43,7 +43,7 @@ def settings_page() -> str:
         "that over a preset\n(`--preset`, `IDX_PRESET`, or `preset` at the top of the file), that "
         "over these defaults. In TOML, `IDX_RAG_V2__CHUNK_SIZE`\nis `chunk_size` under `[rag_v2]`. "
         "A name that does not exist is an error: any in TOML, and of variables those in a section, "
-        "or nearly a setting's.\n\n"
+        "or nearly a setting's. An empty\nvariable counts as not set.\n\n"
         "“Rebuild” marks what shapes passages. A dataset remembers these of `rag_v2`, and its "
         "preset, from its first build:\n`catalog index build` and `update` go by them, whatever "
         "the settings of the call are, and say how many documents those\nwould cut anew. "

@@ -101,7 +101,7 @@ def check_agent_tables(tree: Mapping[str, Any], path: Path, text: str) -> None:
 def load_agent(path: Path) -> Agent:
     """Return the agent of a file; raise :class:`ConfigError`, naming file, line and key."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         values = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"cannot read the agent file {path}: {error.strerror}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Set
@@ -55,6 +56,7 @@ _TYPES = {
 _EXTENSIONS = frozenset(" ".join(_NAMES_BY_EXTENSIONS).split())
 _SUBTITLES = frozenset(["srt", "vtt", "sbv"])
 _SUBTITLED = ("video", "audio")  # the types of subtitles that could be read: what they are of
+_ONE_CONDITION, _OPERATORS = ({"field", "value"}, {"key", "value"}), {"op", "operator"}
 _FILES = frozenset(["file", "files", "document", "documents"])
 
 
@@ -63,7 +65,9 @@ def parse_filters(filters: object) -> Filter | None:
 
     Accepts a :data:`Filter`, LlamaIndex ``MetadataFilters`` or one ``MetadataFilter``, a mapping
     ``{"tag": "ops", "page": {">=": 3}, "path": ["a.md", "b.md"]}`` whose items are AND-ed (a
-    list means IN), or an iterable of any of these and of ``"tag=ops"`` expressions, AND-ed.
+    list means IN), one condition as ``{"field": "tag", "op": "==", "value": "ops"}``, or an
+    iterable of any of these and of ``"tag=ops"`` expressions, AND-ed. Text may also be the JSON
+    of a list or an object.
     Raises :class:`FilterError` for anything else, for more than :data:`MAX_CONDITIONS`
     conditions, and for nesting deeper than :data:`MAX_DEPTH`.
     """
@@ -161,12 +165,26 @@ def _read(filters: object) -> Filter:
     if hasattr(filters, "key") and hasattr(filters, "operator"):
         return _from_llama_index(filters)
     if isinstance(filters, Mapping):
+        if "value" in filters and filters.keys() - _OPERATORS in _ONE_CONDITION:
+            return _from_parts(filters)
         return _conjunction(_from_item(key, value) for key, value in filters.items())
     if isinstance(filters, str):
-        return parse_expression(filters)
+        from_json = _read_json(filters)
+        return parse_expression(filters) if from_json is None else _read(from_json)
     if is_list(filters):
         return _conjunction(_read(part) for part in filters)
     raise FilterError(f"a filter cannot be read from {type(filters).__name__}")
+
+
+def _read_json(text: str) -> Any:
+    """Return the list or object that a text of JSON is, ``None`` for any other text."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, list | dict) else None
 
 
 def _check(tree: Filter) -> Filter:
@@ -179,6 +197,13 @@ def _check(tree: Filter) -> Filter:
             return Or(tuple(_check(part) for part in tree.parts))
         case Not():
             return Not(_check(tree.part))
+
+
+def _from_parts(parts: Mapping[str, Any]) -> Filter:
+    """Return the condition of ``{"field": "tag", "op": "=", "value": "ops"}``, as models write."""
+    value = parts["value"]
+    op = parts.get("op", parts.get("operator", "in" if is_list(value) else "=="))
+    return condition(parts.get("field", parts.get("key")), "==" if op == "=" else op, value)
 
 
 def _from_item(field: str, value: object) -> Filter:

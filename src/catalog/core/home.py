@@ -63,7 +63,7 @@ def settings_key(
     relevant = sorted(
         (name, value)
         for name, value in variables.items()
-        if name.startswith("IDX_") and not name.startswith(_NOT_IN_KEY)
+        if value and name.startswith("IDX_") and not name.startswith(_NOT_IN_KEY)
     )
     chosen = preset or variables.get("IDX_PRESET")
     seed = repr((str(home.resolve()), chosen, relevant)).encode("utf-8", "surrogatepass")

@@ -74,7 +74,7 @@ Conditions = Annotated[
     Param(
         'Conditions that must all hold, such as "tag=ops" or "page>=3".',
         flags=("--filter",),
-        json=list[str] | dict[str, Any] | None,
+        json=list[str | dict[str, Any]] | dict[str, Any] | None,
         json_help='Several in a list, or {"tag": "ops"}.',
         aliases=("filter", "where", "conditions"),
     ),

@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
 
 from catalog.core.errors import InputError
 from catalog.core.places import Unit
+from catalog.core.text import storable
 from catalog.library.document_parts import Part
 
 Place = tuple[tuple[int, ...], tuple[int, ...]]
 """The numbers of the start and of the end, as a reference has them."""
 CITATION = "[source: "
+URI_SCHEME = "catalog://"  # of the resources that the MCP server lists
 _MAX_DIGITS = 18  # of a line's number
 _MAX_ADDRESS = 8000  # characters, the least that is to be expected: RFC 9110, 4.1
 _MAX_PLACE = 2000  # characters of the place at the end of a name
@@ -103,9 +105,25 @@ def read_cited_place(name: str) -> CitedPlace | None:
 
 
 def without_marks(reference: str) -> str:
-    """Return what stands between the marks of a passage's header, any other text as it is."""
+    """Return the name in a passage's header or in a resource's URI; any other text as it is.
+
+    >>> without_marks("catalog://notes/a%20b.md")
+    'notes:a b.md'
+    """
     header = _HEADER.fullmatch(reference)
-    return reference if header is None else header[1]
+    name = reference if header is None else header[1]
+    if not name.startswith(URI_SCHEME):
+        return name
+    dataset, _, path = name.removeprefix(URI_SCHEME).partition("/")
+    try:
+        return storable(f"{unquote_uri(dataset)}:{unquote_uri(path)}")
+    except UnicodeError:
+        return name
+
+
+def unquote_uri(text: str) -> str:
+    """Return a part of a resource's URI as it was; raise ``UnicodeError`` for bytes of no text."""
+    return unquote_to_bytes(text).decode("utf-8", "surrogatepass")
 
 
 def shown_forms(reference: str) -> list[str]:

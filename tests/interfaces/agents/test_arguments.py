@@ -5,6 +5,7 @@ from typing import Annotated
 
 import pytest
 
+from catalog.core.filter_forms import parse_filters
 from catalog.core.param_fields import edge_fields
 from catalog.core.param_types import Param
 from catalog.interfaces.agents import AGENT_TOOLS
@@ -298,3 +299,32 @@ def test_a_tool_may_rename_bound_leave_out_and_move_parameters():
     assert arguments.params() == {"words": "a", "count": 3, "names": "x, y"}
     assert notes == ("count 9 is out of range: 3 was taken",)
     assert model.read({"words": "a"})[0].params() == {"words": "a", "count": 2}
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        '{"tag": "ops", "page": {">=": 3}}',
+        '[{"tag": "ops"}, {"page": {">=": 3}}]',
+        [{"tag": "ops"}, {"page": {">=": 3}}],
+        ["tag=ops", {"page": {">=": 3}}],
+        ["tag=ops", '{"page": {">=": 3}}'],
+        [
+            {"field": "tag", "op": "=", "value": "ops"},
+            {"key": "page", "operator": ">=", "value": 3},
+        ],
+        '[{"key": "tag", "value": "ops"}, "page>=3"]',
+    ],
+)
+@pytest.mark.parametrize("tool", ["search_chunks", "search"])
+def test_filters_may_be_json_text_or_a_list_of_objects(asked, tool, filters):
+    answer, given = call(asked, tool, query="keys", filters=filters)
+    assert not answer.is_error
+    assert parse_filters(given["filters"]) == parse_filters(["tag=ops", "page>=3"])
+
+
+def test_text_that_only_looks_like_json_is_an_expression():
+    assert parse_filters("[a=b") == parse_filters({"[a": "b"})
+    assert parse_filters({"key": "a", "value": "b", "other": "c"}) == parse_filters(
+        ["key=a", "value=b", "other=c"]
+    )

@@ -1,6 +1,9 @@
 """Reading documents, listing them, and what the store holds."""
 
+import pytest
+
 from catalog.interfaces.agents import AGENT_TOOLS
+from catalog.interfaces.server.mcp.resources import document_uri
 
 
 def test_a_document_is_given_between_the_markers(tools):
@@ -16,6 +19,28 @@ def test_lines_are_picked_in_either_way(tools):
     first, second = (tools.call("get", one).data["document"] for one in asked)
     assert first == second
     assert first["text"] == "# Keys\n\n## Rotating"
+
+
+@pytest.mark.parametrize("path", ["keys.md", "a b/ü & c.md", "what?.md", "100%25.md"])
+def test_a_resource_names_its_document_in_every_tool_that_takes_one(tmp_path, path):
+    from catalog.interfaces.engine import LocalEngine
+    from catalog.library.indexing import Indexer
+    from fakes import open_library
+
+    file = tmp_path / "docs" / path
+    file.parent.mkdir(parents=True)
+    file.write_text("An otter.\nA walrus.\n")
+    uri = document_uri("my.notes", path)
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
+        Indexer(engine.library).build(tmp_path / "docs", dataset="my.notes")
+        whole = AGENT_TOOLS["get"].call(engine, {"reference": uri})
+        line = AGENT_TOOLS["get"].call(engine, {"reference": f"{uri}:2"})
+        several = AGENT_TOOLS["multi_get"].call(engine, {"patterns": [uri]})
+        found = AGENT_TOOLS["search"].call(engine, {"query": "walrus", "docs": [uri]})
+    assert whole.data["document"]["path"] == path
+    assert line.data["document"]["text"].strip() == "A walrus."
+    assert [one["path"] for one in several.data["documents"]] == [path]
+    assert [one["path"] for one in found.data["results"]] == [path]
 
 
 def test_what_is_too_long_is_cut_with_a_note(tmp_path):

@@ -207,3 +207,28 @@ def test_a_server_ends_while_a_call_runs_and_the_next_one_tells_its_sessions(tmp
                 session.call("echo", word="a")
             with talk(again, "legacy") as other:
                 assert other.call("echo", word="a").is_error is False
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": None, "method": "tools/list"},
+        {"id": None, "method": "ping"},
+        {"method": "tools/list"},
+        {"id": 1.5, "method": "tools/list"},
+        {"id": [1], "method": "tools/call", "params": {"name": "search"}},
+        {"id": True, "method": "initialize"},
+    ],
+)
+def test_a_request_without_an_id_gets_an_error_not_silence(client, message):
+    session = {"Mcp-Session-Id": opened(client).headers["mcp-session-id"]}
+    answer = client.post("/mcp", json={"jsonrpc": "2.0", **message}, headers=BEARER | session)
+    assert answer.status_code == 400
+    told = answer.json()
+    assert (told["jsonrpc"], told["id"], told["error"]["code"]) == ("2.0", None, -32600)
+
+
+def test_a_notification_needs_no_id(client):
+    session = {"Mcp-Session-Id": opened(client).headers["mcp-session-id"]}
+    message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert client.post("/mcp", json=message, headers=BEARER | session).status_code == 202

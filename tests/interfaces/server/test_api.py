@@ -419,3 +419,30 @@ def test_a_request_that_takes_too_long_is_given_up_and_the_next_is_answered(stub
         "message": "no answer within 0.2 seconds",
     }
     assert quick.json() == {"query": "quick"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/health",
+        "/v1/ready",
+        "/v1/status",
+        "/v1/search?q=keys",
+        "/v1/documents",
+        "/v1/documents/keys.md",
+        "/openapi.json",
+        "/metrics",
+    ],
+)
+def test_head_is_answered_as_get_without_the_body(engine, asked, path):
+    head, get = asked(engine, "HEAD", path), asked(engine, "GET", path)
+    assert (head.status_code, head.content) == (get.status_code, b"") == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/v1/nothing", 404), ("/v1/documents/gone.md", 404), ("/v1/ask", 405)]
+)
+def test_head_of_what_cannot_be_had_tells_the_status_alone(engine, asked, path, status):
+    head = asked(engine, "HEAD", path)
+    assert (head.status_code, head.content) == (status, b"")

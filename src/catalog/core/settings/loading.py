@@ -136,7 +136,7 @@ def _from_environment() -> dict[str, Any]:
     refuse_unknown_variables(PREFIX, Settings)
     tree: dict[str, Any] = {}
     for variable, text in os.environ.items():
-        if variable in ("IDX_HOME", "IDX_PRESET") and text == "":  # none, as in core.home
+        if text == "":  # as if it were not set
             continue
         path = variable.removeprefix(PREFIX).lower().split("__")
         if variable.startswith(PREFIX) and path[0] in Settings.model_fields:
@@ -174,7 +174,7 @@ def _preset_layer(name: object) -> list[tuple[str, dict[str, Any]]]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         tree = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error

@@ -85,6 +85,7 @@ class RAGv2Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=V2_PREFIX,
         env_nested_delimiter="__",
+        env_ignore_empty=True,
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from types import NoneType
+from types import GenericAlias, NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
@@ -149,7 +149,7 @@ def arguments_of(
         default = field.default if change.default is None else change.default
         if field.takes_list:
             objects = [kind for kind in types if get_origin(kind) is dict]
-            types = [str, list[str], *objects]
+            types = [str, GenericAlias(list, (reduce(or_, [str, *objects]),)), *objects]
             default = default or None
         if int in types:
             clamped[name] = change.bounds or (field.param.least or 0, field.param.most or _MOST)
@@ -176,6 +176,8 @@ def _lean_field(field: Mapping[str, Any]) -> dict[str, Any]:
     branches = [branch for branch in field.get("anyOf", ()) if branch.get("type") != "null"]
     if branches:
         lean |= next((part for part in branches if part.get("type") == "array"), branches[0])
+        if "anyOf" in lean.get("items", {}):
+            lean["items"] = lean["items"]["anyOf"][0]
     if lean.get("default") is None:
         lean.pop("default", None)
     return dict(sorted(lean.items(), key=lambda item: item[0] == "description"))

@@ -45,7 +45,7 @@ from catalog.interfaces.terminal_answers import stream_answer
 
 if TYPE_CHECKING:
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.engine import LocalEngine
@@ -147,6 +147,22 @@ def _read_call(body: bytes) -> CallBody:
     return call
 
 
+def answer_head(app: ASGIApp) -> ASGIApp:
+    """Return the app that answers HEAD as it would GET, without the body."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_head(message: Message) -> None:
+            is_body = message["type"] == "http.response.body"
+            await send({**message, "body": b""} if is_body else message)
+
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            await app({**scope, "method": "GET"}, receive, send_head)
+        else:
+            await app(scope, receive, send)
+
+    return answer
+
+
 def build_app(
     engine: LocalEngine,
     address: Address,
@@ -178,11 +194,12 @@ def build_app(
     routes = [
         Route(CALL, endpoint=guard_app(call_endpoint(engine, workers), address, for_owner)),
         Route(MCP, endpoint=guard_app(mcp, address, serve)),
-        Route(METRICS, endpoint=guard_app(metrics_endpoint(metrics), address, serve)),
+        Route(METRICS, endpoint=guard_app(answer_head(metrics_endpoint(metrics)), address, serve)),
     ]
     app = Starlette(routes=routes, lifespan=lambda _: running)
     # Whatever the path is: no answer comes from outside the guard.
-    app.router.default = guard_app(api, address, serve, open_paths=frozenset([HEALTH, READY]))
+    open_paths = frozenset([HEALTH, READY])
+    app.router.default = guard_app(answer_head(api), address, serve, open_paths=open_paths)
     app.router.redirect_slashes = False
     return RequestLog(app, metrics, readiness)
 

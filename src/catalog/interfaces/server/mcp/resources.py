@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -19,12 +19,12 @@ from catalog.core.params import MAX_OFFSET
 from catalog.core.text import storable
 from catalog.interfaces.agents.quoting import clean
 from catalog.interfaces.plain_text import one_line, safe
+from catalog.library.cited_places import URI_SCHEME, unquote_uri
 
 if TYPE_CHECKING:
     from catalog.interfaces.engine import Engine
 
 
-SCHEME = "catalog://"
 PAGE_SIZE = 100
 MAX_BYTES = 1_000_000
 _MARKDOWN = frozenset((".md", ".markdown"))
@@ -32,23 +32,23 @@ _MAX_TITLE, _MAX_SUMMARY = 200, 500
 TEMPLATE = types.ResourceTemplate(
     name="document",
     title="Document",
-    uri_template=SCHEME + "{dataset}/{+path}",
+    uri_template=URI_SCHEME + "{dataset}/{+path}",
     description="The text of a document as it was indexed; at most 1 MB of it.",
 )
 
 
 def document_uri(dataset: str, path: str) -> str:
     """Return the URI of a document; :func:`parse_document_uri` reads it back."""
-    return SCHEME + _quote(dataset, "") + "/" + _quote(path, "/")
+    return URI_SCHEME + _quote(dataset, "") + "/" + _quote(path, "/")
 
 
 def parse_document_uri(uri: str) -> tuple[str, str]:
     """Return dataset and path of a resource; raise the protocol's error for anything else."""
-    dataset, _, path = uri.removeprefix(SCHEME).partition("/")
-    if not uri.startswith(SCHEME) or not dataset or not path:
+    dataset, _, path = uri.removeprefix(URI_SCHEME).partition("/")
+    if not uri.startswith(URI_SCHEME) or not dataset or not path:
         raise _unknown_resource(uri)
     try:
-        return _unquote(dataset), _unquote(path)
+        return unquote_uri(dataset), unquote_uri(path)
     except UnicodeError as error:
         raise _unknown_resource(uri) from error
 
@@ -141,10 +141,6 @@ def _mime_type(path: str) -> str:
 
 def _quote(text: str, safe_characters: str) -> str:
     return quote(text.encode("utf-8", "surrogatepass"), safe=safe_characters)
-
-
-def _unquote(text: str) -> str:
-    return unquote_to_bytes(text).decode("utf-8", "surrogatepass")
 
 
 def _write_cursor(dataset: str, offset: int) -> str:

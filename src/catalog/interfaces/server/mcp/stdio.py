@@ -164,15 +164,22 @@ def _repair_message(error: Exception) -> SessionMessage | None:
 
 def _invalid_message_error(error: Exception) -> types.JSONRPCError:
     """Return JSON-RPC's answer to what is no JSON, or no request."""
-    content = {} if isinstance(error, _NoIdError) else _content(error)
+    content = _content(error)
+    if isinstance(error, _NoIdError):
+        return no_id_error()
     if content is None:
         problem = types.ErrorData(code=types.PARSE_ERROR, message="this line is not JSON")
         return types.JSONRPCError(jsonrpc="2.0", id=None, error=problem)
     value = content.get("id") if isinstance(content, dict) else None
     message_id = value if isinstance(value, str) or type(value) is int else None
+    return no_id_error().model_copy(update={"id": message_id})
+
+
+def no_id_error() -> types.JSONRPCError:
+    """Return JSON-RPC's answer to what is no request, such as one without an id."""
     message = "this is no JSON-RPC 2.0 message: one object with jsonrpc, id, method and params"
     problem = types.ErrorData(code=types.INVALID_REQUEST, message=message)
-    return types.JSONRPCError(jsonrpc="2.0", id=message_id, error=problem)
+    return types.JSONRPCError(jsonrpc="2.0", id=None, error=problem)
 
 
 def _content(error: Exception) -> Any:

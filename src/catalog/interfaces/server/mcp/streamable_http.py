@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, NoReturn
@@ -13,12 +14,13 @@ from starlette.routing import Route
 
 from catalog import __version__
 from catalog.interfaces.server.listen import bind_socket, end_process, serve_until_signal
+from catalog.interfaces.server.mcp.stdio import no_id_error
 from catalog.interfaces.server.security import Address, guard_app
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from starlette.requests import Request
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.engine import Engine
@@ -43,7 +45,49 @@ def mcp_asgi(
         session_idle_timeout=SESSION_IDLE_SECONDS,
         max_sessions=MAX_SESSIONS,
     )
-    return StreamableHTTPASGIApp(manager), manager.run()
+    endpoint = _RequestsWithId(StreamableHTTPASGIApp(manager), serve.max_body_bytes)
+    return endpoint, manager.run()
+
+
+class _RequestsWithId:
+    """The app behind an error for requests whose id is null, or no id at all.
+
+    The SDK takes them for notifications, and whoever sent one waits for ever. A body of more than
+    ``most`` bytes is left to the app, which refuses it.
+    """
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app, self._most = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        messages: list[Message] = []
+        if scope["type"] == "http" and scope["method"] == "POST":
+            body, is_whole = b"", False
+            while not is_whole and len(body) <= self._most:
+                messages.append(await receive())
+                body += messages[-1].get("body", b"")
+                is_whole = not messages[-1].get("more_body", False)
+            if is_whole and _has_no_id(body):
+                error = no_id_error().model_dump(mode="json", by_alias=True, exclude_none=True)
+                await JSONResponse({**error, "id": None}, 400)(scope, receive, send)
+                return
+
+        async def replay() -> Message:
+            return messages.pop(0) if messages else await receive()
+
+        await self._app(scope, replay, send)
+
+
+def _has_no_id(body: bytes) -> bool:
+    """Return whether the body is a request, and no notification, without a text or number as id."""
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(content, dict) or not isinstance(content.get("method"), str):
+        return False
+    has_id = isinstance(content.get("id"), str) or type(content.get("id")) is int
+    return not has_id and not content["method"].startswith("notifications/")
 
 
 def streamable_http_app(server: Server[Workers], address: Address, serve: ServeSettings) -> ASGIApp:
