@@ -34,6 +34,10 @@ filter_by_tags = ["vaultlike", "payroll"]
 file_type = "text"
 filters = {path = "bread.txt"}
 
+[agents.news.retrieval]
+sort = "date"
+recency_half_life_days = 90
+
 [agents.sure.retrieval]
 mode = "lexical"
 similarity_threshold = 0.9
@@ -96,6 +100,16 @@ def test_a_choice_of_the_call_wins_though_it_is_the_default(opened):
     assert (by_json["mode"], by_json["agent"], len(by_json["results"])) == ("hybrid", "brief", 1)
 
 
+def test_an_agent_may_sort_by_date_and_favour_recent_documents(opened):
+    service = opened.service
+    found = service.search(WORDS, agent="news", explain=True)
+    dates = [hit.date for hit in found]
+    assert dates == sorted(dates, reverse=True)
+    assert {hit.explain.recency.half_life_days for hit in found} == {90.0}
+    own = service.search(WORDS, agent="news", explain=True, sort="best", recency_half_life_days=0)
+    assert {hit.explain.recency for hit in own} == {None}
+
+
 def test_any_of_an_agents_tags_will_do_and_the_calls_filters_hold_besides(opened):
     search = opened.service.search
     assert paths(search(WORDS, agent="code-analyzer")) == {"keys.md", "salaries.md"}
@@ -152,7 +166,7 @@ def test_an_agents_threshold_gives_way_to_the_calls(copy):
 
 
 def test_an_agent_that_is_not_there_is_an_error_that_lists_those_there_are(opened):
-    with pytest.raises(InputError, match=r"'x'.*default, brief, code-analyzer, sure, texts"):
+    with pytest.raises(InputError, match=r"'x'.*default, brief, code-analyzer, news, sure, texts"):
         opened.service.search(WORDS, agent="x")
 
 

@@ -206,9 +206,9 @@ def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
 
 
 def date_comparison(tree: Condition) -> tuple[Op, float] | None:
-    """Return what the timestamp of a date must be, as an operator and a bound; else ``None``.
+    """Return the operator and timestamp to compare dates with; ``None`` for other comparisons.
 
-    A day, month or year is meant whole: ``created <= 2024-05-31`` is before June the first, and
+    A day, month or year counts whole: ``created <= 2024-05-31`` is before June the first, and
     ``created > 2024`` is from 2025 on. This agrees with ``after`` and ``before``.
 
     >>> date_comparison(condition("created", "<=", "1970-01-01"))

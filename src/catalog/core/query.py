@@ -128,7 +128,7 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
 
     ``"…"`` is a phrase when the quotes are balanced and it holds two words or more, or one word
     with nothing before and but punctuation after the quotes, as ``open("x")`` has not; ``-word``
-    excludes when the word can hardly be a flag or a number (see :func:`_is_flag`) and is none of
+    excludes when the word can hardly be a flag or a number (see :func:`_is_flag`) and is not in
     ``flags``; ``-"a phrase"`` when there is any letter or digit in it, and it is left out
     otherwise. Typographic quotes and dashes count as ``"`` and ``-``. Every other character is
     plain text.

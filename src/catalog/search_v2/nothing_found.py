@@ -1,4 +1,4 @@
-"""A search that found nothing: why, what was searched, and which documents are nearest."""
+"""Tell the user about a search that found nothing: the reason, the conditions, near documents."""
 
 from __future__ import annotations
 

@@ -128,8 +128,7 @@ def _read_by_documents(
     """Return the query as the documents that may answer suggest to read it.
 
     A word after a minus is looked for if they write it as a flag. A quoted phrase that no passage
-    has binds nothing, unless the search is ``strict``; the same goes for phrases that stand in no
-    passage together.
+    has binds nothing, unless the search is ``strict``; nor do phrases that no passage has together.
     """
     flags = [word for word in query.exclusions if is_written_as_flag(connection, restriction, word)]
     if flags:
