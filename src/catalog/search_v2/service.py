@@ -134,7 +134,8 @@ class SearchServiceV2:
             notes=(
                 *request.query.readings,
                 *self._tell_waiting(request),
-_DAMAGED = 3  # documents named in notes
+                *_name_damaged(stages),
+                *(() if results else explain_nothing(self.library, params, request, stages)),
             ),
         )
 
@@ -280,4 +281,19 @@ _DAMAGED = 3  # documents named in notes
             return allowed_paths(connection, request.restriction)
 
 
-_DAMAGED = 3  # documents named in notes
+def _newest_first(passages: Sequence[Passage]) -> list[Passage]:
+    """Return the passages by the date of their document, newest first, those without one last."""
+
+    def age(passage: Passage) -> float:
+        dated = passage.chunk.dated
+        return math.inf if dated is None else -dated
+
+    return sorted(passages, key=age)
+
+
+def _name_damaged(stages: StageLog) -> Iterator[str]:
+    """Name the documents with damaged passages or vectors, which were left out."""
+    notes = [one.note for one in stages.reports if (one.name, one.status) == ("read", "failed")]
+    yield from (note.partition(": ")[2] for note in notes[:_DAMAGED])
+    if len(notes) > _DAMAGED:
+        yield f"{len(notes) - _DAMAGED} more documents are damaged: run 'catalog doctor'"
