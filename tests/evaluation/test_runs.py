@@ -47,6 +47,34 @@ class Watch:
         assert label
 
 
+def shown_once(path, *others):
+    return RankedHit(path, also_in=tuple(map(RankedHit, others)))
+
+
+@pytest.mark.parametrize(
+    ("hits", "expected"),
+    [
+        ([shown_once("twin.md", "right.md")], 1.0),  # the labelled one is the copy
+        ([shown_once("right.md", "twin.md"), "x.md"], 1.0),
+        (["x.md", shown_once("twin.md", "x.md", "right.md")], 0.6309),  # 1 / log2(3)
+        ([shown_once("x.md", "twin.md")], 0.0),
+        ([shown_once("x.md", "y.md", "z.md"), "right.md"], 0.6309),  # three copies, one place
+    ],
+)
+def test_a_labelled_document_that_another_stands_for_counts_at_its_rank(hits, expected):
+    asked = golden(question(1))
+    (run,) = run_backends([TableBackend("new", {"q1": hits})], asked, dataset="books")
+    assert score_run(run, asked).per_query["nDCG@10"]["q1"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_all_relevant_documents_of_a_group_are_found():
+    asked = golden(question(1, expected=[{"path": "a.md", "grade": 1}, {"path": "b.md"}]))
+    hits = [shown_once("x.md", "b.md", "y.md", "a.md")]
+    (run,) = run_backends([TableBackend("new", {"q1": hits})], asked, dataset="books")
+    assert score_run(run, asked).per_query["R@5"]["q1"] == 1.0
+    assert run.documents("q1") == ("b.md", "a.md")
+
+
 def test_each_query_is_put_to_all_before_the_next_and_who_is_first_alternates():
     log = []
     run_backends(

@@ -5,7 +5,14 @@ from typing import NamedTuple
 
 import pytest
 
-from catalog.core.results import Evidence, EvidenceLine, Reranked, StageReport
+from catalog.core.results import (
+    Evidence,
+    EvidenceLine,
+    OtherPlace,
+    Reranked,
+    ResultLocator,
+    StageReport,
+)
 from catalog.interfaces.cli.output import complain, has_styles
 from catalog.interfaces.terminal import Form
 from catalog.interfaces.terminal_passages import explanation_lines, passages_text
@@ -57,6 +64,23 @@ def test_what_failed_is_told_and_what_ran_is_not(printed):
     assert printed(result()).err.splitlines()[1:] == [
         "catalog: stage vector failed: ConnectionError: no answer"
     ]
+
+
+def other_place(path, **more):
+    fields = result(path=path, **more).model_dump(include=set(OtherPlace.model_fields))
+    return OtherPlace(**fields)
+
+
+def test_other_places_of_a_text_are_told_below_it_and_further_ones_are_counted(printed):
+    talk = {"modality": "audio_transcript", "locator": ResultLocator(time_start=5, time_end=9)}
+    others = [other_place("b.md"), other_place("c.vtt", **talk), *map(other_place, "def")]
+    out = printed(result(also_in=others)).out
+    assert out.splitlines()[-2:] == [
+        "    also in b.md:120-140, c.vtt 0:05-0:09, d:120-140 and 2 more",
+        "",
+    ]
+    two = printed(result(also_in=others[:1]), datasets=("notes", "more")).out
+    assert "also in notes:b.md:120-140\n" in two
 
 
 @pytest.mark.parametrize("title", ["keys", "keys.md", "notes/keys.md"])

@@ -201,6 +201,62 @@ def test_a_text_filed_twice_is_kept_once():
     assert found == ["Rotate  the\nkey", "rotate the key", "x"]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        '# Renewal\n\n- The fee is *500* euros: 5–10 % more,\n  if "Polaris" isn’t told.',
+        "Renewal\n=======\n\n• The fee is 500 euros: 5-10 % more, if “Polaris” isn't told",
+        "## **Renewal**\n\nThe fee is 500 euros: 5−10 % more\n---\nif (Polaris) isn't told.",
+        "| Renewal |\n|---------|\n| The fee is `500` euros | 5-10 % more | if Polaris isn't told",
+    ],
+)
+def test_marks_and_layout_make_no_other_text(other):
+    first = "Renewal\n\nThe fee is 500 euros: 5-10 % more, if 'Polaris' isn't told."
+    assert texts(DistinctText(), first, other, "between") == [first, "between"]
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("The fee is 500 euros.", "The fee is 600 euros."),
+        ("The fee is 1.5 euros.", "The fee is 15 euros."),
+        ("The fee is 1,000 euros.", "The fee is 1.000 euros."),
+        ("The fee is 10² euros.", "The fee is 102 euros."),
+        ("It holds at -5 degrees.", "It holds at 5 degrees."),
+        ("They wrote (5) in the book.", "They wrote 5 in the book."),
+        ("A screen of 5' is built in.", 'A screen of 5" is built in.'),
+        ("The price is $5 a month.", "The price is €5 a month."),
+        ("Stop where x > 5 holds.", "Stop where x < 5 holds."),
+        ("Take a && b for it.", "Take a || b for it."),
+        ("Then 2 * 3 is computed.", "Then 2 ** 3 is computed."),
+        ("The door is not locked.", "The door is locked."),
+        ("The door isn't locked.", "The door is locked."),
+        ("Ada signs for the firm.", "Eva signs for the firm."),
+        ("The US pays for it.", "The us pays for it."),
+        ("Set __init__ to it.", "Set init to it."),
+        ("Use --force with care.", "Use -force with care."),
+        ("Is it done?", "Is it done."),
+        ("Use f(x) here.", "Use f(y) here."),
+        ("The key is kept. It is old.", "The key is kept."),
+        ("Ada pays Eva.", "Eva pays Ada."),
+        ("鍵は九十日ごとに交換する。", "鍵は三十日ごとに交換する。"),
+    ],
+)
+def test_texts_that_differ_in_a_number_a_name_or_a_sign_with_a_meaning_are_both_kept(text, other):
+    around = "This agreement is made between the two parties named below. {} It ends in May."
+    for pair in ([text, other], [around.format(text), around.format(other)]):
+        assert texts(DistinctText(), *pair) == pair
+
+
+@given(st.text("ab1 .*`#-'\"|\n", max_size=12), st.text("ab1 .*`#-'\"|\n", max_size=12))
+def test_texts_with_other_letters_or_digits_are_never_one(text, other):
+    def letters(one):
+        return "".join(filter(str.isalnum, one))
+
+    if letters(text) != letters(other):
+        assert texts(DistinctText(), text, other) == [text, other]
+
+
 class Stub(BaseRetriever):
     def __init__(self, nodes):
         self._nodes = nodes

@@ -70,7 +70,7 @@ class Agent(BaseModel):
         """Refuse what is no parameter of a search that an agent may set, and filters of no form."""
         from catalog.core.filter_forms import parse_filters
 
-        model = params_model(SearchParams, "query", "agent", "explain", "strict")
+        model = params_model(SearchParams, "query", "agent", "explain", "strict", "all_copies")
         try:
             checked = model.model_validate(dict(retrieval))
         except ValidationError as error:

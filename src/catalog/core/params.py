@@ -85,6 +85,9 @@ class SearchParams:
     recency_half_life_days: RecencyHalfLife = None
     explain: Annotated[bool, Param("Tell how each score came about.")] = False
     strict: Strict = False
+    all_copies: Annotated[
+        bool, Param("Give each copy of a text a result of its own, not one for all.")
+    ] = False
     doc_ids: Annotated[
         Iterable[str] | None, Param("Only these documents: ids or paths.", python_only=True)
     ] = None

@@ -132,6 +132,19 @@ class Evidence(_Frozen):
     link: str
 
 
+class OtherPlace(_Frozen):
+    """Another passage of a result's text: where it stands, and how it is cited."""
+
+    dataset: str
+    path: str
+    source_doc_id: str
+    docid: str
+    chunk_id: str
+    modality: str
+    locator: ResultLocator
+    citation: str
+
+
 class PassageResult(_Frozen):
     """What a result of either pipeline tells: v2's results add to it and take nothing away."""
 
@@ -162,8 +175,10 @@ class SearchResult(PassageResult):
     ``original`` is the path of the file that the document was made of, under whose name it is
     listed, ``None`` (and not in JSON) for any other. ``evidence`` is what a recording holds around
     the passage; results near one another share it, and ``evidence_at`` is the rank of the first
-    that has it. In JSON it stands there alone. ``file_type``, ``source_type``, ``tags`` and the
-    dates are the document's, the latter as in :class:`CatalogEntry`.
+    that has it. In JSON it stands there alone. ``also_in`` are the places of passages that say the
+    same, best first, and have no result of their own; where there are none it is not in JSON.
+    ``file_type``, ``source_type``, ``tags`` and the dates are the document's, the latter as in
+    :class:`CatalogEntry`.
     """
 
     dataset: str
@@ -184,6 +199,7 @@ class SearchResult(PassageResult):
     link: str | None = None
     evidence: Evidence | None = None
     evidence_at: int | None = None
+    also_in: tuple[OtherPlace, ...] = ()
     file_type: str = ""
     source_type: str = ""
     tags: tuple[str, ...] = ()
@@ -193,6 +209,11 @@ class SearchResult(PassageResult):
     relevance: float
     certainty: Certainty
     explain: Explanation | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The documents that have its text, its own first."""
+        return (self.path, *(other.path for other in self.also_in))
 
 
 class StageReport(_Frozen):

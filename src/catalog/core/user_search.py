@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -28,7 +28,7 @@ class RankedHit:
     """One hit: the document's path, and what else the backend says of it.
 
     ``location`` are its pages and lines in words, ``times`` the seconds it covers. ``explain`` are
-    lines for a person to read.
+    lines for a person to read. ``also_in`` are hits with the same text that it stands for.
     """
 
     path: str
@@ -37,6 +37,12 @@ class RankedHit:
     location: str = ""
     times: tuple[float, float] | None = None
     explain: tuple[str, ...] = ()
+    also_in: tuple[RankedHit, ...] = ()
+
+    @property
+    def group(self) -> tuple[RankedHit, ...]:
+        """Return the hit and those that it stands for."""
+        return (self, *self.also_in)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +60,36 @@ class Ranking:
 
     @property
     def best_hits(self) -> dict[str, RankedHit]:
-        """Return each document's first hit by its path, in order."""
+        """Return each document's first hit by its path, in order; a copy follows its hit."""
         best: dict[str, RankedHit] = {}
         for hit in self.hits:
-            best.setdefault(hit.path, hit)
+            for one in hit.group:
+                best.setdefault(one.path, one)
         return best
 
     def within(self, paths: Collection[str]) -> Ranking:
         """Return its hits in these documents alone."""
-        return replace(self, hits=tuple(hit for hit in self.hits if hit.path in paths))
+        return self._choose(lambda group: [hit for hit in group if hit.path in paths])
+
+    def as_judged(self, grades: Mapping[str, int]) -> Ranking:
+        """Return it with the documents of each group that are labelled relevant, best first.
+
+        Where none is, one that is judged stands for the group, else the hit itself.
+        """
+
+        def choose(group: Sequence[RankedHit]) -> Sequence[RankedHit]:
+            judged = sorted(
+                (hit for hit in group if hit.path in grades), key=lambda hit: -grades[hit.path]
+            )
+            return [hit for hit in judged if grades[hit.path] > 0] or judged[:1] or group[:1]
+
+        return self._choose(choose)
+
+    def _choose(self, choose: Callable[[Sequence[RankedHit]], Sequence[RankedHit]]) -> Ranking:
+        """Return it with the chosen hits of each group; the first stands for the rest."""
+        groups = [[replace(hit, also_in=()) for hit in choose(hit.group)] for hit in self.hits]
+        hits = (replace(group[0], also_in=tuple(group[1:])) for group in groups if group)
+        return replace(self, hits=tuple(hits))
 
 
 class UserSearch:
@@ -139,7 +166,8 @@ def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
 
     Understood are sequences (or objects with ``results`` or ``source_nodes``) of paths, of
     ``(path, score)`` pairs, of mappings or objects with a ``path`` (or ``source_doc_id``,
-    ``doc_id``, ``file_path``, ``id``), and of LlamaIndex nodes with such metadata.
+    ``doc_id``, ``file_path``, ``id``), and of LlamaIndex nodes with such metadata. A list
+    ``also_in`` of such hits tells where else a hit's text stands.
     """
     if isinstance(value, Ranking):
         return replace(value, hits=value.hits[:top_k])
@@ -151,9 +179,20 @@ def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
             break
     if not isinstance(results, Iterable) or isinstance(results, _NOT_A_LIST):
         raise BackendError(f"a search must return a sequence of hits, not {_type_name(value)}")
-    hits = tuple(_to_hit(result, dataset) for result in islice(results, top_k))
+    hits = tuple(_to_group(result, dataset) for result in islice(results, top_k))
     doubt = _get(value, "low_confidence")
     return Ranking(hits, _stage_times(value), doubt if isinstance(doubt, bool) else None)
+
+
+def _to_group(result: object, dataset: str) -> RankedHit:
+    """Return a hit with its copies, whose text is its own."""
+    hit = _to_hit(result, dataset)
+    others = _first_of(result, ("also_in",)) if not isinstance(result, str | tuple | list) else None
+    if not isinstance(others, list | tuple):
+        return hit
+    copies = (_to_hit(other, dataset) for other in others)
+    same = (replace(copy, score=hit.score, text=hit.text, explain=hit.explain) for copy in copies)
+    return replace(hit, also_in=tuple(same))
 
 
 def _to_hit(result: object, dataset: str) -> RankedHit:

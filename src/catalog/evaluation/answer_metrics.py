@@ -17,12 +17,12 @@ nothing. Each metric has a value, 0 to 1, for the questions that it can be told 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
 from catalog.core.answers import Answer, AnswerSentence
-from catalog.core.results import ResultLocator, SearchResult
+from catalog.core.results import OtherPlace, ResultLocator, SearchResult
 from catalog.evaluation.golden import GoldenQuery, GoldenSet, Span
 from catalog.evaluation.metrics import overlap
 from catalog.evaluation.nuggets import NUGGET_METRICS, NuggetAssignment, score_nuggets
@@ -36,7 +36,10 @@ COMPARED = tuple(name for name in ANSWER_METRICS if name != "AbstainP")
 
 
 class PassageRecord(BaseModel):
-    """A passage that an answer was made from; ``text`` only of one that the answer cites."""
+    """A passage that an answer was made from; ``text`` only of one that the answer cites.
+
+    ``also_in`` is where its text stands as well.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,6 +51,16 @@ class PassageRecord(BaseModel):
     end: int
     locator: ResultLocator
     text: str = ""
+    also_in: tuple[OtherPlace, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The documents that have its text."""
+        return (self.path, *(other.path for other in self.also_in))
+
+    def is_of(self, documents: Collection[str]) -> bool:
+        """Return whether one of these documents has its text."""
+        return any(path in documents for path in self.paths)
 
     @classmethod
     def of(cls, result: SearchResult, *, is_cited: bool) -> PassageRecord:
@@ -61,6 +74,7 @@ class PassageRecord(BaseModel):
             end=result.end_offset,
             locator=result.locator,
             text=result.text if is_cited else "",
+            also_in=result.also_in,
         )
 
 
@@ -128,10 +142,10 @@ def _scores(query: GoldenQuery, answer: AnswerRecord | None) -> Iterator[tuple[s
     if has_abstained:
         yield "AbstainP", not query.has_answer
     if query.relevant:
-        paths = {passage.path for passage in cited}
+        paths = {path for passage in cited for path in passage.paths}
         yield "CiteR", len(paths & query.relevant.keys()) / len(query.relevant)
     if query.relevant and cited:
-        yield "CiteP", sum(passage.path in query.relevant for passage in cited) / len(cited)
+        yield "CiteP", sum(passage.is_of(query.relevant) for passage in cited) / len(cited)
     spans = [(one.path, one.span) for one in query.expected if one.grade > 0 and one.span]
     if spans:
         yield "CiteSpan", any(holds_span(one, path, span) for one in cited for path, span in spans)
@@ -142,15 +156,21 @@ def _scores(query: GoldenQuery, answer: AnswerRecord | None) -> Iterator[tuple[s
 
 
 def holds_span(passage: PassageRecord, path: str, span: Span) -> bool:
-    """Return whether a passage holds the span's words, or overlaps its range."""
-    if passage.path != path:
+    """Return whether a passage holds the span's words, or overlaps its range.
+
+    Of a document that has its text as well, characters are not known.
+    """
+    if path not in passage.paths:
         return False
     if span.text is not None and " ".join(span.text.split()) in " ".join(passage.text.split()):
         return True
-    place = passage.locator
+    place, characters = passage.locator, (passage.start, passage.end - 1)
+    if passage.path != path:
+        place = next(other.locator for other in passage.also_in if other.path == path)
+        characters = (-1, -1)
     pairs = (
         (
-            (passage.start, passage.end - 1),
+            characters,
             (span.start, None if span.end is None else span.end - 1),
         ),
         ((place.line_start, place.line_end), (span.line_start, span.line_end)),

@@ -50,7 +50,7 @@ def _question(query: GoldenQuery, answer: AnswerRecord | None, error: str | None
         "sentences": [
             (one.marked(), "; ".join(one.reasons)) for one in (answer.sentences if answer else ())
         ],
-        "cited": [(one.n, one.path, "✓" if one.path in query.relevant else "–") for one in cited],
+        "cited": [(one.n, one.path, "✓" if one.is_of(query.relevant) else "–") for one in cited],
     }
 
 
@@ -63,7 +63,7 @@ def _problems(query: GoldenQuery, answer: AnswerRecord | None) -> Iterator[str]:
     else:
         if not query.has_answer:
             yield "answered, and nothing answers it"
-        elif query.relevant and not {one.path for one in answer.cited} & query.relevant.keys():
+        elif query.relevant and not any(one.is_of(query.relevant) for one in answer.cited):
             yield "no labelled document is cited"
         if any(not one.supported for one in answer.sentences):
             yield "a sentence is unsupported"

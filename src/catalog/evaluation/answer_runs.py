@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +154,7 @@ def _record(
     outcomes = {
         query.id: QueryOutcome(None, error=errors[query.id])
         if query.id in errors
-        else QueryOutcome(_ranking(answers[query.id]), ms=(answers[query.id].elapsed_ms,))
+        else QueryOutcome(_ranking(answers[query.id], query), ms=(answers[query.id].elapsed_ms,))
         for query in job.golden
     }
     run = BackendRun(job.name, identity, job.dataset, job.depth, outcomes)
@@ -165,6 +165,10 @@ def _record(
     return record_run(job.service.parts.database, run, scores, job.golden, now=now, answers=records)
 
 
-def _ranking(answer: AnswerRecord) -> Ranking:
-    hits: Sequence[RankedHit] = [RankedHit(one.path, one.score) for one in answer.passages]
-    return Ranking(tuple(hits), low_confidence=answer.low_confidence)
+def _ranking(answer: AnswerRecord, query: GoldenQuery) -> Ranking:
+    hits = (
+        RankedHit(one.path, one.score, also_in=tuple(RankedHit(path) for path in one.paths[1:]))
+        for one in answer.passages
+    )
+    ranking = Ranking(tuple(hits), low_confidence=answer.low_confidence)
+    return ranking.as_judged(query.grades)

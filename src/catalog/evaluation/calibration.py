@@ -1,6 +1,7 @@
 """Fitting relevance: which passages of labelled queries answered, by what their scores were.
 
-A passage counts as relevant when its document is labelled so; of an unanswerable query none is.
+A passage counts as relevant when its document is labelled so, or another that has its text; of an
+unanswerable query none is.
 Every query weighs the same, whatever the number of its candidates. The fit is a logistic
 regression (Newton's method), with a ridge of 10⁻³ that only matters where labels are separable.
 
@@ -106,7 +107,7 @@ def collect_candidates(
         candidates[query.id] = [
             LabelledCandidate(
                 passage.chunk.path,
-                query.relevant.get(passage.chunk.path, 0),
+                max(query.relevant.get(chunk.path, 0) for chunk in passage.passage.chunks),
                 passage.fused.score,
                 features,
             )

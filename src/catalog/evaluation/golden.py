@@ -138,6 +138,11 @@ class GoldenQuery(_Frozen):
         return self
 
     @property
+    def grades(self) -> dict[str, int]:
+        """Return all grades, by path."""
+        return {label.path: label.grade for label in self.expected}
+
+    @property
     def relevant(self) -> dict[str, int]:
         """Return grades above 0, by path."""
         return {label.path: label.grade for label in self.expected if label.grade > 0}

@@ -3,7 +3,9 @@
 Grades above 0 are relevant. nDCG uses grades as gains and a log2 discount, as trec_eval does
 (Järvelin and Kekäläinen 2002); RR is the reciprocal rank of the first relevant document, R recall,
 P precision, Success whether any relevant document was found, Judged the share of documents that
-someone judged. Metrics are of documents; a query that failed or found nothing scores 0.
+someone judged. Metrics are of documents; a query that failed or found nothing scores 0. A passage
+that a search shows once for several documents (``also_in``) counts as those of them that are
+labelled relevant.
 """
 
 from __future__ import annotations
@@ -206,7 +208,8 @@ def _temporal_recall(run: BackendRun, queries: Sequence[GoldenQuery]) -> float |
         for label in query.expected:
             span = label.span
             if label.grade > 0 and span is not None and span.time_start is not None:
-                times = [hit.times for hit in hits if hit.path == label.path]
+                group = [one for hit in hits for one in hit.group]
+                times = [hit.times for hit in group if hit.path == label.path]
                 wanted = (span.time_start, span.time_end)
                 overlaps.append(any(overlap(hit_times, wanted) for hit_times in times))
     return _mean(overlaps)

@@ -112,7 +112,7 @@ def run_backends(
         for number, query in enumerate(golden):
             for index in order if number % 2 == 0 else reversed(order):
                 attempt = _attempt(backends[index], query, dataset, depth, clock)
-                attempt = _cut(attempt, paths.get(query.id))
+                attempt = _count_copies(_cut(attempt, paths.get(query.id)), query)
                 attempts[index].setdefault(query.id, []).append(attempt)
             progress.advance(1, "asking")
     return [
@@ -146,6 +146,13 @@ def _cut(attempt: _Attempt, paths: Collection[str] | None) -> _Attempt:
         return attempt
     forbidden = sum(hit.path not in paths for hit in attempt.answer.hits[:TIMED_TOP_K])
     return replace(attempt, answer=attempt.answer.within(paths), forbidden=forbidden)
+
+
+def _count_copies(attempt: _Attempt, query: GoldenQuery) -> _Attempt:
+    """Return the attempt with labelled documents in the place of a passage that has their text."""
+    if attempt.answer is None:
+        return attempt
+    return replace(attempt, answer=attempt.answer.as_judged(query.grades))
 
 
 def _to_outcome(deep: _Attempt, *timed: _Attempt) -> QueryOutcome:

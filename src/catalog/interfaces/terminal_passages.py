@@ -16,13 +16,18 @@ from catalog.interfaces.plain_text import complaint, one_line, safe
 from catalog.interfaces.terminal import Form, TerminalText, format_duration
 from catalog.interfaces.terminal_snippets import snippet_lines
 from catalog.interfaces.text_layout import LEAST_COLUMNS, display_width, shorten, wrap
-from catalog.search_v2.citations import format_headings, format_snippet_place
+from catalog.search_v2.citations import (
+    format_headings,
+    format_other_place,
+    format_snippet_place,
+)
 from catalog.search_v2.evidence import cut_lines, format_lines
 
 _QUERY_SHOWN = 60  # characters of an expansion
 _EVIDENCE_SHOWN = 2000  # characters of what a recording holds around a passage
 _INDENT = "    "
 _LEAST_TITLE = 8  # columns
+_COPIES_SHOWN = 3
 
 
 def passages_text(results: SearchResults, form: Form) -> TerminalText:
@@ -75,10 +80,23 @@ def _result_lines(
             yield from [line] if form.width is None else wrap(line, form.width, 2 * _INDENT)
     if result.link is not None:
         yield safe(f"{_INDENT}{result.link}")
+    if result.also_in:
+        line = safe(f"{_INDENT}also in {_other_places(result, within=bool(dataset))}")
+        yield from [line] if form.width is None else wrap(line, form.width, 2 * _INDENT)
     if form.explain:
         yield safe(f"{_INDENT}#{result.docid}  {one_line(', '.join(result.tags))}").rstrip()
         for line in explanation_lines(result.explain) if result.explain is not None else ():
             yield safe(f"{_INDENT}{line}")
+
+
+def _other_places(result: SearchResult, *, within: bool) -> str:
+    """Return where else the text stands, ``within`` which datasets, and how many more there are."""
+    shown = [
+        f"{f'{other.dataset}:' if within else ''}{one_line(format_other_place(other))}"
+        for other in result.also_in[:_COPIES_SHOWN]
+    ]
+    more = len(result.also_in) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Iterator[str]:

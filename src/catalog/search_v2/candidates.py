@@ -62,12 +62,12 @@ def gather_candidates(
 
 
 def select_passages(
-    passages: list[Passage], query: str, rag: RAGv2Settings, limit: int
+    passages: list[Passage], query: str, rag: RAGv2Settings, limit: int, *, distinct: bool
 ) -> list[Passage]:
     """Thin out the fused list before anything reads it; ``limit`` per document, 0 for any."""
     if rag.chunk_selection == "keyword":
         passages = select_by_keyword(passages, query)
-    if rag.distinct_text:
+    if distinct:
         passages = keep_distinct(passages)
     return keep_few_of_each(passages, limit)
 
@@ -127,7 +127,7 @@ def _search(
         found = retriever.find(bundle)
         if request.recency_half_life_days > 0:
             found = favour_recent(found, request.recency_half_life_days, time.time())
-        selected = select_passages(found, bundle.query_str, rag, limit)
+        selected = select_passages(found, bundle.query_str, rag, limit, distinct=request.distinct)
         is_filled = len(selected) >= request.top_k
         if is_filled or retriever.is_exhausted or factor >= MAX_FACTOR:
             break
@@ -135,6 +135,8 @@ def _search(
     stages.join(round_stages)
     with stages.run("select") as notes:
         notes.append(f"{len(selected)} of {len(found)} kept, {limit or 'any'} per document")
+        if copies := sum(len(passage.copies) for passage in selected):
+            notes.append(f"{copies} say the same as another")
         if factor > rag.overfetch:
             notes.append(f"legs searched {factor} times deeper to fill the answer")
     allowed = replace(request.restriction, without=request.query.exclusions)

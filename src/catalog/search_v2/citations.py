@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from catalog.core.documents import Chunk, Locator
 from catalog.core.places import format_count
-from catalog.core.results import TIMED_MODALITIES, ResultLocator, SearchResult
+from catalog.core.results import TIMED_MODALITIES, OtherPlace, ResultLocator, SearchResult
 from catalog.core.text import strip_userinfo
 
 _BRACKETS = str.maketrans("[]", "()")
@@ -76,10 +76,25 @@ def format_snippet_place(result: SearchResult) -> str:
     Of a recording ``talk.vtt 12:34-13:05``, the snippet's seconds. Of what has no lines that
     too, or what it has: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``.
     """
-    path, where = _one_line(result.path), result.snippet_locator or result.locator
-    start, end, lines = where.time_start, where.time_end, result.snippet_lines
-    prefers_lines = lines is not None and result.modality not in TIMED_MODALITIES
-    if start is not None and not prefers_lines and is_cited_by_time(result):
+    return _format_path(result, result.snippet_locator or result.locator, result.snippet_lines)
+
+
+def format_other_place(other: OtherPlace) -> str:
+    """Return the same of another place of a result's text: where all of that stands."""
+    where = other.locator
+    has_lines = where.unit in ("line", "time") and where.line_start is not None
+    lines = (where.line_start, where.line_end) if has_lines else None
+    return _format_path(other, where, lines)
+
+
+def _format_path(
+    passage: SearchResult | OtherPlace,
+    where: ResultLocator,
+    lines: tuple[int | None, int | None] | None,
+) -> str:
+    path, start, end = _one_line(passage.path), where.time_start, where.time_end
+    prefers_lines = lines is not None and passage.modality not in TIMED_MODALITIES
+    if start is not None and not prefers_lines and is_cited_by_time(passage):
         last = format_clock(start if end is None else end)
         return f"{path} {_format_range(format_clock(start), last)}"
     if lines is not None:
@@ -151,7 +166,7 @@ def _format_place(
     return ", ".join(filter(None, (place, lines)))
 
 
-def is_cited_by_time(passage: SearchResult | Chunk) -> bool:
+def is_cited_by_time(passage: SearchResult | OtherPlace | Chunk) -> bool:
     """Tell whether a passage that has a time is cited by that: it has no page, or is timed."""
     return passage.locator.page is None or passage.modality in TIMED_MODALITIES
 

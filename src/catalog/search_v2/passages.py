@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -49,7 +49,7 @@ class PassageNode(TextNode):
         node._chunk = chunk
         return node
 
-    def with_metadata(self, *, is_read: bool = True, **more: str) -> PassageNode:
+    def with_metadata(self, *, is_read: bool = True, **more: str | list[str]) -> PassageNode:
         """Return the same node with more metadata, not to be embedded.
 
         A language model reads it, unless ``is_read`` says that it does elsewhere.
@@ -65,6 +65,10 @@ class PassageNode(TextNode):
     def with_evidence(self, evidence: Evidence, *, is_read: bool) -> PassageNode:
         """Return the same node with what its recording holds around it, for a model to read."""
         return self.with_metadata(is_read=is_read, evidence=format_evidence(evidence))
+
+    def with_copies(self, copies: Sequence[Chunk]) -> PassageNode:
+        """Return the same node with the ids of the documents that have its text as well."""
+        return self.with_metadata(is_read=False, also_in=[copy.source_doc_id for copy in copies])
 
     @property
     def chunk(self) -> Chunk:
@@ -90,12 +94,20 @@ class Passage(NamedTuple):
     evidence: Evidence | None = None
     repeats_evidence: bool = False  # of an earlier passage, where a language model reads it
     recency: Recency | None = None
+    copies: tuple[Chunk, ...] = ()  # passages of the same text that it stands for
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The passage's chunk, then those of its copies."""
+        return (self.chunk, *self.copies)
 
     def to_node(self) -> ScoredPassage:
         """Return a new LlamaIndex node of the passage, free to change."""
         node = PassageNode.of(self.chunk)
         if self.evidence is not None:
             node = node.with_evidence(self.evidence, is_read=not self.repeats_evidence)
+        if self.copies:
+            node = node.with_copies(self.copies)
         return ScoredPassage.of(node, self)
 
 
@@ -135,6 +147,11 @@ class ScoredPassage(NodeWithScore):
         node = self._node.with_evidence(evidence, is_read=is_read)
         told = self._passage._replace(evidence=evidence, repeats_evidence=not is_read)
         return self._copy(told, {"node": node})
+
+    def with_copies(self, copies: Sequence[Chunk]) -> ScoredPassage:
+        """Return the same passage, which also stands for these of the same text."""
+        told = self._passage._replace(copies=(*self._passage.copies, *copies))
+        return self._copy(told, {"node": self._node.with_copies(told.copies)})
 
     def _copy(self, passage: Passage, changes: Mapping[str, Any] | None = None) -> ScoredPassage:
         scored = self.model_copy(update=changes)

@@ -48,8 +48,8 @@ class SearchRequest:
     """A search, checked: what to look for, where, how many, and with which stages.
 
     ``visible`` is what the caller's own scope and filters let through; the restriction also has
-    the conditions that a file type, a name and dates make. ``is_one_document``: scope or filter
-    name the only one that may answer.
+    the conditions that a file type, a name and dates make. ``distinct``: passages that say the same
+    are one. ``is_one_document``: scope or filter name the only one that may answer.
     """
 
     query: ParsedQuery
@@ -60,6 +60,7 @@ class SearchRequest:
     rerank: bool
     expand: bool
     threshold: float
+    distinct: bool
     sort: Order = "best"
     recency_half_life_days: float = 0.0
     is_one_document: bool = False
@@ -108,6 +109,7 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
         expand=rag.expansion_enabled if params.expand is None else params.expand,
         threshold=chosen_threshold(params, rag),
+        distinct=rag.distinct_text and not params.all_copies,
         sort=params.sort or "best",
         recency_half_life_days=(
             rag.recency_half_life_days

@@ -6,17 +6,19 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from pydantic import Field, SkipValidation, field_validator
 
+from catalog.core.documents import Chunk
 from catalog.core.text import limit_marks
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.search_v2.frame_text import frame_text
 from catalog.search_v2.fusion import FusedHit
-from catalog.search_v2.passages import Passage, PassagePostprocessor, chunk_of
+from catalog.search_v2.passages import Passage, PassagePostprocessor, ScoredPassage, chunk_of
 from catalog.store.document_names import document_key
 from catalog.store.lexical.analysis import WORD_CHARACTERS
 
@@ -51,10 +53,13 @@ def is_frame(node: Passage | NodeWithScore) -> bool:
 
 
 class DistinctText(PassagePostprocessor):
-    """Drop a node whose text equals an earlier node's, whitespace apart; case matters.
+    """Keep the first of the passages that say the same, and name the rest as its ``copies``.
 
-    A node without a text, such as an image, equals no other. Of a video's frame the heading with
-    its time does not count: a slide that stays is one text, at whichever second.
+    Two passages say the same if their words are equal, in order. White space, the signs around
+    words, bullets, emphasis and the marks of headings do not count. Case does, and so does every
+    number, name and word: two versions of a contract are both kept. A node without a text, such as
+    an image, equals no other. Of a video's frame the heading with its time does not count: a slide
+    that stays is one text, at whichever second. The nodes of other retrievers name no copies.
     """
 
     def _postprocess_nodes(
@@ -65,21 +70,98 @@ class DistinctText(PassagePostprocessor):
 
 
 def keep_distinct(passages: Sequence[AnyPassage]) -> list[AnyPassage]:
-    """Drop passages as :class:`DistinctText` does."""
+    """Keep passages as :class:`DistinctText` does."""
+    texts = [_text_shown(passage) for passage in passages]
+    compared = _compared_forms(texts)
     selected: list[AnyPassage] = []
-    seen: set[str] = set()
-    for passage in passages:
-        text = " ".join(_text_shown(passage).split())
-        if text not in seen:
+    first_with: dict[str, int] = {}
+    copies: dict[int, list[AnyPassage]] = {}
+    for passage, text in zip(passages, texts, strict=True):
+        words = compared[text]
+        first = first_with.setdefault(words, len(selected)) if words.strip() else len(selected)
+        if first == len(selected):
             selected.append(passage)
-        if text:
-            seen.add(text)
+        else:
+            copies.setdefault(first, []).append(passage)
+    for first, others in copies.items():
+        selected[first] = _with_copies(selected[first], others)
     return selected
+
+
+def _with_copies(passage: AnyPassage, others: Sequence[AnyPassage]) -> AnyPassage:
+    chunks: list[Chunk] = [chunk for other in others for chunk in _chunks_of(other)]
+    if isinstance(passage, Passage):
+        return passage._replace(copies=(*passage.copies, *chunks))
+    return passage.with_copies(chunks) if isinstance(passage, ScoredPassage) else passage
+
+
+def _chunks_of(passage: Passage | NodeWithScore) -> tuple[Chunk, ...]:
+    """Return the chunk of a passage and those of its copies; none for another retriever's node."""
+    if isinstance(passage, ScoredPassage):
+        passage = passage.passage
+    return passage.chunks if isinstance(passage, Passage) else ()
 
 
 def _text_shown(node: Passage | NodeWithScore) -> str:
     text = text_of(node)
     return frame_text(text) if is_frame(node) else text
+
+
+_OPENING_WORDS = 8  # enough to tell most passages apart
+_LETTERS_OR_DIGITS = re.compile(r"[^\W_]+")
+_BULLET = re.compile(r"^[ \t]*[-+*•][ \t]+(?=[^\W\d_])", re.MULTILINE)  # "- 5" may be a number
+_EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`{1,2})(?=\S)([^*`\n]+)\1(?![\w*`])")
+_SAME_SIGNS = str.maketrans("‘’“”‐‑–—−", "''\"\"-----")
+_BEFORE_WORD, _AFTER_WORD, _AFTER_NUMBER = "\"'([{", "\"')]}.,;:", ".,;:"
+_RULE = "|:-=~^*_#+"  # the signs that rules, underlines and tables are made of
+
+
+def _compared_forms(texts: Iterable[str]) -> dict[str, str]:
+    """Return each text in the form that says the same as another's if it is equal.
+
+    To strip the signs takes 1 µs a word, so only texts with the same letters and digits are
+    stripped, and those are looked for among texts that begin alike.
+    """
+    forms = {text: text for text in texts}
+    for alike in _group_by(forms, _opening):
+        for similar in _group_by(alike, _letters_and_digits):
+            forms |= {text: _words_said(text) for text in similar}
+    return forms
+
+
+def _group_by(texts: Iterable[str], key: Callable[[str], str]) -> list[list[str]]:
+    """Return the groups of two and more texts that have one key."""
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        groups.setdefault(key(text), []).append(text)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _opening(text: str) -> str:
+    found = islice(_LETTERS_OR_DIGITS.finditer(text), _OPENING_WORDS)
+    return " ".join([match[0] for match in found])
+
+
+def _letters_and_digits(text: str) -> str:
+    return " ".join(_LETTERS_OR_DIGITS.findall(text))
+
+
+def _words_said(text: str) -> str:
+    """Return what counts when texts are compared; see :class:`DistinctText`."""
+    plain = _EMPHASIS.sub(r"\2", _BULLET.sub("", text.translate(_SAME_SIGNS)))
+    return " ".join(filter(None, map(_without_signs, plain.split())))
+
+
+def _without_signs(word: str) -> str:
+    """Return a word without the signs around it; signs that stand alone stay, such as ``<``."""
+    if word.isalpha():
+        return word
+    if not any(map(str.isalnum, word)):
+        is_markup = word in ("#", "##", "|") or (len(word) > 2 and not word.strip(_RULE))
+        return "" if is_markup else word
+    if any(map(str.isnumeric, word)):  # (5), 5" and -5 are not 5
+        return word.rstrip(_AFTER_NUMBER)
+    return word.lstrip(_BEFORE_WORD).rstrip(_AFTER_WORD)
 
 
 class KeepFirst(PassagePostprocessor):

@@ -262,7 +262,7 @@ class SearchServiceV2:
             doc_ids = sorted(request.restriction.scope.ids or ())
         return self._baseline.compare(
             params.query,
-            [result.path for result in results],
+            [path for result in results for path in result.paths],
             stages,
             dataset=self._only_dataset(params),
             top_k=request.top_k,

@@ -11,6 +11,7 @@ from catalog.core.results import (
     Contribution,
     Evidence,
     Explanation,
+    OtherPlace,
     ResultLocator,
     SearchResult,
 )
@@ -78,6 +79,8 @@ def to_result(
     }
     if (original := original_of(chunk)) is not None:
         fields["original"] = original
+    if passage.copies:
+        fields["also_in"] = tuple(map(_to_place, passage.copies))
     if explain:
         fields["explain"] = explain_score(passage, fusion)
     return SearchResult.model_validate(fields)
@@ -106,6 +109,19 @@ def explain_score(passage: Passage, fusion: str) -> Explanation:
         recency=passage.recency,
         rerank=passage.reranked,
         score=passage.score,
+    )
+
+
+def _to_place(chunk: Chunk) -> OtherPlace:
+    return OtherPlace(
+        dataset=chunk.dataset,
+        path=chunk.path,
+        source_doc_id=chunk.source_doc_id,
+        docid=chunk.docid,
+        chunk_id=chunk.chunk_id,
+        modality=chunk.modality,
+        locator=_to_locator(chunk, chunk.locator),
+        citation=format_citation(chunk),
     )
 
 

@@ -261,7 +261,7 @@ class RAGv2Settings(BaseSettings):
         description="keyword: of each document only the passage with most query words.",
     )
     distinct_text: bool = Field(
-        False, description="Leave out a passage whose text an earlier one has, word for word."
+        True, description="Show passages of the same text once, with the other places."
     )
     rerank_enabled: bool = Field(False, description="Let a second model read the best passages.")
     rerank_provider: Literal["fastembed", "sentence_transformers", "llm", "http"] = Field(

@@ -55,8 +55,9 @@ class DatasetSources:
         )
 
     def judge(self, result: SearchResult, query: SuiteQuery) -> ShownPassage:
-        """Return the passage with what it is for the query."""
+        """Judge a passage for the query; its copies count as well."""
         allowed, chunk_id = self.allowed(query), result.chunk_id
+        group = {chunk_id, *(other.chunk_id for other in result.also_in)}
         parts = result.explain.contributions if result.explain else ()
         cosines = [part.raw_score for part in parts if part.leg == "vector"]
         return ShownPassage(
@@ -70,9 +71,9 @@ class DatasetSources:
             sources=frozenset(
                 place
                 for place, tree in enumerate(query.sources)
-                if chunk_id in self.chunk_ids(tree)
+                if not group.isdisjoint(self.chunk_ids(tree))
             ),
-            is_right=chunk_id in self.right(query),
+            is_right=not group.isdisjoint(self.right(query)),
             is_outside=allowed is not None and chunk_id not in allowed,
             problems=tuple(self._problems(result)),
         )

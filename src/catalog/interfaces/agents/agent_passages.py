@@ -23,6 +23,7 @@ Of 150 questions of ``golden_queries/python-docs.jsonl`` the ten passages hold t
 """
 MAX_LINE = 5_000
 """Characters of one line of evidence at most."""
+_MAX_COPIES, _COPIES_SHOWN = 20, 3
 _INDENT = "    "
 
 
@@ -53,9 +54,10 @@ class AgentPassage(ToolPart):
     where that text stands. ``original`` is the file that the one at ``path`` was made of.
     ``best_sentence`` is the one of it that answers a question about a recording, and ``evidence``
     what the recording holds around it; a passage that shares another's has its number
-    in ``evidence_of``. ``score`` orders one answer only. ``relevance`` is the estimated probability
-    that the passage answers, ``certainty`` the same in a word. ``file_type`` and all after it are
-    of the document; ``date`` is the one that ``after`` and ``before`` go by.
+    in ``evidence_of``. ``also_in`` are the references of other passages of the same text, 20 at
+    most. ``score`` orders one answer only. ``relevance`` is the estimated probability that the
+    passage answers, ``certainty`` the same in a word. ``file_type`` and all after it are of the
+    document; ``date`` is the one that ``after`` and ``before`` go by.
     """
 
     number: int
@@ -79,6 +81,7 @@ class AgentPassage(ToolPart):
     best_sentence: EvidenceLine | None
     evidence: tuple[EvidenceLine, ...]
     evidence_of: int | None
+    also_in: tuple[str, ...] = ()
     file_type: str = ""
     source_type: str = ""
     tags: tuple[str, ...] = ()
@@ -153,6 +156,7 @@ def _agent_passage(
         best_sentence=_best_sentence(evidence),
         evidence=tuple(map(_clean_line, evidence["lines"])) if evidence and is_whole else (),
         evidence_of=shared.number if shared and shared.evidence else None,
+        also_in=tuple(map(_passage_reference, result.get("also_in", ())[:_MAX_COPIES])),
         file_type=one_line(result["file_type"], 40),
         source_type=one_line(result["source_type"], 100),
         tags=tuple(one_line(tag, 100) for tag in result["tags"]),
@@ -232,6 +236,8 @@ def _passage_lines(passage: AgentPassage) -> Iterator[str]:
         yield f"{head} ({place})"
         yield _INDENT + f'"{passage.text.strip()}"'.replace("\n", f"\n{_INDENT}")
     yield f"{_INDENT}reference: {passage.reference} (#{passage.docid}), {passage.certainty}"
+    if passage.also_in:
+        yield f"{_INDENT}also in: {', '.join(passage.also_in[:_COPIES_SHOWN])}"
     if passage.tags:
         yield f"{_INDENT}tags: {', '.join(passage.tags)}"
     if passage.explain is not None:

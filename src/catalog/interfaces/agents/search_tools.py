@@ -42,7 +42,7 @@ _TOP_K = Argument(
     help="How many passages, 1 to 50; by default as the settings say, mostly 10.",
     bounds=(1, 50),
 )
-_NOT_OF_TOOLS = ("similarity_threshold", "recency_half_life_days")
+_NOT_OF_TOOLS = ("similarity_threshold", "recency_half_life_days", "all_copies")
 _QUERY = Argument(help='Words, "quoted phrases" and -exclusions.')
 _FILTERS = Argument(help='Conditions that must all hold: ["tag=ops", "page>=3"].')
 
