@@ -2,7 +2,7 @@
 
 import pytest
 
-from answers.conftest import asking
+from answers.conftest import asking, serve
 from catalog.answers.answering import answer_question
 from catalog.core.errors import (
     DocumentNotFoundError,
@@ -13,7 +13,7 @@ from catalog.core.errors import (
 from catalog.core.params import SearchParams
 from catalog.library.indexing import Indexer
 from catalog.store.document_names import read_levels
-from fakes import open_library
+from fakes import open_library, write
 
 SALARY = "What is the salary of a director?"
 
@@ -74,6 +74,33 @@ def test_what_a_role_may_not_see_is_refused_as_what_is_not_there(service, hidden
         first = first.replace(part, its)
     assert first == second
     assert "salaries" not in hint
+
+
+@pytest.fixture
+def plans(tmp_path):
+    """Seven documents named alike that only some may see, and one that everybody may."""
+    folder = tmp_path / "plans"
+    hidden = "---\nconfidentiality: secret\ntitle: Roadmap\n---\nThe plan.\n"
+    for n in range(7):
+        write(folder, **{f"plan{n}_dot_md": hidden})
+    write(folder, planet_dot_md="The planet.\n", road_dot_md="---\ntitle: plan3.md\n---\nA road.\n")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(folder, "plans")
+    opened = serve(tmp_path / "home")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("narrowed", [{"role": "employee"}, {"doc_ids": ["planet.md", "road.md"]}])
+def test_near_misses_are_looked_for_among_the_documents_that_may_answer(plans, narrowed):
+    with pytest.raises(DocumentNotFoundError) as caught:
+        plans.run(SearchParams("plan", docs=["plan8.md"], **narrowed))
+    assert caught.value.suggestions[0] == "plans:planet.md"
+
+
+def test_a_hidden_document_takes_no_name_from_one_that_is_seen(plans):
+    found = plans.run(SearchParams("road", docs=["plan3.md"], role="employee"))
+    assert [result.path for result in found] == ["road.md"]
 
 
 def test_counts_and_notes_are_of_what_a_role_sees(service):

@@ -60,7 +60,7 @@ CatalogError
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 
 class CatalogError(Exception):
@@ -122,11 +122,6 @@ class DocumentNotFoundError(InputError):
         names = [" ".join(name.split()) for name in self.suggestions]  # on one line, as elsewhere
         hint = f"; did you mean {', '.join(names)}?" if names else ""
         super().__init__(message + hint)
-
-    def among(self, source_doc_ids: Collection[str]) -> DocumentNotFoundError:
-        """Return the error that suggests none but these documents."""
-        inside = [name for name in self.suggestions if name in source_doc_ids]
-        return DocumentNotFoundError(self.problem, inside)
 
 
 class DocumentReferenceError(InputError):

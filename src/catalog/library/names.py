@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from catalog.core.documents import MetadataScalar
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
 from catalog.core.lru_cache import LRUCache
+from catalog.core.scope import ALL, Scope
 from catalog.library.cited_places import read_cited_place, without_seconds
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import (
@@ -44,16 +45,19 @@ _WHOLE: LRUCache[Hashable, Filter] = LRUCache(64)  # filters as one state of dat
 
 
 class Names:
-    """What the documents of a dataset are called. What is not asked for is not read."""
+    """What the documents of a dataset are called. What is not asked for is not read.
 
-    def __init__(self, connection: Connection, dataset: str) -> None:
-        self._connection, self.dataset = connection, dataset
+    Documents that are not ``seen`` are as though they were not there.
+    """
+
+    def __init__(self, connection: Connection, dataset: str, seen: Scope = ALL) -> None:
+        self._connection, self.dataset, self._seen = connection, dataset, seen
         self.documents = DocumentNames(connection, dataset)
 
     @cached_property
     def paths(self) -> Mapping[str, None]:
         """The paths of all documents, in order."""
-        return dict.fromkeys(list_paths(self._connection, self.dataset))
+        return dict.fromkeys(self.only_seen(list_paths(self._connection, self.dataset)))
 
     @cached_property
     def _record_files(self) -> list[str]:
@@ -75,12 +79,17 @@ class Names:
         docid = DOCID.fullmatch(name)
         if docid is not None:
             found = find_by_docid(self._connection, docid[1], self.dataset)
-            return [document.path for document in found]
-        name = name.removeprefix(f"{self.dataset}:")
-        meanings: Iterator[list[str]] = (
-            paths for form in _forms(name) for paths in self._meanings(form)
-        )
-        return next((paths for paths in meanings if paths), [])
+            return self.only_seen(document.path for document in found)
+        for form in _forms(name.removeprefix(f"{self.dataset}:")):
+            if paths := next(filter(None, map(self.only_seen, self._meanings(form))), None):
+                return paths
+            if self._names_record(form):
+                break  # in a line without one: the other records are not meant
+        return []
+
+    def only_seen(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths of documents that are seen."""
+        return [path for path in paths if self._seen.allows(f"{self.dataset}:{path}")]
 
     def records(self, is_named: Callable[[str], bool]) -> list[str]:
         """Return the paths of all records of the files with such a path, or a name without folders.
@@ -128,6 +137,8 @@ class Names:
         yield [name] if name in self.paths else []
         yield [member.path for member in self.documents.named(name)]
         yield self._records_named(name) or self.records(name.__eq__)
+        if self._names_record(name):
+            return
         if "://" in name:
             yield self.documents.whole(self._by_address.get(without_seconds(name), ()))
         citation = _CITATION.fullmatch(name)
@@ -150,6 +161,12 @@ class Names:
         return [
             path for path, _ in self.records_at(cited.file, cited.part.first or 1, cited.part.last)
         ]
+
+    def _names_record(self, name: str) -> bool:
+        """Tell whether a name is a place in a file of records."""
+        cited = read_cited_place(name)
+        files = {_PLACE.sub("", name), "" if cited is None else cited.file} - {name}
+        return any(file in files or _without_folder(file) in files for file in self._record_files)
 
     def _further(self, tree: Condition) -> tuple[Filter, ...]:
         """Return a condition on the documents that are named and that the filter itself misses."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -19,7 +19,9 @@ from catalog.library.named_parts import NamedDocument, find_named, named_dataset
 from catalog.library.names import DOCID, Names
 from catalog.store import Database
 from catalog.store.chunks import list_paths
+from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import DatasetNames
+from catalog.store.listing import allowed_documents, list_source_ids
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -109,24 +111,26 @@ def resolve_documents(
     *,
     whole: bool = False,
     seen: Scope = ALL,
+    near: Restriction | None = None,
 ) -> list[str]:
     """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
     So does every other name (see :class:`~catalog.library.names.Names`); that of an original names
     all that was made of it. With ``whole`` any name brings those along. A document that is not
     ``seen`` is as though it were not there. Raises
-    :class:`DocumentNotFoundError` for a pattern that names none, and :class:`InputError` for one
-    that cannot name any, such as ``!``, and for more than 1,000 that are no paths.
+    :class:`DocumentNotFoundError` for a pattern that names none, with near misses among the
+    documents that ``near`` lets through, and :class:`InputError` for one that cannot name any,
+    such as ``!``, and for more than 1,000 that are no paths.
     """
     source_doc_ids: dict[str, None] = {}
     with database.read() as connection:
-        named = _names_by_dataset(connection, dataset)
+        named = _names_by_dataset(connection, dataset, seen)
         for pattern, matches in _match_each(named, patterns):
             name = without_marks(pattern)
             ids = matches or _as_ids({one: names.resolve(name) for one, names in named.items()})
             ids = [one for one in ids if seen.allows(one)]
             if not ids:
-                raise _no_document(connection, dataset, pattern)
+                raise _no_document(connection, dataset, pattern, near)
             source_doc_ids |= dict.fromkeys(ids)
         if whole:
             wholes = (names.documents.whole_ids(source_doc_ids) for names in named.values())
@@ -134,8 +138,10 @@ def resolve_documents(
     return list(source_doc_ids)
 
 
-def _names_by_dataset(connection: Connection, dataset: DatasetNames) -> dict[str, Names]:
-    return {one: Names(connection, one) for one in named_datasets(connection, dataset)}
+def _names_by_dataset(
+    connection: Connection, dataset: DatasetNames, seen: Scope = ALL
+) -> dict[str, Names]:
+    return {one: Names(connection, one, seen) for one in named_datasets(connection, dataset)}
 
 
 def _as_ids(paths: Mapping[str, Iterable[str]]) -> list[str]:
@@ -170,7 +176,7 @@ def _match(names: Names, pattern: str) -> list[str]:
     if DOCID.fullmatch(pattern) is not None:
         return names.resolve(pattern)
     name = pattern.removeprefix(f"{names.dataset}:")
-    if made := names.documents.made_of(name):
+    if made := names.only_seen(names.documents.made_of(name)):
         return made
     if name.startswith(CITATION):  # its brackets are none of a glob
         return []
@@ -183,9 +189,12 @@ def _match(names: Names, pattern: str) -> list[str]:
 
 
 def _no_document(
-    connection: Connection, dataset: DatasetNames, pattern: str
+    connection: Connection,
+    dataset: DatasetNames,
+    pattern: str,
+    within: Restriction | None = None,
 ) -> DocumentNotFoundError:
-    near = _near(connection, pattern, dataset)
+    near = _near(connection, pattern, dataset, within)
     where = " or ".join(map(repr, named_datasets(connection, dataset)))
     return DocumentNotFoundError(f"no document of {where} is {pattern!r}", near)
 
@@ -199,14 +208,24 @@ def _none_of(missing: Sequence[DocumentNotFoundError]) -> DocumentNotFoundError:
     return DocumentNotFoundError("; ".join(problems), list(near)[: 2 * _SUGGESTIONS])
 
 
-def _near(connection: Connection, name: str, dataset: DatasetNames | None) -> list[str]:
-    """Return references that may have been meant, of the datasets to look in: no others' paths."""
+def _near(
+    connection: Connection,
+    name: str,
+    dataset: DatasetNames | None,
+    within: Restriction | None = None,
+) -> list[str]:
+    """Return references that may have been meant: of these datasets, and ``within`` if given."""
+    allowed: Collection[str] | None = None
+    if within is not None and not within.is_whole_dataset:
+        allowed = frozenset(list_source_ids(connection, allowed_documents(within)))
     text = name.removeprefix("#").casefold()
     inside: list[str] = []
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for name_ in named_datasets(connection, dataset):
         for path in list_paths(connection, name_):
             reference = f"{name_}:{path}"
+            if allowed is not None and reference not in allowed:
+                continue
             if text in reference.casefold():
                 inside.append(reference)
             for form in {reference, path, path.rpartition("/")[2]}:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.dates import read_bound
-from catalog.core.errors import DocumentNotFoundError, InputError, UnknownModeError
+from catalog.core.errors import InputError, UnknownModeError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter
 from catalog.core.param_fields import check_names, check_params, parameter_names
@@ -223,16 +223,15 @@ def _read_scope(library: Library, within: Restriction, params: SearchParams) -> 
     scope &= within.scope
     if params.docs is None:
         return scope
-    try:
-        named = resolve_documents(
-            library.database, within.dataset, params.docs, whole=True, seen=within.scope
-        )
-    except DocumentNotFoundError as error:
-        visible = replace(within, scope=scope)
-        if visible.is_whole_dataset:
-            raise
-        with library.database.read() as connection:
-            raise error.among(list_source_ids(connection, allowed_documents(visible))) from None
+    visible = replace(within, scope=scope)
+    named = resolve_documents(
+        library.database,
+        within.dataset,
+        params.docs,
+        whole=True,
+        seen=within.scope,
+        near=visible,
+    )
     return scope & Scope.of(named)
 
 

@@ -154,3 +154,28 @@ def test_the_name_of_a_file_of_records_stands_for_all_of_them(tmp_path):
         for missing in ("data/corpus.jsonl", "data/corpus.jsonl:3"):
             with pytest.raises(CatalogError, match=r"holds 2 records: data/corpus\.jsonl:12 gives"):
                 engine.ask("get", {"reference": missing})
+
+
+@pytest.mark.parametrize("records", [1, 3])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("fish.jsonl:9", "sea:fish.jsonl:9", "fish.jsonl:8-9", "fish.jsonl:0", "fish.jsonl:9:1"),
+        *("data/fish.jsonl:9", "data/fish.jsonl%3A9", "[source: eel0, record 9 of fish.jsonl]"),
+    ],
+)
+def test_a_line_without_a_record_is_no_name_of_the_records_in_other_lines(tmp_path, records, place):
+    lines = [f'{{"_id": "eel{n}", "text": "An eel, {n}."}}' for n in range(records)]
+    write(tmp_path / "docs", data__fish_dot_jsonl="\n".join(lines))
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
+        Indexer(engine.library).build(tmp_path / "docs", "sea")
+        for verb, asked in (
+            ("search", {"query": "eel", "docs": [place]}),
+            ("get", {"reference": place}),
+            ("multi_get", {"patterns": [place]}),
+        ):
+            with pytest.raises(CatalogError):
+                engine.ask(verb, asked)
+        first = place.replace("9:1", "9").replace("8-9", "9").replace("9", "1").replace(":0", ":1")
+        hits = engine.ask("search", {"query": "eel", "docs": [first]})["results"]
+        assert [hit["path"] for hit in hits] == ["eel0"]
