@@ -384,6 +384,61 @@ def test_ctrl_c_before_the_command_is_there_is_a_sentence(monkeypatch, capsys):
     assert capsys.readouterr().err == "catalog: interrupted\n"
 
 
+CTRL_C = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+WHILE_IMPORTED = {  # what a package may make of it
+    "as it is": CTRL_C,
+    "in a class": f"""
+class Field:
+    def __set_name__(self, owner, name):
+        {CTRL_C}
+class Model:
+    field = Field()
+""",
+    "as the cause of an ImportError": f"""
+try:
+    {CTRL_C}
+except BaseException as error:
+    raise ImportError("broken") from error
+""",
+    "while it cleans up": f"""
+try:
+    {CTRL_C}
+finally:
+    raise OSError("half done")
+""",
+    "in a group": f"""
+try:
+    {CTRL_C}
+except BaseException as error:
+    raise BaseExceptionGroup("tasks", [error])
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("package", "happens"),  # typer is of all commands, sqlalchemy of this one
+    [*(("typer", one) for one in WHILE_IMPORTED), ("sqlalchemy", "in a class")],
+)
+def test_ctrl_c_while_packages_are_imported_ends_with_130(tmp_path, package, happens):
+    (tmp_path / f"{package}.py").write_text(WHILE_IMPORTED[happens])
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    run = f"{heeding}import runpy; runpy.run_module('catalog', run_name='__main__')"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", run, "browse"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "catalog: interrupted\n"
+
+
+def test_an_error_that_is_no_ctrl_c_stays_what_it_is(tmp_path):
+    (tmp_path / "sqlalchemy.py").write_text("raise OSError('broken')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "catalog", "browse"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "broken" in done.stderr
+
+
 READING = (
     ["search", "keys"],
     ["get", "keys.md"],

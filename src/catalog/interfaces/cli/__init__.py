@@ -18,9 +18,32 @@ def main() -> None:
     gc.set_threshold(50_000)  # importing makes a million lasting objects: a tenth of the start
     try:
         _main()
-    except KeyboardInterrupt:  # while the command itself is still imported
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if not _comes_of_interrupt(error):
+            raise
         sys.stderr.write("catalog: interrupted\n")
         sys.exit(INTERRUPTED)
+
+
+def _comes_of_interrupt(error: BaseException) -> bool:
+    """Return whether Ctrl-C led to the error.
+
+    Ctrl-C while a module is imported may come out as another error: Python 3.11 makes a
+    RuntimeError of what ``__set_name__`` raises, and packages make an ImportError of anything.
+    """
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if isinstance(one, KeyboardInterrupt):
+            return True
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            left += (one.__cause__, one.__context__)
+            left += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+    return False
 
 
 def _main() -> None:
@@ -31,6 +54,8 @@ def _main() -> None:
     try:
         _run()
     except CatalogError as error:
+        if _comes_of_interrupt(error):
+            raise
         complain(str(error))
         sys.exit(1)
     except BrokenPipeError:
