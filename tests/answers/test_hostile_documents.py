@@ -1,6 +1,7 @@
 """Text in documents gives no orders: it changes no scope and no citation, and opens nothing."""
 
 import re
+import time
 
 import pytest
 
@@ -9,6 +10,7 @@ from catalog.answers import claims as claims_module
 from catalog.answers.analysed_text import strip_references
 from catalog.answers.answering import answer_question
 from catalog.answers.claims import ClaimReader, check_claim, split_claims
+from catalog.answers.extracting import extract_sentences
 from catalog.answers.neutralising import GONE, neutralise
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
@@ -191,7 +193,7 @@ MUCH = 400_000  # characters that take hours where each is looked at from each o
 
 @pytest.mark.parametrize(
     "much",
-    [" " * MUCH, "[a](" + " " * 5_000 + "x", "![" * 9_000]
+    [" " * MUCH, "[a](" + " " * 5_000 + "x", "![" * 9_000, "[\\" * 9_000]
     + [
         mark * 9_000
         for mark in ("<", "<a", "](", "]:", "&#0", "<x><", "</a", "a:", "\\2f", "!<b>[")
@@ -203,6 +205,16 @@ def test_a_flood_of_one_character_is_read_in_time_linear_in_it(much):
     checked = [check_claim(claim, {1: KNOWN}) for claim in claims]
     assert checked[0].citations == (1,)
     assert strip_references(f"so{much}[1].").startswith("so")
+
+
+def test_a_line_with_thousands_of_blanks_before_its_words_is_extracted_at_once():
+    blanks = " " * 20_000
+    text = f"The kettle report\n{blanks}The kettle heats in four minutes\n|{blanks}x\n"
+    passage = result(text=text)
+    before = time.thread_time()
+    sentences, _ = extract_sentences("How long does the kettle heat?", [passage], 3)
+    assert time.thread_time() - before < 1
+    assert sentences[0].text == "The kettle heats in four minutes"
 
 
 @pytest.mark.parametrize("piece", [" ", "\n", "Word "])

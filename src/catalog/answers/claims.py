@@ -248,8 +248,8 @@ def _without_citations(text: str, given: Mapping[int, SearchResult]) -> str:
 
 
 def _expand(numbers: str) -> Iterator[int]:
-    for part in re.split(r"\s*[,;]\s*", numbers):
-        first, *last = (int(number) for number in re.split(r"\s*[–-]\s*", part))
+    for part in re.split("[,;]", numbers):
+        first, *last = (int(number) for number in re.split("[–-]", part))
         stop = min(last[0], first + _MOST_OF_RANGE) if last else first
         yield from range(first, stop + 1) if stop >= first else (first, *last)
 

@@ -105,7 +105,7 @@ _LETTERS = r"[^\W\d_]"
 _NAME = re.compile(
     rf"[@_$]?(?<![\w])(?<!\w['’]){_LETTERS}[\w]*(?:(?:[.\-/]|::)(?=\w)[\w]+)*(?:\+\+|\#(?!\w))?"
 )
-_SENTENCE_START = re.compile(r"(?:\A|[.!?:;…\n•|(]|\*\*)[\s\"'“‘(\[*_>#-]*\Z")
+_SENTENCE_START = re.compile(r"(?:\A|[.!?:;…\n•|(]|\*\*)[\s\"'“‘(\[*_>#-]{0,8}\Z")
 _CODE_LIKE = re.compile(r"[_\d]|[a-z][A-Z]|\w(?:[./]|::)\w|\+\+|#|\A[A-Z]{2,}s?\Z|[A-Z]{2,}")
 _JOINED = re.compile(r"[ \u00a0]|[ ](?:of|de|van|von|der|the)[ ]")
 _TITLE = 0.75  # of the words of a title begin with a capital

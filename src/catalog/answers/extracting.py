@@ -16,7 +16,9 @@ _LONGEST = 400  # characters of a sentence; a longer one is taken line by line
 _PASSAGES = 10  # that sentences are taken from
 _LEAST = 0.5  # of the best sentence's score, for a further one
 _OF_HEADINGS = 0.5  # what a word that stands only in the headings counts
-_MARKS = re.compile(r"^(?:[#>*+\-•]+|\d+[.)])\s+|\s+#+$|^\s*\|?[\s:|-]+\|?\s*$")
+_MARKS = re.compile(  # of a heading, quotation or item; the rule of a table
+    r"^(?:[#>*+\-•]++|\d++[.)])\s++|(?<!\s)\s++#++$|^[\s:|-]++$"
+)
 _WORD = re.compile(r"\w+")
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Set
 from typing import Protocol
 
-_LABEL = r"\[((?:[^\[\]\\]|\\.)*+)\]"
+_LABEL = r"\[((?:[^\[\]\\]|\\[^\[\n])*+)\]"  # no "[" inside: a search of many is linear
 _TARGET = r"\(\s*+<?([^()\s]*+(?:\([^()\s]*+\)[^()\s]*+)*+)[^()]*+\)"
-_IMAGE = re.compile(rf"!{_LABEL}(?:{_TARGET}|\[[^\[\]]*+\])")
+_IMAGE = re.compile(rf"!\[((?:[^\[\]\\]|\\.)*+)\](?:{_TARGET}|\[[^\[\]]*+\])")
 _LINK = re.compile(rf"(?<!!){_LABEL}{_TARGET}")
 _REFERENCE = re.compile(  # [text][name], not [1][2]
     rf"(?<!!){_LABEL}\[[\d\s,]*+[^\[\]\d\s,][^\[\]]*+\]"

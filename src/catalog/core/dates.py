@@ -14,7 +14,7 @@ from catalog.core.errors import InputError
 _PARTIAL = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2}))?")
 _FULL = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}(?:[Tt ].*)?")
 _DATE_ONLY = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}")
-_BLANK_BEFORE_ZONE = re.compile(r"\s+(?=(?:Z|[+-][0-9:]+)\Z)")
+_BLANK_BEFORE_ZONE = re.compile(r"(?<!\s)\s++(?=(?:Z|[+-][0-9:]+)\Z)")
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]")
 _MAX_CHARS = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ from catalog.core.errors import InputError
 
 _TOKEN = re.compile(
     r"(?P<star>\*)|(?P<any>\?)|\\(?P<escaped>.)"
-    r"|\[(?P<not>[!^]?+)(?P<set>\]?+[^\]]*+)\]|(?P<other>.)",
+    r"|\[(?P<not>[!^]?+)(?P<set>\]?+[^\]]*+)\]|(?P<other>\[.*+|.)",
     re.DOTALL,
 )
 _MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
@@ -201,7 +201,7 @@ def _character_expression(token: re.Match[str]) -> str:
         if token["not"]:
             return f"[^/{members}]"
         return f"(?!/)[{members}]" if members else _NOTHING
-    if token["other"] == "[":
+    if (token["other"] or "").startswith("["):
         raise _UnclosedBracketError
     if token["other"] == "\\":
         raise ValueError("nothing to escape")

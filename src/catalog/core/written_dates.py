@@ -18,11 +18,11 @@ _MONTH = r"(?P<name>[a-z]{3,9})\.?"
 _YEAR, _DAY = r"(?P<year>[0-9]{4})", r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
 _KEYWORD = re.compile(r"\$(?:Date|LastChangedDate): ([^$]{1,60})\$")
 _WEEKDAY = re.compile(r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},?\s+", re.IGNORECASE)
-_REMARK = re.compile(r"\s*\([^()]{1,60}\)\Z")
+_REMARK = re.compile(r"(?<!\s)\s*+\([^()]{1,60}\)\Z")
 _BASIC = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})")
 _TIME = re.compile(
-    r"[\sT,]+(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]{1,9})?)?"
-    r"\s*(?P<half>[ap]m)?\s*(?P<zone>Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})?\Z",
+    r"(?<![\sT,])[\sT,]++(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]{1,9})?)?"
+    r"\s*+(?P<half>[ap]m)?\s*+(?P<zone>Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})?\Z",
     re.IGNORECASE,
 )
 _FORMS = tuple(

@@ -34,7 +34,7 @@ from catalog.evaluation.significance import MIN_QUERIES
 
 Form = Literal["worse", "not as good", "not equivalent", "as measured"]
 
-_NUMBER = r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?"
+_NUMBER = r"[-+]?(?:\d++(?:\.\d++)?|\.\d++)(?:e[-+]?\d++)?"
 _MEASURED = re.compile(rf"([\w@]+)\s*(<=|>=|<|>)\s*({_NUMBER})", re.IGNORECASE)
 _SHOWN = re.compile(
     rf"([\w@]+)\s+(?:(worse)(?:\s+by\s+({_NUMBER}))?|(not\s+as\s+good|not\s+equivalent)"

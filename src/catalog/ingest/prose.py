@@ -32,7 +32,9 @@ _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 _RULE = re.compile(r"\s*(?:([-=~^*_+\"'`.#:])(?:[ \t]*\1){2,}|::)\s*\Z")
 _ITEM = re.compile(r"\s*(?:[-*+•–▪]|\d{1,3}[.)]|#\.)\s+")
 _TIMES = re.compile(rf"\s*[\[(]?{TIME}[\])]?(?:\s*(?:-->|--?|[–—,])\s*[\[(]?{TIME}[\])]?.*)?\s*")
-_LEADING_TIME = re.compile(rf"\s*[\[(]?{TIME}(?:\s*[-–—]+\s*{TIME})?[\])]?\s*[-–—:|]?\s+(?=\S)")
+_LEADING_TIME = re.compile(
+    rf"(?<!\s)\s*+[\[(]?{TIME}(?:\s*+[-–—]++\s*+{TIME})?[\])]?(?:\s*+[-–—:|]\s++|\s++)(?=\S)"
+)
 _CUE_NUMBER = re.compile(r"\s*(?:WEBVTT.*|NOTE\b.*|\d+|[\w-]+/\d+-\d+)\s*")
 _SKIPPED = re.compile(
     r"""\s*(?:

@@ -18,7 +18,7 @@ _LABEL = re.compile(
     r"|text (?:in|on) (?:the )?(?:image|frame|screen|slide)",
     re.IGNORECASE,
 )
-_IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+_IMAGE = re.compile(r"!\[[^\[\]]*+\]\([^()]*+\)")
 
 
 def short_frame_text(text: str) -> str:

@@ -12,7 +12,7 @@ from catalog.store.fts_tokens import cut_text
 
 CARD_COLUMNS = {"title": "A", "name": "B", "headings": "C", "summary": "D", "metadata": "C"}
 """The columns of the full text of cards, each with the label of its words in a ``tsvector``."""
-_PART = re.compile(r'(?:\{([^}]*)\}\s*:\s*)?"((?:[^"]|"")*)"')
+_PART = re.compile(r'(?:\{([^{}]*+)\}\s*+:\s*+)?"((?:[^"]|"")*)"')
 
 
 class MatchText(TypeDecorator[str]):

@@ -71,7 +71,7 @@ _INLINE_MARKUP = (
     (re.compile(r"!?\[([^\[\]]+)\]\[[^\[\]]*\]"), r"\1"),  # reference
     (re.compile(r"<((?:https?|mailto|ftp):[^<>\s]+)>"), r"\1"),
     (re.compile(r"</?[A-Za-z][^<>]*>"), ""),
-    (re.compile(r"\s*\{[#.:][^{}]*\}\s*\Z"), ""),  # {#anchor}
+    (re.compile(r"(?<!\s)\s*+\{[#.:][^{}]*+\}\s*+\Z"), ""),  # {#anchor}
     (re.compile(r"(\*{1,3})(?=\S)([^*]*[^*\s])\1"), r"\2"),
     (re.compile(r"(~~)(?=\S)([^~]*[^~\s])\1"), r"\2"),
     # No identifier between the underscores: __init__ is a name, not a bold "init".

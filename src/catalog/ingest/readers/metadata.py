@@ -195,7 +195,9 @@ _PROSE = re.compile(r"(?:\A|(?<=[\r\n]))\w[^:\r\n]*+(?=[\r\n]|\Z)")
 _LINE_BREAK = re.compile(r"\r\n?|\n")
 # Explicit tags make PyYAML's constructors raise nearly anything ("!!bool x" is a KeyError).
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-_GUARDED = re.compile(r"^[ \t]*[\"']?[ \t]*confidentiality[\w. \t-]*[\"']?[ \t]*[:=]", re.I | re.M)
+_GUARDED = re.compile(
+    r"^[ \t]*+(?:[\"'][ \t]*+)?confidentiality[\w. \t-]*+(?:[\"'][ \t]*+)?[:=]", re.I | re.M
+)
 _BLANK_LINE = re.compile(r"(?:\r\n?|\n)[ \t]*(?=[\r\n])")
 
 

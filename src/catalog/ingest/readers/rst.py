@@ -21,8 +21,11 @@ _CODE = re.compile(r"\.\. +(?:code|code-block|sourcecode|parsed-literal|prompt):
 _FIELD = re.compile(r":([A-Za-z][\w .-]{0,40}):(?:[ \t]+(.*))?$")
 _MAX_FIELDS = 50
 _INLINE_MARKUP = (
-    (re.compile(r"`([^`<>]+?)\s*<[^`<>]*>`__?"), r"\1"),  # `text <address>`_
-    (re.compile(r":[\w.+:-]+:`~?([^`<>]+?)(?:\s*<[^`<>]*>)?`"), r"\1"),  # :role:`text <target>`
+    (re.compile(r"`([^`<>]*[^`<>\s])\s*+<[^`<>]*>`__?"), r"\1"),  # `text <address>`_
+    (  # :role:`text <target>`
+        re.compile(r"(?::[\w.+-]{1,40}){1,4}:`~?([^`<>]*[^`<>\s])\s*+(?:<[^`<>]*>)?`"),
+        r"\1",
+    ),
     (re.compile(r"``(.+?)``"), r"\1"),
     (re.compile(r"`([^`]+)`(?:__?)?"), r"\1"),
     (re.compile(r"(\*{1,2})(?=\S)([^*]*[^*\s])\1"), r"\2"),

@@ -17,11 +17,12 @@ from operator import eq
 
 RAW_TEXT = frozenset(["script", "style"])
 """Elements whose text is none to read, and may hold what looks like tags."""
+_ATTRIBUTES = r"""(?:[^<>"'=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|["'=])*+"""
 _BREAK = re.compile(r"\r\n?|\n")
 _MARKUP = re.compile(
     r"""<!--(?:(?!-->).)*+(?:-->|\Z)"""
-    rf"""|<({"|".join(sorted(RAW_TEXT))})\b[^>]*+>(?:(?!</\1).)*+"""
-    r"""|<[a-z/](?:[^<>"'=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|["'=])*+>?"""
+    rf"""|<({"|".join(sorted(RAW_TEXT))})\b{_ATTRIBUTES}>(?:(?!</\1).)*+"""
+    rf"""|<[a-z/]{_ATTRIBUTES}>?"""
     r"""|<[!?][^<>]*+>?""",
     re.IGNORECASE | re.DOTALL,
 )

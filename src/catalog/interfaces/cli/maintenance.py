@@ -79,7 +79,7 @@ def _public(value: str) -> str:
 
     address = strip_userinfo(value)
     if "://" not in address:  # as of an address whose scheme was forgotten
-        return re.sub(r"^[^\s/@]+:.*@", "", address, flags=re.DOTALL)
+        return re.sub(r"^[^\s/@][^\s/@:]*+:.*@", "", address, flags=re.DOTALL)
     if not address.casefold().startswith(("http://", "https://")):
         return address
     return re.sub(r"[?#].*", "?***", address, flags=re.DOTALL)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EXCERPTS_VERSION = "2"  # raise it whenever the same passage would be read at another run
 SPECIAL_TOKENS = 4  # what models put around a pair: 3 in BERT, 4 in RoBERTa
-_SENTENCE_END = re.compile(r"""(?:\n|[.!?…]['"”’)\]]*\s|[。！？])\s*$""")
+_SENTENCE_END = re.compile(r"""(?:\n|[.!?…]['"”’)\]]{0,8}\s|[。！？])\s{0,8}$""")
 _LOOK_BACK = 8  # characters before a token that tell whether a sentence begins there
 
 

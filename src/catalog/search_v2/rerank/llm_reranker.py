@@ -24,7 +24,7 @@ _VERSION = "1"  # raise it when the reading of answers changes
 _PROMPT_TOKENS = 400  # the prompt around the passages, generously
 _MIN_ROOM = 32
 _ABANDONED = 2  # hanging calls, before the model is left alone until one of them ends
-_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"<think>(?:(?!<think>).)*?</think>", re.DOTALL | re.IGNORECASE)
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _JUDGEMENT = re.compile(
     rf"""\bdoc(?:ument)?\b\W*(?:(?:number|no)\b\W*)?(?P<document>\d+)\b

@@ -94,7 +94,7 @@ def _drop_from_page(
 
 
 _HYPHENS = "-‐\u00ad"
-_COMPOUND = re.compile(r"[^\W\d_]+(?:[-‐][^\W\d_]+)+")
+_COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]++(?:[-‐][^\W\d_]++)++")
 _BROKEN = re.compile(r"(?:^|(?<=[\s(\[\"'“‘„«/–—]))((?:[^\W\d_]+[-‐])*)([^\W\d_]{2,})([-‐\u00ad])$")
 _LETTERS = re.compile(r"[^\W\d_]+")
 

@@ -88,19 +88,18 @@ def line_time(line: str) -> LineTime | None:
     head = line[:_MAX_HEAD]
     time = None
     if _ANY_CODE.search(head) is not None:
-        time = _leading_time(_LEADING, head, line) or _time_after_name(_NAMED, head)
-    time = time or _leading_time(_LEADING_SECONDS, head, line)
+        time = _leading_time(_LEADING.match(head), line) or _time_after_name(_NAMED.match(head))
+    time = time or _leading_time(_LEADING_SECONDS.match(head), line)
     if time is None and _BRACKETED_NUMBER.search(head) is not None:
-        time = _time_after_name(_NAMED_SECONDS, head)
+        time = _time_after_name(_NAMED_SECONDS.match(head))
     return time
 
 
-def _leading_time(pattern: re.Pattern[str], head: str, line: str) -> LineTime | None:
-    match = pattern.match(head)
+def _leading_time(match: re.Match[str] | None, line: str) -> LineTime | None:
     if match is None or (match["open"], match["close"]) not in _PAIRS:
         return None
     is_marked = match["open"] is not None or match["shut"] is not None
-    if not is_marked and not _is_bare(head, match.end()):
+    if not is_marked and not _is_bare(match.string, match.end()):
         return None
     separator = _SEPARATOR.match(line, match.end())
     end = match.end() if separator is None else separator.end()
@@ -121,11 +120,10 @@ def _is_bare(head: str, at: int) -> bool:
     return _CLOCK.match(head[at:].lstrip()) is None
 
 
-def _time_after_name(pattern: re.Pattern[str], head: str) -> LineTime | None:
-    match = pattern.match(head)
+def _time_after_name(match: re.Match[str] | None) -> LineTime | None:
     if match is None or (match["open"], match["close"]) not in _PAIRS:
         return None
-    at_end = match["after"].strip() == "" and match.end() == len(head)
+    at_end = match["after"].strip() == "" and match.end() == len(match.string)
     is_bold = match["mark"] != ""
     name = match["name"].strip()
     if match["open"] is None and not (at_end and match["gap"] and ":" in match["start"]):

@@ -22,7 +22,7 @@ from catalog.ingest.readers.timed.transcript_lines import CueLines, find_cues
 
 _HEADING = re.compile(r"[ ]{0,3}#{1,6}(?:[ \t]|$)")
 _FIELD = re.compile(r"([A-Za-z][\w -]{0,40}):[ \t]*(.*)")
-_ITALIC = re.compile(r"[*_]([A-Za-z][\w -]{0,40}):[ \t]*(.*?)[*_]")
+_ITALIC = re.compile(r"[*_]([A-Za-z][\w -]{0,40}):[ \t]*+(.*?)[*_]")
 _MAX_FIELDS = 40
 _MAX_FIELD = 2000
 _CONVERTER_FIELDS = frozenset(
