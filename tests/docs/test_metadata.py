@@ -72,7 +72,10 @@ def test_front_matter_of_a_plain_text_is_text(tmp_path):
         (folder / name).write_text(text)
     with open_library(tmp_path / "home") as library:
         assert Indexer(library).build(folder, "notes").failed == ()
-        for asked in ("confidentiality=secret", "tags=rent"):
-            (entry,) = DocumentCatalog(library).query(filters=[asked]).entries
-            assert entry.path == "b.md"
+        for asked, paths in (
+            ("confidentiality=secret", ["a.txt", "b.md"]),
+            ("tags=rent", ["b.md"]),
+        ):
+            entries = DocumentCatalog(library).query(filters=[asked]).entries
+            assert [entry.path for entry in entries] == paths
         assert find_document(library.database, "a.txt").text == text

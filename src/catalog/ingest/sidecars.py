@@ -16,7 +16,8 @@ from pathlib import Path
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.ids import sha1_hex
-from catalog.ingest.readers.metadata import normalise, parse_json, parse_yaml
+from catalog.ingest.readers.front_matter import parse_json, parse_yaml
+from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.opening import open_regular
 from catalog.ingest.readers.timed.source_media import (
     CONVERTED,

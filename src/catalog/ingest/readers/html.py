@@ -15,7 +15,7 @@ from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
 from catalog.ingest.readers.flowing_text import FlowingText
-from catalog.ingest.readers.metadata import normalise
+from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
 from catalog.ingest.readers.source_lines import RAW_TEXT, SourceLines
 
 _DROPPED_TAGS = """
@@ -43,7 +43,6 @@ _OTHER_FIELDS = (
     "description", "author", "keywords", "tags", "date", "language",
     "source_type", "agent_hint", "page_title",
 )  # fmt: skip
-_LEVEL = "confidentiality"
 _UNDERLINED = frozenset(["source-type", "agent-hint", "page-title"])
 
 
@@ -83,8 +82,8 @@ def _fields_of(page: HtmlPage) -> dict[str, object]:
     for name, names in (("created", _CREATED), ("modified", _MODIFIED)):
         fields[name] = next((page.meta[key] for key in names if key in page.meta), None)
     fields["source_url"] = page.canonical or page.meta.get("og:url")
-    if _LEVEL in page.meta:  # also one without content, which is refused
-        fields[_LEVEL] = page.meta[_LEVEL]
+    if LEVEL in page.meta:  # also one without content, which is refused
+        fields[LEVEL] = page.meta[LEVEL]
     return fields
 
 
@@ -279,7 +278,9 @@ class _Extractor:
         content = attributes.get("content", "").strip()
         name = (name or "").strip().casefold()
         name = name if name not in _UNDERLINED else name.replace("-", "_")
-        if name == _LEVEL and self._meta.setdefault(name, content) != content:
+        if is_level_name(name) and name != LEVEL:
+            raise ReadError(f"its field {name!r} must be spelled {LEVEL}")
+        if name == LEVEL and self._meta.setdefault(name, content) != content:
             raise ReadError("it names confidentiality more than once")
         if name and content:
             self._meta.setdefault(name, content)

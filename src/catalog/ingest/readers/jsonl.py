@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from itertools import islice
 from typing import AnyStr, BinaryIO
 
-from catalog.core.documents import ParsedDocument
+from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import CutShortError, ReadError
 from catalog.core.places import Places
 from catalog.core.text import storable
@@ -25,7 +25,8 @@ from catalog.ingest.readers.base import (
     choose_title,
     decode,
 )
-from catalog.ingest.readers.metadata import normalise
+from catalog.ingest.readers.front_matter import check_unread, parse_json
+from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
 from catalog.ingest.readers.plain import PlainTextReader
 
 _SAMPLE_LINES = 20
@@ -56,7 +57,7 @@ class JsonLinesReader:
             sample = [text for _, text, _ in islice(lines, _SAMPLE_LINES)]
         handle.seek(0)
         is_cut_record = len(sample) == 1 and sample[0].startswith("{") and _is_torn(sample[0])
-        if is_cut_record or any(isinstance(_parse_record(s), ParsedDocument) for s in sample):
+        if is_cut_record or any(map(_is_record, sample)):
             yield from _read_records(handle, path, limits.text_bytes)
         else:
             yield from PlainTextReader().read(handle, path, limits=limits)
@@ -73,7 +74,10 @@ def _read_records(
             reason = f"record too large: over {max_bytes:,} bytes"
             yield ReadFailure(name, reason, _find_identifier(text))
             continue
-        record = _parse_record(text)
+        try:
+            record = _parse_record(text)
+        except ReadError as error:
+            record = str(error)
         if isinstance(record, str) and _is_torn(text):
             raise CutShortError(
                 f"line {number} is cut short: the file is still being written, or lost its end"
@@ -85,6 +89,14 @@ def _read_records(
         else:
             seen.add(record.path)
             yield replace(record, places=Places("record", (0,), (number,)))
+
+
+def _is_record(line: str) -> bool:
+    """Return whether a line is a record, also one whose confidentiality cannot be read."""
+    try:
+        return isinstance(_parse_record(line), ParsedDocument)
+    except ReadError:
+        return True
 
 
 def _is_json(line: str) -> bool:
@@ -117,7 +129,10 @@ def _identifier(raw: object) -> str | None:
 
 
 def _parse_record(line: str) -> ParsedDocument | str:
-    """Return the document in a line, or what is wrong with it."""
+    """Return the document in a line, or what is wrong with it.
+
+    Raises ``ReadError`` where it states a confidentiality that cannot be read.
+    """
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -136,11 +151,7 @@ def _parse_record(line: str) -> ParsedDocument | str:
     text = storable(text)
     if title and not text.startswith(title):
         text = f"{title}\n\n{text}" if text else title
-    metadata = value.get("metadata")
-    try:
-        fields = normalise(metadata if isinstance(metadata, dict) else {})
-    except ReadError as error:
-        return str(error)
+    fields = _read_metadata(value, line)
     return ParsedDocument(
         path=identifier,
         text=text,
@@ -150,6 +161,25 @@ def _parse_record(line: str) -> ParsedDocument | str:
         metadata=fields,
         written=frozenset(fields) | ({"title"} if title else set()),
     )
+
+
+def _read_metadata(record: dict[str, object], line: str) -> dict[str, MetadataValue]:
+    """Return ``metadata`` and the confidentiality that the record itself states.
+
+    Raises ``ReadError`` where a confidentiality is stated and cannot be read.
+    """
+    metadata = record.get("metadata")
+    levels = {name: value for name, value in record.items() if is_level_name(name)}
+    if metadata is not None and not isinstance(metadata, dict):
+        is_text = isinstance(metadata, str)
+        check_unread(str(metadata) if is_text else json.dumps(metadata), "metadata")
+        metadata = None
+    if levels and metadata and any(map(is_level_name, metadata)):
+        raise ReadError(f"it names {LEVEL} more than once")
+    fields = normalise({**(metadata or {}), **levels})
+    if LEVEL in fields:  # of two equal names in one object the parser takes the last
+        parse_json(line)
+    return fields
 
 
 def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, bool], None, None]:

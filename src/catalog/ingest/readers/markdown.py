@@ -18,7 +18,8 @@ from typing import Any
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
-from catalog.ingest.readers.metadata import normalise, read_front_matter, take_title
+from catalog.ingest.readers.front_matter import check_head, read_front_matter
+from catalog.ingest.readers.metadata import normalise, take_title
 from catalog.ingest.readers.timed.source_media import describe_source, normalise_recording
 from catalog.ingest.readers.timed.timed_markdown import add_segments, read_converter_header
 
@@ -35,6 +36,8 @@ class MarkdownReader(WholeFileReader):
         front_matter, body_start, problem = read_front_matter(text)
         metadata = normalise(front_matter)
         header = read_converter_header(text, body_start)
+        if header is None and not front_matter and not problem:
+            check_head(text)
         fields: Mapping[Any, object] = front_matter
         recording: dict[str, MetadataValue] = {}
         if header is not None:

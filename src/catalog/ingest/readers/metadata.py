@@ -1,4 +1,4 @@
-"""What authors write about their documents: front matter, and values that can be filtered on."""
+"""What authors write about their documents, as values that can be filtered on."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import datetime as dt
 import json
 import math
 import re
-import tomllib
+import unicodedata
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, cast
 
 from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.errors import ReadError
 from catalog.core.text import storable
 from catalog.core.written_dates import read_written_date
-
-if TYPE_CHECKING:
-    import yaml
 
 _WEB_ADDRESS = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 _LARGEST_INTEGER = 2**63
@@ -39,6 +35,11 @@ _NAMES = frozenset(
     ["source_type", "file_type", "confidentiality", "agent_hint", "page_title", "created"]
 ).union(*DATE_KEYS.values())
 _ADDRESS_KEYS = ("source_url", "url", "permalink", "source")
+LEVEL = "confidentiality"
+_LOOK_ALIKES = str.maketrans(  # Cyrillic, Greek and Armenian letters that look like Latin ones
+    "\u0430\u03b1\u0441\u03f2\u0501\u0435\u03b5\u0456\u03b9\u0131\u04cf\u03bd\u0578\u043e\u03bf\u0442\u03c4\u0443\u03c5\u03b3",
+    "aaccdeeiiilnnoottyyy",
+)
 
 
 def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
@@ -53,12 +54,11 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
     matter, nor whether its words are joined by ``_``, ``-`` or a blank.
 
     Raises ``ReadError`` for a ``confidentiality`` that is neither text nor a number nor a list of
-    those: who may see the document is not guessed at.
+    those, that is nested, stated twice or spelled with look-alike letters: who may see the document
+    is not guessed at.
     """
-    for name, value in raw.items():
-        if _field_name(str(_printable(name)).strip()) == "confidentiality" and not _is_level(value):
-            raise ReadError("its confidentiality must be a text or a number, or a list of them")
-    flat = {_field_name(name): value for name, value in _flatten(raw, "", 0)}
+    _check_levels(raw)
+    flat = {field_name(name): value for name, value in _flatten(raw, "", 0)}
     keys = {key.casefold(): key for key in reversed(flat)}
     fields: dict[str, MetadataValue] = {}
     tags = _split_tags(flat.pop(keys[key]) for key in _TAG_KEYS if key in keys)
@@ -79,6 +79,41 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
     return {**flat, **fields}
 
 
+def _check_levels(raw: Mapping[Any, object]) -> None:
+    """Raise ``ReadError`` for a confidentiality that is not one plain field at the top."""
+    levels = {str(name): value for name, value in raw.items() if is_level_name(name)}
+    if len(levels) > 1:
+        raise ReadError(f"it names {LEVEL} more than once")
+    for name, value in levels.items():
+        if field_name(name.strip()) != LEVEL:
+            raise ReadError(f"its field {name!r} must be spelled {LEVEL}")
+        if not _is_level(value):
+            raise ReadError(f"its {LEVEL} must be a text or a number, or a list of them")
+    inner = list(raw.values())
+    while inner:
+        value = inner.pop()
+        if isinstance(value, Mapping):
+            if any(map(is_level_name, value)):
+                raise ReadError(f"its {LEVEL} stands inside another field: write it at the top")
+            inner += value.values()
+        elif isinstance(value, list | tuple | set | frozenset):
+            inner += value
+
+
+def is_level_name(name: object) -> bool:
+    """Return whether a person would read a field's name as ``confidentiality``."""
+    text = name.decode("latin-1") if isinstance(name, bytes) else str(_printable(name))
+    return len(text) >= len(LEVEL) and "".join(filter(str.isalnum, fold(text))) == LEVEL
+
+
+def fold(text: str) -> str:
+    """Return the text in small letters, look-alike letters as Latin ones, no invisible ones."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKD", text).casefold().translate(_LOOK_ALIKES)
+    return "".join(one for one in folded if unicodedata.category(one) not in ("Cf", "Mn"))
+
+
 def _is_level(value: object) -> bool:
     """Return whether a value can say who may see a document."""
     if isinstance(value, list | tuple):
@@ -91,10 +126,10 @@ def _is_level(value: object) -> bool:
     return is_plain and bool(str(_printable(value)).strip())
 
 
-def _field_name(name: str) -> str:
+def field_name(name: str) -> str:
     plain = re.sub(r"[-\s]+", "_", name.casefold())
     head, dot, rest = plain.partition(".")
-    return plain if plain in _NAMES or (dot and rest and head == "confidentiality") else name
+    return plain if plain in _NAMES or (dot and rest and head == LEVEL) else name
 
 
 def take_title(metadata: dict[str, MetadataValue]) -> str | None:
@@ -180,172 +215,3 @@ def _split_tags(values: Iterator[MetadataValue]) -> tuple[str, ...]:
         for part in (value if isinstance(value, tuple) else str(value).split(","))
     ]
     return tuple(dict.fromkeys(filter(None, parts)))
-
-
-_MAX_CHARACTERS = 64 * 1024
-_MAX_DEPTH = 16
-_OPENING = re.compile(r"(---|\+\+\+)[ \t]*(?>\r\n?|\n)")
-_CLOSING = {
-    "---": re.compile(r"(?<=[\r\n])(?:---|\.\.\.)[ \t]*(?=[\r\n]|\Z)"),
-    "+++": re.compile(r"(?<=[\r\n])\+\+\+[ \t]*(?=[\r\n]|\Z)"),
-}
-_LOOKS_LIKE_FIELDS = re.compile(r"(?:[ \t]*#[^\r\n]*(?>\r\n?|\n))*[\"']?[\w.@$-][^:=\r\n]*[:=]")
-_PROSE = re.compile(r"(?:\A|(?<=[\r\n]))\w[^:\r\n]*+(?=[\r\n]|\Z)")
-"""A line without any field: where YAML is broken it tells text between two rules."""
-_LINE_BREAK = re.compile(r"\r\n?|\n")
-# Explicit tags make PyYAML's constructors raise nearly anything ("!!bool x" is a KeyError).
-_BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-_GUARDED = re.compile(
-    r"^[ \t]*+(?:[\"'][ \t]*+)?confidentiality[\w. \t-]*+(?:[\"'][ \t]*+)?[:=]", re.I | re.M
-)
-_BLANK_LINE = re.compile(r"(?:\r\n?|\n)[ \t]*(?=[\r\n])")
-
-
-class FrontMatter(NamedTuple):
-    """The fields of front matter, where the body begins (0 without any), what is wrong with it."""
-
-    fields: Mapping[Any, object]
-    body_start: int
-    problem: str = ""
-
-
-_NO_FRONT_MATTER = FrontMatter({}, 0)
-
-
-def read_front_matter(text: str) -> FrontMatter:
-    """Return the front matter of a text.
-
-    A block that is broken, deeply nested, or uses YAML anchors or aliases has no fields but a
-    ``problem``, and the body still begins after it. What is not closed, longer than 65,536
-    characters or not a list of fields (a rule across the page, say) is text like any other. So is
-    a block that is broken by prose, and one with nothing after it: else the document would have
-    no text at all. Raises ``ReadError`` where fields that cannot be read speak of confidentiality.
-    """
-    opening = _OPENING.match(text)
-    if opening is None:
-        if text[:1].isspace():  # below blank lines it is text
-            names = read_front_matter(text.lstrip()).fields
-            _check_unguarded("".join(f"{it}:\n" for it in names), "a blank line stands before it")
-        return _NO_FRONT_MATTER
-    closing = _CLOSING[opening[1]].search(text, opening.end())
-    if closing is None or closing.start() - opening.end() > _MAX_CHARACTERS:
-        blank = _BLANK_LINE.search(text, opening.end(), opening.end() + _MAX_CHARACTERS)
-        end = opening.end() + _MAX_CHARACTERS if blank is None else blank.start()
-        _check_unguarded(text[opening.end() : end], "it does not end, or is too long")
-        return _NO_FRONT_MATTER
-    block = text[opening.end() : closing.start()]
-    try:
-        fields, problem = _parse_fields(block, opening[1]), ""
-    except ReadError as error:
-        _check_unguarded(block, str(error))
-        fields, problem = {}, f"the front matter is not read: {error}"
-        if opening[1] == "---" and _PROSE.search(block):
-            return _NO_FRONT_MATTER
-    if fields is None:
-        _check_unguarded(block, "it is no list of fields")
-        return _NO_FRONT_MATTER
-    line_break = _LINE_BREAK.match(text, closing.end())
-    body_start = closing.end() if line_break is None else line_break.end()
-    return FrontMatter(fields, body_start if text[body_start:].strip() else 0, problem)
-
-
-def parse_yaml(text: str) -> object:
-    """Return what a YAML text holds, in plain values.
-
-    Raises ``ReadError`` with the reason where it is broken, longer than 65,536 characters, nested
-    deeper than 16, has tags that make objects, anchors or aliases, or more than one line that
-    names a confidentiality.
-    """
-    import yaml
-
-    if len(text) > _MAX_CHARACTERS:
-        raise ReadError(f"it is longer than {_MAX_CHARACTERS:,} characters")
-    if len(_GUARDED.findall(text)) > 1:
-        raise ReadError("it names confidentiality more than once")
-    try:
-        _check_bounds(text)
-        return cast(object, yaml.load(text, Loader=_loader()))  # noqa: S506  a safe loader's child
-    except yaml.MarkedYAMLError as error:
-        at = "" if error.problem_mark is None else f" in line {error.problem_mark.line + 1}"
-        raise ReadError(f"it is not valid YAML{at} ({error.problem})") from error
-    except (yaml.YAMLError, RecursionError, *_BROKEN_VALUES) as error:
-        raise ReadError(f"it is not valid YAML ({type(error).__name__})") from error
-
-
-def parse_json(text: str) -> object:
-    """Return what a JSON text holds; ``ReadError`` if it is broken or says a field twice."""
-    try:
-        return cast(object, json.loads(text, object_pairs_hook=_fields_once))
-    except json.JSONDecodeError as error:
-        raise ReadError(f"it is not valid JSON in line {error.lineno} ({error.msg})") from error
-    except (ValueError, RecursionError) as error:
-        raise ReadError(f"it is not valid JSON ({type(error).__name__})") from error
-
-
-def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = [_field_name(name.strip()) for name, _ in pairs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ReadError(f"it names {twice} more than once")
-    return dict(pairs)
-
-
-def _check_unguarded(block: str, problem: str) -> None:
-    """Raise ``ReadError`` if fields that are not read would have told who may see the document."""
-    if _GUARDED.search(block):
-        raise ReadError(f"its front matter names a confidentiality and is not read: {problem}")
-
-
-def _parse_fields(block: str, mark: str) -> Mapping[Any, object] | None:
-    """Return the fields, ``None`` if the block is no list of fields; ``ReadError`` if broken."""
-    if not block.strip():
-        return {}
-    if mark == "+++":
-        return _parse_toml(block)
-    if _LOOKS_LIKE_FIELDS.match(block) is None:
-        return None
-    fields = parse_yaml(block)
-    return fields if isinstance(fields, Mapping) else None
-
-
-def _parse_toml(block: str) -> Mapping[Any, object]:
-    try:
-        # The TOML standard knows no lone carriage return.
-        return tomllib.loads(_LINE_BREAK.sub("\n", block))
-    except (ValueError, RecursionError) as error:
-        raise ReadError(f"it is not valid TOML ({str(error)[:100]})") from error
-
-
-def _check_bounds(text: str) -> None:
-    """Raise ``ReadError`` if the YAML is nested deeply or refers to a part of itself.
-
-    Only its events are looked at, which cost the length of the text whatever it expands to.
-    """
-    import yaml
-
-    depth = 0
-    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise ReadError("it has anchors or aliases (& and *), which are not followed")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            raise ReadError(f"it is nested deeper than {_MAX_DEPTH}")
-
-
-@cache
-def _loader() -> type[yaml.SafeLoader]:
-    """Make the safe loader, in which an impossible date is the string that the author wrote."""
-    import yaml
-
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader = cast("type[yaml.SafeLoader]", type("FrontMatterLoader", (base,), {}))
-
-    def timestamp(constructor: yaml.SafeLoader, node: yaml.ScalarNode) -> object:
-        try:
-            return constructor.construct_yaml_timestamp(node)
-        except (ValueError, AttributeError):
-            return node.value
-
-    loader.add_constructor("tag:yaml.org,2002:timestamp", timestamp)
-    return loader

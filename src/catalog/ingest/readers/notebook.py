@@ -16,7 +16,7 @@ from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import ReadFailure, ReadLimits, decode, read_bytes
 from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.markdown import scan_markdown
-from catalog.ingest.readers.metadata import normalise
+from catalog.ingest.readers.metadata import is_level_name, normalise
 from catalog.ingest.readers.source_lines import count_breaks
 
 _MAX_OUTPUT = 2000
@@ -107,6 +107,7 @@ def _fields_of(metadata: Mapping[str, object], language: str) -> dict[str, objec
     names = [name for name in names if isinstance(name, str)]
     author = names[0] if len(names) == 1 else names
     return {
+        **{name: value for name, value in metadata.items() if is_level_name(name)},
         "kernel": language or None,
         "author": author or None,
         "tags": metadata.get("tags"),

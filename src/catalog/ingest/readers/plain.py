@@ -8,17 +8,22 @@ from typing import ClassVar
 
 from catalog.core.documents import ParsedDocument
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type
+from catalog.ingest.readers.front_matter import read_level
 from catalog.ingest.readers.timed.source_media import describe_source, is_called_transcript
 from catalog.ingest.readers.timed.timed_markdown import add_segments
 from catalog.ingest.readers.timed.transcript_json import read_transcript_json
 
 
 class PlainTextReader(WholeFileReader):
-    """Reads text as it stands, except where its lines open with times."""
+    """Reads text as it stands, except where its lines open with times.
+
+    Of front matter it takes the confidentiality alone.
+    """
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document as it is, or the transcript that it is; a ``.log`` stays a log."""
-        document = _as_it_stands(text, path)
+        level = read_level(text)
+        document = replace(_as_it_stands(text, path), metadata=level, written=frozenset(level))
         if ".log" in PurePosixPath(path.lower()).suffixes:
             return document
         return add_segments(document, describe_source(path, {}, has_header=False))

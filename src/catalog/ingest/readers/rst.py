@@ -11,8 +11,9 @@ import string
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
+from catalog.ingest.readers.front_matter import check_head
 from catalog.ingest.readers.markdown import MAX_MARKUP, substitute
-from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.metadata import LEVEL, normalise, take_title
 
 _PUNCTUATION = frozenset(string.punctuation)
 _SHORTEST_ADORNMENT = 4
@@ -42,6 +43,8 @@ class RstReader(WholeFileReader):
         scanner = _Scanner(text)
         scanner.run()
         metadata = normalise(scanner.fields)
+        if LEVEL not in metadata:
+            check_head(text)
         field_title = take_title(metadata) if "title" in scanner.fields else None
         first = scanner.headings[0].title if scanner.headings else None
         return ParsedDocument(

@@ -20,7 +20,7 @@ from catalog.ingest.readers.containers.archive import (
 )
 from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.joined_text import JoinedText
-from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise, take_title
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -146,10 +146,12 @@ def _read_metadata(root: Element) -> dict[str, object]:
         for element in named(holder, "meta"):
             if element.get("property") == "dcterms:modified":
                 values.setdefault("modified", []).append(text_of(element))
+            elif is_level_name(element.get("name") or element.get("property") or ""):
+                values.setdefault(LEVEL, []).append(element.get("content") or text_of(element))
         sources = map(text_of, named(holder, "source", "identifier"))
         identifiers += [value for value in sources if value and value.casefold() != _UNKNOWN]
     fields: dict[str, object] = {
-        key: entries if key == "tags" or (key == "author" and entries[1:]) else entries[0]
+        key: entries if key in ("tags", LEVEL) or (key == "author" and entries[1:]) else entries[0]
         for key, entries in values.items()
     }
     web = [value for value in identifiers if value.startswith(("http://", "https://"))]

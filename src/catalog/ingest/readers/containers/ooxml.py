@@ -16,6 +16,7 @@ from catalog.ingest.readers.containers.archive import (
     parse_xml,
     text_of,
 )
+from catalog.ingest.readers.metadata import is_level_name
 
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
@@ -71,12 +72,18 @@ def find_related(relations: Mapping[str, Relation], kind: str) -> str | None:
 
 
 def read_properties(archive: Archive) -> dict[str, object]:
-    """Return title, author, keywords and dates as ``docProps/core.xml`` has them."""
-    part = find_related(read_relations(archive, ""), "core-properties") or "docProps/core.xml"
-    if part not in archive:
-        return {}
+    """Return title, author, keywords and dates as ``docProps/core.xml`` has them.
+
+    Of the custom properties (``docProps/custom.xml``) only a confidentiality is read.
+    """
+    relations = read_relations(archive, "")
     fields: dict[str, object] = {}
-    for element in read_part(archive, part):
+    part = find_related(relations, "custom-properties") or "docProps/custom.xml"
+    for element in read_part(archive, part) if part in archive else ():
+        if is_level_name(name := element.get("name", "")):
+            fields[name] = text_of(element)
+    part = find_related(relations, "core-properties") or "docProps/core.xml"
+    for element in read_part(archive, part) if part in archive else ():
         field = _PROPERTIES.get(local_name(element))
         value = text_of(element)
         if field is not None and value:

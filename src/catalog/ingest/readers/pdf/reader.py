@@ -176,6 +176,11 @@ def _read_metadata(document: PdfDocument) -> dict[str, MetadataValue]:
             "created": iso_date(_property(document, "CreationDate")),
             "modified": iso_date(_property(document, "ModDate")),
             "language": _language(document),
+            **{
+                name: value
+                for name in ("Confidentiality", "confidentiality")
+                if (value := _property(document, name))
+            },
         }
     )
 

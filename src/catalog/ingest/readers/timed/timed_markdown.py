@@ -14,8 +14,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from catalog.core.documents import Heading, MetadataValue, Modality, ParsedDocument, Segment
+from catalog.core.errors import ReadError
 from catalog.ingest.chunking.boundaries import Line, iter_lines, skip_space, trim_end
 from catalog.ingest.readers.base import choose_title
+from catalog.ingest.readers.metadata import LEVEL
 from catalog.ingest.readers.timed.frames import find_frames, is_frame_title, title_without_time
 from catalog.ingest.readers.timed.source_media import SourceMedia, find_medium
 from catalog.ingest.readers.timed.transcript_lines import CueLines, find_cues
@@ -97,7 +99,9 @@ def _read_italics(contents: Sequence[str], at: int) -> tuple[dict[str, str], int
 
 def _add_field(fields: dict[str, str], match: re.Match[str]) -> None:
     name = "_".join(match[1].lower().split())
-    fields.setdefault(name, match[2].strip().strip("`").strip())
+    value = match[2].strip().strip("`").strip()
+    if fields.setdefault(name, value) != value and name == LEVEL:
+        raise ReadError(f"it names {LEVEL} more than once")
 
 
 _OCR_TITLE = re.compile(

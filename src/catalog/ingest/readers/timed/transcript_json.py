@@ -10,6 +10,7 @@ from typing import Any
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.text import storable
 from catalog.ingest.readers.base import choose_title
+from catalog.ingest.readers.metadata import is_level_name
 from catalog.ingest.readers.timed.cues import ParsedCue, build_transcript
 from catalog.ingest.readers.timed.source_media import find_medium, normalise_recording
 from catalog.ingest.readers.timed.timecodes import parse_timecode, valid_seconds
@@ -171,7 +172,8 @@ def _metadata(top: Mapping[str, object]) -> dict[str, MetadataValue]:
     language = top.get("language_code") or top.get("language")
     is_code = isinstance(language, str) and _LANGUAGE.fullmatch(language) is not None
     known = {"language": str(language).replace("_", "-")} if is_code else {}
-    return {**normalise_recording(fields), **known}
+    levels = {name: value for name, value in top.items() if is_level_name(name)}
+    return {**normalise_recording({**fields, **levels}), **known}
 
 
 def _address_of(top: Mapping[str, object]) -> object:

@@ -1,0 +1,176 @@
+"""A document that states a confidentiality, in whatever form, is never seen without it."""
+
+import json
+from itertools import product
+
+import pytest
+
+from answers.conftest import serve
+from catalog.core.params import SearchParams
+from catalog.library.indexing import Indexer
+from fakes import open_library
+from hostile.archives import packed, paragraph, word_parts
+
+CANARY = "walrus"
+LEVEL = "confidentiality"
+BLOCKS = {  # front matter between two lines ---
+    "plain": f"{LEVEL}: secret",
+    "capitals": f"{LEVEL.upper()}: secret",
+    "quoted": f'"{LEVEL}": secret',
+    "escaped": f'"{LEVEL.replace("d", chr(92) + "x64")}": secret',
+    "indented": f"  {LEVEL}: secret",
+    "flow mapping": f"{{{LEVEL}: secret}}",
+    "flow mapping with others": f"{{title: x, {LEVEL}: secret}}",
+    "set": f"{{{LEVEL}}}",
+    "explicit key": f"? {LEVEL}\n: secret",
+    "merge key": f"<<: {{{LEVEL}: secret}}",
+    "merge key later": f"title: x\n<<: {{{LEVEL}: secret}}",
+    "merge key and own": f"<<: {{{LEVEL}: secret}}\n{LEVEL}: public",
+    "tag": f"!!map\n{LEVEL}: secret",
+    "tagged key": f"!!str {LEVEL}: secret",
+    "binary key": "!!binary Y29uZmlkZW50aWFsaXR5: secret",
+    "list of mappings": f"- {LEVEL}: secret",
+    "nested": f"metadata:\n  {LEVEL}: secret",
+    "nested in a list": f"metadata:\n- title: x\n- {LEVEL}: secret",
+    "nested in itself": f"{LEVEL}:\n  level: secret",
+    "twice": f"{LEVEL}: secret\n{LEVEL}: public",
+    "twice in a flow mapping": f"{{{LEVEL}: secret, {LEVEL}: public}}",
+    "twice in other letters": f"{LEVEL}: secret\n{LEVEL.title()}: public",
+    "tabs": f"title: x\n\t{LEVEL}: secret",
+    "broken": f"title: [x\n{LEVEL}: secret",
+    "anchor": f"a: &a x\n{LEVEL}: *a",
+    "anchored key": f"a: &a {LEVEL}\n*a : secret",
+    "bomb": "a: &a [x, x]\n" + "b: &b [*a, *a]\n" * 50 + f"{LEVEL}: secret",
+    "deep": f"a: {'[' * 40}{']' * 40}\n{LEVEL}: secret",
+    "empty": f"{LEVEL}:",
+    "true": f"{LEVEL}: true",
+    "comment first": f"# note\n{LEVEL}: secret",
+    "directive inside": f"%YAML 1.2\n{LEVEL}: secret",
+    "Cyrillic letter": f"{LEVEL.replace('c', chr(0x441))}: secret",
+    "fullwidth letters": "".join(chr(ord(one) + 0xFEE0) for one in LEVEL) + ": secret",
+    "invisible letter": f"{LEVEL[:4]}\u200b{LEVEL[4:]}: secret",
+    "broken with a Cyrillic letter": f"title: [x\n{LEVEL.replace('o', chr(0x43E))}: secret",
+    "far down": "x: y\n" * 14_000 + f"{LEVEL}: secret",
+    "far down in a comment's shade": "# x\n" * 20_000 + f"{LEVEL}: secret",
+}
+HEADS = {  # at the top of a file, before a blank line
+    "above": f"# a comment\n---\n{LEVEL}: secret\n---",
+    "below a directive": f"%YAML 1.2\n---\n{LEVEL}: secret\n---",
+    "below an HTML comment": f"<!-- a\nb -->\n---\n{LEVEL}: secret\n---",
+    "below blank lines": f"\n \n---\n{{{LEVEL}: secret}}\n---",
+    "not closed": f"---\ntitle: x\n\n{LEVEL}: secret",
+    "TOML": f"+++\n{LEVEL} = 'secret'\n+++",
+    "TOML, nested": f"+++\n[meta]\n{LEVEL} = 'secret'\n+++",
+    "TOML, twice": f"+++\n{LEVEL} = 'secret'\n{LEVEL} = 'public'\n+++",
+    "TOML, not closed": f"+++\n{LEVEL} = 'secret'",
+    "JSON": json.dumps({"title": "x", LEVEL: "secret"}),
+    "JSON in lines": json.dumps({"title": "x", LEVEL: "secret"}, indent=1),
+    "marked as JSON": f';;;\n{{"{LEVEL}": "secret"}}\n;;;',
+    "marked with a language": f"---yaml\n{LEVEL}: secret\n---",
+    "Org": f"#+TITLE: x\n#+{LEVEL.upper()}: secret",
+    "AsciiDoc": f"= Title\n:{LEVEL}: secret",
+    "MultiMarkdown": "Title: x\nConfidentiality: secret",
+    "bold": "**Confidentiality:** secret",
+    "HTML comment": f"<!--\n{LEVEL}: secret\n-->",
+}
+RECORDS = {
+    "in metadata": {"metadata": {LEVEL: "secret"}},
+    "at the top": {LEVEL: "secret"},
+    "at the top in capitals": {LEVEL.upper(): "secret"},
+    "at the top of a public one": {LEVEL: "secret", "metadata": {LEVEL: "public"}},
+    "metadata is a list": {"metadata": [{LEVEL: "secret"}]},
+    "metadata is text": {"metadata": json.dumps({LEVEL: "secret"})},
+    "metadata is escaped text": {"metadata": '{"confi\\u0064entiality": "secret"}'},
+    "nested": {"metadata": {"meta": {LEVEL: "secret"}}},
+    "no plain value": {"metadata": {LEVEL: {"level": "secret"}}},
+}
+TWICE = (
+    f'{{"_id": "r", "text": "{CANARY}", "metadata": {{"{LEVEL}": "secret", "{LEVEL}": "public"}}}}'
+)
+OTHERS = {
+    "transcript.json": json.dumps(
+        {LEVEL: "secret", "segments": [{"text": CANARY, "start": 1, "end": 2}]}
+    ),
+    "page.html": f'<meta name="{LEVEL}" content="secret"><p>{CANARY}',
+    "alike.html": f'<meta name="{LEVEL.replace("e", chr(0x435))}" content="secret"><p>{CANARY}',
+    "field.rst": f":{LEVEL.title()}: secret\n\n{CANARY}\n",
+    "lines.rst": f"---\n{LEVEL}: secret\n---\n\n{CANARY}\n",
+    "book.ipynb": json.dumps(
+        {
+            "nbformat": 4,
+            "metadata": {LEVEL: "secret"},
+            "cells": [{"cell_type": "markdown", "metadata": {}, "source": CANARY}],
+        }
+    ),
+    "converted.md": f"# Talk\n\n---\nsource_file: talk.mp4\n{LEVEL}: secret\n---\n\n{CANARY}\n",
+    "report.docx": packed(
+        {
+            **word_parts(paragraph(f"A {CANARY}.")),
+            "docProps/custom.xml": (
+                '<Properties xmlns="http://schemas.openxmlformats.org/officeDocument/2006/'
+                'custom-properties"><property name="Confidentiality"><value>secret</value>'
+                "</property></Properties>"
+            ),
+        }
+    ),
+    "twice.md": (
+        f"# Talk\n\n*source_file: talk.mp4*\n*{LEVEL}: public*\n*{LEVEL}: secret*\n\n{CANARY}\n"
+    ),
+}
+
+
+def texts():
+    for (name, block), ending, mark, breaks in product(
+        BLOCKS.items(), ("md", "txt"), ("", "\ufeff"), ("\n", "\r\n")
+    ):
+        text = f"{mark}---\n{block}\n---\n\nA {CANARY}.\n".replace("\n", breaks)
+        yield f"{name} {bool(mark)} {len(breaks)}.{ending}", text
+    for (name, head), ending in product(HEADS.items(), ("md", "txt")):
+        yield f"{name}.{ending}", f"{head}\n\nA {CANARY}.\n"
+    for name, fields in RECORDS.items():
+        yield f"{name}.jsonl", json.dumps({"_id": name, "text": CANARY, **fields}) + "\n"
+    yield "twice.jsonl", TWICE + "\n"
+    yield from OTHERS.items()
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """The files that a role finds which may see public, internal and unlabelled documents."""
+    folder = tmp_path_factory.mktemp("levels")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "open.md").write_text(f"A {CANARY} that all may see.\n")
+    for name, text in texts():
+        (folder / "notes" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with open_library(folder / "home") as library:
+        Indexer(library).build(folder / "notes", "notes")
+    service = serve(folder / "home")
+    params = SearchParams(CANARY, mode="lexical", top_k=100, role="employee")
+    yield {result.path for result in service.run(params)}
+    service.close()
+
+
+def test_no_document_that_states_a_confidentiality_is_seen_without_it(seen):
+    assert seen == {"open.md"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"---\n\nThe word {LEVEL} in prose.\n\n---\n\n",
+        f"---\n# 5 {LEVEL}: obligations\n\nProse.\n\n---\n\n",
+        f"# {LEVEL}: a guide\n\n",
+        f"---\ntitle: On {LEVEL}\nsummary: |\n  {LEVEL}: what it is\n---\n\n",
+        f"---\ntitle: x\n---\n{LEVEL}: after the front matter\n\n",
+        f"A text.\n\n{LEVEL}: later on.\n\n",
+        "{% raw %}\n\n",
+        f"Of integrity, {LEVEL}: and availability.\n\n",
+    ],
+)
+def test_prose_about_confidentiality_is_read(tmp_path, text):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text(f"{text}A {CANARY}.\n")
+    with open_library(tmp_path / "home") as library:
+        assert Indexer(library).build(tmp_path / "notes", "notes").failed == ()
+    service = serve(tmp_path / "home")
+    assert list(service.run(SearchParams(CANARY, mode="lexical", role="employee")))
+    service.close()
