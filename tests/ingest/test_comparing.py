@@ -23,7 +23,17 @@ def listed(path, *, size=5, age=3.0):
 
 
 def entry(file, *, state="done", reason=None, pipeline="cut-1"):
-    return ManifestEntry(file.path, file.size, file.mtime_ns, pipeline, state, reason, READ_AT)
+    return ManifestEntry(
+        file.path,
+        file.size,
+        file.mtime_ns,
+        pipeline,
+        state,
+        reason,
+        READ_AT,
+        ctime_ns=file.ctime_ns,
+        inode=file.inode,
+    )
 
 
 def parsed(path, text="A walrus."):

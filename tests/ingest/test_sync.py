@@ -504,6 +504,7 @@ def test_a_file_that_is_not_read_to_its_end_keeps_its_documents(tmp_path, monkey
 
     with open_library(tmp_path / "home") as library:
         assert Indexer(library).build(tmp_path / "notes", "notes").documents == 2
+        age(tmp_path / "notes")
         with monkeypatch.context() as broken:
             broken.setattr(catalog.ingest.file_outcome, "read_file", ending_early)
             report = Indexer(library).update("notes")

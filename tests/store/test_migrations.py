@@ -177,7 +177,7 @@ def test_an_upgrade_keeps_the_checksums_of_files_and_hides_no_damage(tmp_path):
         whole = connection.scalars(select(manifest.c.checksum)).all()
     database.close()
     with stamped(tmp_path, "0007") as connection:
-        for column in ("mount", "documents"):
+        for column in ("mount", "documents", "ctime_ns", "inode", "digest"):
             connection.exec_driver_sql(f"ALTER TABLE manifest DROP COLUMN {column}")
         for file in ("a.md", "b.md"):
             values = ("notes", file, 1, 1, "p", "done", None, 0.0)

@@ -214,3 +214,10 @@ def _bracket_members(brackets: str) -> Iterator[str]:
             yield re.escape(char)
         elif low <= high:
             yield f"{re.escape(low)}-{re.escape(high)}"
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that a file lies in, the nearest first; the last is the root, ``.``."""
+    while path := path.rpartition("/")[0]:
+        yield path
+    yield "."

@@ -92,6 +92,9 @@ class FileLine(_Line):
     seen_at: float
     mount: str | None
     documents: _Count
+    ctime_ns: _Number | None = None
+    inode: _Number | None = None
+    digest: str | None = None
 
 
 class DocumentLine(_Line):

@@ -71,3 +71,8 @@ def strip_userinfo(address: str) -> str:
     """
     head, at, tail = address.rpartition("@")  # without the end, in which no user's part is
     return _USERINFO.sub("", head + at, count=1) + tail
+
+
+def nfc(path: str) -> str:
+    """Return the path in Unicode NFC, as documents are named."""
+    return unicodedata.normalize("NFC", path)

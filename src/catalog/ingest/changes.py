@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 from catalog.core.documents import ParsedDocument
-from catalog.core.errors import MassDeletionError
-from catalog.core.globs import Glob
+from catalog.core.errors import MassDeletionError, ReadError
 from catalog.core.ids import sha1_hex
 from catalog.ingest.chunking.chunker import Cut
-from catalog.ingest.discovery import (
-    LATEST_NS,
-    STREAMED,
-    Listing,
-    SkippedFile,
-    SourceFile,
-    folders_above,
-    nfc,
-)
+from catalog.ingest.discovery import LATEST_NS, STREAMED, Listing, SkippedFile, SourceFile
 from catalog.ingest.nodes import Source
 from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.readers.base import file_type
+from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.sidecars import Sidecars
+from catalog.ingest.unseen import find_unmounted, find_unseen
 from catalog.store import Database, manifest
 from catalog.store.chunks import find_root
 from catalog.store.manifest import ManifestEntry
 
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
-_SPECIAL = re.compile(r"[\\\s*?\[]")  # in a glob
+_RACY = "it may have changed since it was read"
+_REPLACED_FILE = "another file may have been put in its place"
 _SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
-_REPLACED = re.compile("\ufffd+")
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 
 
@@ -107,11 +101,13 @@ class FolderChanges:
         limits: ReadLimits,
         reread: bool = False,
         allow_deletions: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._stored, self._reread = stored, reread
+        self._stored, self._reread, self._clock = stored, reread, clock
+        self._compared: dict[str, ManifestEntry | None] = {}  # None: the content is another
         self._pipeline, self._limits = pipeline, limits
         self.skipped = listing.skipped
-        top = listing.top
+        self._top = top = listing.top
         self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
         self._listed = {file.path for file in listing.files}
         missing = sorted(set(stored.entries) - self._listed)
@@ -168,11 +164,34 @@ class FolderChanges:
             )
 
     def is_unchanged(self, file: SourceFile) -> bool:
-        """Tell from its size, its time and how it was read that a file need not be read."""
-        return self.reason_to_read(file) is None
+        """Return whether the stored documents of the file are up to date.
+
+        Its size, times and inode decide. Where they leave a doubt, a hash of its bytes does.
+        """
+        reason = self.reason_to_read(file)
+        if reason not in (_RACY, _REPLACED_FILE):
+            return reason is None
+        if file.path not in self._compared:
+            self._compared[file.path] = self._compare(file)
+        return self._compared[file.path] is not None
+
+    def entry_of(self, file: SourceFile) -> ManifestEntry:
+        """Return what to note of an unchanged file."""
+        entry = self._compared.get(file.path) or self._stored.entries[file.path]
+        return replace(entry, mount=file.mount)
+
+    def _compare(self, file: SourceFile) -> ManifestEntry | None:
+        """Return what to note of a file whose bytes are those that were read, else ``None``."""
+        entry, begun_at = self._stored.entries[file.path], self._clock()
+        try:
+            is_same = entry.digest == digest_file(file.absolute, root=self._top)
+        except ReadError:
+            return None
+        noted = replace(entry, ctime_ns=file.ctime_ns, inode=file.inode, seen_at=begun_at)
+        return noted if is_same else None
 
     def reason_to_read(self, file: SourceFile) -> str | None:
-        """Say why a file is to be read; ``None`` if its size, its time and its notes say no."""
+        """Say why a file is to be read; ``None`` if its size, its times and its notes say no."""
         entry = self._stored.entries.get(file.path)
         if entry is None:
             return "it is new"
@@ -187,12 +206,14 @@ class FolderChanges:
             return "it was read, cut or embedded in another way"
         if entry.state not in ("done", "kept"):
             return f"it was not wholly indexed: {entry.reason or 'the last run did not end'}"
-        if entry.seen_at - file.mtime_ns / 1e9 <= RACY_SECONDS:
-            return "it may have changed since it was read"
         if file.path in self.owners.deprived:
             return "another file took a path from it"
         if len(self._stored.paths_of(file.path)) != entry.documents:
             return "it does not have the documents that were read of it"
+        if (entry.ctime_ns, entry.inode) != (file.ctime_ns, file.inode):
+            return _REPLACED_FILE
+        if entry.seen_at - max(file.mtime_ns, file.ctime_ns) / 1e9 <= RACY_SECONDS:
+            return _RACY
         return None
 
     def notes(self) -> tuple[str, ...]:
@@ -216,7 +237,7 @@ class FolderChanges:
         self, parsed: ParsedDocument, file: SourceFile, cut: Cut | None = None
     ) -> Change | None:
         """Return what is to be done with a document of the file, ``None`` if nothing."""
-        source = Source(self._stored.dataset, file.path, parsed, _modified(parsed, file), cut)
+        source = Source(self._stored.dataset, file.path, parsed, date_of(parsed, file), cut)
         document = self._stored.documents.get(parsed.path)
         if document is None:
             return Change(source, is_new=True)
@@ -267,60 +288,8 @@ class PathOwners:
         return sorted(path for path in paths if path not in self._owners)
 
 
-def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[str, SkippedFile]:
-    """Return the files of a drive that is no longer mounted where it was, with that place.
-
-    What patterns or ignore rules leave out by now is left out, mounted or not.
-    """
-    reason = "the drive is not mounted; if it is gone for good, run again with --allow-deletions"
-    return {
-        entry.file: SkippedFile(entry.mount, reason, entry.mount)
-        for entry in entries
-        if entry.mount is not None
-        and entry.mount not in listing.mounts
-        and listing.left_out.isdisjoint(folders_above(entry.file))
-    }
-
-
-def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> dict[str, SkippedFile]:
-    """Return those files that are a skipped place or lie below one, with that place.
-
-    A name that is not valid UTF-8 may be any that has the same letters where it is: a drive that
-    is mounted with another encoding shows all of them so.
-    """
-    places = {file.place: file for file in skipped}
-    odd_names: dict[str, list[tuple[Glob, SkippedFile]]] = {}
-    for file in places.values():
-        folder, _, name = file.place.rpartition("/")
-        if "\ufffd" in name:
-            glob = Glob.compile("/" + _REPLACED.sub("*", _SPECIAL.sub(r"\\\g<0>", name)))
-            odd_names.setdefault(folder, []).append((glob, file))
-    unseen = {}
-    for path in files:
-        place = _place_of(nfc(path), places, odd_names)
-        if place is not None:
-            unseen[path] = place
-    return unseen
-
-
-def _place_of(
-    path: str,
-    places: Mapping[str, SkippedFile],
-    odd_names: Mapping[str, Sequence[tuple[Glob, SkippedFile]]],
-) -> SkippedFile | None:
-    """Return the place at or above a path, the highest first."""
-    names = path.split("/")
-    for depth in range(len(names) + 1):
-        place = "/".join(names[:depth])
-        if place in places:
-            return places[place]
-        for glob, file in odd_names.get(place, ()):
-            if depth < len(names) and glob.matches(names[depth]):
-                return file
-    return None
-
-
-def _modified(parsed: ParsedDocument, file: SourceFile) -> str | None:
+def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
+    """Return when the file was modified (ISO 8601, UTC), ``None`` if that dates no document."""
     is_record = parsed.path != file.path and file_type(file.path) in STREAMED
     if is_record or file.mtime_ns >= LATEST_NS:  # no date to believe
         return None

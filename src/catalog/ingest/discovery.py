@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalog.core.errors import ReadError, SourceError, TransientReadError
-from catalog.core.globs import GlobRules
+from catalog.core.globs import GlobRules, folders_above
+from catalog.core.text import nfc
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
 from catalog.ingest.readers.opening import file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
@@ -39,9 +39,10 @@ class SourceFile:
 
     ``path`` is relative to the root, with ``/``, in Unicode NFC: the document's name on every
     system. ``absolute`` opens the file, whatever form its name has on disk; symlinks in it are
-    resolved. ``size`` is in bytes. ``mtime_ns`` is a signed 64-bit number: a file dated after the
-    year 2262 has the highest. ``mount`` is the nearest folder above it at which a drive is
-    mounted, as a path like its own: ``.`` for the root; ``None`` if that is above the root.
+    resolved. ``size`` is in bytes. ``mtime_ns``, ``ctime_ns`` and ``inode`` are signed 64-bit
+    numbers: a file dated after the year 2262 has the highest. ``mount`` is the nearest folder above
+    it at which a drive is mounted, as a path like its own: ``.`` for the root; ``None`` if that is
+    above the root.
     """
 
     path: str
@@ -49,6 +50,8 @@ class SourceFile:
     size: int
     mtime_ns: int
     mount: str | None = None
+    ctime_ns: int = 0
+    inode: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def discover(
     silently; all else that is not listed is ``skipped`` with a reason. No symlink is followed
     out of the root and none to a folder at all. ``limits`` bounds the size of files; JSON Lines
     are streamed, so they may have 2 GB. A file named by ``root`` is listed whatever its name,
-    and ``.converted`` is no hidden folder: converters put their Markdown there.
+    and a folder ``.converted`` is not hidden: converters put their Markdown there.
 
     Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
     folder, and ``InputError`` for a pattern that has no meaning.
@@ -157,8 +160,9 @@ class _Walk:
             self.files, key=lambda file: (nfc(file[0]) != file[0], file[0])
         ):
             name = path if nfc(path) in files else nfc(path)
-            mtime_ns = min(info.st_mtime_ns, LATEST_NS)
-            files[name] = SourceFile(name, absolute, info.st_size, mtime_ns, self._mount_of(name))
+            mtime_ns, ctime_ns = (min(ns, LATEST_NS) for ns in (info.st_mtime_ns, info.st_ctime_ns))
+            mount, inode = self._mount_of(name), info.st_ino & LATEST_NS
+            files[name] = SourceFile(name, absolute, info.st_size, mtime_ns, mount, ctime_ns, inode)
         return Listing(
             self.root,
             tuple(sorted(files.values(), key=lambda file: file.path)),
@@ -216,8 +220,7 @@ class _Walk:
             if is_misspelt_folder_file(nfc(entry.name)):
                 self._skip(path, f"not read: call it {FOLDER_FILE}")
                 continue
-            is_hidden = entry.name.startswith(".") and entry.name != CONVERTED_FOLDER
-            if is_hidden or entry.name in IGNORED_FOLDERS:
+            if is_passed_over(entry.name, is_folder=True):
                 continue
             try:
                 info = entry.stat(follow_symlinks=False)
@@ -225,6 +228,8 @@ class _Walk:
                 self._skip(path, f"cannot be looked at: {error.strerror}")
                 continue
             is_folder = stat.S_ISDIR(info.st_mode)
+            if is_passed_over(entry.name, is_folder=is_folder):
+                continue
             if not self._is_named_well(path, "folder" if is_folder else "file"):
                 continue
             if self._is_left_out(path + "/" if is_folder else path, rules):
@@ -297,6 +302,13 @@ class _Walk:
         self.skipped.append(SkippedFile(_printable(path), reason, nfc(known)))
 
 
+def is_passed_over(name: str, *, is_folder: bool) -> bool:
+    """Tell whether a file or folder below the root is never listed, because of its name."""
+    if is_folder and name == CONVERTED_FOLDER:
+        return False
+    return name.startswith(".") or name in IGNORED_FOLDERS
+
+
 def _resolve(root: Path) -> tuple[Path, int]:
     try:
         top = Path(root).resolve(strict=True)
@@ -329,18 +341,6 @@ def device_of(folder: Path) -> int:
         return folder.stat().st_dev
     except OSError:
         return 0
-
-
-def folders_above(path: str) -> Iterator[str]:
-    """Yield the folders that a file lies in, the nearest first; the last is the root, ``.``."""
-    while path := path.rpartition("/")[0]:
-        yield path
-    yield "."
-
-
-def nfc(path: str) -> str:
-    """Return the path in Unicode NFC, as documents are named."""
-    return unicodedata.normalize("NFC", path)
 
 
 def _printable(path: str) -> str:

@@ -13,6 +13,7 @@ from catalog.ingest.description import describe, drop_claims
 from catalog.ingest.discovery import SourceFile
 from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
+from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.sidecars import Sidecars, sidecar_target
 from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
@@ -36,7 +37,8 @@ class FileOutcome:
     they are.
     ``retry`` says that the next run may fare better though the file is the same; without
     ``is_whole`` it was not read to its end, so that a document that is missing may still be there.
-    ``refused`` are the paths of those whose part of the file cannot be read.
+    ``refused`` are the paths of those whose part of the file cannot be read. ``digest`` is a hash
+    of the file's bytes. ``dates`` gives the unchanged documents the file's date, by path.
     """
 
     file: SourceFile
@@ -48,6 +50,8 @@ class FileOutcome:
     is_whole: bool = True
     is_cut_short: bool = False
     refused: set[str] = field(default_factory=set)
+    digest: str | None = None
+    dates: dict[str, str | None] = field(default_factory=dict)
     _noted: int = 0
 
     def fail(self, path: str, reason: str, *, retry: bool = False) -> None:
@@ -64,6 +68,7 @@ class FileOutcome:
         """
         file = self.file
         try:
+            self.digest = digest_file(file.absolute, root=top)  # first: what changes then is seen
             sidecars.check(file.path)
             for item in read_file(file.absolute, file.path, root=top, limits=limits):
                 if isinstance(item, ReadFailure):

@@ -1,4 +1,4 @@
-"""What an indexing run would do, told from the listing and the store; no file is read."""
+"""What an indexing run would do, by the listing and the store; files are hashed at most."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def preview_sync(
     with database.read() as connection:
         told |= changes.originals.converted & read_originals(connection, dataset)
     reasons = {
-        file.path: None if file.path in told else changes.reason_to_read(file)
+        file.path: None
+        if file.path in told or changes.is_unchanged(file)
+        else changes.reason_to_read(file)
         for file in listing.files
     }
     left = [known[path] for path, reason in reasons.items() if reason is None]

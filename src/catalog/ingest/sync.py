@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 
 from catalog.core.ids import check_dataset_name
 from catalog.core.settings import IngestSettings
-from catalog.ingest.changes import Change, FolderChanges, StoredFiles
+from catalog.ingest.changes import Change, FolderChanges, StoredFiles, date_of
 from catalog.ingest.discovery import SourceFile, discover
 from catalog.ingest.executors import Executor, InPlace
 from catalog.ingest.file_outcome import DEFECTS, FileOutcome
@@ -34,6 +34,7 @@ from catalog.store import Database, embedding_cache, llm_cache, manifest, waitin
 from catalog.store.checksums import has_unsealed, seal_dataset
 from catalog.store.damage import drop_damaged
 from catalog.store.dataset_settings import DatasetSettings, note_dataset_settings
+from catalog.store.field_rows import set_file_dates
 from catalog.store.manifest import ManifestEntry, State
 from catalog.store.recordings import read_originals
 from catalog.store.revisions import ensure_dataset, remove_documents, set_source
@@ -80,6 +81,7 @@ def sync(
         limits=limits,
         reread=reread,
         allow_deletions=allow_deletions,
+        clock=clock,
     )
     if not allow_deletions:
         changes.check_deletions(root, settings.max_missing_fraction)
@@ -142,7 +144,7 @@ class SyncRun:
         self._files_read: list[FileOutcome] = []
         self._files_begun = set(stored.entries)
         self._files_deprived: set[str] = set()
-        self._remounted: list[ManifestEntry] = []
+        self._moved: list[ManifestEntry] = []
         self.failed: list[Failure] = []
         self.passages = 0  # published in this run
         self._added = self._updated = self._unchanged = self._removed = self._unfinished = 0
@@ -156,8 +158,8 @@ class SyncRun:
             self._kept[file.path] = len(documents)
         if entry.reason is not None:
             self.failed.append(Failure(file.path, entry.reason))
-        if entry.mount != file.mount:
-            self._remounted.append(replace(entry, mount=file.mount))
+        if (noted := self._changes.entry_of(file)) != entry:
+            self._moved.append(noted)
 
     def read(self, file: SourceFile, ahead: ReadAhead) -> None:
         """Read a file, and publish its changed documents as soon as their group is full."""
@@ -176,6 +178,8 @@ class SyncRun:
             outcome.paths.add(parsed.path)
             if (change := self._changes.change_of(parsed, file, cut)) is None:
                 outcome.unchanged += 1
+                if "modified" not in parsed.metadata:
+                    outcome.dates[parsed.path] = date_of(parsed, file)
                 continue
             self._group.append((change, outcome))
             self._collected_chars += len(parsed.text)
@@ -227,10 +231,10 @@ class SyncRun:
         """Remove files that are gone with the documents they have left, and what only those needed.
 
         The caches lose what no document has any more if one was removed or updated. Unchanged
-        files are noted where they lie on another drive than before.
+        files are noted that lie elsewhere on disk than before.
         """
         with self._database.write() as connection:
-            manifest.record(connection, self._dataset, *self._remounted)
+            manifest.record(connection, self._dataset, *self._moved)
             paths = manifest.paths_of_files(connection, self._dataset, self._changes.vanished)
             self._removed += remove_documents(connection, self._dataset, paths, self._clock())
             manifest.forget(connection, self._dataset, self._changes.vanished)
@@ -328,20 +332,17 @@ class SyncRun:
             self._kept[file.path] = len(unread)
             outcome.retry = outcome.retry or outcome.is_whole
         state = "kept" if unread and not outcome.retry else outcome.state
+        set_file_dates(connection, self._dataset, outcome.dates, self._clock())
         if gone:
             self._removed += remove_documents(connection, self._dataset, gone, self._clock())
-        return self._entry(file, state, outcome.reason, outcome.begun_at)
+        entry = self._entry(file, state, outcome.reason, outcome.begun_at)
+        return replace(entry, digest=outcome.digest)
 
     def _entry(
         self, file: SourceFile, state: State, reason: str | None, seen_at: float
     ) -> ManifestEntry:
+        place = file.mount, file.ctime_ns, file.inode
+        pipeline = self._changes.fingerprint(file.path, reason)
         return ManifestEntry(
-            file=file.path,
-            size=file.size,
-            mtime_ns=file.mtime_ns,
-            pipeline=self._changes.fingerprint(file.path, reason),
-            state=state,
-            reason=reason,
-            seen_at=seen_at,
-            mount=file.mount,
+            file.path, file.size, file.mtime_ns, pipeline, state, reason, seen_at, *place
         )

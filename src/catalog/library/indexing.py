@@ -186,7 +186,7 @@ class Indexer:
         reread: bool = False,
         apply_settings: bool = False,
     ) -> SyncPreview:
-        """Tell what ``update`` would do; no file is read, nothing is embedded or written."""
+        """Tell what ``update`` would do; files are hashed at most, and nothing is written."""
         stored, library = self._with_folder(dataset), self._library
         if read_stored_model(library.database) is not None:  # else it would be noted now
             require_model(library.database, library.wanted_model)

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sqlalchemy import Connection, delete, insert, select, update
+
 from catalog.core.dates import to_timestamp
 from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.filters import DATE_FIELDS, comparable_number, value_kind
+from catalog.store.checksums import seal_all
+from catalog.store.engine_types import change_stamp
+from catalog.store.filter_sql import among
+from catalog.store.schema import document_fields, documents
 
 
 def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
@@ -44,6 +50,37 @@ def document_date(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float 
             latest[row["field"]] = max(at, latest.get(row["field"], at))
     order = DATE_FIELDS if has_own else reversed(DATE_FIELDS)
     return next((latest[field] for field in order if field in latest), None)
+
+
+def set_file_dates(
+    connection: Connection, dataset: str, dates: Mapping[str, str | None], now: float
+) -> None:
+    """Date documents that state no ``modified`` by their files (ISO 8601, ``None``: no date).
+
+    ``dates`` are by path. Their revisions, passages and vectors stay.
+    """
+    field, found = document_fields.c.field, documents.c.path
+    dated = document_fields.c.document_id == documents.c.id
+    query = (
+        select(documents.c.id, found, document_fields.c.text_value)
+        .outerjoin(document_fields, dated & (field == "modified"))
+        .where(documents.c.dataset == dataset, among(found, dates))
+    )
+    rows = connection.execute(query).all() if dates else ()
+    changed = {number: dates[path] for number, path, date in rows if date != dates[path]}
+    for number, date in changed.items():
+        of_it = document_fields.c.document_id == number
+        connection.execute(delete(document_fields).where(of_it, field == "modified"))
+        new = field_rows({} if date is None else {"modified": date})
+        if new:
+            of_document = [row | {"document_id": number} for row in new]
+            connection.execute(insert(document_fields), of_document)
+        own = connection.execute(select(document_fields).where(of_it, field.in_(DATE_FIELDS)))
+        at = document_date([dict(row) for row in own.mappings()], has_own=False)
+        connection.execute(update(documents).where(documents.c.id == number).values(dated=at))
+    if changed:
+        seal_all(connection, list(changed))
+        change_stamp(connection, dataset, now)
 
 
 def _distinct(values: Iterable[MetadataScalar]) -> Iterable[MetadataScalar]:

@@ -22,11 +22,11 @@ State = Literal["done", "kept", "partial", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One listed file: its size and modification time when read, and the outcome.
+    """One listed file: its size and times when read, and the outcome.
 
     ``documents`` counts those that the store had of the file then. ``mount`` is the folder at which
     the drive was mounted that it lay on, where that is the dataset's own folder (``.``) or one in
-    it.
+    it. ``digest`` is a hash of its bytes, ``None`` if it was not read.
     """
 
     file: str
@@ -38,6 +38,9 @@ class ManifestEntry:
     seen_at: float
     mount: str | None = None
     documents: int = 0
+    ctime_ns: int | None = None
+    inode: int | None = None
+    digest: str | None = None
 
 
 def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:

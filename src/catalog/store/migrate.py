@@ -10,7 +10,7 @@ from sqlalchemy import Engine, inspect, text
 
 from catalog.core.errors import StoreVersionError
 
-HEAD = "0016"
+HEAD = "0017"
 KNOWN = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
 LOCK_SECONDS = 120
 PREPARING = "another process is still preparing the store; try again"

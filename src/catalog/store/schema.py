@@ -255,6 +255,9 @@ manifest = Table(
     Column("seen_at", Float, nullable=False),
     Column("mount", Text),  # the folder at which its drive is mounted; NULL: none of the dataset's
     Column("documents", Integer, nullable=False),  # how many the file had when it was noted
+    Column("ctime_ns", Integer),
+    Column("inode", Integer),
+    Column("digest", String),  # hash of its bytes, hexadecimal; NULL: it was not read
     Column("checksum", Integer),  # of the row: see store.checksums
 )
 

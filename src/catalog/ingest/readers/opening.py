@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ _FLAGS = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
+_BLOCK = 2**20  # bytes
 
 
 @contextmanager
@@ -35,6 +37,15 @@ def open_regular(path: Path, *, root: Path | None = None) -> Iterator[BinaryIO]:
             yield handle
         except OSError as error:
             raise TransientReadError(f"cannot be read: {error.strerror or error}") from error
+
+
+def digest_file(path: Path, *, root: Path) -> str:
+    """Return a hash of a file's bytes, hexadecimal; raises as :func:`open_regular` does."""
+    with open_regular(path, root=root) as handle:
+        digest = hashlib.blake2b(digest_size=20)
+        while block := handle.read(_BLOCK):
+            digest.update(block)
+        return digest.hexdigest()
 
 
 def file_kind(mode: int) -> str:
