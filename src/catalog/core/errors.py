@@ -32,6 +32,7 @@ CatalogError
 │   ├── StoreVersionError        the store was written by a newer release: upgrade catalog
 │   ├── StoreDamagedError        the file is not a usable store: restore it or rebuild
 │   │   └── DamagedDocumentError what is stored of one document changed by itself: index it again
+│   ├── ForkedError              a forked process uses what its parent opened: open it again there
 │   └── EmbeddingMismatchError   the store holds another model's vectors: rebuild, or use that model
 ├── SemanticRetrievalError       embeddings of a cache folder cannot be searched
 │   ├── SemanticIndexError       the folder's files do not make one index: see the files it names
@@ -221,6 +222,10 @@ class DamagedDocumentError(StoreDamagedError):
         super().__init__(
             f"{document}: {what} is damaged and not answered from: run 'catalog doctor'"
         )
+
+
+class ForkedError(StoreError):
+    """This process was forked from the one that opened the store: open the store after the fork."""
 
 
 class EmbeddingMismatchError(StoreError):

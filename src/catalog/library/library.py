@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError, InputError, StoreError, UnknownDatasetError
+from catalog.core.forks import survive_forks
 from catalog.core.settings import Profile, Settings, flatten, load_settings, with_values
 from catalog.core.text import storable, strip_userinfo
 from catalog.library.indexes import Indexes
@@ -70,6 +71,7 @@ class Library:
         url, home = settings.database_url, settings.home
         self.database = Database(url, home) if url else Database.at(home)
         self.indexes = Indexes(settings, self.database, lambda: self.wanted_model)
+        survive_forks(self)
         self.log = QueryLog(self.database, settings)
         self._retrieval_log = RetrievalLog(settings.home, is_on=settings.log.retrieval)
         with suppress(StoreError):  # a damaged store is opened all the same, to be looked at
@@ -232,7 +234,9 @@ class Library:
         return chosen[0] if len(chosen) == 1 else tuple(chosen)
 
     def close(self) -> None:
-        """Release indexes, locks and connections; safe to call twice."""
+        """Release indexes, locks and connections; safe to call twice, and in a forked child."""
+        if self.database.is_of_parent:
+            return
         self.indexes.close()
         self.log.close()
         self._retrieval_log.close()

@@ -10,6 +10,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 
 from catalog.core.errors import ConfigError
+from catalog.core.forks import survive_forks
 from catalog.core.ids import check_dataset_name
 from catalog.core.settings import Settings
 from catalog.core.text import storable
@@ -49,6 +50,7 @@ class SearchService:
         self._database = Database(url, settings.home) if url else Database.at(settings.home)
         self._indexes: dict[str, LoadedIndex] = {}
         self._lock = Lock()
+        survive_forks(self)
 
     @overload
     def search(self, query: SearchCriteria) -> BaselineResults: ...
@@ -96,7 +98,9 @@ class SearchService:
         self._current_index(dataset, progress)
 
     def close(self) -> None:
-        """Release indexes and connections; safe to call twice."""
+        """Release indexes and connections; safe to call twice, and in a forked child."""
+        if self._database.is_of_parent:
+            return
         with self._lock:
             self._indexes.clear()
         self._database.close()

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
+from catalog.core.forks import survive_forks
 from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
@@ -81,6 +82,7 @@ class SearchParts:
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LLM, Expander] | None = None
         self._lock = Lock()
+        survive_forks(self)
 
     def with_settings(self, changes: Mapping[str, Any]) -> SearchParts:
         """Return the parts of searches under other v2 settings; models and threads are shared.
@@ -245,6 +247,8 @@ class SearchParts:
 
     def close(self) -> None:
         """End the threads, which those of other settings share, and close the library."""
+        if self.database.is_of_parent:
+            return
         self.threads.shutdown()
         if self._query_vectors is not None:
             self._query_vectors.save()

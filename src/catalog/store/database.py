@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, up
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from catalog.core.errors import ConfigError, InputError, NoStoreError, StoreError
+from catalog.core.errors import ConfigError, ForkedError, InputError, NoStoreError, StoreError
 from catalog.core.home import home_folder
 from catalog.core.os_errors import describe_os_error
 from catalog.core.private_files import make_folder
@@ -136,6 +136,7 @@ class Database:
         self._pool = _open_pool(self.url, home)
         self.file = self._pool.file
         self.engine = self._pool.engine
+        self._process = os.getpid()
         self.replacements = 0  # times that another file was found in the store's place
         self._following = threading.Lock()
         self._thread = threading.local()
@@ -162,6 +163,7 @@ class Database:
 
         Within a :meth:`snapshot` that is its state, unless the ``latest`` one is asked for.
         """
+        self._require_process()
         snapshot: Connection | None = getattr(self._thread, "connection", None)
         if snapshot is not None and not latest:
             with self._pool.translate_errors():
@@ -192,6 +194,7 @@ class Database:
 
         Raises :class:`StoreBusyError` when the lock is not to be had, at once if not to ``wait``.
         """
+        self._require_process()
         self._follow_replacement()
         self._pool.follow(to_write=True)
         with self._pool.translate_errors(), self._pool.begin_write(wait=wait) as connection:
@@ -230,6 +233,18 @@ class Database:
             f"{name[:40]}… is too long a name for a store in Postgres, which holds up to "
             f"{_NAME_BYTES} bytes: shorten it"
         )
+
+    @property
+    def is_of_parent(self) -> bool:
+        """Whether this process was forked from the one that opened the store."""
+        return self._process != os.getpid()
+
+    def _require_process(self) -> None:
+        if self.is_of_parent:
+            raise ForkedError(
+                f"the store was opened in process {self._process}, and this is {os.getpid()}, "
+                "forked from it: open the library, or make the service, after the fork"
+            )
 
     def _follow_replacement(self) -> None:
         """Open the store anew when another file was put in its place, by a restored copy say."""

@@ -221,7 +221,7 @@ class FolderEngine(ABC):
             lock.release()
             raise
         self._index = index
-        self._release = weakref.finalize(self, _close_and_release, index, lock)
+        self._release = weakref.finalize(self, _close_and_release, index, lock, os.getpid())
         return index
 
     def _lock_folder(self) -> FileLock:
@@ -331,7 +331,9 @@ class FolderEngine(ABC):
         draft.replace(self._state_file)
 
 
-def _close_and_release(index: FolderIndex, lock: FileLock) -> None:
+def _close_and_release(index: FolderIndex, lock: FileLock, process: int) -> None:
+    if process != os.getpid():  # a forked child: both are its parent's
+        return
     try:
         index.close()
     finally:
