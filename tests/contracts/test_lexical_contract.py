@@ -121,6 +121,55 @@ def test_single_letters_and_digits_are_words(database: Database, engine: Lexical
     assert found(engine, "5") == {five}
 
 
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("sensor XK-320", "XK320"),
+        ("sensor XK320", "xk-320"),
+        ("a card RTX4090", "RTX 4090"),
+        ("checked by SHA-256", "sha256"),
+        ("checked by sha256", "SHA-256"),
+        ("part TW-00942", "tw00942"),
+        ("10kg of flour", "10 kg"),
+        ("my iPhone15", "iphone 15"),
+        ("a new dataset", "data set"),
+        ("set maxretrycount", "max retry count"),
+    ],
+)
+def test_a_name_is_found_however_it_is_joined(
+    database: Database, engine: LexicalEngine, written: str, asked: str
+) -> None:
+    [seq] = put(database, "notes", "a.md", written)
+    put(database, "notes", "b.md", "flour water yeast")
+    assert engine.search(asked, 1, WHOLE)[0].seq == seq
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [("sensor XK 320", "xk320"), ("a card RTX 4090", "rtx4090"), ("10 kg of flour", "10kg")],
+)
+def test_a_name_in_one_word_is_found_where_it_is_split(
+    database: Database, engine: LexicalEngine, written: str, asked: str
+) -> None:
+    if engine.name == "qdrant":
+        pytest.skip("a sparse vector cannot ask for two words together")
+    [seq] = put(database, "notes", "a.md", written)
+    put(database, "notes", "b.md", "salt water yeast")
+    assert found(engine, asked) == {seq}
+
+
+def test_the_parts_of_a_name_far_apart_rank_below_the_name(
+    database: Database, engine: LexicalEngine
+) -> None:
+    put(database, "notes", "a.md", "3 of 11 boats, 4090 sails, RTX")
+    [version] = put(database, "notes", "b.md", "release 3.11 of the boats is out now")
+    [card] = put(database, "notes", "c.md", "the card RTX-4090 is out now for the boats")
+    for index in range(5):
+        put(database, "notes", f"{index}.md", "salt")
+    assert engine.search("3.11", 1, WHOLE)[0].seq == version
+    assert engine.search("RTX-4090", 1, WHOLE)[0].seq == card
+
+
 def test_scores_are_above_zero_and_best_first(database: Database, engine: LexicalEngine) -> None:
     # A word of every chunk has the least possible weight, in some formulas none or less.
     for index in range(8):

@@ -157,6 +157,26 @@ def test_a_compound_is_marked_whole_by_any_part():
     assert marks(got) == ["IDX_RAG_V2", "search-service", "cache"]
 
 
+@pytest.mark.parametrize(
+    ("query", "text", "marked"),
+    [
+        ("XK320", "The XK-320, not the XK.", ["XK-320"]),
+        ("RTX4090", "An RTX 4090 for 4090 coins.", ["RTX", "4090"]),
+        ("RTX 4090", "An RTX4090 of 2023.", ["RTX4090"]),
+        ("10kg", "10 kg of flour, 10 eggs", ["10", "kg"]),
+        ("4012", "See E4012.", ["E4012"]),
+        ("E4012", "Code 4012, line 12.", ["4012"]),
+        ("1000 euros", "Above 1,000 euros, 1 signature.", ["1,000", "euros"]),
+        ("obrien", "Sean O'Brien's harbour", ["O'Brien"]),
+        ("data set", "A dataset.", ["dataset"]),
+        ("maxretrycount", "max_retry_count = 3", ["max_retry_count"]),
+    ],
+)
+def test_a_name_is_marked_however_it_is_joined_or_split(query, text, marked):
+    assert marks(find_snippet(chunk(text), query, 99)) == marked
+    assert cover_of(chunk(text), query) == 1.0
+
+
 def test_of_a_script_without_spaces_only_the_characters_are_marked():
     got = find_snippet(chunk("私は東京タワーを見た。monkey 水"), "東京タワ 水", 99)
     assert marks(got) == ["東京タワ", "水"]
@@ -358,6 +378,8 @@ def test_a_snippet_that_begins_with_blanks_stands_where_its_first_word_does():
         ("How do I rotate a key?", 1.0),  # stop words are none, endings do not matter
         ("rotate rotated lamps", 0.5),  # different words
         ("secrets of lamps", 0.5),  # in the heading above
+        ("RTX4090 keys", 0.5),
+        ("month-old keys", 0.5),  # a part of a name is not the name
         ("lamps swim far", 1 / 3),  # it was found, so it has one at least
         ("what is it", 1.0),  # stop words alone
         ("", 1.0),

@@ -27,17 +27,26 @@ ENGLISH = Analyzer()
         ("C, R and vitamin D in 5 steps", ["c", "r", "vitamin", "d", "5", "steps"]),
         ("how do I do this?", []),
         ("C++ and C#, F# or .NET", ["c++", "c", "c#", "c", "f#", "f", ".net", "net"]),
-        ("asp.net", ["asp.net", "asp", "net"]),
-        ("search_v2", ["search_v2", "search", "v2"]),
-        ("foo.bar", ["foo.bar", "foo", "bar"]),
+        ("asp.net", ["aspnet", "asp", "net"]),
+        ("search_v2", ["searchv2", "search", "v2"]),
+        ("foo.bar", ["foobar", "foo", "bar"]),
         ("1.0.21", ["1.0.21", "1", "0", "21"]),
-        ("AB-1234", ["ab-1234", "ab", "1234"]),
-        ("foo.bar_baz", ["foo.bar_baz", "foo", "bar_baz", "bar", "baz"]),
+        ("AB-1234", ["ab1234", "ab", "1234"]),
+        ("foo.bar_baz", ["foobarbaz", "foo", "barbaz", "bar", "baz"]),
         ("__init__", ["__init__", "init"]),
         ("QueryFusionRetriever", ["queryfusionretriever", "query", "fusion", "retriever"]),
         ("HTTPServer", ["httpserver", "http", "server"]),
         ("PDFs of mRNAs", ["pdfs", "mrnas", "rnas"]),
         ("BM25", ["bm25"]),
+        ("S3Bucket", ["s3bucket", "s3", "bucket"]),
+        ("X509Certificate", ["x509certificate", "x509", "certificate"]),
+        ("5kgBag", ["5kgbag", "kg", "bag"]),
+        ("O'Brien and D\u2019Angelo", ["obrien", "o", "brien", "dangelo", "d", "angelo"]),
+        ("d'eau, O'BRIEN'S", ["d", "eau", "obrien", "o", "brien"]),
+        ("1,000 or 12,345.5", ["1000", "1", "000", "12345.5", "12", "345", "5"]),
+        ("1,2345 and 0,123", ["1", "2345", "0", "123"]),
+        ("2024-05-31", ["2024-05-31", "2024", "05", "31"]),
+        ("4.0-rc1", ["4.0rc1", "4", "0", "rc1"]),
         ("the end. Next... and so", ["end", "next", "so"]),
         ("Éclair e\u0301clair STRASSE straße", ["eclair", "eclair", "strasse", "strasse"]),
         ("\ufb01ne \uff21\uff22", ["fine", "ab"]),
@@ -53,9 +62,51 @@ def test_a_text_is_found_by_these_words(text: str, tokens: list[str]) -> None:
     assert PLAIN.tokens(text) == tokens
 
 
-def test_forms_of_a_word_are_one_token_but_identifiers_stay_whole() -> None:
+def test_forms_of_a_word_are_one_token() -> None:
     assert ENGLISH.tokens("rotating") == ENGLISH.tokens("rotated")
-    assert ENGLISH.tokens("running_jobs")[0] == "running_jobs"
+    assert ENGLISH.tokens("log-ins")[0] == ENGLISH.tokens("login")[0]
+
+
+PASSAGE = Analyzer(stemming=False, is_passage=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("sha256", ["sha256", "sha", "256"]),
+        ("E4012", ["e4012", "4012"]),
+        ("0x80070005", ["0x80070005", "80070005"]),
+        ("v3.11", ["v3.11", "3.11", "v3", "11"]),
+        ("iPhone15", ["iphone15", "phone15", "iphone"]),
+        ("p53 and H2O", ["p53", "h2o"]),  # letters or digits that tell nothing alone
+        ("3f9ac2d1b", ["3f9ac2d1b"]),  # an id, not a name
+        ("AB-1234", ["ab1234", "ab", "1234"]),
+        ("第5章2023年", ["第", "5", "章", "2023", "年"]),
+    ],
+)
+def test_a_passage_is_found_by_the_letters_and_the_number_of_a_name(
+    text: str, tokens: list[str]
+) -> None:
+    assert PASSAGE.tokens(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("query", "terms"),
+    [
+        ("RTX4090", [("rtx4090", "rtx 4090")]),
+        ("RTX-4090", [("rtx4090", "rtx 4090"), ("rtx",), ("4090",)]),
+        ("RTX 4090", [("rtx", "rtx4090"), ("4090", "rtx4090")]),
+        ("v3.11", [("v3.11", "v 3.11"), ("v3",), ("11",), ("3.11",)]),
+        ("E4012", [("e4012", "e 4012"), ("4012",)]),
+        ("3 11", [("3",), ("11",)]),
+        ("log in", [("log", "login")]),
+        ("in the data", [("data",)]),
+    ],
+)
+def test_a_word_of_a_query_comes_with_the_other_ways_to_write_it(
+    query: str, terms: list[tuple[str, ...]]
+) -> None:
+    assert TextAnalyzer().query_terms(query, ["english"]) == terms
 
 
 def test_a_compound_is_found_by_the_lower_case_spelling_of_its_whole_and_parts() -> None:

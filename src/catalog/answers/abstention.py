@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catalog.search_v2.query_words import language_of_words, query_words
+from catalog.search_v2.query_words import has_word, language_of_words, query_words
 
 if TYPE_CHECKING:
     from catalog.core.param_types import Mode
@@ -116,4 +116,4 @@ def query_coverage(query: str, text: str, headings: Sequence[str]) -> float:
             bits |= match.tokens
     if not words.words:
         return 1.0
-    return sum(1 for word in words.words if word & bits) / len(words.words)
+    return sum(has_word(word, bits) for word in words.words) / len(words.words)

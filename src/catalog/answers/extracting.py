@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from catalog.answers.neutralising import Addressed, neutralise
 from catalog.core.answers import AnswerSentence
 from catalog.ingest.chunking.boundaries import iter_lines, sentence_spans
-from catalog.search_v2.query_words import language_of_words, query_words
+from catalog.search_v2.query_words import Word, has_word, language_of_words, query_words
 
 _LONGEST = 400  # characters of a sentence; a longer one is taken line by line
 _PASSAGES = 10  # that sentences are taken from
@@ -116,7 +116,7 @@ def _word_weights(query: str, passages: Sequence[SentenceSource]) -> list[float]
         words = query_words(query, language_of_words(passage.text))
         bits = _bits(words.matches(passage.text))
         for at, word in enumerate(words.words):
-            holding[at] = holding.get(at, 0) + bool(word & bits)
+            holding[at] = holding.get(at, 0) + has_word(word, bits)
     return [math.log(1 + len(passages) / max(1, count)) for _, count in sorted(holding.items())]
 
 
@@ -127,13 +127,13 @@ def _bits(matches: Sequence[tuple[int, int, int]]) -> int:
     return bits
 
 
-def _share(words: Sequence[int], bits: int, weights: Sequence[float]) -> float:
+def _share(words: Sequence[Word], bits: int, weights: Sequence[float]) -> float:
     """Return what share of the words, by weight, is among the bits; 1 where there are none."""
     pairs = list(zip(words, weights, strict=False))
     whole = sum(weight for _, weight in pairs)
     if whole <= 0:
         return 1.0
-    return sum(weight for word, weight in pairs if word & bits) / whole
+    return sum(weight for word, weight in pairs if has_word(word, bits)) / whole
 
 
 def _folded(text: str) -> str:

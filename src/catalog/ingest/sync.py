@@ -341,8 +341,16 @@ class SyncRun:
     def _entry(
         self, file: SourceFile, state: State, reason: str | None, seen_at: float
     ) -> ManifestEntry:
-        place = file.mount, file.ctime_ns, file.inode
         pipeline = self._changes.fingerprint(file.path, reason)
         return ManifestEntry(
-            file.path, file.size, file.mtime_ns, pipeline, state, reason, seen_at, *place
+            file.path,
+            file.size,
+            file.mtime_ns,
+            pipeline,
+            state,
+            reason,
+            seen_at,
+            mount=file.mount,
+            ctime_ns=file.ctime_ns,
+            inode=file.inode,
         )

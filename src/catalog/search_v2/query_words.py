@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import chain, compress, pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -13,8 +14,9 @@ from catalog.core.documents import Chunk
 from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer, fold
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, stop_words
 from catalog.store.lexical.snapshot import indexed_text
+from catalog.store.lexical.text_analysis import Term, terms_of_words
 
-_SEPARATORS = (",", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
+_SEPARATORS = (", ", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
 _NAME = re.compile(r"(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
 _MOST_KEYWORDS = 2
 _WHITE = re.compile(r"\s")
@@ -43,18 +45,31 @@ def unite(tokens: Iterable[int]) -> int:
     return bits
 
 
+Word = tuple[int, ...]
+"""The ways to write a word of a query, each as the bits of the tokens it takes."""
+
+
+def has_word(word: Word, tokens: int) -> bool:
+    """Return whether these tokens of the query make up the word."""
+    return any(tokens & way == way for way in word)
+
+
 @dataclass(frozen=True, slots=True)
 class QueryWords:
     """The different words of a query, each as the bits of its tokens; stop words have none.
 
-    ``tokens`` gives each token its bit; they are of ``language``, as the texts have to be. Where
+    ``raws`` are the same words as the query has them.
+    ``tokens`` gives each token its bit; they are of ``language``, as the texts have to be. Tokens
+    in ``together`` match only next to each other: 10 and kg, where the query has ``10kg``. Where
     they stand in a piece of text is cached, for passages that answer one query share many of
     their words; and how many words and tokens a set of tokens covers.
     """
 
-    words: tuple[int, ...]
+    words: tuple[Word, ...]
     tokens: dict[str, int]
     language: str = "english"
+    together: int = 0
+    raws: tuple[str, ...] = ()
     _pieces: dict[str, tuple[Match, ...]] = field(default_factory=dict, repr=False, compare=False)
     _covered: dict[int, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -77,7 +92,16 @@ class QueryWords:
             for low, high, bits in of_piece:  # past the class's own function: there are many
                 matches.append(_new_match(Match, (at + low, at + high, bits)))
             at += len(spaced_piece) - 1
-        return matches
+        return self._drop_lonely(matches) if self.together else matches
+
+    def _drop_lonely(self, matches: Sequence[Match]) -> list[Match]:
+        """Drop matches of tokens that match only next to each other, where they are alone."""
+        is_kept = [bool(match.tokens & ~self.together) for match in matches]
+        for at, (one, other) in enumerate(pairwise(matches)):
+            if other.start - one.end <= 1 and one.tokens & self.together & ~other.tokens:
+                for place, match in ((at, one), (at + 1, other)):
+                    is_kept[place] |= bool(match.tokens & self.together)
+        return list(compress(matches, is_kept))
 
     def rank(self, matches: Iterable[Match]) -> tuple[int, int, int]:
         """Return how well matches cover the query: different words, different tokens, count."""
@@ -90,7 +114,7 @@ class QueryWords:
         if covered is None:
             if len(self._covered) >= _MOST_PIECES:
                 self._covered.clear()
-            words = len([1 for word in self.words if word & tokens])
+            words = sum(has_word(word, tokens) for word in self.words)
             covered = self._covered[tokens] = (words, tokens.bit_count())
         return *covered, count
 
@@ -104,7 +128,7 @@ class QueryWords:
 
     def _matches_within(self, piece: str) -> Iterator[Match]:
         for word in WORD.finditer(piece):
-            tokens = self.bits_of(word[1])
+            tokens = self._bits(word[1])
             if tokens and UNSPACED.search(word[1]):
                 yield from self._unspaced_runs(word[1], word.start(1))
             elif tokens:
@@ -116,7 +140,7 @@ class QueryWords:
         for low, high in _parts(word):
             part = word[low:high]
             is_token = UNSPACED.match(part)
-            bits = self.tokens.get(fold(part), 0) if is_token else self.bits_of(part)
+            bits = self.tokens.get(fold(part), 0) if is_token else self._bits(part)
             if not bits:
                 continue
             if low > end and tokens:
@@ -127,8 +151,7 @@ class QueryWords:
         if tokens:
             yield Match(offset + start, offset + end, tokens)
 
-    def bits_of(self, text: str) -> int:
-        """Return the bits of the tokens of a word."""
+    def _bits(self, text: str) -> int:
         return sum(self.tokens.get(token, 0) for token in _tokens_of(text, self.language))
 
 
@@ -150,7 +173,7 @@ class _PieceIndex:
         known, by_token = self._tables
         matching: set[str] = set()
         for piece in pieces - known:
-            of_piece = frozenset(_analyzer(self._language, singles=True).tokens(piece))
+            of_piece = frozenset(_passage_analyzer(self._language).tokens(piece))
             if len(piece) > _LONGEST_CACHED:
                 if not of_piece.isdisjoint(tokens):
                     matching.add(piece)
@@ -168,8 +191,8 @@ def _piece_index(language: str) -> _PieceIndex:
 
 
 @cache
-def _analyzer(language: str, *, singles: bool = False) -> Analyzer:
-    return Analyzer(language, singles=singles)
+def _passage_analyzer(language: str) -> Analyzer:
+    return Analyzer(language, is_passage=True)
 
 
 def language_of_words(text: str) -> str:
@@ -181,12 +204,26 @@ def language_of_words(text: str) -> str:
 @lru_cache(maxsize=64)
 def query_words(query: str, language: str = "english") -> QueryWords:
     """Return what to look for in the passages of one search that are in that language."""
-    analysed = (_tokens_of(word[1], language) for word in WORD.finditer(query))
-    words = tuple(dict.fromkeys(tokens for tokens in analysed if tokens))
-    tokens = dict.fromkeys(token for word in words for token in word)
-    bits = {token: 1 << at for at, token in enumerate(tokens)}
-    masks = tuple(sum(bits[token] for token in word) for word in words)
-    return QueryWords(masks, bits, language)
+    raws = [word[1] for word in WORD.finditer(query)]
+    words: dict[Term, list[Term]] = {}
+    names: dict[Term, str] = {}
+    for raw, terms in zip(raws, terms_of_words(raws, [Analyzer(language)]), strict=True):
+        parts = [term[0] for term in terms]
+        ways = [(token,) for token in parts] if UNSPACED.search(raw) else [tuple(parts[1:])]
+        ways += [tuple(way.split(" ")) for term in terms[:1] for way in term]
+        words.setdefault(tuple(parts), []).extend(filter(None, ways))
+        names.setdefault(tuple(parts), raw)
+    words.pop((), None)
+    every = [way for ways in words.values() for way in ways]
+    bits = {token: 1 << at for at, token in enumerate(dict.fromkeys(chain.from_iterable(every)))}
+    alone = {way[0] for way in every if len(way) == 1}
+    alone |= {token for parts in words for token in parts}
+    masks = tuple(
+        tuple(dict.fromkeys(sum(bits[token] for token in set(way)) for way in ways))
+        for ways in words.values()
+    )
+    together = sum(bit for token, bit in bits.items() if token not in alone)
+    return QueryWords(masks, bits, language, together, tuple(names[word] for word in words))
 
 
 def cover_of(
@@ -195,8 +232,7 @@ def cover_of(
     """Return the share (0 to 1) of the query's different words that a passage contains.
 
     Title and headings count. ``weights`` gives raw words their idf; a word that it lacks weighs as
-    much as the heaviest one. A part of a compound word, or of a word in a script without spaces,
-    stands for the whole. A query of stop words alone is covered by any passage.
+    much as the heaviest one. A query of stop words alone is covered by any passage.
     """
     text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
     language, asked_in = language_of_words(text), language_of_words(query)
@@ -208,9 +244,9 @@ def cover_of(
         return 1.0
     tokens = unite(match.tokens for match in words.matches(text))
     heaviest = max(weights.values(), default=1.0)
-    found = {word[1]: words.bits_of(word[1]) for word in WORD.finditer(query)}
-    sizes = {word: weights.get(word, heaviest) for word, bits in found.items() if bits}
-    return sum(size for word, size in sizes.items() if found[word] & tokens) / sum(sizes.values())
+    sizes = [weights.get(raw, heaviest) for raw in words.raws]
+    has = [has_word(word, tokens) for word in words.words]
+    return sum(compress(sizes, has)) / sum(sizes)
 
 
 def looks_like_name(word: str) -> bool:
@@ -268,7 +304,7 @@ def _tokens_of(text: str, language: str) -> frozenset[str]:
 
 
 def _analyse(text: str, language: str) -> frozenset[str]:
-    return frozenset(_analyzer(language).tokens(text))
+    return frozenset(_passage_analyzer(language).tokens(text))
 
 
 _cached_tokens = lru_cache(maxsize=_CACHED_WORDS)(_analyse)

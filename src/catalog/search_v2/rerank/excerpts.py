@@ -115,7 +115,7 @@ def _find_words(text: str, query: str, spans: Spans) -> list[tuple[int, int, int
         (first, last, number)
         for first, last, match in zip(firsts.tolist(), lasts.tolist(), matches, strict=True)
         for number, word in enumerate(wanted.words)
-        if word & match.tokens and first <= last
+        if first <= last and any(way & match.tokens for way in word)
     ]
 
 

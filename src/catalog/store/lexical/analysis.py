@@ -2,7 +2,8 @@
 
 A raw word is a run of letters, digits, underscores and combining marks, joined to the next
 one by a single dot or hyphen, with a leading dot (``.net``) or a trailing ``++`` or ``#``
-(``c++``, ``f#``). An English ending after an apostrophe (``user's``, ``don't``) is dropped.
+(``c++``, ``f#``). An apostrophe between capitals (``O'Brien``) and a comma between thousands
+(``1,000``) join, too. An English ending after an apostrophe (``user's``, ``don't``) is dropped.
 Every pattern here takes time linear in the text.
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from catalog.core.text import limit_marks
 from catalog.store.lexical.languages import SCRIPTS, WordRules, word_rules
 
 _CACHED = 50_000  # raw words whose tokens are kept
+_MOST_JOINED = 20  # words of a query whose neighbours are joined
 MAX_LENGTH = 128  # characters of a token: beyond it, a word is found by its first ones
 
 # Marks of scripts that write vowels as combining characters, which Python's \w leaves out.
@@ -24,11 +26,21 @@ _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u06d
 _INDIC = "\u0900-\u0963\u0966-\u0dff\u0e00-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17d3"
 WORD_CHARACTERS = rf"\w{_MARKS}{_INDIC}"  # for use inside a regex character class
 _W = f"[{WORD_CHARACTERS}]"
-WORD = re.compile(
-    rf"((?:(?<![\w.])\.(?=\w))?{_W}+(?:[.\-\u2010]{_W}+)*(?:\+\+|#(?!\w))?)"
-    r"(?:['\u2019](?i:s|t|d|m|ll|re|ve)\b)?"
+_ENDING = r"(?i:s|t|d|m|ll|re|ve)\b"
+_JOINTS = (
+    r"[.\-\u2010]"
+    rf"|(?<=[A-Z])['\u2019](?=[A-Z])(?!{_ENDING})"
+    r"|(?<=\d),(?=\d{3}(?!\d))"
 )
-_JOINT = re.compile(r"[.\-\u2010+#]+")
+WORD = re.compile(
+    rf"((?:(?<![\w.])\.(?=\w))?{_W}+(?:(?:{_JOINTS}){_W}+)*(?:\+\+|#(?!\w))?)"
+    rf"(?:['\u2019]{_ENDING})?"
+)
+_JOINT = re.compile(r"[.\-\u2010+#,'\u2019]+")
+_INNER_JOINT = re.compile(r"([.\-\u2010_,'\u2019]+)")
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
+_RUN = re.compile(rf"\d+(?:[.\-]\d+)*|(?:(?![\d_]){_W})+")  # of letters, or a number
+_LETTER_AND_NUMBER = re.compile(r"(?:0x|[^\W\d_])(\d[\d.\-]{2,})")
 # Scripts written without spaces between words, and Korean, whose words carry their particles.
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -37,8 +49,11 @@ UNSPACED = re.compile(
 _HAN = "\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HAN_OR_HANGUL = re.compile(f"[{_HAN}\uac00-\ud7af]")
 _LONE_HAN = re.compile(f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])")
+_LEAST_RUN = 3  # characters of a run of letters or digits that is a word of its own
+_MOST_RUNS = 3  # in a word: one with more is an id or a hash
 _CASED = re.compile(
-    r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z][a-z0-9]*|[A-Z0-9]+|[^A-Za-z0-9]+"
+    r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z][a-z0-9]*|[A-Z0-9]+(?![a-z])|[0-9]+"
+    r"|[^A-Za-z0-9]+"
 )
 _STROKES = str.maketrans("łøđı", "lodi")
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -68,60 +83,137 @@ def _without_accents(word: str) -> str:
 
 
 def word_forms(
-    raw: str, *, accents: bool = False, singles: bool = False
+    raw: str, *, accents: bool = False, is_passage: bool = False
 ) -> Iterator[tuple[str, bool]]:
     """Yield the searchable forms of a raw word, case folded, each with whether it is a plain word.
 
-    A compound comes whole first, then by its parts: ``foo.barBaz`` gives ``foo.barbaz``,
-    ``foo``, ``barbaz``, ``bar``, ``baz``. Only plain words may be stemmed or be stop words.
-    ``accents`` keeps accents. Of the scripts without spaces come pairs of characters, and those
-    Han characters alone that stand between others, which may be a word; with ``singles``, as
-    passages are indexed, each Han and Hangul character.
+    A compound comes whole first, without its joints, then by its parts: ``foo.barBaz`` gives
+    ``foobarbaz``, ``foo``, ``barbaz``, ``bar``, ``baz``. So ``XK-320`` and ``XK320`` are one word.
+    Only plain words may be stemmed or be stop words. ``accents`` keeps accents. Of the scripts
+    without spaces come pairs of characters, and those Han characters alone that stand between
+    others, which may be a word.
+
+    Passages are indexed with ``is_passage``: letters and numbers come apart, too (``sha`` and
+    ``256`` of ``sha256``), and each Han and Hangul character.
     """
     raw = raw if accents else _without_accents(raw)
     pieces = [piece for piece in _JOINT.split(raw) if piece]
     if pieces != [raw] and len(raw) <= MAX_LENGTH:
-        yield raw.casefold().replace("\u2010", "-"), False
+        joined = join_parts(raw)
+        if joined:
+            yield joined, joined.isalnum()
+            if is_passage:
+                yield from ((number, False) for number in _inner_numbers(joined))
     for piece in pieces:
-        yield from _underscored(piece, singles=singles)
+        yield from _underscored(piece, is_passage=is_passage)
 
 
-def _underscored(piece: str, *, singles: bool) -> Iterator[tuple[str, bool]]:
+def join_parts(raw: str) -> str:
+    """Return a raw word without its inner joints, case folded: ``xk320`` for ``XK-320``.
+
+    A joint between two digits stays, for 3.11 is not 311; but 1,000 is 1000. Return "" for
+    digits between other commas, which are several numbers.
+    """
+    if "," in raw:
+        return raw.replace(",", "") if _THOUSANDS.fullmatch(raw) else ""
+    joined = ""
+    pieces = _INNER_JOINT.split(raw)
+    for at, piece in enumerate(pieces):
+        if at % 2:
+            before, after = pieces[at - 1], pieces[at + 1]
+            is_inner = before and after and not (before[-1].isdecimal() and after[0].isdecimal())
+            piece = "" if is_inner else piece.replace("\u2010", "-")
+        joined += piece
+    return joined.casefold()
+
+
+def split_runs(raw: str) -> list[str]:
+    """Return letters and numbers of a raw word apart, case folded; empty if it has but one run.
+
+    ``RTX-4090`` gives ``rtx``, ``4090``.
+    """
+    if UNSPACED.search(raw):
+        return []
+    runs = _RUN.findall(join_parts(raw))
+    return runs if 1 < len(runs) <= 2 * _MOST_RUNS else []
+
+
+def number_within(raw: str) -> str:
+    """Return the number behind a single letter or ``0x``: 3.11 of ``v3.11``; "" without one."""
+    match = _LETTER_AND_NUMBER.fullmatch(join_parts(raw))
+    return match[1] if match else ""
+
+
+def join_neighbours(raws: Sequence[str]) -> Iterator[tuple[range, str]]:
+    """Yield which two or three of a query's words make one, joined, and that word case folded.
+
+    Only of queries short enough to be names; two numbers are never joined.
+    """
+    words = [raw.casefold() if raw.isalnum() else "" for raw in raws]
+    if len(words) > _MOST_JOINED:
+        return
+    for first, joined in enumerate(words):
+        for last in range(first + 1, min(first + 3, len(words))):
+            word = words[last]
+            if not joined or not word or (joined[-1].isdecimal() and word[0].isdecimal()):
+                break
+            joined += word
+            if len(joined) > MAX_LENGTH:
+                break
+            yield range(first, last + 1), joined
+
+
+def _inner_numbers(joined: str) -> Iterator[str]:
+    """Yield the numbers with joints within a longer word: the 3.11 of ``v3.11``."""
+    runs = _RUN.findall(joined)
+    if 1 < len(runs) <= _MOST_RUNS:
+        yield from (run for run in runs if run[0].isdecimal() and not run.isdecimal())
+
+
+def _underscored(piece: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
     names = [name for name in piece.split("_") if name]
     if names != [piece] and names and len(piece) <= MAX_LENGTH:
-        yield piece.casefold(), False
+        joined = join_parts(piece)
+        yield joined, joined.isalnum()
     for name in names:
         if UNSPACED.search(name):
-            yield from _unspaced(name, singles=singles)
+            yield from _unspaced(name, is_passage=is_passage)
         else:
-            yield from _cased(name)
+            yield from _cased(name, is_passage=is_passage)
 
 
-def _cased(name: str) -> Iterator[tuple[str, bool]]:
+def _cased(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
     yield name.casefold()[:MAX_LENGTH], True
-    if name.islower() or name.isupper() or len(name) > MAX_LENGTH:
+    if len(name) > MAX_LENGTH:
         return
-    humps = _CASED.findall(_without_accents(name))  # [A-Z] knows no accented capitals
+    humps: list[str] = []
+    if not (name.islower() or name.isupper()):
+        humps = _CASED.findall(_without_accents(name))  # [A-Z] knows no accented capitals
     if len(humps) > 1:
         yield from ((hump.casefold(), True) for hump in humps if len(hump) > 1)
+    if is_passage and not name.isalpha():
+        runs = _RUN.findall(name)
+        if 1 < len(runs) <= _MOST_RUNS:
+            new = (run for run in runs if len(run) >= _LEAST_RUN and run not in humps)
+            yield from ((run.casefold(), True) for run in new)
 
 
-def _unspaced(name: str, *, singles: bool) -> Iterator[tuple[str, bool]]:
+def _unspaced(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
     """Yield overlapping pairs of characters of unspaced scripts, and letters between as words."""
     end = 0
     for run in UNSPACED.finditer(name):
         if run.start() > end:
-            yield from _cased(name[end : run.start()])
+            yield from _cased(name[end : run.start()], is_passage=is_passage)
         end = run.end()
         letters = run.group().casefold()
         if len(letters) == 1:
             yield letters, False
         else:
-            alone = _HAN_OR_HANGUL if singles else _LONE_HAN
+            alone = _HAN_OR_HANGUL if is_passage else _LONE_HAN
             yield from ((letter, False) for letter in alone.findall(letters))
         yield from ((letters[at : at + 2], False) for at in range(len(letters) - 1))
     if end < len(name):
-        yield from _cased(name[end:])
+        yield from _cased(name[end:], is_passage=is_passage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +222,14 @@ class Analyzer:
 
     ``language`` is a Snowball name such as ``english`` or ``german``, for words in its letters;
     another one raises :class:`ConfigError`. Words in letters of another stemmer go to that one.
-    ``singles`` as in :func:`word_forms`.
+    ``is_passage`` as in :func:`word_forms`.
     Single letters and digits are words like any other. Safe to share between threads.
     """
 
     language: str = "english"
     stop_words: bool = True
     stemming: bool = True
-    singles: bool = False
+    is_passage: bool = False
     _rules: WordRules = field(init=False, repr=False, compare=False)
     _cache: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
 
@@ -175,8 +267,8 @@ class Analyzer:
 
     def _analyse(self, raw: str) -> tuple[str, ...]:
         forms: Iterable[tuple[str, bool]] = ((raw, True),)  # of most words, which have one
-        if not (raw.isascii() and raw.isalnum() and raw.islower() and len(raw) <= MAX_LENGTH):
-            forms = word_forms(raw, accents=True, singles=self.singles)
+        if not (raw.isascii() and raw.isalpha() and raw.islower() and len(raw) <= MAX_LENGTH):
+            forms = word_forms(raw, accents=True, is_passage=self.is_passage)
         analysed = [self.token(form, is_plain=plain) for form, plain in forms if form]
         tokens = tuple([token for token in analysed if token])
         if len(self._cache) >= _CACHED:

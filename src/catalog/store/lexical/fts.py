@@ -28,6 +28,7 @@ from catalog.store.fts_match import fts_words, match_any, quote
 from catalog.store.full_text import LEAST, is_postgres
 from catalog.store.lexical.analysis import fold, raw_words
 from catalog.store.lexical.languages import stop_words
+from catalog.store.lexical.text_analysis import other_spellings
 from catalog.store.schema import chunks, datasets
 from catalog.store.sql_forms import holds_phrase
 
@@ -112,12 +113,17 @@ class FtsEngine:
         """Do nothing: the database is its owner's to close."""
 
     def _terms(self, text: str) -> list[str]:
-        """Return the words to look for; a compound such as ``foo.bar`` also as a phrase."""
+        """Return the words to look for.
+
+        A compound such as ``foo.bar`` is looked for as a phrase, too, and joined or split.
+        """
         terms: list[str] = []
         for raw in raw_words(text):
             parts = fts_words(raw)
             terms.extend([" ".join(parts), *parts] if len(parts) > 1 else parts)
-        return [term for term in terms if fold(term) not in self._stop_words] or terms
+        terms = [term for term in terms if fold(term) not in self._stop_words] or terms
+        spellings = (" ".join(fts_words(spelling)) for spelling in other_spellings(text))
+        return [*terms, *filter(None, spellings)]
 
 
 def _query(match: str, k: int, restriction: Restriction, *, alone: bool) -> Select[int, float]:

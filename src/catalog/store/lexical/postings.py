@@ -4,9 +4,10 @@
     idf(t) = ln(1 + (N - n_t + 0.5) / (n_t + 0.5))
 
 with N live chunks, n_t of them holding t, and t running over the query's terms, repeated ones
-as often as they stand there. A term may have several tokens, one for each language: then a chunk
-holds it as often as it holds any of them. Robertson and Zaragoza, "The Probabilistic Relevance
-Framework: BM25 and Beyond" (2009), with Lucene's idf and without the constant factor (k1 + 1).
+as often as they stand there. A term may have several tokens, one for each language or way to
+write it: then a chunk holds it as often as it holds the most frequent of them. Robertson and
+Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with Lucene's idf and
+without the constant factor (k1 + 1).
 What is computed ahead holds for one state of the index, so that one kept up to date scores
 exactly like one built afresh.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log1p
@@ -69,6 +70,16 @@ class PostingsSegment:
             return None
         begin, end = int(self.starts[at]), int(self.starts[at + 1])
         return self.rows[begin:end], self.counts[begin:end]
+
+    def find_all(self, terms: Sequence[str]) -> tuple[Int32, Counts] | None:
+        """Return the rows that hold all the terms, with the smallest count; or ``None``."""
+        found = self.find(terms[0])
+        for term in terms[1:]:
+            other = None if found is None else self.find(term)
+            if found is None or other is None:
+                return None
+            found = intersect_postings(found, other)
+        return found
 
     def all_terms(self) -> list[bytes]:
         """Return every term, ascending."""
@@ -150,13 +161,39 @@ def top_hits(seqs: Int64, scores: Scores, k: int) -> list[Hit]:
     ]
 
 
-def join_postings(postings: Sequence[tuple[Int32, Counts]]) -> tuple[Int32, Counts] | None:
-    """Return the rows that hold any of the tokens of a term, ascending, and how often; or none."""
+def join_alternatives(
+    found: Mapping[str, tuple[Int32, Counts] | None],
+) -> tuple[Int32, Counts] | None:
+    """Return the rows that hold any alternative of a term, ascending, or none.
+
+    Each row comes with the count of the alternative that it holds most often. A name in one word
+    counts double, because its parts may be far apart in a passage.
+    """
+    is_split = any(" " in written for written in found)
+    postings = []
+    for written, of_one in found.items():
+        if of_one is not None:
+            rows, counts = of_one
+            twice = is_split and " " not in written
+            postings.append((rows, np.minimum(counts, MAX_COUNT // 2) * 2 if twice else counts))
     if len(postings) <= 1:
         return postings[0] if postings else None
-    rows, of = np.unique(np.concatenate([rows for rows, _ in postings]), return_inverse=True)
-    counts = np.bincount(of, weights=np.concatenate([counts for _, counts in postings]))
-    return rows, np.minimum(counts, MAX_COUNT).astype(np.uint16)
+    all_rows = np.concatenate([rows for rows, _ in postings])
+    order = np.argsort(all_rows, kind="stable")
+    rows, starts = np.unique(all_rows[order], return_index=True)
+    return rows, np.maximum.reduceat(
+        np.concatenate([counts for _, counts in postings])[order], starts
+    )
+
+
+def intersect_postings(
+    one: tuple[Int32, Counts], other: tuple[Int32, Counts]
+) -> tuple[Int32, Counts] | None:
+    """Return the rows that hold both, ascending, with the smaller count; or none."""
+    rows, at, of_other = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
+    if len(rows) == 0:
+        return None
+    return rows, np.minimum(one[1][at], other[1][of_other])
 
 
 class SegmentBuilder:

@@ -101,7 +101,7 @@ class QdrantWordsEngine:
             return FtsEngine(self.database, self.dataset).search(text, k, restriction)
         if len(terms) == 0 or state.size == 0:
             return Hits()
-        tokens = Counter(token for term in terms for token in term)
+        tokens = Counter(token for term in terms for token in term if " " not in token)
         try:
             return self._rank(state, tokens, k, self._allowed(restriction))
         except EngineError as error:

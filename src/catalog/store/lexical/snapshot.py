@@ -18,6 +18,7 @@ from catalog.store.engine_types import Hits, Restriction, Spread, Stamp
 from catalog.store.lexical.impacts import (
     Floats,
     Impacts,
+    Postings,
     TermImpacts,
     cache_bytes,
     find_contenders,
@@ -27,12 +28,11 @@ from catalog.store.lexical.impacts import (
 )
 from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import (
-    Counts,
     Int32,
     Int64,
     Mask,
     PostingsSegment,
-    join_postings,
+    join_alternatives,
     length_norms,
     merge_segments,
     term_weight,
@@ -47,6 +47,7 @@ CHURN_ROWS = 2_000
 CHURN_SHARE = 0.05
 _BATCH = 500  # bound parameters in one statement
 _MASKS = 16  # restrictions whose rows are remembered
+_FOUND = 10_000  # cached look-ups of tokens
 
 
 def read_rows(connection: Connection, dataset: str) -> tuple[Int64, Int64]:
@@ -166,12 +167,14 @@ class LexicalSnapshot:
     _norms: tuple[Floats, ...] = field(init=False, repr=False)
     _masks: LRUCache[Hashable, tuple[Mask, ...]] = field(init=False, repr=False)
     _impacts: LRUCache[Term, TermImpacts] = field(init=False, repr=False)
+    _found: LRUCache[str, tuple[Postings | None, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "languages", self._count_languages())
         object.__setattr__(self, "_average", self._average_length())
         object.__setattr__(self, "_norms", self._length_norms())
         object.__setattr__(self, "_masks", LRUCache(_MASKS))
+        object.__setattr__(self, "_found", LRUCache(_FOUND))
         size = cache_bytes(sum(len(part.segment) for part in self.parts))
         object.__setattr__(self, "_impacts", LRUCache(size, TermImpacts.count_bytes))
 
@@ -262,23 +265,39 @@ class LexicalSnapshot:
         return scores
 
     def _impacts_of(self, term: Term) -> TermImpacts:
-        """Return what the term adds to scores; terms asked for of late are remembered."""
-        cached = self._impacts.get(term)
+        """Return the impacts of the term on scores; recent ones are cached.
+
+        The cache key leaves out tokens that the index lacks, such as most joined neighbours.
+        """
+        there = tuple(written for written in term if any(self._find(written)))
+        cached = self._impacts.get(there)
         if cached is not None:
             return cached
-        postings = tuple(_find(part.segment, term) for part in self.parts)
+        found = {written: self._find(written) for written in there}
+        postings = tuple(
+            join_alternatives({written: of_parts[at] for written, of_parts in found.items()})
+            for at in range(len(self.parts))
+        )
         holding = sum(
-            _count_live(part, found[0])
-            for part, found in zip(self.parts, postings, strict=True)
-            if found is not None
+            _count_live(part, of_part[0])
+            for part, of_part in zip(self.parts, postings, strict=True)
+            if of_part is not None
         )
         of_parts = tuple(
-            None if found is None else Impacts.of(*found, norms)
-            for found, norms in zip(postings, self._norms, strict=True)
+            None if of_part is None else Impacts.of(*of_part, norms)
+            for of_part, norms in zip(postings, self._norms, strict=True)
         )
         impacts = TermImpacts(term_weight(len(self), holding), holding, postings, of_parts)
-        self._impacts.put(term, impacts)
+        self._impacts.put(there, impacts)
         return impacts
+
+    def _find(self, written: str) -> tuple[Postings | None, ...]:
+        """Return the postings in each part of a token, or of several that a row must all hold."""
+        found = self._found.get(written)
+        if found is None:
+            found = tuple(part.segment.find_all(written.split(" ")) for part in self.parts)
+            self._found.put(written, found)
+        return found
 
 
 def find_missing_rows(parts: Sequence[LiveSegment], seqs: Int64) -> Int64:
@@ -286,11 +305,6 @@ def find_missing_rows(parts: Sequence[LiveSegment], seqs: Int64) -> Int64:
     live_seqs = [part.segment.seqs[part.live] for part in parts]
     indexed = np.concatenate([np.empty(0, dtype=np.int64), *live_seqs])
     return seqs[~np.isin(seqs, indexed)]
-
-
-def _find(segment: PostingsSegment, term: Term) -> tuple[Int32, Counts] | None:
-    found = (segment.find(token) for token in term)
-    return join_postings([postings for postings in found if postings is not None])
 
 
 def _count_live(part: LiveSegment, rows: Int32) -> int:

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from catalog.core.ids import sha1_hex
-from catalog.store.lexical.analysis import Analyzer, raw_words, word_forms
+from catalog.store.lexical.analysis import (
+    Analyzer,
+    join_neighbours,
+    join_parts,
+    number_within,
+    raw_words,
+    split_runs,
+    word_forms,
+)
 from catalog.store.lexical.languages import (
     LANGUAGES,
     LATIN_LANGUAGES,
@@ -15,10 +23,11 @@ from catalog.store.lexical.languages import (
     word_rules,
 )
 
-RULES = 2  # raise it whenever the same text would give other tokens
+RULES = 3  # raise it whenever the same text would give other tokens
 
 _NOT_LATIN = frozenset(LANGUAGES) - frozenset(LATIN_LANGUAGES)
-Term = tuple[str, ...]  # the tokens of one word in several languages
+Term = tuple[str, ...]
+"""The ways to write one word: tokens, in several languages. ``rtx 4090`` stands for both tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,7 @@ class TextAnalyzer:
         """
         raws = raw_words(text)
         language = self.language or detect_language(text, raws) or otherwise()
-        return language, self._analyzer(language, singles=True).tokens_of(raws)
+        return language, self._analyzer(language, is_passage=True).tokens_of(raws)
 
     def query_terms(self, text: str, languages: Iterable[str]) -> list[Term]:
         """Return the words of a query, each by its tokens in the languages, as often as they occur.
@@ -69,16 +78,18 @@ class TextAnalyzer:
         """
         languages = languages if self.language is None else (self.language,)
         spoken = dict.fromkeys(_latin(language) for language in languages) or {"english": None}
-        analyzers = [self._analyzer(language, singles=False) for language in spoken]
+        analyzers = [self._analyzer(language, is_passage=False) for language in spoken]
         raws = raw_words(text)
         common = self._common_words(raws, tuple(spoken))
-        terms = [term for raw in raws for term in _terms_of(raw, analyzers, common)]
-        return terms or [term for raw in raws for term in _terms_of(raw, analyzers, frozenset())]
+        by_word = terms_of_words(raws, analyzers, common)
+        if not any(by_word):
+            by_word = terms_of_words(raws, analyzers, frozenset())
+        return [term for terms in by_word for term in terms]
 
-    def _analyzer(self, language: str | None, *, singles: bool) -> Analyzer:
-        key = (_latin(language or ""), singles)
+    def _analyzer(self, language: str | None, *, is_passage: bool) -> Analyzer:
+        key = (_latin(language or ""), is_passage)
         if key not in self._analyzers:
-            of_language = Analyzer(key[0], self.stop_words, self.stemming, singles=singles)
+            of_language = Analyzer(key[0], self.stop_words, self.stemming, is_passage=is_passage)
             self._analyzers[key] = of_language
         return self._analyzers[key]
 
@@ -93,16 +104,59 @@ class TextAnalyzer:
         return frozenset.intersection(*likely) if most else frozenset()
 
 
+def other_spellings(text: str) -> list[str]:
+    """Return how names in a query may be joined or split otherwise: for engines with own words.
+
+    ``RTX 4090`` gives ``rtx4090``, and ``XK-320`` gives ``xk320``, ``xk 320``.
+    """
+    raws = raw_words(text)
+    spellings = []
+    for raw in raws:
+        joined = join_parts(raw)
+        spellings += [joined, " ".join(split_runs(raw)), number_within(raw)]
+    spellings += [joined for _, joined in join_neighbours(raws)]
+    written = {raw.casefold() for raw in raws}
+    return [one for one in dict.fromkeys(spellings) if one and one not in written]
+
+
+def terms_of_words(
+    raws: Sequence[str], analyzers: Sequence[Analyzer], dropped: frozenset[str] = frozenset()
+) -> list[list[Term]]:
+    """Return the terms of each raw word of a query; a stop word has none.
+
+    ``dropped`` are further stop words. The first term of a word is the whole word, joined or
+    split: ``RTX4090``, ``RTX-4090`` and ``RTX 4090`` find one another. Its parts follow.
+    """
+    by_word = [_terms_of(raw, analyzers, dropped) for raw in raws]
+    for places, joined in join_neighbours(raws):
+        if by_word[places[0]] and (len(places) == 2 or by_word[places[1]]):
+            also = _tokens_of(joined, analyzers)
+            for terms in (by_word[place] for place in places if by_word[place]):
+                terms[0] = tuple(dict.fromkeys((*terms[0], *also)))
+    return by_word
+
+
 def _terms_of(raw: str, analyzers: Sequence[Analyzer], dropped: frozenset[str]) -> list[Term]:
     terms = []
     for form, is_plain in word_forms(raw, accents=True):
         if form == "" or (is_plain and form in dropped):
             continue
-        tokens = (analyzer.token(form, is_plain=is_plain) for analyzer in analyzers)
-        term = tuple(dict.fromkeys(token for token in tokens if token))
+        term = _tokens_of(form, analyzers, is_plain=is_plain)
         if term:
             terms.append(term)
+    if terms and not raw.isalpha():
+        apart = [_tokens_of(run, analyzers)[:1] for run in split_runs(raw)]
+        if apart and all(apart):
+            terms[0] = (*terms[0], " ".join(run for (run,) in apart))
+        number = number_within(raw)
+        if number and (number,) not in terms:
+            terms.append((number,))
     return terms
+
+
+def _tokens_of(form: str, analyzers: Sequence[Analyzer], *, is_plain: bool = True) -> Term:
+    tokens = (analyzer.token(form, is_plain=is_plain) for analyzer in analyzers)
+    return tuple(dict.fromkeys(token for token in tokens if token))
 
 
 def _latin(language: str) -> str:

@@ -40,6 +40,7 @@ from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.full_text import LEAST
 from catalog.store.lexical.fts import FtsEngine
+from catalog.store.lexical.text_analysis import other_spellings
 from catalog.store.lexical.tsvector_table import TsvectorTables, WordCounts
 from catalog.store.match_types import quote_word
 from catalog.store.schema import chunks
@@ -92,6 +93,8 @@ class TsvectorEngine:
             return Hits()
         if restriction.containing and not self.is_searchable(text):
             return FtsEngine(self.database, self.dataset).search(text, k, restriction)
+        others = (one for one in other_spellings(text) if min(map(len, one.split())) > 1)
+        text = " ".join([text, *others])
         with self._read_counts() as (connection, counts):
             return self._rank(connection, text, k, restriction, counts)
 
