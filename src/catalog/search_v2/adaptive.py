@@ -14,7 +14,8 @@ rerere.enabled in my program". ``rarity`` (0 to 1) says how rare it is:
     rarity = (idf / idf(1) - .8) / .2, cut to 0..1, with idf(1) of a word in a single passage
     cover  = max(cover, .8 · rarity)  if the best keyword hit contains the word
     score += rarity or rarity / 2     of each passage that contains it: more for a word that looks
-                                      like a name (digits, capitals or signs within)
+                                      like a name (digits, capitals or signs within), which also
+                                      counts as rarer than every other word
 
 A query of one or two words, none of them a stop word, asks for passages with these words:
 

@@ -69,11 +69,11 @@ def find_words(
     passages, counts = engine.document_counts(words)
     held = [(word, count) for word, count in zip(words, counts, strict=True) if count > 0]
     ranked = [
-        (rarity if looks_like_name(word) else rarity / 2, rarity, count, word)
+        (looks_like_name(word), rarity, count, word)
         for word, count in held
         if (rarity := rarity_of(passages, count)) > 0
     ]
-    bonus, rarity, count, word = max(ranked, default=(0.0, 0.0, 0, ""))
+    is_name, rarity, count, word = max(ranked, default=(False, 0.0, 0, ""))
     # The best hits for that word alone: those with only a part of a compound word follow them.
     rare = [hit.seq for hit in engine.search(word, count, restriction)] if word else []
     with database.read() as connection:
@@ -84,7 +84,7 @@ def find_words(
         weights={word: term_weight(passages, count) for word, count in held},
         rare=frozenset(names.values()),
         rarity=rarity,
-        bonus=bonus,
+        bonus=rarity if is_name else rarity / 2,
     )
 
 

@@ -276,8 +276,8 @@ def prefer_words(
 
     A query of one or two keywords prefers passages that contain them, and more so as they are
     written; ``scale`` is the weight of its keyword list. Where the model knows only the languages
-    ``known``, a passage in letters that neither they nor the query use loses its vector score,
-    which is noise.
+    ``known``, a passage in letters that neither they nor the query use loses half of its score:
+    its vector is mostly noise.
     """
     keywords, asked_in = keywords_of(query), language_of_letters(query)
     ordered = []
@@ -290,7 +290,7 @@ def prefer_words(
             is_written = has_as_written(passage.chunk, keywords)
             bonus = scale * (HAS_WORDS + AS_WRITTEN * is_written)
         elif not by_words and known and letters not in (None, asked_in, *known):
-            bonus = -hit.score
+            bonus = -hit.score / 2
         if bonus:
             bonus += hit.bonus
             score = sum([part.contribution for part in hit.contributions]) + bonus

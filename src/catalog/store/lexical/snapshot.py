@@ -204,9 +204,16 @@ class LexicalSnapshot:
         return Hits(hits, self._spread(all_scores))
 
     def count_rows(self, words: Sequence[str], analyzer: TextAnalyzer) -> tuple[int, list[int]]:
-        """Return the number of live rows, and for each raw word how many of them contain it."""
-        terms = [analyzer.query_terms(word, self.languages)[:1] for word in words]
-        return len(self), [self._impacts_of(term[0]).holding if term else 0 for term in terms]
+        """Return the number of live rows, and for each raw word how many of them contain it.
+
+        Where none contains a compound word, its first part that any contains is counted.
+        """
+        counts = []
+        for word in words:
+            terms = analyzer.query_terms(word, self.languages)
+            holding = (self._impacts_of(term).holding for term in terms)
+            counts.append(next(filter(None, holding), 0))
+        return len(self), counts
 
     def live_masks(self) -> tuple[Mask, ...]:
         """Return the rows that a search of the whole dataset may answer with."""
