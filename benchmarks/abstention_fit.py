@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from catalog.answers.abstention import query_coverage
+from catalog.search_v2.query_words import query_coverage
 from catalog.answers.extracting import sentence_bounds
 from catalog.core.settings import load_settings
 from catalog.evaluation.calibration import auc

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from catalog.answers.abstention import query_coverage
 from catalog.answers.answering import HOW_TO_CONFIGURE, choose_llm, choose_summariser, search_params
 from catalog.answers.artifact_schemas import MAX_TOKENS, SCHEMAS
 from catalog.answers.cited_sources import cite_as, cite_sources
@@ -25,6 +24,7 @@ from catalog.core.param_fields import takes
 from catalog.core.param_types import KINDS
 from catalog.core.params import GenerateParams
 from catalog.llm import llm_name
+from catalog.search_v2.query_words import query_coverage
 from catalog.search_v2.shared import shared_service
 from catalog.search_v2.spans import span
 from catalog.search_v2.stages import StageLog

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from catalog.answers.abstention import decide_abstention, gather_evidence
 from catalog.core.answers import Abstained, NearDocument
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults
 
+NO_PASSAGE = "no passage was found"
+LEAST = 0.4  # confidence at which 4 of 100 answerable questions were refused
 NOTHING_RELATED = (
     "I don't see content in this project that directly answers that question yet. "
     "Try ingesting more relevant documents ({examples}) and run this again."
@@ -21,13 +22,19 @@ _EXAMPLES = "such as your pricing sheets, webinar transcripts, or SOPs"
 _NEAREST = 3
 
 
-def why_not_answered(results: SearchResults, least: float | None = None) -> str | None:
+def why_not_answered(results: SearchResults, least: float = LEAST) -> str | None:
     """Return why what was found does not answer; ``None`` where it may.
 
-    ``least`` is the estimate, 0 to 1, from which on to answer, that of the fit unless given.
+    ``least`` is the confidence, 0 to 1, from which on to answer.
     """
-    decided = decide_abstention(gather_evidence(results), least=least)
-    return None if decided is None else decided.reason
+    if len(results) == 0:
+        return NO_PASSAGE
+    if results.confidence >= least:
+        return None
+    return (
+        f"the passages found answer with an estimated {results.confidence:.0%}, "
+        f"and {least:.0%} is needed"
+    )
 
 
 def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -> Abstained:

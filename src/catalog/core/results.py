@@ -314,8 +314,8 @@ class SearchResults(ResultList[SearchResult]):
     """v2's answer: also how the search went, and how v1 answered, if that was asked for.
 
     ``datasets`` are those searched, and ``dataset`` the only one, ``None`` for several.
-    ``confidence`` is the best passage's relevance, whether or not it was kept (0 if none was
-    found), and ``low_confidence`` says whether that is below the setting.
+    ``confidence`` is the estimated probability (0 to 1) that a passage of it answers, whether or
+    not the passage was kept, and ``low_confidence`` says whether that is below the setting.
     ``notes`` say what else there is when nothing was found. ``searched`` says what was searched
     then, and ``nearest`` names documents that are near without the call's conditions. ``agent`` is
     whose search it was.

@@ -24,7 +24,7 @@ from catalog.core.param_types import Mode
 from catalog.evaluation.golden import GoldenSet
 from catalog.ingest.sync_report import Progress
 from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.relevance import Calibration, Features, extract_features
+from catalog.search_v2.relevance import FEATURES, Calibration, Features, extract_features
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -39,7 +39,6 @@ _RIDGE = 1e-3
 _STEPS = 50
 _FOLDS = 5
 _ERRORS = 2.0
-_SLOPES = ("cosine", "words", "rank", "rare", "exact", "keywords")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ def _fit(
         for passage in query
     ]
     labels = np.array([passage.grade > 0 for _, passage, _ in rows], dtype=np.float64)
-    names = _SLOPES if has_cosines else _SLOPES[1:]
+    names = FEATURES if has_cosines else FEATURES[1:]
     values = np.array([[getattr(row[1].features, name) for name in names] for row in rows])
     member = np.array([[float(number == n) for n in range(len(groups))] for number, _, _ in rows])
     share = np.array([weight for _, _, weight in rows])

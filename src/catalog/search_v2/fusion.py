@@ -32,14 +32,19 @@ class FoundWords:
 
     ``cover`` is the share (0 to 1) of them that the best hit contains. ``weights`` are their idf.
     ``rare`` are the chunk ids that contain the rarest one, ``rarity`` (0 to 1) says how rare it is,
-    and ``bonus`` what these chunks gain by it.
+    and ``is_name`` whether it looks like a name.
     """
 
     cover: float = 1.0
     weights: Mapping[str, float] = field(default_factory=dict)
     rare: AbstractSet[str] = frozenset()
     rarity: float = 0.0
-    bonus: float = 0.0
+    is_name: bool = False
+
+    @property
+    def bonus(self) -> float:
+        """What a passage with the rarest word gains, in deviations."""
+        return self.rarity if self.is_name else self.rarity / 2
 
 
 NO_WORDS = FoundWords()

@@ -84,7 +84,7 @@ def find_words(
         weights={word: term_weight(passages, count) for word, count in held},
         rare=frozenset(names.values()),
         rarity=rarity,
-        bonus=rarity if is_name else rarity / 2,
+        is_name=is_name,
     )
 
 

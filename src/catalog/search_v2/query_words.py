@@ -249,6 +249,18 @@ def cover_of(
     return sum(compress(sizes, has)) / sum(sizes)
 
 
+def query_coverage(query: str, text: str, headings: Sequence[str]) -> float:
+    """Return the share of the query's words, 0 to 1, in a passage and its headings; 1 of none."""
+    words = query_words(query, language_of_words(text))
+    bits = 0
+    for part in (text, *headings):
+        for match in words.matches(part):
+            bits |= match.tokens
+    if not words.words:
+        return 1.0
+    return sum(has_word(word, bits) for word in words.words) / len(words.words)
+
+
 def looks_like_name(word: str) -> bool:
     """Tell whether a word looks like an identifier: ``maxRetries``, ``rerere.enabled``, ``XK-320``.
 

@@ -70,7 +70,7 @@ class Refiner:
         words: str,
         is_quoted: bool = False,
     ) -> tuple[list[Passage], float]:
-        """Return the passages of the answer, and the relevance of the best one, 0 without any.
+        """Return the passages of the answer, and the confidence in them, 0 without any.
 
         ``query`` is the text for the models, ``words`` the one for snippets and best sentences.
         ``is_quoted``: every passage contains the phrases that the query quotes.
@@ -79,8 +79,7 @@ class Refiner:
         passages = list(candidates)
         if self._rerank is not None and passages:
             passages = self._run_reranker(self._rerank, passages, query, stages)
-        passages = self._estimate(passages, words, stages, is_quoted=is_quoted)
-        confidence = (passages[0].relevance or 0.0) if passages else 0.0
+        passages, confidence = self._estimate(passages, words, stages, is_quoted=is_quoted)
         passages = [
             self._with_snippet(passage, words) for passage in self._cut(passages, top_k, stages)
         ]
@@ -133,15 +132,17 @@ class Refiner:
 
     def _estimate(
         self, passages: list[Passage], words: str, stages: StageLog, *, is_quoted: bool
-    ) -> list[Passage]:
-        """Return the passages with their relevance and certainty."""
+    ) -> tuple[list[Passage], float]:
+        """Return the passages with their relevance and certainty, and the confidence in them."""
         if not passages:
             stages.skipped("relevance", "no passage")
-            return passages
+            return passages, 0.0
         with stages.run("relevance") as notes:
-            judged = judge_relevance(passages, words, self._parts.calibration, is_quoted=is_quoted)
-            notes.append(f"best {judged[0].relevance:.2f}")
-        return judged
+            judged, confidence = judge_relevance(
+                passages, words, self._parts.calibration, is_quoted=is_quoted
+            )
+            notes.append(f"best {judged[0].relevance:.2f}, confidence {confidence:.2f}")
+        return judged, confidence
 
     def _cut(self, passages: list[Passage], top_k: int, stages: StageLog) -> list[Passage]:
         """Cut as the stages of :meth:`_build_cuts` do."""
