@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from catalog.core.results import SearchResults
 
 NO_PASSAGE = "no passage was found"
-LEAST = 0.4  # confidence at which 4 of 100 answerable questions were refused
 NOTHING_RELATED = (
     "I don't see content in this project that directly answers that question yet. "
     "Try ingesting more relevant documents ({examples}) and run this again."
@@ -22,7 +21,7 @@ _EXAMPLES = "such as your pricing sheets, webinar transcripts, or SOPs"
 _NEAREST = 3
 
 
-def why_not_answered(results: SearchResults, least: float = LEAST) -> str | None:
+def why_not_answered(results: SearchResults, least: float) -> str | None:
     """Return why what was found does not answer; ``None`` where it may.
 
     ``least`` is the confidence, 0 to 1, from which on to answer.

@@ -163,12 +163,11 @@ class AnswerSettings(BaseModel):
     sentences: int = Field(
         3, ge=1, le=20, description="Sentences of an answer that no language model writes."
     )
-    answered_from: float | None = Field(
-        None,
+    answered_from: float = Field(
+        0.4,
         ge=0.0,
         le=1.0,
-        description="Estimated probability that what was found answers a question, from which on "
-        "it is answered; unset: as fitted (docs/abstention.md has what each costs).",
+        description="Confidence from which on a question is answered (docs/abstention.md).",
     )
     context_passages: int = Field(
         15, ge=1, le=100, description="Passages that a language model is given."
