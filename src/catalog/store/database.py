@@ -12,9 +12,8 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
 
-from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -24,6 +23,7 @@ from catalog.core.os_errors import describe_os_error
 from catalog.core.private_files import make_folder
 from catalog.core.settings import Settings
 from catalog.store.migrate import migrate
+from catalog.store.pool import StorePool
 from catalog.store.schema import meta
 from catalog.store.sqlite_pool import BUSY_TIMEOUT_MS, WRITE, SqlitePool, url_file
 
@@ -69,56 +69,6 @@ def set_meta(connection: Connection, key: str, value: str, *, replace: bool = Tr
 def forget_indexes(connection: Connection) -> None:
     """Have every vector index filled anew before it is used again."""
     connection.execute(delete(meta).where(meta.c.key.startswith(INDEX_TOKENS)))
-
-
-class StorePool(Protocol):
-    """The connections to a store, and what is different from one kind of database to another.
-
-    ``file`` is the store's file, or how the names of files begin that belong beside it;
-    ``shares_embedding`` says that several runs may embed at once, each what it has claimed.
-    """
-
-    engine: Engine
-    file: Path
-    shares_embedding: bool
-
-    def begin_write(self, *, wait: bool) -> AbstractContextManager[Connection]:
-        """Give a connection in a transaction that holds the write lock; commit on leaving."""
-        ...
-
-    def hold_preparation(self) -> AbstractContextManager[None]:
-        """Hold the lock of whoever brings the schema up to date."""
-        ...
-
-    def hold_dataset(
-        self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
-    ) -> AbstractContextManager[None]:
-        """Hold the lock of who indexes the dataset, against other homes of the same store."""
-        ...
-
-    def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
-        """Give those of the keys to embed that no other run has claimed, until it is left."""
-        ...
-
-    def translate_errors(self) -> AbstractContextManager[None]:
-        """Turn the driver's errors into ours."""
-        ...
-
-    def require_content(self) -> None:
-        """Raise :class:`StoreDamagedError` where it can be seen that a store was emptied."""
-        ...
-
-    def follow(self, *, to_write: bool = False) -> None:
-        """Drop connections that would not read what is there now."""
-        ...
-
-    def find_replacement(self) -> bool:
-        """Tell whether another store is in the place of the one :meth:`note_identity` saw."""
-        ...
-
-    def note_identity(self) -> None:
-        """Note which store the connections are to."""
-        ...
 
 
 class Database:
