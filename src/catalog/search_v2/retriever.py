@@ -28,7 +28,7 @@ from catalog.search_v2.query_words import cover_of, has_as_written, keywords_of
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import read_chunk_ids
+from catalog.store.engine_types import Stamp, read_chunk_ids, read_stamps
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical.languages import language_of_letters
 from catalog.store.waiting import find_unembedded
@@ -43,7 +43,7 @@ RunLegs = Callable[[Sequence[LegRetriever], QueryBundle], list[LegRun]]
 class HybridRun:
     """One retrieval: how each leg answered, and the best passages of ``candidates`` fused ones.
 
-    ``is_whole``: no document changed between being hit and being read. ``ms`` is the fusion's.
+    ``is_whole``: both legs saw the state of the store that was fused. ``ms`` is the fusion's.
     ``damaged`` says which passages are left out because they are not what was stored.
     """
 
@@ -122,7 +122,9 @@ class HybridRetrieverV2(FusionRetriever):
         """Return the passages that ``retrieve`` makes nodes of; no callback is told."""
         check_embedding(query, self._parts)
         for _ in range(ATTEMPTS):
-            run = self._fuse(self._run_all(query, self._run_beside))
+            with self._parts.database.read() as connection:
+                before = read_stamps(connection, self._dataset)
+            run = self._fuse(self._run_all(query, self._run_beside), before)
             if run.is_whole:
                 return self._report(run)
         return self._find_held(query)
@@ -134,7 +136,7 @@ class HybridRetrieverV2(FusionRetriever):
         """Run leg after leg on one state of the store: slower, but no writer can come between."""
         for _ in range(HELD_ATTEMPTS):
             with self._parts.database.snapshot():
-                run = self._fuse(self._run_all(query, _run_in_turn))
+                run = self._fuse(self._run_all(query, _run_in_turn), None)
             if run.is_whole:
                 break
         return self._report(run)
@@ -158,8 +160,11 @@ class HybridRetrieverV2(FusionRetriever):
         in_this_thread = last.run(query)
         return [*(job.result() for job in jobs), in_this_thread]
 
-    def _fuse(self, runs: Sequence[LegRun]) -> HybridRun:
-        """Join the hits to the truth, fuse, and read the best passages: one state of the store."""
+    def _fuse(self, runs: Sequence[LegRun], before: tuple[Stamp | None, ...] | None) -> HybridRun:
+        """Join the hits to the truth, fuse, and read the best passages: one state of the store.
+
+        ``before`` is its state before the legs ran; ``None`` if they ran on this one.
+        """
         started = time.perf_counter()
         seqs = {hit.seq for run in runs for hit in run.hits}
         damaged = [error for run in runs for error in run.damaged]
@@ -170,6 +175,9 @@ class HybridRetrieverV2(FusionRetriever):
         balance = PRIOR
         with self._parts.database.read() as connection:
             ids = read_chunk_ids(connection, self._dataset, seqs)
+            is_same = (
+                before is None or len(runs) == 1 or before == read_stamps(connection, self._dataset)
+            )
             lists = [_ranked_list(run, ids, self._parts.rag) for run in answered]
             if len(runs) == 1:
                 fused = single(lists[0]) if lists else []
@@ -177,11 +185,14 @@ class HybridRetrieverV2(FusionRetriever):
                 of_vectors = {
                     hit.seq for run in answered if run.leg == "vector" for hit in run.hits
                 }
-                waiting = find_unembedded(connection, self._dataset, ids.keys() - of_vectors)
+                others = ids.keys() - of_vectors
+                waiting = find_unembedded(connection, self._dataset, others)
+                if before is None:  # the vector index may lack what was deleted meanwhile
+                    waiting |= self._deleted_since(others)
                 balance = self._parts.balance(self._dataset)
                 if (useless := balance.left_out) is not None:
-                    others = words if useless == "vector" else kinds - words
-                    kinds = others or kinds  # relevance is that of a search by the other leg
+                    kinds_left = words if useless == "vector" else kinds - words
+                    kinds = kinds_left or kinds  # relevance is that of a search by the other leg
                     lists = _without(useless, lists)
                 unembedded = {ids[seq] for seq in waiting}
                 fused = fuse_lists(lists, self._parts.rag, unembedded, balance)
@@ -200,8 +211,13 @@ class HybridRetrieverV2(FusionRetriever):
             scale = rag.lexical_weight * rag.original_weight
             passages = prefer_words(passages, text, scale, self._parts.known_languages)
         ms = (time.perf_counter() - started) * 1000
-        is_whole = len(ids) == len(seqs)
+        is_whole = is_same and len(ids) == len(seqs)
         return HybridRun(tuple(runs), passages, len(fused), is_whole, ms, tuple(damaged), balance)
+
+    def _deleted_since(self, seqs: AbstractSet[int]) -> frozenset[int]:
+        """Return those of the chunks of a snapshot that the store has no more."""
+        with self._parts.database.read(latest=True) as connection:
+            return frozenset(seqs - read_chunk_ids(connection, self._dataset, seqs).keys())
 
     def _report(self, run: HybridRun) -> list[Passage]:
         """Report every stage and return the passages; raise the first error if every leg failed."""
