@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from catalog import search_v2
+from catalog.core.errors import NoStoreError
 from catalog.interfaces.cli import main
 from catalog.interfaces.cli.output import safe
 from catalog.models import packaged
+from catalog.search import search as search_v1
 from fakes import open_library
 
 pytestmark = pytest.mark.skipif(
@@ -444,6 +448,8 @@ READING = (
     ["get", "keys.md"],
     ["browse"],
     ["status"],
+    ["serve", "--http", "127.0.0.1:0"],
+    ["export", "notes.jsonl"],
     ["doctor"],
     ["backup", "copy.db"],
     ["index", "update"],
@@ -467,6 +473,32 @@ def test_a_command_that_reads_makes_no_store(command, tmp_path, monkeypatch, arg
         assert str(place) in err
     assert "no store" in err
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: search_v2.search("keys"),
+        lambda: search_v2.ask("which keys?"),
+        lambda: search_v2.generate("blueprint", topic="keys"),
+        lambda: search_v2.CatalogRetriever("notes").retrieve("keys"),
+        lambda: search_v2.HybridRetrieverFactoryV2().build(dataset_name="notes").retrieve("keys"),
+        lambda: search_v2.QueryEngineBuilderV2().build_query_engine("notes").query("keys"),
+        lambda: search_v2.AnswerQueryEngine("notes").query("which keys?"),
+        lambda: search_v1("keys", dataset="notes"),
+    ],
+)
+def test_a_function_that_reads_makes_no_store_where_one_was_lost(tmp_path, read):
+    (tmp_path / "home/indexes/notes").mkdir(parents=True)
+    with pytest.raises(NoStoreError, match=re.escape(str(tmp_path / "home"))):
+        read()
+    assert [one.name for one in (tmp_path / "home").iterdir()] == ["indexes"]
+
+
+def test_a_pipeline_that_writes_makes_the_store(tmp_path):
+    search_v2.IngestionPipelineBuilderV2().build_pipeline("notes")
+    search_v2.close()
+    assert (tmp_path / "home/catalog.db").exists()
 
 
 def test_a_rebuild_of_nothing_says_so(catalog, notes):

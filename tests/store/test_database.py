@@ -154,6 +154,18 @@ def test_a_store_of_a_newer_release_is_refused(tmp_path):
         Database.at(tmp_path)
 
 
+def test_a_store_whose_file_is_removed_while_it_is_open_is_not_made_anew(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "d", "a.md", "first")
+    for work in (database.read, database.write):
+        database.close()  # as if another thread needed a connection
+        for file in tmp_path.rglob("catalog.db*"):
+            file.unlink()
+        with pytest.raises(StoreError, match="removed while it was open"), work():
+            pass
+        assert not list(tmp_path.rglob("catalog.db"))
+
+
 def test_a_home_that_is_a_file_is_a_clear_error(tmp_path):
     (tmp_path / "home").write_text("")
     with pytest.raises(StoreError, match="home"):

@@ -29,7 +29,7 @@ def search(
 
     Uses ``settings``, or the effective ones (``catalog config``), but for ``IDX_RAG_V2__*``, and
     keeps one service open for each set of them in this process; :func:`close` releases it. See
-    ``SearchService.search`` for the rules.
+    ``SearchService.search`` for the rules. Raises :class:`NoStoreError` where no store is.
     """
     return _service(settings).search(query, dataset=dataset, top_k=top_k, mode=mode, rerank=rerank)
 
@@ -42,7 +42,12 @@ def close() -> None:
 def _service(settings: Settings | None) -> SearchService:
     from catalog.core.settings import get_settings
     from catalog.search.service import SearchService
+    from catalog.store.database import require_store
 
     chosen = settings or get_settings()
-    key = chosen.model_dump_json(exclude={"rag_v2"})
-    return _services.get(key, lambda: SearchService(chosen))
+
+    def opened() -> SearchService:
+        require_store(chosen)
+        return SearchService(chosen)
+
+    return _services.get(chosen.model_dump_json(exclude={"rag_v2"}), opened)

@@ -50,7 +50,7 @@ class IngestionPipelineBuilderV2:
         :class:`InputError` for a name that is none; nothing has been written then.
         """
         name = _dataset_name(dataset_id, dataset_name)
-        library = (self._service or shared_service()).library
+        library = (self._service or shared_service(make_store=True)).library
         model = library.model if embed_model is None else _wrap(embed_model)
         _check_model(library, model)
         builder = PipelineBuilder(library.database, library.settings.rag_v2)

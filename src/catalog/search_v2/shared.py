@@ -12,14 +12,24 @@ if TYPE_CHECKING:
 _services: OpenServices[SearchServiceV2] = OpenServices()
 
 
-def shared_service() -> SearchServiceV2:
-    """Return the service of the effective settings (``catalog config``), opened at first need."""
+def shared_service(*, make_store: bool = False) -> SearchServiceV2:
+    """Return the service of the effective settings (``catalog config``), opened at first need.
+
+    Raises :class:`NoStoreError` where no store is, unless it is to ``make_store``.
+    """
     from catalog.core.settings import get_settings
     from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2
+    from catalog.store.database import require_store
 
     settings = get_settings()
-    return _services.get(settings.model_dump_json(), lambda: SearchServiceV2(Library(settings)))
+
+    def opened() -> SearchServiceV2:
+        if not make_store:
+            require_store(settings)
+        return SearchServiceV2(Library(settings))
+
+    return _services.get(settings.model_dump_json(), opened)
 
 
 def close() -> None:

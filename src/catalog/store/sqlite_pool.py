@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 
-from catalog.core.errors import StoreDamagedError
+from catalog.core.errors import StoreDamagedError, StoreError
 from catalog.core.private_files import make_private
 from catalog.store.locks import hold_lock
 from catalog.store.migrate import LOCK_SECONDS, PREPARING
@@ -130,6 +130,11 @@ class SqlitePool:
     ) -> sqlite3.Connection:
         del dialect, record  # SQLAlchemy gives them
         is_new = not self._file.exists()
+        if is_new and self._identity is not None:  # SQLite would make an empty one
+            raise StoreError(
+                f"the store {self._file} was removed while it was open: put it back, or give a "
+                "copy to catalog restore"
+            )
         try:
             connection = _connect(arguments, options, _WRITER_PRAGMAS)
         except sqlite3.OperationalError as error:

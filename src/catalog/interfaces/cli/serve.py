@@ -42,7 +42,7 @@ def serve(
     from catalog.interfaces.server.security import parse_address
 
     address = parse_address(http)
-    engine = LocalEngine(open_library(context, home, preset, make_store=True))
+    engine = LocalEngine(open_library(context, home, preset))
     store = store_options(context, home, preset)
     folder = home_folder(store.home)
     try:

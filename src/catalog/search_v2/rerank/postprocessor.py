@@ -80,7 +80,7 @@ class RerankPostprocessor(PassagePostprocessor):
         if reranker is None:
             from catalog.search_v2.shared import shared_service
 
-            parts = shared_service().parts
+            parts = shared_service(make_store=True).parts  # nodes may be of other stores
             reranker, cache = parts.reranker, cache or parts.rerank_cache
         self._reranker, self._cache, self._clock = reranker, cache, clock
 
