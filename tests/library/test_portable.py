@@ -409,6 +409,25 @@ def test_a_dataset_keeps_what_the_file_does_not_hold_and_its_own_folder(made, op
     assert any(str(made / "others") in note for note in elsewhere.notes)
 
 
+@pytest.mark.parametrize("root", ["/etc", "../..", "others", "/nowhere/at/all", "{other}"])
+def test_a_folder_that_does_not_hold_the_files_is_not_updated_from(
+    made, opened, tmp_path, monkeypatch, root
+):
+    """``others`` holds them, seen from where the import runs; the last one has other files."""
+    monkeypatch.chdir(made)
+    write(tmp_path / "other", a_dot_md="My own walrus.\n")
+    lines = [json.loads(line) for line in (made / "others.jsonl").read_text().splitlines()]
+    change("dataset", root=root.format(other=tmp_path / "other"))(lines)
+    library = opened()
+    report = import_chunks(library, write_lines(tmp_path / "moved.jsonl", lines))
+    assert report.added == 1
+    assert ["no folder to update from" in note for note in report.notes] == [True]
+    with pytest.raises(SourceError, match="catalog index build FOLDER --dataset others"):
+        Indexer(library).update("others")
+    Indexer(library).build(made / "others", "others")
+    assert Indexer(library).update("others").unchanged == 1
+
+
 def test_vectors_of_another_model_are_refused(made, opened, tmp_path):
     other = WordEncoder()
     other.fingerprint = "words-2"

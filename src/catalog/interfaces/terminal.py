@@ -160,11 +160,12 @@ def describe_origin(preset: str | None, settings: Mapping[str, Any]) -> str:
 
 
 def _describe_source(dataset: Mapping[str, Any]) -> list[str]:
-    """Say where a dataset came from and what it was made with; a pipeline's has no folder."""
+    """Say where a dataset came from and what it was made with."""
     if not dataset["root"] and not dataset["settings"]:
         return ["made by a pipeline"]
     origin = describe_origin(dataset["preset"], dataset["settings"])
-    return [f"from {dataset['root'] or 'a pipeline'}", f"made with {origin}"]
+    place = f"from {dataset['root']}" if dataset["root"] else "without a folder"
+    return [place, f"made with {origin}"]
 
 
 def _count(count: int, noun: str) -> str:

@@ -82,7 +82,8 @@ def import_chunks(
 
     Documents that are in the file are as it says afterwards, others stay. Run again, it goes on
     where it ended and adds nothing that is there. What has no vector in the file is embedded.
-    ``root`` is the folder that the dataset is updated from, in place of the file's. Raises
+    ``root`` is the folder that the datasets are updated from. Without it, the folder in the file is
+    taken if one of the dataset's files is there unchanged. Raises
     :class:`InputError`, naming the line, for what is damaged, wrong or newer: the documents before
     it are in then, whole; :class:`EmbeddingMismatchError` for vectors of another model than the
     store's, and as ``Indexer.build`` does.
@@ -114,6 +115,7 @@ class _ImportRun:
         self._opened: list[str] = []  # datasets of which something is taken
         self._known: set[str] = set()  # those that the file has told of
         self._documents = ImportedDocuments(library.database)
+        self._unproven: dict[str, DatasetLine] = {}  # whose folders were not seen here yet
         self._since_header: Counter[str] = Counter()
         self._notes: list[str] = []
         self._is_ended = True
@@ -142,6 +144,11 @@ class _ImportRun:
         """Embed what waits, derive what was taken in, and return what was done."""
         embedded = waiting = 0
         failed: tuple[Failure, ...] = ()
+        for name, line in self._unproven.items():
+            self._notes.append(
+                f"{name} has no folder to update from: {line.root} does not hold its files "
+                f"unchanged; 'catalog index build FOLDER --dataset {name}' or --root names one"
+            )
         for dataset in self._opened:
             self._hold(dataset)
             report = complete_dataset(self._library, dataset, self._progress)
@@ -206,6 +213,7 @@ class _ImportRun:
                 if line.dataset in self._opened:
                     self._hold(line.dataset)
                     self._documents.add_file(line)
+                    self._prove_root(line)
             case EndLine():
                 self._end(line)
             case ChunkLine():
@@ -231,17 +239,30 @@ class _ImportRun:
         if name not in self._opened:
             self._opened.append(name)
         made_with = self._settings(line)
-        root = line.root if self._root is None else str(self._root.resolve())
         with self._library.database.write() as connection:
             ensure_dataset(connection, name, time.time())
-            if self._root is not None or not find_root(connection, name):
+            root = find_root(connection, name) if self._root is None else str(self._root.resolve())
+            if self._root is not None or not root:
                 set_source(connection, name, root, line.include, line.exclude)
             if made_with is not None and read_dataset_settings(connection, name) is None:
                 note_dataset_settings(connection, name, made_with)
-            root = find_root(connection, name)
         if root:
-            there = "" if Path(root).exists() else ", which is not here (--root names another)"
-            self._notes.append(f"{name} is updated from {root}{there}")
+            self._notes.append(f"{name} is updated from {root}")
+        elif line.root:
+            self._unproven[name] = line
+
+    def _prove_root(self, file: FileLine) -> None:
+        """Take the folder that the file names if one of the dataset's files is there unchanged.
+
+        Another machine may have other files in a folder of that name, and an update reads them all.
+        """
+        line = self._unproven.get(file.dataset)
+        if line is None or not _is_unchanged(Path(line.root), file):
+            return
+        del self._unproven[file.dataset]
+        with self._library.database.write() as connection:
+            set_source(connection, file.dataset, line.root, line.include, line.exclude)
+        self._notes.append(f"{file.dataset} is updated from {line.root}")
 
     def _hold(self, name: str) -> None:
         """Hold the lock of this dataset alone: two imports never wait for each other so."""
@@ -294,6 +315,15 @@ class _ImportRun:
     def _require_end(self) -> None:
         if not self._is_ended:
             raise InputError("the file ends early; the documents before this are imported")
+
+
+def _is_unchanged(root: Path, file: FileLine) -> bool:
+    """Return whether the file has the size and date that were noted of it; no relative root has."""
+    try:
+        found = ((root if root.is_dir() else root.parent) / file.file).stat()
+    except OSError:
+        return False
+    return root.is_absolute() and (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns)
 
 
 def _parse(raw: bytes, most: int) -> Line | None:

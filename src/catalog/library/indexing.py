@@ -313,7 +313,8 @@ class Indexer:
         stored = stored_dataset(self._library, dataset)
         if stored.root == "":
             raise SourceError(
-                f"{dataset!r} was filled by a pipeline: it has no folder to update from"
+                f"{dataset!r} has no folder to update from; "
+                f"'catalog index build FOLDER --dataset {dataset}' gives it one"
             )
         return stored
 

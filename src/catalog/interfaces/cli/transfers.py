@@ -70,7 +70,7 @@ def import_(
     dataset: _Datasets = None,
     root: Annotated[
         Path | None,
-        typer.Option(help="The folder to update the datasets from, in place of the file's."),
+        typer.Option(help="The folder to update the datasets from."),
     ] = None,
     json: JsonOption = False,
     home: HomeOption = None,
