@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 
-from catalog.search_v2.query_words import query_coverage
 from catalog.answers.extracting import sentence_bounds
 from catalog.core.settings import load_settings
 from catalog.evaluation.calibration import auc
@@ -29,7 +28,7 @@ from catalog.evaluation.golden import GoldenQuery
 from catalog.evaluation.golden_files import read_beir, read_golden
 from catalog.library.library import Library
 from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.query_words import language_of_words, query_words
+from catalog.search_v2.query_words import language_of_words, query_coverage, query_words
 from catalog.search_v2.rerank.cross_encoder import FastEmbedReranker
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents

@@ -1,0 +1,308 @@
+"""Fit relevance and confidence, and judge them by kinds of queries and by collections.
+
+    python benchmarks/relevance.py ../shared/data/anthropic-docs SETS/* --home HOME --svg FILE
+
+Each folder is a collection in BEIR layout; what is not indexed in the home is indexed first. A
+folder whose name ends in ``-s9`` or the like counts as the same family as the one without. From
+each collection come these kinds of queries, at most 60 of a kind and 150 questions:
+
+question        its own labelled queries
+title           the title of a document
+name            a rare token that looks like an identifier, alone
+name-sentence   such a name in an everyday sentence
+word, words     a word of one document, or of two to five
+common-word     a word of more documents
+two-words       two words of one sentence
+other-question  questions of the other families: no passage answers
+other-word      their words that the collection does not have
+
+Each family is left out of the fit that it is judged by. Printed are, by kind, the expected
+calibration error of the first ten passages and of the first, and how often a passage called likely
+or possible was right, and the coefficients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from fusion import exact_queries
+
+from catalog.core.settings import load_settings
+from catalog.evaluation.calibration import LabelledCandidate, fit_calibration
+from catalog.evaluation.golden_files import CORPUS, read_beir
+from catalog.ingest.sync_report import Silent
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
+from catalog.search_v2.passages import ScoredPassage
+from catalog.search_v2.query_words import looks_like_name
+from catalog.search_v2.relevance import LIKELY, extract_features
+from catalog.search_v2.service import SearchServiceV2
+from catalog.store.chunks import read_documents
+from catalog.store.lexical.languages import stop_words
+
+SEED = 20261125
+MOST, MOST_QUESTIONS, DEPTH = 60, 150, 10
+SENTENCES = (
+    "I get an error with {} in my program",
+    "how do I use {} correctly",
+    "what does {} mean",
+    "please tell me about {}",
+    "my colleague asked me yesterday what {} is good for",
+    "is {} something we need to change",
+    "where can I find more about {} in the documents",
+    "the customer reports a problem with {} since last week",
+)
+Labelled = tuple[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query: where it was asked, its kind, its text, and its first passages with labels."""
+
+    collection: str
+    kind: str
+    text: str
+    passages: list[LabelledCandidate]
+
+    @property
+    def family(self) -> str:
+        """The collection without the mark of its size."""
+        return re.sub(r"-(s\d+|cut)$", "", self.collection)
+
+
+def main() -> None:
+    options = _arguments()
+    settings = load_settings(overrides={"home": options.home}).settings
+    with Library(settings) as library:
+        service = SearchServiceV2(library)
+        asked = [one for folder in options.folders for one in _ask_all(service, folder, options)]
+    for has_cosines in (True, False):
+        print(f"\n# {'hybrid, with cosines' if has_cosines else 'by words alone'}")
+        judged = _judge(asked, has_cosines=has_cosines)
+        _print_kinds(asked, judged)
+        groups = _groups(asked)
+        made = fit_calibration(groups, has_cosines=has_cosines, about=_about(asked))
+        print({name: round(v, 4) for name, v in asdict(made).items() if isinstance(v, float)})
+        if has_cosines and options.svg:
+            options.svg.write_text(_draw(asked, judged), encoding="utf-8")
+
+
+def _ask_all(
+    service: SearchServiceV2, folder: Path, options: argparse.Namespace
+) -> Iterator[Asked]:
+    name = folder.resolve().name
+    Indexer(service.library).build(folder / CORPUS, name, progress=Silent())
+    with service.library.database.read() as connection:
+        documents = list(read_documents(connection, name))
+    texts = {one.path: one.text for one in documents}
+    titles = {one.path: one.title for one in documents if one.title != one.path}
+    chance = random.Random(f"{SEED}{name}")
+    golden = [
+        (query.query, {path: grade for path, grade in query.relevant.items() if path in texts})
+        for query in read_beir(folder, "test").answerable
+    ]
+    kinds = {
+        "question": _some([one for one in golden if one[1]], chance, MOST_QUESTIONS),
+        **_made_queries(texts, titles, chance),
+        **_others(folder, options.folders, texts, chance),
+    }
+    for kind, queries in kinds.items():
+        for text, grades in queries:
+            nodes = service.retrieve(text, dataset=name, top_k=DEPTH, rerank=False, expand=False)
+            passages = [node.passage for node in nodes if isinstance(node, ScoredPassage)]
+            found = [
+                LabelledCandidate(one.chunk.path, grades.get(one.chunk.path, 0), one.score, seen)
+                for one, seen in zip(passages, extract_features(passages, text), strict=True)
+                if one.chunk.path != text
+            ]
+            yield Asked(name, kind, text, found)
+    print(name, {kind: len(queries) for kind, queries in kinds.items()}, flush=True)
+
+
+def _made_queries(
+    texts: Mapping[str, str], titles: Mapping[str, str], chance: random.Random
+) -> dict[str, list[Labelled]]:
+    """Make titles, names and words of the documents into queries, without a look at results."""
+    holding: defaultdict[str, set[str]] = defaultdict(set)
+    for path, text in texts.items():
+        for word in set(re.findall(r"[^\W\d_]{3,}", f"{titles.get(path, '')} {text}")):
+            holding[word.casefold()].add(path)
+    words = {
+        word: dict.fromkeys(paths, 1)
+        for word, paths in sorted(holding.items())
+        if word.isascii() and word not in stop_words("english")
+    }
+    by_title: defaultdict[str, list[str]] = defaultdict(list)
+    for path, title in titles.items():
+        by_title[title].append(path)
+    names = [
+        (token, grades)
+        for token, grades in exact_queries(texts).items()
+        if " " not in token and looks_like_name(token)
+    ]
+    single = [(token, grades) for token, grades in names if len(grades) == 1]
+    many = max(6, len(texts) // 8)
+    return {
+        "title": _some([(t, {p[0]: 1}) for t, p in by_title.items() if len(p) == 1], chance),
+        "name": _some(names, chance),
+        "name-sentence": [
+            (SENTENCES[at % len(SENTENCES)].format(token), grades)
+            for at, (token, grades) in enumerate(_some(single, chance))
+        ],
+        "word": _some([one for one in words.items() if len(one[1]) == 1], chance),
+        "words": _some([one for one in words.items() if 2 <= len(one[1]) <= 5], chance),
+        "common-word": _some([one for one in words.items() if 6 <= len(one[1]) <= many], chance),
+        "two-words": _some(_pairs(texts, words, chance), chance),
+    }
+
+
+def _pairs(
+    texts: Mapping[str, str], words: Mapping[str, Mapping[str, int]], chance: random.Random
+) -> list[Labelled]:
+    pairs: dict[str, Mapping[str, int]] = {}
+    paths = sorted(texts)
+    for _ in range(400):
+        sentence = chance.choice(re.split(r"[.!?\n]", texts[chance.choice(paths)]))
+        known = {word.casefold() for word in re.findall(r"[^\W\d_]{4,}", sentence)}
+        rare = [word for word in sorted(known & words.keys()) if len(words[word]) <= len(texts) / 4]
+        if len(rare) >= 2:
+            one, other = chance.sample(rare, 2)
+            both = words[one].keys() & words[other].keys()
+            if 0 < len(both) <= 4:
+                pairs[f"{one} {other}"] = dict.fromkeys(both, 1)
+    return list(pairs.items())
+
+
+def _others(
+    folder: Path, folders: Sequence[Path], texts: Mapping[str, str], chance: random.Random
+) -> dict[str, list[Labelled]]:
+    """Take questions and words of other families, which this collection does not answer."""
+    family = folder.resolve().name.partition("-")[0]
+    others = sorted(
+        query.query
+        for other in folders
+        if not other.resolve().name.startswith(family)
+        for query in read_beir(other, "test").answerable
+        if len(query.query) < 150
+    )
+    words = {word.casefold() for text in others for word in re.findall(r"[^\W\d_]{5,}", text)}
+    held = {word.casefold() for text in texts.values() for word in re.findall(r"[^\W\d_]+", text)}
+    return {
+        "other-question": [(text, {}) for text in chance.sample(others, min(40, len(others)))],
+        "other-word": _some([(word, {}) for word in sorted(words - held)], chance, 40),
+    }
+
+
+def _some(queries: list[Labelled], chance: random.Random, most: int = MOST) -> list[Labelled]:
+    return chance.sample(queries, min(most, len(queries)))
+
+
+def _groups(asked: Sequence[Asked]) -> list[list[list[LabelledCandidate]]]:
+    """Return a group of queries for each collection and kind, which then weigh the same."""
+    groups: defaultdict[str, list[list[LabelledCandidate]]] = defaultdict(list)
+    for one in asked:
+        if one.passages:
+            groups[one.kind].append(one.passages)
+    return list(groups.values())
+
+
+def _judge(asked: Sequence[Asked], *, has_cosines: bool) -> list[list[float]]:
+    """Return the relevance of each passage by a fit that saw no query of its family."""
+    judged: list[list[float]] = [[] for _ in asked]
+    for family in sorted({one.family for one in asked}):
+        groups = _groups([one for one in asked if one.family != family])
+        made = fit_calibration(groups, has_cosines=has_cosines)
+        for at, one in enumerate(asked):
+            if one.family == family:
+                judged[at] = [made.relevance(seen.features) for seen in one.passages]
+    return judged
+
+
+def _print_kinds(asked: Sequence[Asked], judged: Sequence[Sequence[float]]) -> None:
+    print("kind             passages   error  first   likely, right   possible, right")
+    for kind in dict.fromkeys(one.kind for one in asked):
+        chosen = [(one.passages, told) for one, told in zip(asked, judged, strict=True)
+                  if one.kind == kind]  # fmt: skip
+        estimates = np.array([value for _, told in chosen for value in told])
+        right = np.array([seen.grade > 0 for passages, _ in chosen for seen in passages])
+        first = np.array([told[0] for _, told in chosen if told])
+        first_right = np.array([passages[0].grade > 0 for passages, _ in chosen if passages])
+        likely = estimates >= LIKELY
+        parts = [
+            f"{int(some.sum()):6} {right[some].mean() if some.any() else float('nan'):7.2f}"
+            for some in (likely, ~likely)
+        ]
+        print(
+            f"{kind:16} {len(right):8} {_error(estimates, right):7.3f} "
+            f"{_error(first, first_right):6.3f}   {'   '.join(parts)}"
+        )
+
+
+def _error(estimates: np.ndarray, right: np.ndarray) -> float:
+    """Compute the expected calibration error over ten bins."""
+    bins = np.minimum((estimates * 10).astype(int), 9)
+    return float(
+        sum(
+            abs(estimates[bins == n].mean() - right[bins == n].mean()) * (bins == n).mean()
+            for n in np.unique(bins)
+        )
+    )
+
+
+def _about(asked: Sequence[Asked]) -> str:
+    return f"{', '.join(dict.fromkeys(one.collection for one in asked))}; {len(asked)} queries"
+
+
+def _draw(asked: Sequence[Asked], judged: Sequence[Sequence[float]]) -> str:
+    """Draw a reliability diagram for each kind: share of right passages by estimate."""
+    kinds = list(dict.fromkeys(one.kind for one in asked))
+    size, gap, columns = 120, 34, 4
+    height = (len(kinds) + columns - 1) // columns * (size + gap + 10) + 10
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{columns * (size + gap) + gap}" '
+        f'height="{height}" font-family="sans-serif" font-size="11">'
+    ]
+    for at, kind in enumerate(kinds):
+        left = gap + at % columns * (size + gap)
+        top = 20 + at // columns * (size + gap + 10)
+        parts.append(
+            f'<text x="{left}" y="{top - 5}">{kind}</text>'
+            f'<rect x="{left}" y="{top}" width="{size}" height="{size}" fill="none" stroke="#999"/>'
+            f'<path d="M{left} {top + size}l{size} -{size}" stroke="#ccc"/>'
+        )
+        pairs = [
+            (value, seen.grade > 0)
+            for one, told in zip(asked, judged, strict=True)
+            if one.kind == kind
+            for value, seen in zip(told, one.passages, strict=True)
+        ]
+        for n in range(10):
+            of_bin = [(value, right) for value, right in pairs if min(int(value * 10), 9) == n]
+            if of_bin:
+                mean = sum(value for value, _ in of_bin) / len(of_bin)
+                share = sum(right for _, right in of_bin) / len(of_bin)
+                radius = 1.5 + 2 * np.log10(len(of_bin))
+                parts.append(
+                    f'<circle cx="{left + mean * size:.1f}" cy="{top + size - share * size:.1f}" '
+                    f'r="{radius:.1f}" fill="#36c" fill-opacity=".7"/>'
+                )
+    return "".join([*parts, "</svg>\n"])
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--svg", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
