@@ -32,7 +32,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from fusion import exact_queries
 
 from catalog.core.settings import load_settings
 from catalog.evaluation.calibration import LabelledCandidate, fit_calibration
@@ -46,6 +45,7 @@ from catalog.search_v2.relevance import LIKELY, extract_features
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents
 from catalog.store.lexical.languages import stop_words
+from fusion import exact_queries
 
 SEED = 20261125
 MOST, MOST_QUESTIONS, DEPTH = 60, 150, 10
