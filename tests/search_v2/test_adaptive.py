@@ -15,17 +15,19 @@ from catalog.search_v2.adaptive import (
     Scale,
     adaptive,
     balance_of_languages,
+    rarity_of,
 )
-from catalog.search_v2.fusion import RankedList
+from catalog.search_v2.fusion import FoundWords, RankedList
 from catalog.store.engine_types import FLAT, Spread
 
 LEXICAL, VECTOR = Spread(1.0, 2.0), Spread(0.5, 0.1)
 BALANCE = Balance(base=0.6)
 
 
-def ranked(leg, scores, *, spread=None, weight=1.0, origin="original", cover=1.0):
+def ranked(leg, scores, *, spread=None, weight=1.0, origin="original", **words):
     spread = spread or (LEXICAL if leg == "lexical" else VECTOR)
-    return RankedList(leg, "engine", "q", origin, weight, tuple(scores.items()), spread, cover)
+    found = FoundWords(**words)
+    return RankedList(leg, "engine", "q", origin, weight, tuple(scores.items()), spread, found)
 
 
 def falling(names, first, last):
@@ -142,6 +144,57 @@ def test_an_expansion_list_counts_by_its_weight_and_does_not_move_the_balance():
     # the lexical share is 1 - .9, as worked out above; parts 4.5 and .5
     assert after["x"] == pytest.approx(0.5 * 0.1 * 4.5)
     assert after["y"] == pytest.approx(0.5 * 0.1 * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("passages", "holding", "rarity"),
+    [
+        # idf(1) of 500 is ln(501 / 1.5) = 5.8111, and idf(3) = ln(501 / 3.5) = 4.9638:
+        # (4.9638 / 5.8111 - .8) / .2 = .2710; idf(5) = 4.5118 is less than .8 of idf(1)
+        (500, 1, 1.0),
+        (500, 3, 0.2710),
+        (500, 4, 0.0547),
+        (500, 5, 0.0),
+        (500, 500, 0.0),
+        # idf(1) = ln(50,001 / 1.5) = 10.4143, idf(11) = ln(50,001 / 11.5) = 8.3774
+        (50_000, 11, 0.0221),
+        (50_000, 12, 0.0),
+        (1, 1, 1.0),
+        (500, 0, 0.0),
+        (0, 0, 0.0),
+    ],
+)
+def test_the_rarity_of_a_word_falls_from_1_in_one_passage_to_0_at_four_fifths_of_its_idf(
+    passages, holding, rarity
+):
+    assert rarity_of(passages, holding) == pytest.approx(rarity, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("rare", "rarity", "share"),
+    [
+        ({"a"}, 1.0, 0.6),  # .8 of the words, which is enough
+        ({"a"}, 0.5, 0.9),  # .4 of the words: 1 - .4 / 4
+        ({"a"}, 0.05, 0.975),  # .04 is less than the .2 that it contains: 1 - .4 / 16
+        ({"b"}, 1.0, 0.975),  # the best hit does not contain the rare word
+    ],
+)
+def test_a_best_keyword_hit_with_a_rare_word_counts_as_one_with_most_words(rare, rarity, share):
+    lexical = ranked("lexical", {"a": 9.0, "b": 4.0}, cover=0.2, rare=rare, rarity=rarity)
+    hits = adaptive([lexical, ranked("vector", {"a": 0.9, "c": 0.8})], BALANCE)
+    both = next(hit for hit in hits if hit.chunk_id == "a")
+    weights = {part.source.leg: part.source.weight for part in both.contributions}
+    assert weights == pytest.approx({"lexical": 1 - share, "vector": share})
+
+
+def test_every_passage_with_a_rare_word_gains_by_it_whichever_leg_found_it():
+    # a = .6; lexical: a 4.5, b 2; vector, floor .7: c 2, d 1, a 0; the bonus .5 counts twice
+    lexical = ranked("lexical", {"a": 9.0, "b": 4.0}, weight=2.0, rare={"b", "c", "x"}, bonus=0.5)
+    fused = adaptive([lexical, ranked("vector", {"c": 0.9, "d": 0.8, "a": 0.7})], BALANCE)
+    assert scores_of(fused) == pytest.approx(
+        {"b": 0.8 * 2 + 1, "c": 0.6 * 2 + 1, "a": 0.8 * 4.5, "d": 0.6}
+    )
+    assert {hit.chunk_id: hit.bonus for hit in fused} == {"a": 0.0, "b": 1.0, "c": 1.0, "d": 0.0}
 
 
 scores = st.dictionaries(

@@ -18,6 +18,7 @@ TEXTS = {
     "token.md": "A credential for the interface is exchanged for a new secret each quarter.",
     "bread.md": "Mix flour, water and yeast. Bake the bread at 230 degrees.",
 }
+RAREST = "rotate"  # of the words of the query; a search finds the passages with it, too
 LINES = "lex: api credential secret\nvec: rotate the api keys each quarter"
 
 
@@ -80,9 +81,9 @@ def rows(found):
 def test_the_same_question_again_asks_no_leg_and_gets_the_same_answer(opened):
     service, engine = opened()
     first = ask(service, explain=True)
-    assert engine.asked == [QUERY, "api credential secret"]
+    assert engine.asked == [QUERY, RAREST, "api credential secret"]
     again = ask(service, explain=True)
-    assert len(engine.asked) == 2
+    assert len(engine.asked) == 3
     assert rows(again) == rows(first)
     assert {part.origin for one in again for part in one.explain.contributions} == {
         "original",
@@ -176,7 +177,7 @@ def test_a_filter_for_true_is_not_the_filter_for_one(opened, first, then):
 def test_a_lifetime_of_0_keeps_nothing(opened):
     service, engine = opened(cache_ttl_seconds=0)
     first, again = ask(service), ask(service)
-    assert len(engine.asked) == 4
+    assert len(engine.asked) == 6
     assert rows(again) == rows(first)
 
 
@@ -186,7 +187,7 @@ def test_a_failed_expansion_is_not_kept(opened):
     assert stage(ask(service), "expand").status == "failed"
     source._reply = LINES
     assert stage(ask(service), "expand").status == "ran"
-    assert engine.asked == [QUERY, QUERY, "api credential secret"]
+    assert engine.asked == [QUERY, RAREST, QUERY, RAREST, "api credential secret"]
 
 
 def test_a_failed_leg_is_not_kept(opened):
@@ -199,7 +200,7 @@ def test_a_failed_leg_is_not_kept(opened):
     assert stage(ask(service), "lexical").status == "failed"
     del engine.search
     assert stage(ask(service), "lexical").status == "ran"
-    assert len(engine.asked) == 2
+    assert len(engine.asked) == 3
 
 
 def test_a_fallback_that_is_kept_is_still_refused_by_a_strict_search(opened):
@@ -218,7 +219,7 @@ def test_who_changes_the_nodes_given_does_not_change_the_answer_kept(opened):
             node.node.metadata["path"] = "elsewhere"
             node.node.set_content("overwritten")
     nodes = service.retrieve(QUERY, dataset="docs", expand=True)
-    assert len(engine.asked) == 2
+    assert len(engine.asked) == 3
     assert {node.score for node in nodes}.isdisjoint({-1.0})
     assert not [node for node in nodes if "overwritten" in node.node.get_content()]
     assert {node.node.metadata["path"] for node in nodes} <= set(TEXTS)
@@ -231,7 +232,7 @@ def test_a_query_that_brings_its_embedding_is_not_kept(opened):
         plan = ExpansionPlan(service.parts)
         factory = HybridRetrieverFactoryV2(service.parts)
         factory.build(QUERY, "docs", expansion=plan).retrieve(QueryBundle(QUERY, embedding=vector))
-    assert len(engine.asked) == 4
+    assert len(engine.asked) == 6
 
 
 def test_a_view_under_other_settings_keeps_searches_of_its_own(opened):

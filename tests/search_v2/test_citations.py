@@ -70,7 +70,7 @@ def result(passage, reranked=None, **more):
         RankedList("vector", "qdrant", "keys", "original", 0.7, (("c0", 0.9), ("c1", 0.8))),
     ]
     fused = next(one for one in rrf(lists) if one.chunk_id == "c1")
-    scored = Passage(passage, fused.score, fused)
+    scored = Passage(passage, fused.score, fused, relevance=0.5, certainty="likely")
     if reranked is not None:
         score = reranked.fused_part + reranked.rerank_part
         scored = scored._replace(score=score, reranked=reranked)
@@ -289,7 +289,7 @@ def test_a_result_without_a_reranker_is_scored_and_explained_by_the_fusion():
     assert got.score == pytest.approx(1.1 / 61 + 0.7 / 62 + 0.05)
     assert sum(parts) + got.explain.bonus == got.explain.fused == got.explain.score == got.score
     assert got.explain.rerank is None
-    assert got.model_dump(mode="json", exclude_unset=True)["relevance"] is None
+    assert (got.relevance, got.certainty) == (0.5, "likely")
 
 
 def test_a_reranked_result_adds_up_to_the_digit():

@@ -11,6 +11,7 @@ from catalog.core.errors import EngineError
 from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
+from catalog.search_v2.fusion import NO_WORDS
 from catalog.search_v2.llama import LexicalRetriever, VectorRetriever
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
@@ -152,7 +153,9 @@ def test_words_weigh_more_where_the_model_does_not_know_the_language(tmp_path, e
 @pytest.fixture
 def animals(tmp_path):
     folder = tmp_path / "animals"
-    write(folder, cat_dot_md="A cat sleeps on the warm roof.", dog_dot_md="A dog barks at night.")
+    write(
+        folder, cat_dot_md="A cat sleeps on the warm roof.", dog_dot_md="A dog barks at the roof."
+    )
     with open_library(tmp_path / "home", WordEncoder(), vector_engine="exact") as library:
         Indexer(library).build(folder, "animals")
         yield SearchServiceV2(library)
@@ -166,12 +169,18 @@ def weights_of(results):
 def test_the_less_of_a_query_the_best_keyword_hit_has_the_less_words_weigh(animals):
     # all four words: .35; one in four, of the .8 that are enough: .35 * (.25 / .8) ** 2
     whole = animals.search("cat sleeping on warm roofs", explain=True)
-    little = animals.search("cat swims through rivers", explain=True)
+    little = animals.search("roof swims through rivers", explain=True)
     assert weights_of(whole)["lexical"] == pytest.approx(2 * 0.35)
     assert weights_of(little)["lexical"] == pytest.approx(2 * 0.35 * 0.3125**2)
     assert weights_of(little)["vector"] == pytest.approx(2 * (1 - 0.35 * 0.3125**2))
     notes = [found.stages[2].note for found in (whole, little)]
-    assert notes == ["bm25: 1 hits", "bm25: 1 hits; the first has 25% of the words"]
+    assert notes == [
+        "bm25: 2 hits; passages with its rarest word: 1",
+        "bm25: 2 hits; the first has 25% of the words",
+    ]
+    # "cat" is in one passage alone: .8 of the words, which is enough
+    rare = animals.search("cat swims through rivers", explain=True)
+    assert weights_of(rare)["lexical"] == pytest.approx(2 * 0.35)
 
 
 def test_other_fusions_ask_nothing_of_the_best_keyword_hit(animals):
@@ -187,10 +196,15 @@ def test_a_leg_tells_the_cover_where_it_is_weighed(animals):
         LexicalRetriever(animals.parts.database, engine, restriction, 5, is_weighed=is_weighed)
         for is_weighed in (False, True)
     ]
-    covers = [leg.run(QueryBundle("cat swims through rivers")).cover for leg in asked]
-    assert covers == [1.0, 0.25]
+    told = [leg.run(QueryBundle("cat swims through rivers")).words for leg in asked]
+    assert [words.cover for words in told] == [1.0, 0.25]
+    assert [len(words.rare) for words in told] == [0, 1]
     nothing = asked[1].run(QueryBundle("swims through rivers"))
-    assert (list(nothing.hits), nothing.cover) == ([], 1.0)
+    assert (list(nothing.hits), nothing.words) == ([], NO_WORDS)
+    expanded = SubQuery("lex", "cat", origin="expansion")
+    database = animals.parts.database
+    more = LexicalRetriever(database, engine, restriction, 5, expanded, is_weighed=True)
+    assert more.run(QueryBundle("cat")).words == NO_WORDS
 
 
 def test_a_damaged_passage_is_left_out_where_passages_tell_the_languages(tmp_path):

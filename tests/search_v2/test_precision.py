@@ -9,7 +9,7 @@ from catalog.core.settings import LLMSettings
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import QueryEngineBuilderV2
 from catalog.search_v2.expansion.plan import explain_strong_signal
-from catalog.search_v2.relevance import Calibration, save_calibration
+from catalog.search_v2.relevance import WORDS_ONLY, Calibration, save_calibration
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
@@ -327,9 +327,8 @@ def test_the_query_engine_answers_from_the_passages_that_retrieve_gives(opened):
 
 def test_a_calibration_gives_relevance_confidence_and_a_threshold(opened):
     service = opened()
-    signals = service.parts.signals("lexical", reranked=False)
-    made = Calibration(constant=-2.0, cosine=0.0, lexical=3.0, rank=0.0, rerank=0.0)
-    save_calibration(service.library.database, signals, made)
+    made = Calibration(constant=-2.0, words=3.0)
+    save_calibration(service.library.database, WORDS_ONLY, made)
     found = opened().search("bake bread yeast", dataset="docs", mode="lexical")
     best = found[0]
     assert best.path == "bread.md"
@@ -349,12 +348,12 @@ def test_a_calibration_gives_relevance_confidence_and_a_threshold(opened):
     assert none.confidence == found.confidence
 
 
-def test_a_threshold_without_a_calibration_is_refused_and_relevance_is_not_invented(opened):
-    with pytest.raises(ConfigError, match="calibrat"):
-        opened(similarity_threshold=0.5).search("bread", dataset="docs")
-    found = opened().search("bread", dataset="docs")
-    assert (found.confidence, found.low_confidence) == (None, None)
-    assert {one.relevance for one in found} == {None}
+def test_a_threshold_needs_no_calibration_and_leaves_what_has_the_words_as_written(opened):
+    found = opened(similarity_threshold=0.9999).search("bread", dataset="docs")
+    assert [(one.path, one.certainty) for one in found] == [("bread.md", "exact")]
+    assert paths(opened(similarity_threshold=0.9999).search("baked loaves", dataset="docs")) == []
+    quoted = opened(similarity_threshold=0.9999).search('when is "kept for thirty"', dataset="docs")
+    assert [(one.path, one.certainty) for one in quoted] == [("backup.md", "exact")]
 
 
 def test_keyword_selection_and_a_token_budget_thin_out_the_answer(opened):
@@ -365,20 +364,19 @@ def test_keyword_selection_and_a_token_budget_thin_out_the_answer(opened):
     assert len(set(paths(found))) == len(found)
 
 
-def test_relevance_is_told_of_no_search_whose_legs_or_reranker_are_not_those_calibrated(opened):
+def test_passages_without_a_cosine_that_was_fitted_are_judged_by_words(opened):
     service = opened()
-    signals = service.parts.signals("hybrid", reranked=False)
-    made = Calibration(constant=-2.0, cosine=1.0, lexical=1.0, rank=0.5, rerank=0.0)
-    save_calibration(service.library.database, signals, made)
+    model = service.library.wanted_model.fingerprint
+    save_calibration(service.library.database, model, Calibration(constant=9.0))
     service = opened(reranker=ScriptedReranker({}, error=RerankError("no answer")))
     plain = service.search("bake bread yeast", dataset="docs")
-    assert plain[0].relevance is not None
-    typed = service.search("lex: bake bread / hyde: Bake the bread.", dataset="docs")
-    assert {one.relevance for one in typed} == {None}
-    assert (typed.confidence, typed.low_confidence) == (None, None)
-    assert stage(typed, "relevance").status == "skipped"
+    assert min(one.relevance for one in plain) > 0.999
     failed = service.search("bake bread yeast", dataset="docs", rerank=True)
     assert [one.relevance for one in failed] == [one.relevance for one in plain]
+    typed = service.search("lex: bake bread / hyde: Bake the bread.", dataset="docs")
+    assert max(one.relevance for one in typed) < 0.999
+    assert typed.confidence == typed[0].relevance
+    assert stage(typed, "relevance").status == "ran"
 
     def broken(*_):
         raise RuntimeError("no model")
@@ -386,7 +384,7 @@ def test_relevance_is_told_of_no_search_whose_legs_or_reranker_are_not_those_cal
     service.parts.query_vectors.embed = broken
     found = service.search("bake bread yeast", dataset="docs")
     assert stage(found, "vector").status == "failed"
-    assert {one.relevance for one in found} == {None}
+    assert max(one.relevance for one in found) < 0.999
 
 
 @pytest.mark.parametrize("query", ["bread keys -water", "lex: bread keys / vec: bake the bread"])

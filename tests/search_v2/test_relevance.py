@@ -154,7 +154,7 @@ def test_an_expansion_does_not_change_what_is_seen():
 
 def test_relevance_never_rises_and_passages_that_contradict_the_order_share_their_mean():
     found = passages(
-        ranked("vector", ("a", 0.9), ("b", 0.2), ("c", 0.4), ("d", 0.3)), heard=("vec",)
+        ranked("vector", ("a", 0.9), ("b", 0.2), ("c", 0.4), ("d", 0.1)), heard=("vec",)
     )
     by_cosine = Calibration(0.0, cosine=1.0)
     judged = judge_relevance(list(found.values()), LONG, lambda _: by_cosine)

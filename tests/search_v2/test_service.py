@@ -390,7 +390,7 @@ def test_the_json_form_holds_what_the_contract_names(service):
         "snippet_lines",
         "matches", "citation", "snippet_locator", "moment", "link", "evidence", "evidence_at",
         "file_type", "source_type", "tags", "created", "modified", "date",
-        "relevance", "explain",
+        "relevance", "certainty", "explain",
     }  # fmt: skip
     assert set(found["results"][0]["locator"]) == {
         "unit", "start", "end", "file", "page", "page_end", "line_start", "line_end",

@@ -380,7 +380,8 @@ def test_a_snippet_that_begins_with_blanks_stands_where_its_first_word_does():
         ("secrets of lamps", 0.5),  # in the heading above
         ("RTX4090 keys", 0.5),
         ("month-old keys", 0.5),  # a part of a name is not the name
-        ("lamps swim far", 1 / 3),  # it was found, so it has one at least
+        ("Rotate the keys, rotate keys for lamps", 2 / 3),
+        ("lamps swim far", 0.0),
         ("what is it", 1.0),  # stop words alone
         ("", 1.0),
     ],
@@ -388,6 +389,19 @@ def test_a_snippet_that_begins_with_blanks_stands_where_its_first_word_does():
 def test_the_cover_is_the_share_of_the_querys_words_that_a_passage_has(query, cover):
     passage = chunk("Keys are rotated every month.", headings=("Secrets",))
     assert cover_of(passage, query) == pytest.approx(cover)
+
+
+@pytest.mark.parametrize(
+    ("weights", "cover"),
+    [
+        ({"keys": 1.0, "lamps": 3.0}, 0.25),
+        ({"keys": 3.0, "lamps": 1.0}, 0.75),
+        ({"keys": 2.0}, 0.5),  # an unknown word weighs as much as the heaviest
+        ({"other": 9.0}, 0.5),
+    ],
+)
+def test_a_rarer_word_has_more_of_the_cover(weights, cover):
+    assert cover_of(chunk("Keys are rotated."), "keys of lamps", weights) == pytest.approx(cover)
 
 
 def test_stop_words_of_the_querys_own_language_are_none_in_a_passage_of_another():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -17,7 +18,7 @@ from catalog.store.lexical.snapshot import indexed_text
 from catalog.store.lexical.text_analysis import Term, terms_of_words
 
 _SEPARATORS = (", ", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
-_NAME = re.compile(r"(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
+_NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
 _MOST_KEYWORDS = 2
 _WHITE = re.compile(r"\s")
 _LONGEST_CACHED = 64
@@ -288,6 +289,7 @@ def has_as_written(chunk: Chunk, words: Iterable[str]) -> bool:
     Case counts for stop words in capitals alone: ``IT`` is not ``it``.
     """
     text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
+    text = unicodedata.normalize("NFC", text)  # as queries are
     folded = text.casefold()
     return all(
         _has_word(text, word)

@@ -1,0 +1,285 @@
+"""Words that decide: names, rare words, and queries of one or two keywords."""
+
+import time
+import unicodedata
+
+import pytest
+
+from builders import make_database, put
+from catalog.core.documents import Chunk, Locator
+from catalog.core.scope import Scope
+from catalog.library.indexing import Indexer
+from catalog.search_v2.fusion import FoundWords, RankedList, rrf
+from catalog.search_v2.legs import find_words
+from catalog.search_v2.passages import Passage
+from catalog.search_v2.query_words import has_as_written, keywords_of, looks_like_name
+from catalog.search_v2.retriever import prefer_words
+from catalog.search_v2.service import SearchServiceV2
+from catalog.store.chunks import load_chunks
+from catalog.store.engine_types import Restriction
+from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.lexical.fts import FtsEngine
+from fakes import open_library, write
+
+WHOLE = Restriction("notes")
+
+
+def chunk(text, name="c1", title="", headings=()):
+    return Chunk(
+        seq=1,
+        chunk_id=name,
+        source_doc_id="notes:a.md",
+        dataset="notes",
+        path="a.md",
+        docid="3fa9c1ab",
+        title=title,
+        position=0,
+        start_offset=0,
+        end_offset=len(text),
+        heading_path=headings,
+        modality="text",
+        locator=Locator(),
+        text=text,
+    )
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["maxRetries", "rerere.enabled", "XK-320", "snake_case", "__init__", "NASA", "PDFs", "v2"],
+)
+def test_a_word_with_digits_capitals_or_signs_within_looks_like_a_name(word):
+    assert looks_like_name(word)
+
+
+@pytest.mark.parametrize("word", ["keys", "Keys", "well-known", "2024", "1,000", "I", "Éclair", ""])
+def test_an_ordinary_word_or_number_does_not(word):
+    assert not looks_like_name(word)
+
+
+def test_a_very_long_word_is_told_in_linear_time():
+    started = time.perf_counter()
+    assert not looks_like_name("a" * 200_000)
+    assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("query", "keywords"),
+    [
+        ("zebra", ("zebra",)),
+        ("API keys", ("API", "keys")),
+        ("rerere.enabled", ("rerere.enabled",)),
+        ("keys keys", ("keys",)),
+        ("IT", ("IT",)),
+        ("IT budget", ("IT", "budget")),
+        ("it", ()),
+        ("the budget", ()),
+        ("three more words", ()),
+        ("図書館", ("図書館",)),
+        ("", ()),
+        ("???", ()),
+    ],
+)
+def test_a_query_of_one_or_two_words_without_a_stop_word_has_keywords(query, keywords):
+    assert keywords_of(query) == keywords
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "is_written"),
+    [
+        (("keys",), "All KEYS rotate.", True),  # case does not count
+        (("Keys",), "Rotate a key, or keyring.", False),
+        (("api", "keys"), "Keys of the API.", True),
+        (("api", "keys"), "Keys alone.", False),
+        (("IT",), "The IT department.", True),  # but it does for a stop word in capitals
+        (("IT",), "Do it now. It works, with itself.", False),
+        (("rerere.enabled",), "Set rerere.enabled to true.", True),
+        (("rerere.enabled",), "Set rererexenabled, or rerere enabled.", False),
+        (("c++",), "Written in C++.", True),
+        (("図書館",), "市立図書館で本を読む。", True),
+        (("図書室",), "市立図書館で本を読む。", False),
+        (("café",), unicodedata.normalize("NFD", "The Café is open."), True),
+        (("도서관",), unicodedata.normalize("NFD", "시립도서관입니다."), True),
+    ],
+)
+def test_words_as_they_are_written(words, text, is_written):
+    assert has_as_written(chunk(text), words) is is_written
+    assert has_as_written(chunk("-", title=text), words) is is_written
+    assert has_as_written(chunk("-", headings=(text,)), words) is is_written
+
+
+@pytest.fixture(params=["bm25", "fts"])
+def found_words(request, tmp_path):
+    """Tell what is found of a query's words in a hundred passages."""
+    database = make_database(tmp_path)
+    texts = {f"p{n}.md": f"Common words on page {n + 1000}." for n in range(100)}
+    texts["p7.md"] = "Common words about a zebra."
+    texts["p8.md"] = "Common words about maxRetries."
+    texts["p9.md"] = "Common words about maxRetries, too."
+    seqs = [seq for path, text in texts.items() for seq in put(database, "notes", path, text)]
+    with database.read() as connection:
+        stored = load_chunks(connection, "notes", seqs, damaged=[]).values()
+    paths = {one.chunk_id: one.path for one in stored}
+    makers = {
+        "bm25": lambda: Bm25Engine(database, "notes", tmp_path / "index"),
+        "fts": lambda: FtsEngine(database, "notes"),
+    }
+    engine = makers[request.param]()
+
+    def run(text, within=WHOLE):
+        found = find_words(database, engine, within, text, engine.search(text, 10, within))
+        return found, {paths[name] for name in found.rare}
+
+    yield run
+    database.close()
+
+
+def test_the_rarest_word_and_the_passages_with_it_are_found(found_words):
+    found, paths = found_words("common words about the zebra in quaggas")
+    # zebra is in one passage of 100, which also has common, words and about: 4 of the 5 words
+    assert (found.rarity, found.bonus, paths) == (1.0, 0.5, {"p7.md"})
+    assert found.cover == pytest.approx(0.8)
+    assert set(found.weights) == {"common", "words", "about", "zebra"}
+    assert found.weights["zebra"] > found.weights["about"] > found.weights["words"]
+
+
+def test_a_name_counts_for_more_than_a_rarer_word(found_words):
+    # idf(2) / idf(1) = ln(101 / 2.5) / ln(101 / 1.5) = .8786, so that the rarity is .3932;
+    # half of the zebra's is more, but without the zebra the whole .3932 counts
+    found, paths = found_words("zebra maxRetries")
+    assert (found.bonus, paths) == (0.5, {"p7.md"})
+    found, paths = found_words("common maxRetries")
+    assert found.rarity == found.bonus == pytest.approx(0.3932, abs=5e-4)
+    assert paths == {"p8.md", "p9.md"}
+
+
+def test_common_and_unknown_words_alone_are_not_rare(found_words):
+    for text in ("common words", "quagga", "the of"):
+        found, paths = found_words(text)
+        assert (found.rarity, found.bonus, paths) == (0.0, 0.0, set())
+
+
+def test_a_passage_outside_the_scope_is_none_with_the_rare_word(found_words):
+    within = Restriction("notes", Scope.of(["notes:p8.md"]))
+    assert found_words("common zebra", within)[1] == set()
+
+
+def passages(texts, lexical=(), vector=(), weight=2.0, bonus=0.0):
+    """Fused passages as they come, by ``1 / rank`` of each list times its weight."""
+    lists = [
+        RankedList("lexical", "bm25", "q", "original", weight, tuple(lexical), words=FoundWords()),
+        RankedList("vector", "exact", "q", "original", weight, tuple(vector)),
+    ]
+    fused = rrf(lists, k=0, bonus_first=bonus, bonus_second=0.0)
+    return [
+        Passage(chunk(texts[one.chunk_id], one.chunk_id), one.score, one, frozenset({"lex", "vec"}))
+        for one in fused
+    ]
+
+
+def told(preferred):
+    return [(one.chunk.chunk_id, pytest.approx(one.score)) for one in preferred]
+
+
+def test_keywords_prefer_passages_that_contain_them_and_more_so_as_written():
+    texts = {"a": "Nothing of it.", "b": "Rotating a key.", "c": "Rotate keys."}
+    found = passages(
+        texts,
+        lexical=[("b", 3.0), ("c", 2.0)],
+        vector=[("a", 0.9), ("b", 0.8), ("c", 0.7)],
+    )
+    # b 2 + 1, a 2, c 1 + 2/3; all words: +3, as written: +3 more, each times 2
+    assert told(found) == [("b", 3.0), ("a", 2.0), ("c", 1 + 2 / 3)]
+    preferred = prefer_words(found, "rotate keys", 2.0)
+    assert told(preferred) == [("c", 13 + 2 / 3), ("b", 9.0), ("a", 2.0)]
+    assert [one.fused.bonus for one in preferred] == [12.0, 6.0, 0.0]
+    assert told(prefer_words(found, "rotate keys", 0.5))[0] == ("c", 4 + 2 / 3)
+
+
+def test_what_is_no_keyword_query_or_has_only_one_of_the_keywords_stays_as_it_is():
+    texts = {"a": "Nothing of it.", "b": "Rotate all the keys.", "c": "Keys."}
+    found = passages(texts, [("b", 3.0), ("c", 2.0)], [("a", 0.9), ("b", 0.8), ("c", 0.7)])
+    for query in ("rotate the keys", "rotate all keys", "rotate lamps"):
+        assert list(prefer_words(found, query, 1.0)) == found
+
+
+def test_a_score_stays_the_sum_of_its_parts_to_the_digit():
+    texts = {f"c{n}": "keys" if n % 2 else "ключи" for n in range(20)}
+    lexical = [(name, 0.1 * n) for n, name in enumerate(texts) if n % 4 == 1]
+    vector = [(name, 0.1 * n) for n, name in enumerate(texts)]
+    found = passages(texts, lexical, vector, weight=0.7, bonus=0.05)
+    preferred = prefer_words(found, "keys", 1.3, ["english"])
+    assert {one.chunk.chunk_id for one in preferred} == texts.keys()
+    for passage in preferred:
+        hit = passage.fused
+        assert passage.score == hit.score
+        assert hit.score == sum(part.contribution for part in hit.contributions) + hit.bonus
+    scores = [one.score for one in preferred]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_vectors_of_a_script_that_neither_model_nor_query_uses_count_for_nothing():
+    texts = {
+        "a": "Ключи меняют каждый месяц.",
+        "b": "Rotate all keys.",
+        "c": "鍵を毎月交換します。",
+    }
+    found = passages(texts, vector=[("a", 0.9), ("c", 0.8), ("b", 0.7)])
+    question = "how often are keys rotated"
+    assert told(prefer_words(found, question, 1.0)) == [("a", 2.0), ("c", 1.0), ("b", 2 / 3)]
+    ranked = prefer_words(found, question, 1.0, ["english"])
+    assert told(ranked) == [("b", 2 / 3), ("a", 0.0), ("c", 0.0)]
+    # a model that knows Russian, and a question in Russian
+    assert told(prefer_words(found, question, 1.0, ["english", "russian"]))[0] == ("a", 2.0)
+    assert told(prefer_words(found, "как часто меняют ключи", 1.0, ["english"]))[0] == ("a", 2.0)
+
+
+def test_a_passage_in_another_script_that_the_words_found_keeps_its_score():
+    found = passages({"a": "Программа maxRetries здесь."}, [("a", 3.0)], [("a", 0.9)])
+    assert list(prefer_words(found, "what does maxRetries do", 1.0, ["english"])) == found
+
+
+PAGES = {
+    "bread": "Bake the bread for forty minutes in a hot oven.",
+    "soup": "Boil the carrots and the onions for the soup.",
+    "garden": "Water the garden early in the morning.",
+    "bicycle": "Oil the chain of the bicycle twice a year.",
+    "keys": "Rotate the API keys every ninety days.",
+    "retries": "A client gives up after maxRetries attempts.",
+    "travel": "Take the night train to the sea in summer.",
+    "office": "The IT department mends it on Mondays.",
+    "music": "Tune the strings of the violin before you play.",
+}
+
+
+@pytest.fixture(scope="module")
+def nine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nine")
+    write(folder / "docs", **{f"{name}_dot_md": f"{text}\n" for name, text in PAGES.items()})
+    with open_library(folder / "home") as library:
+        Indexer(library).build(folder / "docs", "docs")
+        yield SearchServiceV2(library)
+
+
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [("violin", "music"), ("maxRetries", "retries"), ("night train", "travel"), ("IT", "office")],
+)
+@pytest.mark.parametrize("engine", ["bm25", "fts"])
+def test_the_one_file_with_the_words_of_a_query_is_first_and_exact(nine, query, page, engine):
+    results = nine.with_settings({"lexical_engine": engine}).search(query)
+    assert (results[0].path, results[0].certainty) == (f"{page}.md", "exact")
+    assert {one.certainty for one in results[1:]} <= {"possible"}
+    assert results.low_confidence is False
+
+
+def test_a_word_in_no_file_is_answered_with_low_confidence(nine):
+    results = nine.search("quagga")
+    assert results.low_confidence is True
+    assert {one.certainty for one in results} <= {"possible"}
+
+
+def test_the_bonus_of_words_is_told_and_part_of_the_score(nine):
+    first = nine.search("violin", explain=True)[0].explain
+    # times the weight 2: half of the rarity 1, for it is no name, and 3 + 3 for the word as written
+    assert first.bonus == pytest.approx(2 * 0.5 + 2 * 6)
+    assert first.score == sum(part.contribution for part in first.contributions) + first.bonus
