@@ -106,6 +106,34 @@ def test_a_bad_query_is_named_by_its_line_in_the_file(collection, bad):
         read_beir(folder)
 
 
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"qrels": HEADER + "1 d1 1\n"}, r"test\.tsv line 2 is not .*with a tab .*: '1 d1 1'"),
+        ({"qrels": HEADER + "1\td1\t1\n1\td1\t2\n"}, r"test\.tsv line 3: .*'1' judges 'd1' again"),
+        ({"queries": "{"}, r"queries\.jsonl line 1: not JSON: Expecting property name"),
+        ({"queries": '{"id": "1"}'}, r"queries\.jsonl line 1 is not an object with \"_id\" and"),
+        (
+            {"queries": '\n{"_id": "1", "text": 7}'},
+            r"line 2: judged query '1': query: must be text",
+        ),
+        (
+            {"queries": '{"_id": 1, "text": "a"}\n{"_id": "1", "text": "b"}'},
+            r"queries\.jsonl line 2: query '1' has another text in line 1",
+        ),
+    ],
+)
+def test_a_bad_file_is_told_by_its_name_the_line_and_what_is_expected(collection, files, told):
+    with pytest.raises(GoldenSetError, match=told) as caught:
+        read_beir(collection(**files))
+    for word in ("pydantic", "unpack", "KeyError", "Input should"):
+        assert word not in str(caught.value)
+
+
+def test_a_judgement_that_is_repeated_as_it_was_is_no_error(collection):
+    assert labels(collection(HEADER + "1\td1\t1\n1\td1\t1\n")) == {"1": {"d1": 1}}
+
+
 def test_a_judgement_of_an_absent_query_is_refused_by_id(collection):
     with pytest.raises(GoldenSetError, match=r"judged query '8' is not in queries\.jsonl"):
         read_beir(collection(HEADER + "1\td1\t1\n8\td1\t1\n"))

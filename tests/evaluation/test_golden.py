@@ -144,6 +144,62 @@ def test_a_query_need_not_be_classed_or_labelled():
     assert (query.difficulty, query.kind, query.expected) == (None, None, ())
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"query": 7}, "query: must be text, not 7"),
+        ({"query": ""}, "query: must not be empty"),
+        ({"id": "two words"}, "id: must have no blanks: 'two words'"),
+        ({"answers": "x"}, "answers: there is no such key; did you mean answer?"),
+        (
+            {"difficulty": "odd"},
+            "difficulty: must be 'easy', 'medium', 'hard' or 'fusion', not 'odd'",
+        ),
+        ({"expected": {}}, "expected: must be a list, not {}"),
+        ({"expected": ["a.md"]}, "expected.0: must be an object, not 'a.md'"),
+        ({"expected": [{"grade": 1}]}, "expected.0.path: is missing"),
+        (
+            {"expected": [{"path": "a", "grade": 11}]},
+            "expected.0.grade: must be at most 10, not 11",
+        ),
+        (
+            {"expected": [{"path": "a", "grade": -1}]},
+            "expected.0.grade: must be at least 0, not -1",
+        ),
+        (
+            {"expected": [{"path": "a", "grade": 1.5}]},
+            "expected.0.grade: must be a whole number, not 1.5",
+        ),
+        (
+            {"expected": [{"path": "a", "grade": "good"}]},
+            "expected.0.grade: must be a whole number, not 'good'",
+        ),
+        (
+            {"expected": [{"path": "a", "span": {"line_start": 3}}]},
+            "expected.0.span: a span's range needs both ends, in order",
+        ),
+        ({"answerable": "perhaps"}, "answerable: must be true or false, not 'perhaps'"),
+        ({"kind": "filtered", "expected": [{"path": "a"}]}, "a filtered query needs filters"),
+    ],
+)
+def test_a_bad_line_says_what_is_wrong_with_which_key_and_what_is_expected(fields, told):
+    assert problem(**fields) == told
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        ("[]", "must be an object, not []"),
+        ('{"id": "q1", ', "not JSON: Expecting property name enclosed in double quotes"),
+        ("q1 why", "not JSON: Expecting value (character 1)"),
+        ("[" * 100_000, "not JSON: nested too deeply"),
+    ],
+)
+def test_a_line_that_is_no_object_says_so(bad, told):
+    _, (problem,) = parse_rows([bad], GoldenQuery)
+    assert problem.startswith(f"line 1: {told}")
+
+
 # files
 
 

@@ -18,6 +18,7 @@ from catalog.evaluation.significance import (
     bootstrap_interval,
     holm,
     mcnemar_exact,
+    mean_interval,
     paired_randomisation,
     paired_test,
     win_tie_loss,
@@ -524,3 +525,29 @@ def test_any_finite_scores_can_be_judged(scores):
     verdict = paired_test(scores, scores[::-1], resamples=50)
     assert all(map(math.isfinite, (verdict.difference, verdict.p, verdict.interval.low)))
     assert verdict.interval.low <= verdict.interval.high
+
+
+def test_the_interval_of_a_share_is_wilsons_and_has_a_width_at_its_ends():
+    # n / (n + z²) with z = 1.95996 and n = 60: 60 / 63.8415
+    all_right = mean_interval([1.0] * 60)
+    assert (all_right.low, all_right.high) == (pytest.approx(0.93983, abs=1e-5), 1.0)
+    none_right = mean_interval([0.0] * 60)
+    assert (none_right.low, none_right.high) == (0.0, pytest.approx(0.06017, abs=1e-5))
+    # 8 of 10: (.8 + .19207 ± 1.95996 √(.016 + .0096036)) / 1.38415, Wilson 1927
+    some = mean_interval([1.0] * 8 + [0.0] * 2)
+    assert (some.low, some.high) == (
+        pytest.approx(0.49016, abs=1e-5),
+        pytest.approx(0.94331, abs=1e-5),
+    )
+
+
+def test_the_interval_of_other_scores_is_the_bootstraps():
+    scores = [0.0, 0.25, 0.5, 1.0, 1.0]
+    assert mean_interval(scores) == bootstrap_interval(scores)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=99))
+def test_the_interval_of_a_share_holds_it_has_a_width_and_is_a_share(successes):
+    interval = mean_interval(list(map(float, successes)))
+    assert 0 <= interval.low <= sum(successes) / len(successes) <= interval.high <= 1
+    assert interval.low < interval.high

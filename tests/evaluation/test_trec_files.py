@@ -115,9 +115,11 @@ def test_ties_keep_the_files_order(tmp_path):
     assert [name for name, _ in read_run(path)["q"]] == ["top", "z", "a", "m"]
 
 
-def test_a_document_named_twice_counts_where_it_came_first(tmp_path):
-    path = written(tmp_path, "q Q0 a 1 3 t\nq Q0 b 2 2 t\nq Q0 a 3 9 t\n")
-    assert read_run(path)["q"] == [("a", 3.0), ("b", 2.0)]
+@pytest.mark.parametrize("again", ["q Q0 a 3 9 t", "q Q0 a 1 3 t", "q\tQ0\t%61\t3\t-9\tt\r"])
+def test_a_run_that_lists_a_document_twice_for_a_query_is_refused(tmp_path, again):
+    path = written(tmp_path, f"q Q0 a 1 3 t\nr Q0 a 1 3 t\nq Q0 b 2 2 t\n\n{again}\n")
+    with pytest.raises(GoldenSetError, match=r"theirs\.run line 5: .*'q'.*'a' again.*line 1;"):
+        read_run(path)
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,66 @@ def test_a_recorded_run_can_be_the_baseline(catalog, golden):
     assert out.startswith(f"No difference between lexical and lexical ({run['id']}) is shown")
 
 
+@pytest.fixture
+def doubtful(golden):
+    """The set with labels of 12 documents that are not there, and two queries without any."""
+    rows = [json.loads(line) for line in golden.read_text().splitlines()]
+    for row in rows[:12]:
+        row["expected"].append({"path": f"gone/{row['id']}.md", "grade": 1})
+    rows += [{"id": f"none{n}", "query": "which of them"} for n in range(2)]
+    golden.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return golden
+
+
+DOUBTS = (
+    "12 of 42 labelled documents are not in 'zoo', so no search of it can find them: "
+    + ", ".join(f"gone/q{n:02}.md" for n in range(1, 11))
+    + " and 2 more",
+    "2 of 32 queries have no label and count as unanswerable: none0, none1",
+)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("compare", "--baseline", "own_zoo:last", "--candidate", "lexical"),
+        ("eval", "--mode", "lexical"),
+    ],
+)
+def test_labels_without_a_document_and_queries_without_a_label_are_told(catalog, doubtful, asked):
+    command, *more = asked
+    asked = [command, "--golden", doubtful, "--repeats", "0", *more]
+    code, out, err = catalog(*asked)
+    assert code == 0, err
+    told = [line for line in out.splitlines() if line.startswith("! ")]
+    assert told[:2] == [f"! {doubt}" for doubt in DOUBTS]
+    if command == "compare":
+        assert out.splitlines()[1] == told[0]  # right after the verdict
+    assert json.loads(catalog(*asked, "--json")[1])["warnings"][:2] == [*DOUBTS]
+
+
+def test_a_comparison_that_is_refused_says_how_many_labels_have_no_document(catalog, golden):
+    golden.write_text(golden.read_text().replace(".md", ".txt"))
+    asked = ("compare", "--golden", golden, "--baseline", "vector", "--candidate", "lexical")
+    code, _, err = catalog(*asked)
+    assert code == 1
+    assert "30 of 30 labelled documents are not in 'zoo'" in err
+
+
+def test_all_right_has_an_interval_with_a_width(catalog, golden):
+    code, out, err = catalog("eval", "--golden", golden, "--mode", "lexical", "--repeats", "0")
+    assert code == 0, err
+    assert "1.000 [0.886, 1.000]" in out  # 30 right of 30: 30 / (30 + 1.96²)
+
+
+def test_a_run_file_that_lists_a_document_twice_decides_nothing(catalog, golden, tmp_path):
+    file = tmp_path / "twice.run"
+    file.write_text("q01 Q0 aardvark.md 2 1.0 t\nq01 Q0 aardvark.md 1 9.0 t\n")
+    code, out, err = catalog("compare", "--golden", golden, "--baseline", file)
+    assert (code, out) == (1, "")
+    assert "twice.run line 2: query 'q01' lists 'aardvark.md' again, after line 1" in err
+
+
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_a_gate_that_fails_ends_with_three_and_names_itself(catalog, golden, form):
     base = ["compare", "--golden", golden, "--repeats", "0", *form,
@@ -346,7 +406,7 @@ def test_eval_measures_every_mode_unless_told_otherwise(catalog, golden):
     lines = out.splitlines()
     assert lines[0] == "zoo-questions on zoo: 30 queries, 100 deep"
     assert [line.split()[0] for line in lines[2:5]] == ["lexical", "vector", "v2"]
-    assert lines[2].split()[1:4] == ["1.000", "[1.000,", "1.000]"]
+    assert lines[2].split()[1:4] == ["1.000", "[0.886,", "1.000]"]  # Wilson's
     assert lines[5].startswith("v2 − lexical: nDCG@10 ")
     assert lines[6].startswith("v2 − vector: nDCG@10 ")
 

@@ -119,7 +119,7 @@ def test_without_a_dataset_only_the_form_is_checked(catalog, file):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"id": "q1", "query": "x"}\n{"id": "q1"}\n', "line 2: query: Field required"),
+        ('{"id": "q1", "query": "x"}\n{"id": "q1"}\n', "line 2: query: is missing"),
         ("", "holds no query"),
         (None, "cannot read"),
     ],

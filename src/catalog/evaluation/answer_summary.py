@@ -8,7 +8,7 @@ from typing import Any
 
 from catalog.evaluation.answer_metrics import ANSWER_METRICS, AnswerRecord
 from catalog.evaluation.metrics import SHOWN_METRICS
-from catalog.evaluation.significance import bootstrap_interval
+from catalog.evaluation.significance import mean_interval
 from catalog.evaluation.summary import run_dict
 from catalog.store.eval_runs import EvalRun
 
@@ -52,7 +52,7 @@ def measured(run: EvalRun) -> dict[str, dict[str, float]]:
         values = list(run.scores.get(name, {}).values())
         if values:
             mean = sum(values) / len(values)
-            rows[name] = {"n": len(values), "mean": mean, **asdict(bootstrap_interval(values))}
+            rows[name] = {"n": len(values), "mean": mean, **asdict(mean_interval(values))}
     return rows
 
 

@@ -99,11 +99,13 @@ def compare_runs(
     allowed: Allowed | None = None,
     *,
     metrics: Sequence[str] = SHOWN_METRICS,
+    warnings: Sequence[str] = (),
 ) -> PipelineComparison:
     """Score both runs and test the difference on nDCG@10, which decides, and on ``metrics``.
 
-    Raises :class:`BlindComparisonError` where no difference could have been seen, and
-    :class:`InputError` for runs of other queries.
+    ``warnings`` about the labels come first among the comparison's. Raises
+    :class:`BlindComparisonError` where no difference could have been seen, and :class:`InputError`
+    for runs of other queries.
     """
     for run in (baseline, candidate):
         if set(run.outcomes) != {query.id for query in golden}:
@@ -113,7 +115,10 @@ def compare_runs(
             reason = next(iter(run.errors.values()))
             raise BlindComparisonError(f"{run.name} failed on every query: {reason}")
     before, after = (score_run(run, golden, allowed) for run in (baseline, candidate))
-    _require_judged((before, after), golden)
+    try:
+        _require_judged((before, after), golden)
+    except BlindComparisonError as error:
+        raise BlindComparisonError("; ".join((str(error), *warnings))) from None
     rows = _metric_rows(before, after, dict.fromkeys((PRIMARY, *metrics)))
     deltas = [
         QueryDelta(
@@ -135,7 +140,7 @@ def compare_runs(
         deltas=tuple(sorted(deltas, key=lambda delta: (delta.delta, delta.query.id))),
         outcome=outcome,
         verdict=_verdict(outcome, rows[0].test, candidate.name, baseline.name),
-        warnings=tuple(_warnings(before, after, baseline, candidate, golden)),
+        warnings=(*warnings, *_warnings(before, after, baseline, candidate, golden)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -27,6 +27,7 @@ QueryKind = Literal["semantic", "exact", "metadata", "temporal", "filtered", "un
 DIFFICULTIES: tuple[Difficulty, ...] = get_args(Difficulty)
 KINDS: tuple[QueryKind, ...] = get_args(QueryKind)
 MAX_GRADE = 10
+_NAMED = 10  # labels or queries in a warning
 
 
 class _Frozen(BaseModel):
@@ -200,6 +201,34 @@ def find_dataset_problems(golden: GoldenSet, database: Database, dataset: str) -
             for query in golden
             for problem in _query_problems(connection, dataset, query, paths, fields)
         ]
+
+
+def find_label_warnings(golden: GoldenSet, database: Database, dataset: str) -> list[str]:
+    """Say which labels name no document of the dataset, and which queries have no label."""
+    with database.read() as connection:
+        paths = frozenset(list_paths(connection, dataset))
+    labelled = dict.fromkeys(label.path for query in golden for label in query.expected)
+    absent = [path for path in labelled if path not in paths]
+    unlabelled = [
+        query.id for query in golden if not query.expected and query.kind != "unanswerable"
+    ]
+    warnings = []
+    if absent:
+        warnings.append(
+            f"{len(absent)} of {len(labelled)} labelled documents are not in {dataset!r}, so no "
+            f"search of it can find them: {_first_few(absent)}"
+        )
+    if unlabelled:
+        warnings.append(
+            f"{len(unlabelled)} of {len(golden)} queries have no label and count as unanswerable: "
+            f"{_first_few(unlabelled)}"
+        )
+    return warnings
+
+
+def _first_few(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def find_duplicate_queries(golden: GoldenSet) -> list[str]:

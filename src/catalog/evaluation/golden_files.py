@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from pydantic import ValidationError
 
 from catalog.core.argument_names import nearest_name
 from catalog.core.errors import GoldenSetError
 from catalog.evaluation.golden import MAX_GRADE, Expected, GoldenQuery, GoldenSet
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 CORPUS = "corpus.jsonl"
 _SHOWN_PROBLEMS = 20
@@ -70,9 +74,9 @@ def parse_rows(lines: Iterable[str], model: type[RowT]) -> tuple[list[RowT], lis
         try:
             row = model.model_validate(json.loads(line))
         except ValidationError as error:
-            problems.append(f"line {number}: {format_errors(error)}")
+            problems.append(f"line {number}: {describe_problems(error, model.__annotations__)}")
         except (ValueError, RecursionError) as error:
-            problems.append(f"line {number}: not JSON: {error}")
+            problems.append(f"line {number}: not JSON: {_describe_json(error)}")
         else:
             if row.id in seen:
                 problems.append(f"line {number}: id {row.id!r} stands in line {seen[row.id]}")
@@ -117,7 +121,8 @@ def read_beir(folder: Path, split: str = "test") -> GoldenSet:
         if not (folder / name).is_file():
             raise GoldenSetError(f"{folder} is not a collection in BEIR layout: no {name}")
     grades_by_query = _read_beir_grades(folder, split)
-    texts = _read_beir_queries(folder / "queries.jsonl")
+    file = folder / "queries.jsonl"
+    texts = _read_beir_queries(file)
     for query in grades_by_query:
         if query not in texts:
             raise GoldenSetError(f"{folder}: judged query {query!r} is not in queries.jsonl")
@@ -125,12 +130,15 @@ def read_beir(folder: Path, split: str = "test") -> GoldenSet:
         raise GoldenSetError(f"{folder}: split {split!r} judges nothing")
     queries = []
     for query, grades in grades_by_query.items():
+        number, text = texts[query]
         try:
             expected = tuple(Expected(path=path, grade=grade) for path, grade in grades.items())
-            queries.append(GoldenQuery(id=query, query=texts[query], expected=expected))
+            queries.append(GoldenQuery(id=query, query=text, expected=expected))
         except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            raise GoldenSetError(f"{folder}: judged query {query!r}: {reason}") from error
+            reason = describe_problems(error)
+            raise GoldenSetError(
+                f"{file} line {number}: judged query {query!r}: {reason}"
+            ) from None
     return GoldenSet(f"{folder.name}-{split}", tuple(queries))
 
 
@@ -145,31 +153,44 @@ def _read_beir_grades(folder: Path, split: str) -> dict[str, dict[str, int]]:
         if number == 1 and not columns[-1].strip().lstrip("-").isdigit():
             continue  # the header
         try:
-            query, document, grade = columns
-            grades.setdefault(query, {})[document] = min(MAX_GRADE, max(0, int(grade)))
-        except ValueError as error:
-            raise GoldenSetError(f"{path} line {number}: {error}") from error
+            query, document, text = columns
+            grade = min(MAX_GRADE, max(0, int(text)))
+        except ValueError:
+            raise GoldenSetError(
+                f"{path} line {number} is not a query's id, a document's id and a whole number, "
+                f"with a tab between them: {reprlib.repr(line)}"
+            ) from None
+        if grades.setdefault(query, {}).setdefault(document, grade) != grade:
+            raise GoldenSetError(
+                f"{path} line {number}: query {query!r} judges {document!r} again, by another grade"
+            )
     return grades
 
 
-def _read_beir_queries(path: Path) -> dict[str, str]:
-    texts: dict[str, str] = {}
+def _read_beir_queries(path: Path) -> dict[str, tuple[int, object]]:
+    """Return the number of its line and the text of each query by its id."""
+    texts: dict[str, tuple[int, object]] = {}
     for number, line in _read_beir_lines(path):
         try:
             row = json.loads(line)
-            texts[str(row["_id"])] = row["text"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise GoldenSetError(f"{path} line {number}: {error!r}") from error
+        except (ValueError, RecursionError) as error:
+            problem = f"{path} line {number}: not JSON: {_describe_json(error)}"
+            raise GoldenSetError(problem) from None
+        if not isinstance(row, dict) or not {"_id", "text"} <= row.keys():
+            raise GoldenSetError(
+                f'{path} line {number} is not an object with "_id" and "text": {reprlib.repr(row)}'
+            )
+        first, text = texts.setdefault(str(row["_id"]), (number, row["text"]))
+        if text != row["text"]:
+            raise GoldenSetError(
+                f"{path} line {number}: query {row['_id']!r} has another text in line {first}"
+            )
     return texts
 
 
 def _read_beir_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Return the lines that are not blank, numbered as in the file."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise GoldenSetError(f"cannot read {path}: {error}") from error
-    return ((n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip())
+    return ((n, line) for n, line in enumerate(read_lines(path), start=1) if line.strip())
 
 
 def read_lines(path: Path) -> list[str]:
@@ -179,7 +200,66 @@ def read_lines(path: Path) -> list[str]:
     except OSError as error:
         raise GoldenSetError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise GoldenSetError(f"{path} is not UTF-8 text: {error}") from error
+        place = f"byte {error.start + 1:,}"
+        raise GoldenSetError(f"cannot read {path}: it is not UTF-8 text ({place})") from error
+
+
+def describe_problems(
+    error: ValidationError, known: Iterable[str] = GoldenQuery.__annotations__
+) -> str:
+    """Return on one line which keys of a row of a file are wrong, and what they must be."""
+    keys: dict[str, tuple[str, ...]] = dict.fromkeys(known, ())
+    return "; ".join(
+        ": ".join(filter(None, (".".join(map(str, detail["loc"])), _describe(detail, keys))))
+        for detail in error.errors(include_url=False)
+    )
+
+
+def _describe(detail: ErrorDetails, keys: Mapping[str, tuple[str, ...]]) -> str:
+    given, bounds = reprlib.repr(detail["input"]), detail.get("ctx", {})
+    wanted = _WANTED.get(detail["type"].rpartition("_")[0])
+    match detail["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            near = nearest_name(str(detail["loc"][0]), keys) if len(detail["loc"]) == 1 else None
+            return "there is no such key" + (f"; did you mean {near}?" if near else "")
+        case "string_too_short":
+            return "must not be empty"
+        case "string_pattern_mismatch":
+            is_blank = not str(detail["input"]).strip()
+            return "must not be blank" if is_blank else f"must have no blanks: {given}"
+        case "greater_than_equal":
+            return f"must be at least {bounds['ge']}, not {given}"
+        case "less_than_equal":
+            return f"must be at most {bounds['le']}, not {given}"
+        case "literal_error":
+            return f"must be {bounds['expected']}, not {given}"
+        case "value_error":
+            return str(bounds["error"])
+    return detail["msg"] if wanted is None else f"must be {wanted}, not {given}"
+
+
+_WANTED = {
+    "string": "text",
+    "int": "a whole number",
+    "int_from": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "bool": "true or false",
+    "tuple": "a list",
+    "list": "a list",
+    "dict": "an object",
+    "model": "an object",
+    "model_attributes": "an object",
+}
+"""What pydantic's types of errors want, by the type without its last word."""
+
+
+def _describe_json(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} (character {error.pos + 1:,})"
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def format_errors(error: ValidationError, keys: Iterable[str] = ()) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 from catalog.core.errors import BackendError, GoldenSetError, InputError, RunNotFoundError
 from catalog.core.user_search import Ranking, to_ranking
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
+from catalog.evaluation.golden_files import read_lines
 from catalog.ingest.sync_report import Progress
 from catalog.store import Database
 from catalog.store.eval_runs import EvalRun, find_runs
@@ -125,22 +126,26 @@ def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Pa
 def read_run(path: Path) -> dict[str, list[tuple[str, float]]]:
     """Read documents with their scores by query id, by falling score, ties by the rank column.
 
-    Raises :class:`GoldenSetError` naming a line that is not TREC's.
+    Raises :class:`GoldenSetError` naming a line that is not TREC's, and as trec_eval does one that
+    lists a document again: nobody can say which of its places counts.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise GoldenSetError(f"cannot read the run {path}: {error}") from error
     lists: dict[str, dict[str, tuple[float, int]]] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
+    lines: dict[tuple[str, str], int] = {}
+    for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         columns = line.split()
         score = _parse_score(columns)
         if score is None or not columns[3].lstrip("-").isdecimal():
             raise GoldenSetError(f"{path} line {number} is not 'query Q0 document rank score tag'")
-        position = (-score, int(columns[3]))
-        lists.setdefault(columns[0], {}).setdefault(unquote(columns[2]), position)
+        query, document = columns[0], unquote(columns[2])
+        first = lines.setdefault((query, document), number)
+        if first != number:
+            raise GoldenSetError(
+                f"{path} line {number}: query {query!r} lists {document!r} again, after line "
+                f"{first}; a run lists each document once for a query"
+            )
+        lists.setdefault(query, {})[document] = (-score, int(columns[3]))
     return {
         query: [
             (name, -positions[name][0]) for name in sorted(positions, key=positions.__getitem__)

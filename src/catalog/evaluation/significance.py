@@ -191,7 +191,20 @@ def wilson_interval(right: int, total: int, z: float = _Z95) -> tuple[float, flo
     middle = (share + square / (2 * total)) / (1 + square / total)
     spread = math.sqrt(share * (1 - share) / total + square / (4 * total * total))
     half = z * spread / (1 + square / total)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low = max(0.0, middle - half) if right else 0.0  # exact, not up to rounding
+    return low, min(1.0, middle + half) if right < total else 1.0
+
+
+def mean_interval(values: Scores) -> Interval:
+    """Compute the 95 % interval of the mean of scores.
+
+    Where each score is 0 or 1 the mean is a share and the interval Wilson's, which has a width
+    where all are right. Else it is that of :func:`bootstrap_interval`.
+    """
+    column = _column("scores", values)
+    if np.isin(column, (0.0, 1.0)).all():
+        return Interval(*wilson_interval(int(column.sum()), column.size))
+    return bootstrap_interval(column)
 
 
 def mcnemar_exact(baseline_success: Outcomes, candidate_success: Outcomes) -> McNemar:

@@ -13,7 +13,7 @@ from catalog.evaluation.comparison import PipelineComparison, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, RunScores
 from catalog.evaluation.run_records import RunDifference, summarize_scores
-from catalog.evaluation.significance import Interval, PairedTest, bootstrap_interval, paired_test
+from catalog.evaluation.significance import Interval, PairedTest, mean_interval, paired_test
 from catalog.store.eval_runs import EvalRun
 
 
@@ -90,7 +90,7 @@ def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
     }
 
 
-def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
+def table_lines(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> Iterator[str]:
     """Yield one line a run with intervals, then the last run against each other one."""
     first = runs[0]
     yield f"{first.golden} on {first.dataset}: {first.queries} queries, {first.top_k} deep"
@@ -119,9 +119,11 @@ def table_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
     for run in runs:
         if run.summary["failed"]:
             yield f"! {run.backend} failed on {run.summary['failed']} queries, which score 0"
+    for warning in warnings:
+        yield f"! {warning}"
 
 
-def table_dict(runs: Sequence[EvalRun]) -> dict[str, Any]:
+def table_dict(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> dict[str, Any]:
     """Return the same as numbers."""
     return {
         "golden": runs[0].golden,
@@ -133,6 +135,7 @@ def table_dict(runs: Sequence[EvalRun]) -> dict[str, Any]:
             {"backend": other.backend, "metric": PRIMARY, **asdict(test)}
             for other, test in _against_last(runs)
         ],
+        "warnings": list(warnings),
     }
 
 
@@ -264,7 +267,7 @@ def _test_row(name: str, test: PairedTest, last: str, rest: str = "") -> str:
 
 def _mean_interval(run: EvalRun) -> Interval:
     values = list(run.scores[PRIMARY].values())
-    return bootstrap_interval(values) if values else Interval(0.0, 0.0)
+    return mean_interval(values) if values else Interval(0.0, 0.0)
 
 
 def _p(p: float) -> str:

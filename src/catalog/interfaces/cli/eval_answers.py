@@ -103,12 +103,15 @@ def _measure(
     judge: str | None,
 ) -> EvalRun:
     from catalog.evaluation.answer_runs import make_job, run_answers
+    from catalog.evaluation.golden import find_label_warnings
     from catalog.search_v2.service import SearchServiceV2
 
     with open_library(context, home, preset) as library:
         assert not isinstance(params.dataset, list)
         name = library.chosen_dataset(params.dataset)
         library.require_dataset(name)
+        for warning in find_label_warnings(queries, library.database, name):
+            complain(warning)
         job = make_job(SearchServiceV2(library), queries, name, params, judge)
         with TerminalProgress() as progress:
             return run_answers(job, progress=progress, now=time.time)

@@ -265,6 +265,7 @@ def _find_or_make(
     from pydantic import ValidationError
 
     from catalog.evaluation.golden import GoldenQuery
+    from catalog.evaluation.golden_files import describe_problems
     from catalog.evaluation.labelling import next_id
 
     for number, query in enumerate(queries):
@@ -274,7 +275,7 @@ def _find_or_make(
         values = {"id": next_id(queries), "query": text, "difficulty": difficulty}
         return len(queries), GoldenQuery.model_validate(values)
     except ValidationError as error:
-        raise GoldenSetError(f"cannot label {text!r}: {error.errors()[0]['msg']}") from error
+        raise GoldenSetError(f"cannot label {text!r}: {describe_problems(error)}") from error
 
 
 def _rankings(library: Library, query: GoldenQuery, dataset: str) -> list[Ranking]:

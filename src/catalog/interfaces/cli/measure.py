@@ -87,6 +87,7 @@ def compare(
         false_alarm_lines,
     )
     from catalog.evaluation.gates import gate_dict, gate_lines, parse_gate
+    from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.metrics import SHOWN_METRICS, require_metric
     from catalog.evaluation.report import write_report
@@ -100,7 +101,12 @@ def compare(
         name = library.chosen_dataset(dataset)
         pair = run_specs(library, queries, name, [baseline, candidate], top_k, repeats)
         comparison = compare_runs(
-            pair[0], pair[1], queries, allowed_documents(library, name), metrics=metrics
+            pair[0],
+            pair[1],
+            queries,
+            allowed_documents(library, name),
+            metrics=metrics,
+            warnings=find_label_warnings(queries, library.database, name),
         )
         all_scores = comparison.baseline_scores, comparison.candidate_scores
         for run, scores in zip(pair, all_scores, strict=True):
@@ -152,6 +158,7 @@ def evaluate(
 
     'eval answers' measures answers.
     """
+    from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.summary import table_dict, table_lines
 
     if context.invoked_subcommand is not None:
@@ -162,10 +169,11 @@ def evaluate(
     queries = read_queries(golden, beir, split)
     with open_dataset(context, home, preset, beir, dataset) as (library, name):
         records = measure_specs(library, queries, name, specs, top_k, repeats, runs, reuse=reuse)
+        warnings = find_label_warnings(queries, library.database, name)
     if json:
-        print_json(table_dict(records))
+        print_json(table_dict(records, warnings))
     else:
-        say(*table_lines(records))
+        say(*table_lines(records, warnings))
 
 
 eval_app = typer.Typer(invoke_without_command=True)
@@ -210,12 +218,15 @@ def ablate(
         build_variants,
         score_variants,
     )
+    from catalog.evaluation.golden import find_label_warnings
 
     queries = read_queries(golden, beir, split)
     with open_dataset(context, home, preset, beir, dataset) as (library, name):
         variants, left_out = available_variants(library, build_variants(library.settings))
         for variant, reason in left_out.items():
             complain(f"{variant} is left out: {reason}")
+        for warning in find_label_warnings(queries, library.database, name):
+            complain(warning)
         specs = list(variants.values())
         runs = run_specs(library, queries, name, specs, top_k, repeats)
         rows = score_variants(list(variants), runs, queries, allowed_documents(library, name))
