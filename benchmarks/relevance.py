@@ -18,7 +18,7 @@ other-word      their words that the collection does not have
 
 Each family is left out of the fit that it is judged by. Printed are, by kind, the expected
 calibration error of the first ten passages and of the first, and how often a passage called likely
-or possible was right, and the coefficients.
+or possible was right, what thresholds of confidence refuse, and the coefficients.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.passages import ScoredPassage
 from catalog.search_v2.query_words import looks_like_name
-from catalog.search_v2.relevance import LIKELY, extract_features
+from catalog.search_v2.relevance import LIKELY, Calibration, Features, extract_features
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents
 from catalog.store.lexical.languages import stop_words
@@ -49,6 +49,7 @@ from fusion import exact_queries
 
 SEED = 20261125
 MOST, MOST_QUESTIONS, DEPTH = 60, 150, 10
+THRESHOLDS = (0.2, 0.3, 0.4, 0.5)
 SENTENCES = (
     "I get an error with {} in my program",
     "how do I use {} correctly",
@@ -87,9 +88,12 @@ def main() -> None:
         print(f"\n# {'hybrid, with cosines' if has_cosines else 'by words alone'}")
         judged = _judge(asked, has_cosines=has_cosines)
         _print_kinds(asked, judged)
-        groups = _groups(asked)
-        made = fit_calibration(groups, has_cosines=has_cosines, about=_about(asked))
-        print({name: round(v, 4) for name, v in asdict(made).items() if isinstance(v, float)})
+        made = fit_calibration([_queries(asked)], has_cosines=has_cosines, about=_about(asked))
+        answers = _judge_answers(asked, has_cosines=has_cosines)
+        fits = asdict(made) | {
+            f"answer_{name}": getattr(answers, name) for name in ("constant", "cosine", "words")
+        }
+        print({name: round(v, 4) for name, v in fits.items() if isinstance(v, float)})
         if has_cosines and options.svg:
             options.svg.write_text(_draw(asked, judged), encoding="utf-8")
 
@@ -204,25 +208,52 @@ def _some(queries: list[Labelled], chance: random.Random, most: int = MOST) -> l
     return chance.sample(queries, min(most, len(queries)))
 
 
-def _groups(asked: Sequence[Asked]) -> list[list[list[LabelledCandidate]]]:
-    """Return a group of queries for each collection and kind, which then weigh the same."""
-    groups: defaultdict[str, list[list[LabelledCandidate]]] = defaultdict(list)
+def _queries(asked: Sequence[Asked]) -> list[list[LabelledCandidate]]:
+    return [one.passages for one in asked if one.passages]
+
+
+def _answers(asked: Sequence[Asked]) -> list[list[LabelledCandidate]]:
+    """Return what confidence is fitted on: for each question, its best cosine and words."""
+    rows = []
     for one in asked:
-        if one.passages:
-            groups[one.kind].append(one.passages)
-    return list(groups.values())
+        seen = [passage.features for passage in one.passages]
+        grade = max((passage.grade for passage in one.passages), default=0)
+        is_question = one.kind == "other-question" or (one.kind == "question" and grade > 0)
+        if is_question and seen and not seen[0].keywords and not seen[0].named:
+            best = Features(
+                cosine=max(each.cosine for each in seen), words=max(each.words for each in seen[:3])
+            )
+            rows.append([LabelledCandidate("", grade, 0.0, best)])
+    return rows
 
 
 def _judge(asked: Sequence[Asked], *, has_cosines: bool) -> list[list[float]]:
     """Return the relevance of each passage by a fit that saw no query of its family."""
     judged: list[list[float]] = [[] for _ in asked]
     for family in sorted({one.family for one in asked}):
-        groups = _groups([one for one in asked if one.family != family])
-        made = fit_calibration(groups, has_cosines=has_cosines)
+        others = _queries([one for one in asked if one.family != family])
+        made = fit_calibration([others], has_cosines=has_cosines)
         for at, one in enumerate(asked):
             if one.family == family:
                 judged[at] = [made.relevance(seen.features) for seen in one.passages]
     return judged
+
+
+def _judge_answers(asked: Sequence[Asked], *, has_cosines: bool) -> Calibration:
+    """Print what thresholds of confidence refuse, each family left out; return the fit to all."""
+    told: list[tuple[float, bool]] = []
+    for family in sorted({one.family for one in asked}):
+        rest = _answers([one for one in asked if one.family != family])
+        made = fit_calibration([rest], has_cosines=has_cosines)
+        own = _answers([one for one in asked if one.family == family])
+        told += [(made.relevance(one.features), one.grade > 0) for [one] in own]
+    for least in THRESHOLDS:
+        shares = [
+            np.mean([value < least for value, right in told if right == kind])
+            for kind in (True, False)
+        ]
+        print(f"confidence below {least}: {shares[0]:.3f} of answerable, {shares[1]:.3f} of others")
+    return fit_calibration([_answers(asked)], has_cosines=has_cosines)
 
 
 def _print_kinds(asked: Sequence[Asked], judged: Sequence[Sequence[float]]) -> None:

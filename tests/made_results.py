@@ -58,6 +58,8 @@ def result(**more):
         "snippet_lines": (120, 121),
         "matches": ((0, 6), (16, 20)),
         "citation": "[source: Keys, lines 120-140]",
+        "relevance": 0.8312,
+        "certainty": "likely",
         "explain": FUSED,
     }
     return SearchResult(**{**fields, **more})
@@ -65,4 +67,5 @@ def result(**more):
 
 def answer(*results, **more):
     fields = {"query": "keys", "datasets": ("notes",), "mode": "hybrid", "stages": STAGES}
+    fields |= {"confidence": 0.8312, "low_confidence": False}
     return SearchResults(results, elapsed_ms=14.0, **{**fields, **more})

@@ -18,7 +18,7 @@ from catalog.interfaces.engine import LocalEngine
 from catalog.library.library import Library
 from catalog.search_v2 import CatalogRetriever, DatasetRetriever, HybridRetrieverFactoryV2
 from catalog.search_v2.precomputed import AgentContextConfig
-from catalog.search_v2.relevance import Calibration, save_calibration
+from catalog.search_v2.relevance import WORDS_ONLY, Calibration, save_calibration
 
 WORDS = "keys bread flour salary cancel order"
 TABLES = """
@@ -148,11 +148,8 @@ def test_nodes_and_candidates_are_the_agents_too(opened):
 def test_an_agents_threshold_gives_way_to_the_calls(copy):
     words = "bread flour yeast salary"
     with engine_of(copy) as engine:
-        with pytest.raises(ConfigError, match="calibrat"):
-            engine.service.search(words, agent="sure")
-        signals = engine.service.parts.signals("lexical", reranked=False)
-        made = Calibration(constant=-2.0, cosine=0.0, lexical=3.0, rank=0.0, rerank=0.0)
-        save_calibration(engine.library.database, signals, made)
+        made = Calibration(constant=-2.0, words=3.0)
+        save_calibration(engine.library.database, WORDS_ONLY, made)
     with engine_of(copy) as engine:
         every = engine.service.search(words, mode="lexical")
         assert [one.path for one in every] == ["bread.txt", "salaries.md"]

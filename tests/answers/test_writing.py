@@ -137,9 +137,10 @@ def test_no_model_is_asked_what_the_passages_cannot_answer(written):
 
 
 def test_only_what_a_role_sees_is_given_to_the_model(written):
-    _, (prompt,) = written(RIGHT)
+    question = f"{CANCEL} What is the salary of a director?"
+    _, (prompt,) = written(RIGHT, question=question)
     assert "9000" in prompt
-    _, (prompt,) = written(RIGHT, ask={"role": "employee"})
+    _, (prompt,) = written(RIGHT, question=question, ask={"role": "employee"})
     assert "ninety days" in prompt
     assert "9000" not in prompt
 

@@ -77,24 +77,24 @@ def test_every_shift_is_scored_for_every_answerable_query_without_filters(parts,
 
 
 def test_a_learnt_balance_is_of_its_dataset_model_and_formula(parts):
-    signals = parts.signals("hybrid", reranked=False)
+    model = parts.library.wanted_model.fingerprint
     assert parts.with_settings({"rrf_k": 61}).balance("docs") == PRIOR
-    save_balance(parts.database, "docs", signals, parts.rag, shift=-0.3, about="by hand")
+    save_balance(parts.database, "docs", model, parts.rag, shift=-0.3, about="by hand")
     assert parts.balance("docs").shift == -0.3
     assert parts.balance("other") == parts.balance(("docs", "other")) == PRIOR
     assert parts.with_settings({"fusion_mode": "rrf"}).balance("docs") == PRIOR
     heavier = parts.with_settings({"vector_weight": 2.0})
     assert heavier.balance("docs") == PRIOR
-    assert find_shift(parts.database, "docs", signals, parts.rag) == -0.3
-    save_balance(parts.database, "docs", signals, parts.rag, shift=None, about="none won")
-    assert find_shift(parts.database, "docs", signals, parts.rag) is None
+    assert find_shift(parts.database, "docs", model, parts.rag) == -0.3
+    save_balance(parts.database, "docs", model, parts.rag, shift=None, about="none won")
+    assert find_shift(parts.database, "docs", model, parts.rag) is None
 
 
 def test_what_labels_taught_of_useless_vectors_keeps_that_they_make_up_for_nothing(parts):
-    signals = parts.signals("hybrid", reranked=False)
+    model = parts.library.wanted_model.fingerprint
     entry = json.dumps({"state": "", "agreement": 0.1, "useless": "vector"})
     parts.database.set_meta("agreement:docs", entry)
     assert parts.balance("docs") == BY_WORDS
-    save_balance(parts.database, "docs", signals, parts.rag, shift=-0.5, about="by hand")
+    save_balance(parts.database, "docs", model, parts.rag, shift=-0.5, about="by hand")
     fresh = parts.with_settings({"rrf_k": 61}).balance("docs")
     assert [fresh.vector_share(cover) for cover in (1.0, 0.1)] == pytest.approx([0.15, 0.15])

@@ -131,7 +131,7 @@ def test_a_long_title_gives_way_and_the_place_never(title):
     path = "an archive/of old notes/that nobody reads/keys.md"
     lines = shown("Text.", 40, title=title, heading_path=(), path=path)
     assert display_width(lines[0]) <= 40
-    assert lines[0].endswith("…  score 0.9124")
+    assert lines[0].endswith("…  likely")
     assert lines[1] == f"    {path}:120-121"
 
 

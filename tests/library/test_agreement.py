@@ -79,7 +79,7 @@ def test_vectors_of_chance_do_not_change_what_words_find_first(by_chance):
     }
     words = [one.path for one in found["lexical"].results]
     assert [one.path for one in found["hybrid"].results][: len(words)] == words
-    assert all(one.relevance is None for one in found["hybrid"].results)
+    assert found["hybrid"][0].certainty == "exact"
     [fuse] = [stage for stage in found["hybrid"].stages if stage.name == "fuse"]
     assert "vectors do not agree with their words" in fuse.note
 

@@ -68,14 +68,14 @@ def check(library, name):
 
 def calibrate(library, shift, calibration):
     parts = SearchParts(library)
-    signals = parts.signals("hybrid", reranked=False)
-    save_calibration(library.database, signals, calibration)
-    save_balance(library.database, "soup", signals, parts.rag, shift=shift, about="q on soup")
+    model = library.wanted_model.fingerprint
+    save_calibration(library.database, model, calibration)
+    save_balance(library.database, "soup", model, parts.rag, shift=shift, about="q on soup")
 
 
 def test_what_labels_taught_for_another_model_is_said_to_be_unused_until_they_teach_again(home):
     with open_library(home) as library:
-        calibrate(library, -0.2, Calibration(1.0, 2.0, 3.0, 4.0, 5.0, about="q, 60 queries"))
+        calibrate(library, -0.2, Calibration(1.0, about="q, 60 queries"))
         assert Indexer(library).update("soup").notes == ()
         assert check(library, "model note").detail == "sound"
     with open_library(home, OtherEncoder()) as library:

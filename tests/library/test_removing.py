@@ -121,20 +121,20 @@ def test_what_was_learnt_of_it_is_forgotten_and_of_no_other(tmp_path):
     others = ("notes", "my.notes", "30ac8f2d0cccd51c")
     with open_library(tmp_path / "home") as library:
         parts = SearchParts(library)
-        signals = parts.signals("hybrid", reranked=False)
+        model = library.wanted_model.fingerprint
         bound = RiskBound(0.5, 0.1, 0.9, 20, 0.8, 0.05)
         library.database.set_meta("calibration:30ac8f2d0cccd51c", "{}")
         for name in ("Notes", *others):
             build(library, tmp_path, name)
-            save_balance(library.database, name, signals, parts.rag, shift=0.1, about="")
+            save_balance(library.database, name, model, parts.rag, shift=0.1, about="")
             save_bound(library.database, name, bound)
         keys = set(meta_keys(library))
         for name in ("Notes", "30ac8f2d0cccd51c"):
             Indexer(library).remove(name)
-            assert find_shift(library.database, name, signals, parts.rag) is None
+            assert find_shift(library.database, name, model, parts.rag) is None
             assert find_bound(library.database, name) is None
         for name in others[:2]:
-            assert find_shift(library.database, name, signals, parts.rag) == 0.1
+            assert find_shift(library.database, name, model, parts.rag) == 0.1
             assert find_bound(library.database, name) == bound
         gone = keys - set(meta_keys(library))
         assert {key for key in gone if not key.startswith("balance:")} == {

@@ -219,7 +219,8 @@ def read_model(connection: Connection) -> StoredModel | None:
 def describe_unused_fits(database: Database, fingerprint: str) -> str:
     """Say what labels taught for other models and not for this one yet, empty for nothing.
 
-    Each such entry says what was fitted, ``of`` what, and the fingerprint of its ``embedding``.
+    Each such entry has the ``fit`` and the fingerprint of its ``embedding``; that of a balance says
+    ``of`` which dataset it is.
     """
     is_fit = or_(*(meta.c.key.startswith(f"{kind}:") for kind in _FITS))
     with database.read() as connection:
@@ -229,7 +230,7 @@ def describe_unused_fits(database: Database, fingerprint: str) -> str:
     unused = {
         f"{_FITS[kind]} ({fit['about']})"
         for kind, fit in fits
-        if fit.get("embedding") and fit["fit"] is not None and (kind, fit["of"]) not in known
+        if fit.get("embedding") and fit["fit"] is not None and (kind, fit.get("of")) not in known
     }
     if not unused:
         return ""

@@ -71,6 +71,8 @@ def altered(results, hits=None, stages=None):
         mode=results.mode,
         stages=results.stages if stages is None else stages,
         elapsed_ms=results.elapsed_ms,
+        confidence=results.confidence,
+        low_confidence=results.low_confidence,
     )
 
 

@@ -25,6 +25,8 @@ def result(rank=1, **given):
         "snippet_locator": ResultLocator(line_start=121, line_end=121),
         "matches": (),
         "citation": "[source: My paper, lines 120-170]",
+        "relevance": 0.9,
+        "certainty": "likely",
         "file_type": "pdf",
         "source_type": "file",
         "tags": (),
@@ -73,12 +75,12 @@ def test_the_output_is_the_seeds():
     assert format_passages(found) == (
         "[1] my_paper.pdf — Section 2 > Method (lines 120–170)\n"
         '    "The proposed architecture uses a transformer backbone..."\n'
-        "    reference: vault:my_paper.pdf:120-170 (#abc123)\n"
+        "    reference: vault:my_paper.pdf:120-170 (#abc123), likely\n"
         "\n"
         "[2] lecture.mp4 — video transcript\n"
         '    00:01:05–00:01:18 (Audio): "We then apply batch normalisation..."\n'
         '    00:01:12 (Screen): "Slide: BatchNorm formula"\n'
-        "    reference: vault:lecture.vtt:3-4 (#def456)"
+        "    reference: vault:lecture.vtt:3-4 (#def456), likely"
     )
     assert note == ""
 
@@ -90,7 +92,7 @@ def test_shared_evidence_is_told_once():
     assert text.split("\n\n")[1] == (
         "[2] lecture.mp4 — video transcript\n"
         "    00:01:05–00:01:18: see [1]\n"
-        "    reference: vault:lecture.vtt:3-4 (#def456)"
+        "    reference: vault:lecture.vtt:3-4 (#def456), likely"
     )
 
 

@@ -36,8 +36,8 @@ class Asked:
             "mode": "hybrid",
             "results": [],
             "stages": [],
-            "confidence": None,
-            "low_confidence": None,
+            "confidence": 0.0,
+            "low_confidence": True,
             "elapsed_ms": 1.5,
             "notes": [],
         }
