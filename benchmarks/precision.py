@@ -1,4 +1,4 @@
-"""Which blend wins, and how good relevance is that was fitted elsewhere.
+"""Compare the blends of a reranker with the fused order.
 
     python benchmarks/precision.py ../shared/data/scifact ../shared/data/tutorialvqa … \
         --golden golden_queries/python-docs.jsonl --dataset python --home DIR
@@ -6,12 +6,8 @@
 Every query is asked once: the legs, fusion, and the reranker over its 20 best candidates, more than
 the settings say (the store keeps the scores, so that a second run costs little). Every blend then
 orders the same candidates. Printed are nDCG@10 over those, the difference to the fused order, and
-for the default blend its 95 % bootstrap interval. Three kinds of sets: splits and the golden set
-are real questions, ``exact`` are queries of rare tokens (see fusion.py), ``foreign`` are real
-questions of another collection, which this one cannot answer: they are for calibration only.
-
-Relevance is fitted on training splits, the golden set and foreign questions, never on a test split,
-and never on a collection that has a test split alone.
+for the default blend its 95 % bootstrap interval. Splits and the golden set are real questions,
+``exact`` are queries of rare tokens (see fusion.py).
 """
 
 from __future__ import annotations
@@ -25,23 +21,14 @@ from pathlib import Path
 
 import numpy as np
 
-from catalog.core.param_types import Mode
 from catalog.core.settings import load_settings
-from catalog.evaluation.calibration import (
-    CANDIDATES,
-    LabelledCandidate,
-    auc,
-    collect_candidates,
-    fit_calibration,
-    measure_quality,
-)
 from catalog.evaluation.golden import Expected, GoldenQuery, GoldenSet
 from catalog.evaluation.golden_files import CORPUS, read_beir, read_golden
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.relevance import Calibration
+from catalog.search_v2.passages import Passage, ScoredPassage
 from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, sort_positions
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents
@@ -49,7 +36,6 @@ from fusion import exact_queries
 
 SEED = 20261122
 CAP = 300  # queries of one set
-FOREIGN = 80
 POOL = 20
 BLENDS: dict[str, tuple[BlendName, float]] = {
     "position": ("position", 0.0),
@@ -57,22 +43,15 @@ BLENDS: dict[str, tuple[BlendName, float]] = {
     **{f"lin {w:.2f}": ("linear", w) for w in (0.1, 0.2, 0.3, 0.4, 0.5)},
 }
 DEFAULT = "lin 0.30"
-MODES: tuple[tuple[Mode, bool], ...] = (
-    ("hybrid", False),
-    ("hybrid", True),
-    ("lexical", False),
-    ("vector", False),
-)
 
 
 @dataclass(frozen=True)
 class QuerySet:
-    """Queries asked of one collection; ``fitted``: the calibration may see them."""
+    """Queries asked of one collection."""
 
     dataset: str
     kind: str
     golden: GoldenSet
-    fitted: bool
 
     @property
     def name(self) -> str:
@@ -84,54 +63,40 @@ def main() -> None:
     options = _arguments()
     settings = load_settings(overrides={"home": options.home}).settings
     with Library(settings) as library:
-        service = SearchServiceV2(library)
-        deep = service.with_settings({"rerank_candidates": POOL})
+        deep = SearchServiceV2(library).with_settings(
+            {"rerank_candidates": POOL, "similarity_threshold": 0.0, "token_budget": 0}
+        )
         sets = list(_sets(library, options))
         seen = {
-            one.name: collect_candidates(
-                deep, one.golden, one.dataset, rerank=True, depth=POOL, progress=Silent()
-            )
+            one.name: {query.id: _candidates(deep, query, one.dataset) for query in one.golden}
             for one in sets
         }
         _print_blends(sets, seen, settings.rag_v2.rerank_weight)
-        for mode, reranked in MODES:
-            _calibrated(service, sets, mode, reranked=reranked)
 
 
 def _sets(library: Library, options: argparse.Namespace) -> Iterator[QuerySet]:
-    real: dict[str, GoldenSet] = {}
     for folder in options.folders:
         name = folder.resolve().name
         Indexer(library).build(folder / CORPUS, name, progress=Silent())
         splits = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
         for split in splits:
             golden = _some(read_beir(folder, split), CAP)
-            real[name] = golden
-            yield QuerySet(name, split, golden, fitted=split != "test")
+            yield QuerySet(name, split, golden)
         with library.database.read() as connection:
             texts = {d.path: f"{d.title} {d.text}" for d in read_documents(connection, name)}
-        yield QuerySet(name, "exact", _some(_labelled(exact_queries(texts)), CAP), fitted=False)
+        yield QuerySet(name, "exact", _some(_labelled(exact_queries(texts)), CAP))
     if options.golden:
         library.require_dataset(options.dataset)
         golden = read_golden(options.golden)
-        real[options.dataset] = golden
         asked = tuple(query for query in golden if query.filters is None)
-        yield QuerySet(options.dataset, "golden", GoldenSet(golden.name, asked), fitted=True)
-    names = list(real)
-    for name, other in zip(names, names[1:] + names[:1], strict=True):
-        foreign = tuple(
-            GoldenQuery(id=query.id, query=query.query, kind="unanswerable")
-            for query in _some(real[other], FOREIGN)
-        )
-        fitted = any(path.stem != "test" for path in _qrels(options, name)) or name not in {
-            folder.resolve().name for folder in options.folders
-        }
-        yield QuerySet(name, "foreign", GoldenSet(f"{other} asked of {name}", foreign), fitted)
+        yield QuerySet(options.dataset, "golden", GoldenSet(golden.name, asked))
 
 
-def _qrels(options: argparse.Namespace, name: str) -> list[Path]:
-    folders = [folder for folder in options.folders if folder.resolve().name == name]
-    return [path for folder in folders for path in (folder / "qrels").glob("*.tsv")]
+def _candidates(service: SearchServiceV2, query: GoldenQuery, dataset: str) -> list[Passage]:
+    """Return the first passages of a query, read by the reranker."""
+    options = {"dataset": dataset, "top_k": POOL, "filters": query.filters}
+    nodes = service.retrieve(query.query, rerank=True, expand=False, **options)
+    return [node.passage for node in nodes if isinstance(node, ScoredPassage)]
 
 
 def _some(golden: GoldenSet, most: int) -> GoldenSet:
@@ -154,7 +119,7 @@ def _labelled(queries: Mapping[str, Mapping[str, int]]) -> GoldenSet:
 
 def _print_blends(
     sets: Sequence[QuerySet],
-    seen: Mapping[str, Mapping[str, list[LabelledCandidate]]],
+    seen: Mapping[str, Mapping[str, list[Passage]]],
     weight: float,
 ) -> None:
     print(f"{'nDCG@10':24}{'n':>4}{'fused':>8}" + "".join(f"{name:>10}" for name in BLENDS))
@@ -173,85 +138,38 @@ def _print_blends(
         ends = bootstrap_interval(list(gains))
         print(
             f"    {DEFAULT}: {np.mean(scores[DEFAULT]):.4f}, {gains.mean():+.4f} "
-            f"[{ends.low:+.4f}, {ends.high:+.4f}]{'' if one.fitted else '   held out'}",
+            f"[{ends.low:+.4f}, {ends.high:+.4f}]",
             flush=True,
         )
     print(f"in the settings: {weight}")
 
 
 def _ndcg(
-    candidates: Sequence[LabelledCandidate], query: GoldenQuery, how: tuple[BlendName, float] | None
+    candidates: Sequence[Passage], query: GoldenQuery, how: tuple[BlendName, float] | None
 ) -> float:
     """Of documents, each at its first passage among the candidates."""
-    listed = sorted(candidates, key=lambda one: -one.fused)
+    listed = sorted(candidates, key=lambda one: -one.fused.score)
     places: Sequence[int] = range(len(listed))
     if how is not None:
-        raw = [one.features.rerank for one in listed]
+        read = [one.reranked.raw_score for one in listed if one.reranked is not None]
+        worst = min((score for score in read if score is not None), default=0.0)
+        raw = [_raw_score(one, worst) for one in listed]
         judged = [RerankScore(one, 1 / (1 + math.exp(-one))) for one in raw]
-        parts = blend(how[0], [one.fused for one in listed], judged, weight=how[1])
+        parts = blend(how[0], [one.fused.score for one in listed], judged, weight=how[1])
         places = sort_positions(parts, len(listed))
-    documents = list(dict.fromkeys(listed[place].path for place in places))[:10]
+    documents = list(dict.fromkeys(listed[place].chunk.path for place in places))[:10]
     gains = [query.relevant.get(path, 0) for path in documents]
     return _discounted(gains) / _discounted(sorted(query.relevant.values(), reverse=True)[:10])
 
 
+def _raw_score(passage: Passage, worst: float) -> float:
+    """Return what the reranker said, the worst score for a passage that it was not given."""
+    record = passage.reranked
+    return worst if record is None or record.raw_score is None else record.raw_score
+
+
 def _discounted(gains: Sequence[int]) -> float:
     return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains))
-
-
-def _calibrated(
-    service: SearchServiceV2, sets: Sequence[QuerySet], mode: Mode, *, reranked: bool
-) -> None:
-    """Fit on what may be seen, and print how good it is on all."""
-    seen = {
-        one.name: list(
-            collect_candidates(
-                service, one.golden, one.dataset, mode=mode, rerank=reranked, progress=Silent()
-            ).values()
-        )
-        for one in sets
-        if one.kind != "exact"
-    }
-    used = [one for one in sets if one.fitted and one.kind != "exact"]
-    groups = [
-        [query for one in used if one.dataset == dataset for query in seen[one.name] if query]
-        for dataset in dict.fromkeys(one.dataset for one in used)
-    ]
-    about = f"{', '.join(one.name for one in used)}; {sum(map(len, groups))} queries"
-    made = fit_calibration(groups, mode=mode, reranked=reranked, about=about)
-    print(f"\nrelevance, {mode}{' reranked' if reranked else ''}: {made}")
-    for dataset in dict.fromkeys(one.dataset for one in sets):
-        _print_quality([one for one in sets if one.dataset == dataset], seen, made)
-
-
-def _print_quality(
-    sets: Sequence[QuerySet], seen: Mapping[str, list[list[LabelledCandidate]]], made: Calibration
-) -> None:
-    best: list[float] = []
-    answerable: list[bool] = []
-    for one in sets:
-        if one.kind == "exact":
-            continue
-        queries = seen[one.name]
-        found = measure_quality(queries, made)
-        sure = [
-            max((made.relevance(c.features) for c in query[:CANDIDATES]), default=0.0)
-            for query in queries
-        ]
-        best += sure
-        answerable += [bool(query.relevant) for query in one.golden]
-        if any(query.relevant for query in one.golden):
-            told = f"AUC {found.auc:.3f}, error {found.error:.3f}, "
-        else:
-            told = ""
-        print(
-            f"  {one.name:24} n {len(queries):4}  {told}best relevance {np.mean(sure):.2f}, "
-            f"below .5 in {np.mean(np.array(sure) < 0.5):.0%}"
-            f"{'' if one.fitted else '   held out'}"
-        )
-    if len(set(answerable)) == 2:
-        told = auc(np.array(best), np.array(answerable))
-        print(f"    answerable from not, by the best relevance: AUC {told:.3f}", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
