@@ -18,6 +18,7 @@ from catalog.search_v2.evidence import (
     format_evidence,
     format_line,
     group_transcripts,
+    keep_nearest,
 )
 from catalog.search_v2.frame_text import short_frame_text
 from catalog.search_v2.passages import PassageNode
@@ -56,6 +57,28 @@ def said(*cues):
 
 def frame(start, text, end=None):
     return Piece(start, start if end is None else end, text, modality="video_frame")
+
+
+def test_of_very_many_passages_at_a_moment_the_nearest_are_loaded(opened):
+    database = opened().database
+    moments = [said((50, 60 + at, None, f"Words {at}.")) for at in range(300)]
+    put(database, "crowd.srt", *moments)
+    with database.read() as connection:
+        anchor = load_chunks(connection, "vault", [150])[150]
+        found = load_chunks_between(connection, TALK, anchor, 40, 70)
+        assert len(found) == 200
+        assert {one.seq for one in found} > set(range(60, 240))
+        assert found == sorted(found, key=lambda one: one.seq)
+
+
+def test_of_very_much_text_around_a_moment_the_nearest_is_told(opened):
+    anchor, *near = (
+        chunk(float(start), start + 1.0, text="words " * 100, seq=seq)
+        for seq, start in enumerate((50, 80, 40, 51, 49, 10, 90), start=1)
+    )
+    kept = keep_nearest(anchor, near, max_chars=300)
+    assert [one.locator.time_start for one in kept] == [51, 49]
+    assert len(keep_nearest(anchor, near, max_chars=6000)) == len(near)
 
 
 def put(database, path, *pieces, title="Lecture", **metadata):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Set
+from functools import lru_cache
 from typing import Protocol
 
 _LABEL = r"\[((?:[^\[\]\\]|\\[^\[\n])*+)\]"  # no "[" inside: a search of many is linear
@@ -32,6 +33,7 @@ _ACTIVE = frozenset(  # what acts, or swallows what follows, even without an att
 )
 _END = ".,;:!?)]}*_"
 GONE = "[address removed]"
+_KEPT = 32  # passages whose addresses are remembered: each sentence of an answer asks for them
 
 
 class Addressed(Protocol):
@@ -54,8 +56,10 @@ def neutralise(text: str, cited: Iterable[Addressed]) -> str:
     if _MAY_ACT.search(text) is None:
         return text
     cited = list(cited)
-    known: frozenset[str] = frozenset().union(*(_addresses_of(result) for result in cited))
-    names = {match[1].casefold() for one in cited for match in _TAG.finditer(one.text)}
+    known: frozenset[str] = frozenset().union(
+        *(_addresses_of(result.text, result.link) for result in cited)
+    )
+    names: frozenset[str] = frozenset().union(*(_tags_of(result.text) for result in cited))
 
     def keep(match: re.Match[str]) -> str:
         return match.group() if match[2].removesuffix(">") in known else match[1]
@@ -117,8 +121,13 @@ def _bare(address: str, known: frozenset[str]) -> str:
     return address if whole in known else f"{GONE}{address[len(whole) :]}"
 
 
-def _addresses_of(result: Addressed) -> frozenset[str]:
-    text = result.text
+@lru_cache(maxsize=_KEPT)
+def _tags_of(text: str) -> frozenset[str]:
+    return frozenset(match[1].casefold() for match in _TAG.finditer(text))
+
+
+@lru_cache(maxsize=_KEPT)
+def _addresses_of(text: str, link: str | None) -> frozenset[str]:
     found = {match.group().rstrip(_END) for match in _ADDRESS.finditer(text)}
     found |= {match[2].rstrip(_END) for match in _DEFINITION.finditer(text)}
-    return frozenset(found | {result.link.rstrip(_END)} if result.link else found)
+    return frozenset(found | {link.rstrip(_END)} if link else found)

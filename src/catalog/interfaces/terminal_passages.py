@@ -21,7 +21,8 @@ from catalog.search_v2.citations import (
     format_other_place,
     format_snippet_place,
 )
-from catalog.search_v2.evidence import cut_lines, format_lines
+from catalog.search_v2.cut_evidence import cut_lines
+from catalog.search_v2.evidence import format_lines
 
 _QUERY_SHOWN = 60  # characters of an expansion
 _EVIDENCE_SHOWN = 2000  # characters of what a recording holds around a passage

@@ -197,12 +197,20 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
     numbers: list[int | None] = []
     ranges: list[_Span | None] = []
     for start, end in spans:
-        stop = end if is_file else trim_end(text, start, end)
-        for line in iter_lines(text[start:stop]):
+        if is_file:  # a number for each line, and there may be millions
+            found = [
+                text[start + line.start : start + line.end] for line in iter_lines(text[start:end])
+            ]
+            counted = range(places.number_at(start) or 1, len(places.numbers) + 1)[: len(found)]
+            lines += found
+            numbers += counted
+            ranges += zip(counted, counted, strict=True)
+            continue
+        for line in iter_lines(text[start : trim_end(text, start, end)]):
             words = text[start + line.start : start + line.end]
             lines.append(words)
-            first = 0 if is_file else len(words) - len(words.lstrip())
-            is_blank = not is_file and first == len(words)
+            first = len(words) - len(words.lstrip())
+            is_blank = first == len(words)
             at = start + line.start + first
             numbers.append(None if is_blank else places.number_at(at))
             ranges.append(None if is_blank else places.numbers_of(at, start + line.end))

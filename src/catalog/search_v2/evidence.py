@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from catalog.core.documents import Chunk, Cue
 from catalog.core.results import Evidence, EvidenceLine
 from catalog.core.text import format_timecode
-from catalog.search_v2.frame_text import short_frame_text
+from catalog.search_v2.cut_evidence import cut_lines
+from catalog.search_v2.frame_text import FRAME_CHARS, short_frame_text
 
-_LEAST_CHARS = 20
-"""Characters of a line that is cut at least."""
+_SPARE = 4
 _FRAME = "video_frame"
 
 
@@ -81,58 +83,19 @@ def build_evidence_lines(
     return cut_lines(_join_cues(_show_once(moments, times)), max_chars, anchors=times)
 
 
-def cut_lines(
-    lines: Sequence[EvidenceLine], max_chars: int, *, anchors: Container[str] = ()
-) -> tuple[EvidenceLine, ...]:
-    """Return the best sentences, and as much around them as ``max_chars`` characters let stay.
+def keep_nearest(anchor: Chunk, near: Iterable[Chunk], max_chars: int) -> list[Chunk]:
+    """Return the neighbours nearest in time that have some times ``max_chars`` characters in all.
 
-    Nearer lines come first, those of the passages found (``anchors``, by chunk id) before any
-    other; the last that has room is cut, with an ellipsis where it was. Where there is no best
-    sentence the lines of ``anchors`` are whole instead.
+    More can never be shown, and a hostile transcript may have thousands of cues in a second.
     """
-    if sum(len(line.text) for line in lines) <= max_chars:
-        return tuple(lines)
-    kept = {number: line for number, line in enumerate(lines) if line.is_best}
-    if not kept:
-        kept = {number: line for number, line in enumerate(lines) if line.chunk_id in anchors}
-    middles = list(kept)
-    windows = [TimeWindow(line.time_start, line.time_end) for line in kept.values()]
-    room = max_chars - sum(len(line.text) for line in kept.values())
-
-    def side(number: int) -> tuple[int, bool]:
-        middle = min(middles, key=lambda middle: abs(number - middle), default=0)
-        return middle, number < middle
-
-    def distance(number: int) -> tuple[bool, float, int]:
-        line = lines[number]
-        return line.chunk_id not in anchors, _gap(line, windows), abs(number - side(number)[0])
-
-    further = sorted((number for number in range(len(lines)) if number not in kept), key=distance)
-    ended: set[tuple[int, bool]] = set()
-    for place, number in enumerate(further):
-        line, where = lines[number], side(number)
-        if where in ended:
-            continue
-        if len(line.text) > room:
-            ended.add(where)
-            is_shared = any(side(other) not in ended for other in further[place + 1 :])
-            text = _cut_text(line.text, room // 2 if is_shared else room, at_end=where[1])
-            if not text or line.chunk_id not in anchors:
-                continue
-            line = line.model_copy(update={"text": text})
-        kept[number], room = line, room - len(line.text)
-    return tuple(kept[number] for number in sorted(kept))
-
-
-def _cut_text(text: str, max_chars: int, *, at_end: bool) -> str:
-    """Return the words at one end of a text, within ``max_chars``; nothing if that is too few."""
-    if max_chars < _LEAST_CHARS:
-        return ""
-    if at_end:
-        _, _, rest = text[len(text) - max_chars + 2 :].partition(" ")
-        return f"… {rest}" if rest else ""
-    rest, _, _ = text[: max_chars - 2].rpartition(" ")
-    return f"{rest} …" if rest else ""
+    middle, room = times_of(anchor).start, max(1, _SPARE * max_chars)
+    kept = []
+    for chunk in sorted(near, key=lambda one: (abs(times_of(one).start - middle), one.seq)):
+        if room <= 0:
+            break
+        room -= len(chunk.text) if chunk.modality != _FRAME else min(len(chunk.text), FRAME_CHARS)
+        kept.append(chunk)
+    return kept
 
 
 def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
@@ -204,21 +167,28 @@ def _without_overlaps(chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Cue
                 for start, end in _subtract((base + cue.start, base + cue.end), before)
             ],
         )
-        before.append((chunk.start_offset, chunk.end_offset))
+        _add(before, (chunk.start_offset, chunk.end_offset))
 
 
-def _subtract(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return what is left of a span without the others."""
-    left = [span]
-    for low, high in others:
-        parts = ((start, min(end, low), max(start, high), end) for start, end in left)
-        left = [
-            (first, last)
-            for start, before, after, end in parts
-            for first, last in ((start, before), (after, end))
-            if first < last
-        ]
-    return left
+def _subtract(span: tuple[int, int], told: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a span that are in none of the disjoint, sorted spans."""
+    start, end = span
+    for low, high in told[bisect_right(told, start, key=itemgetter(1)) :]:
+        if low >= end:
+            break
+        if start < low:
+            yield start, low
+        start = high
+    if start < end:
+        yield start, end
+
+
+def _add(told: list[tuple[int, int]], span: tuple[int, int]) -> None:
+    """Add a span to disjoint, sorted ones, and join those that it touches."""
+    first = bisect_left(told, span[0], key=itemgetter(1))
+    last = bisect_right(told, span[1], key=itemgetter(0))
+    touched = [span, *told[first:last]]
+    told[first:last] = [(min(map(itemgetter(0), touched)), max(map(itemgetter(1), touched)))]
 
 
 def best_line(chunk: Chunk, best: tuple[int, int]) -> EvidenceLine | None:
@@ -321,11 +291,3 @@ def _join_key(moment: EvidenceLine) -> tuple[str, str | None, bool]:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _gap(line: EvidenceLine, anchors: Iterable[TimeWindow]) -> float:
-    """Return the seconds between a line and the nearest anchor."""
-    gaps = (
-        max(0.0, line.time_start - anchor.end, anchor.start - line.time_end) for anchor in anchors
-    )
-    return min(gaps, default=0.0)

@@ -27,6 +27,7 @@ from catalog.search_v2.evidence import (
     build_evidence_lines,
     drop_repeated,
     group_transcripts,
+    keep_nearest,
     times_of,
 )
 from catalog.search_v2.passages import (
@@ -247,6 +248,7 @@ class TemporalExpansion(PassagePostprocessor):
         near: list[Chunk] = []
         if restriction is not None:
             near = load_chunks_between(connection, restriction, anchors[0], *window)
+            near = keep_nearest(anchors[0], near, self.max_chars)
         anchors = sorted(anchors, key=lambda chunk: (times_of(chunk).start, chunk.seq))
         others = drop_repeated(anchors, near)
         first = anchors[0]

@@ -21,6 +21,8 @@ from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, document_fields, documents, manifest
 from catalog.store.sql_forms import shortened
 
+_MOST = 200  # passages around a moment that are loaded
+_MOST_ALLOWED = 4_000  # that are asked whether they may answer
 _VIDEO = ("mp4", "mkv", "webm", "mov", "avi", "m4v", "mpg", "mpeg", "wmv", "flv", "ogv", "3gp")
 _AUDIO = ("mp3", "m4a", "wav", "flac", "ogg", "opus", "aac", "wma", "aiff")
 
@@ -52,17 +54,23 @@ def load_chunks_between(
     """Return the timed passages of the chunk's recording between two seconds, both included.
 
     Only those that may answer under the restriction, in the order of time; of passages that begin
-    together the transcript comes first.
+    together the transcript comes first. Of very many only the ones nearest to the chunk.
     """
     query, _ = _statements(media_key(chunk) is not None)
-    seqs = list(connection.scalars(query, _recording(chunk) | {"first": start, "last": end}))
+    middle = {"middle": chunk.locator.time_start or 0.0, "row": chunk.seq}
+    between = {"first": start, "last": end, **middle}
+    seqs = list(connection.scalars(query, _recording(chunk) | between))
     if seqs and not restriction.is_whole_dataset:
         # Apart, for SQLite would rather go through the dataset than through the recording.
         query_allowed = select(chunks.c.seq).where(among(chunks.c.seq, seqs), restriction.clause())
         allowed = set(connection.scalars(query_allowed))
         seqs = [seq for seq in seqs if seq in allowed]
-    by_seq = load_chunks(connection, restriction.dataset, seqs)
-    return [by_seq[seq] for seq in seqs if seq in by_seq]
+    found = load_chunks(connection, restriction.dataset, seqs[:_MOST]).values()
+    return sorted(found, key=_order)
+
+
+def _order(chunk: Chunk) -> tuple[float, bool, int]:
+    return chunk.locator.time_start or 0.0, chunk.modality == "video_frame", chunk.seq
 
 
 def find_media_end(connection: Connection, chunk: Chunk) -> float:
@@ -132,8 +140,8 @@ def _statements(of_several: bool) -> tuple[Select[int], Select[float | None]]:
     start, end = chunks.c.time_start, func.coalesce(chunks.c.time_end, chunks.c.time_start)
     latest = case((end > start, end), else_=start)
     is_in = and_(start <= bindparam("last"), latest >= bindparam("first"))
-    is_frame = case((chunks.c.modality == "video_frame", 1), else_=0)
-    between = select(chunks.c.seq).where(is_of, is_in).order_by(start, is_frame, chunks.c.seq)
+    distance = func.abs(start - bindparam("middle")), func.abs(chunks.c.seq - bindparam("row"))
+    between = select(chunks.c.seq).where(is_of, is_in).order_by(*distance).limit(_MOST_ALLOWED)
     return between, select(func.max(latest)).where(is_of)
 
 

@@ -1,0 +1,51 @@
+"""Whatever a document holds, a request for it takes little CPU."""
+
+import time
+
+import pytest
+
+from catalog.core.settings.loading import load_preset
+from catalog.interfaces.engine import LocalEngine
+from catalog.library.indexing import Indexer
+from fakes import open_library
+from hostile.texts import clock, srt
+
+MANY = 1_500
+SECONDS = 1.0  # of CPU; the quadratic ones took from 3 to 60
+SAME, ALL = (clock(1), clock(2)), (clock(0), clock(90_000))
+CORPORA = {
+    "same.srt": srt([(*SAME, f"backup restore {at}") for at in range(MANY)]),
+    "long.srt": srt([(*ALL, f"backup restore {at}") for at in range(MANY)]),
+    "speakers.srt": srt([(*ALL, f"Anna {at}: backup restore") for at in range(MANY)]),
+    "tiny.srt": srt([(*ALL, "a")] * MANY + [(*ALL, "backup restore")]),
+    "frames.md": "# Talk\n\n" + "## Frame at 00:00:01\n\nbackup restore\n\n" * MANY,
+    "headings.md": "# backup restore\n" * 2 * MANY,
+    "blanks.txt": "The backup report\n" + " " * 100_000 + "backup restore takes a day\n",
+    "word.txt": "backup restore " + "a" * 100_000,
+    "fields.eml": "X-Backup: restore\n" * 2 * MANY,
+    "cells.csv": "backup restore," + "x," * 20 * MANY,
+    "records.jsonl": "".join(
+        f'{{"_id": "{at}", "title": "backup", "text": "restore"}}\n' for at in range(500)
+    ),
+    "deep.html": "<div>" * 20 * MANY + "backup restore",
+    "deep.json": '{"backup": "restore", "x": ' + "[" * 20 * MANY,
+}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_a_hostile_document_is_searched_and_asked_in_bounded_time(tmp_path, name):
+    content = CORPORA[name]
+    (tmp_path / "notes").mkdir()
+    path = tmp_path / "notes" / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with LocalEngine(open_library(tmp_path / "home", **load_preset("vault")["rag_v2"])) as engine:
+        Indexer(engine.library).build(tmp_path / "notes", "notes")
+        engine.answer("search", {"query": "nothing"})  # loads what every search needs
+        for verb, arguments in (
+            ("search", {"query": "backup restore", "mode": "lexical"}),
+            ("search", {"query": "backup restore"}),
+            ("ask", {"question": "How long does the backup restore take?"}),
+        ):
+            before = time.process_time()
+            engine.answer(verb, arguments)
+            assert time.process_time() - before < SECONDS, (verb, arguments)
