@@ -533,6 +533,35 @@ def test_a_phrase_of_stop_words_is_found_where_it_is_required(
     assert engine.search("does not", 0, required) == []
 
 
+def test_stop_words_alone_find_passages_with_them_best_in_that_order(
+    database: Database, engine: LexicalEngine
+) -> None:
+    put(database, "notes", "a.md", "Not that it has to be, or to go.")
+    [quote] = put(database, "notes", "b.md", "Ask: to be or not to be, said the actor on stage.")
+    put(database, "notes", "c.md", "bread and salt")
+    assert engine.search("to be or not to be", 5, WHOLE)[0].seq == quote
+    assert engine.search("whom", 5, WHOLE) == []
+
+
+def test_a_symbol_finds_the_passages_that_contain_it(
+    database: Database, engine: LexicalEngine
+) -> None:
+    [launch] = put(database, "notes", "a.md", "\U0001f680 launch day")
+    [arrow] = put(database, "notes", "b.md", "a map: key -> value!!!")
+    put(database, "notes", "c.md", "launch of a key -", title="value")
+    put(database, "other", "d.md", "\U0001f680 -> !!!")
+    for signs, wanted in (
+        ("\U0001f680", [launch]),
+        ("->", [arrow]),
+        ("!!! ->", [arrow]),
+        ("=>", []),
+    ):
+        run = LexicalRetriever(database, engine, WHOLE, 10).run(QueryBundle(signs))
+        assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), signs
+    within = Restriction("notes", Scope.of(["notes:a.md"]))
+    assert not LexicalRetriever(database, engine, within, 10).run(QueryBundle("->")).hits
+
+
 def test_words_are_counted_by_the_passages_that_contain_them(
     database: Database, engine: LexicalEngine
 ) -> None:

@@ -124,13 +124,19 @@ def test_typographic_quotes_make_a_phrase(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "state-of-the-art", "git commit --amend", "5 - 3", "docker -v", "-", "c++", "AND",
-        "title:x", "*", "NOT a", "(a OR b)", "o'reilly", "5' 11",
+        "state-of-the-art", "git commit --amend", "5 - 3", "docker -v", "->", "c++", "AND",
+        "title:x", "☂", "NOT a", "(a OR b)", "o'reilly", "5' 11",
     ],
 )  # fmt: skip
 def test_operators_of_other_engines_are_plain_text(text):
     found = parsed(text)
     assert (found.text, found.required, found.exclusions) == (text, (), ())
+
+
+@pytest.mark.parametrize("text", ["-", "*", "? !", '"."'])
+def test_a_single_sign_is_nothing_to_search_for(text):
+    with pytest.raises(QueryError, match="nothing to search for"):
+        parsed(text)
 
 
 def test_an_unbalanced_quote_is_plain_text():

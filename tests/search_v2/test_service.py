@@ -510,8 +510,18 @@ def test_a_type_that_no_document_has_is_refused_with_those_there_are(service):
 
 
 def test_a_note_says_that_a_query_has_only_common_words(service):
-    answer = service.search("the of and", dataset="notes", mode="lexical")
+    answer = service.search("whom whose", dataset="notes", mode="lexical")
     assert "too common to look for" in answer.notes[0]
+
+
+def test_a_query_of_signs_is_answered_by_signs_alone(library, service, notes):
+    (notes / "arrow.md").write_text("write a -> b")
+    Indexer(library).update("notes")
+    assert [hit.path for hit in service.search("->", dataset="notes")] == ["arrow.md"]
+    missing = service.search('"=>"', dataset="notes")
+    assert (list(missing), missing.notes) == ([], ("no passage contains these signs",))
+    with pytest.raises(QueryError, match="nothing to search for"):
+        service.search("-", dataset="notes")
 
 
 @pytest.fixture

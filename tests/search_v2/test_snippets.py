@@ -168,6 +168,8 @@ def test_a_compound_is_marked_whole_by_any_part():
         ("E4012", "Code 4012, line 12.", ["4012"]),
         ("1000 euros", "Above 1,000 euros, 1 signature.", ["1,000", "euros"]),
         ("obrien", "Sean O'Brien's harbour", ["O'Brien"]),
+        ("IT", "Ask IT if it fails.", ["IT"]),
+        ("\U0001f680", "Go \U0001f680!", ["\U0001f680"]),
         ("data set", "A dataset.", ["dataset"]),
         ("maxretrycount", "max_retry_count = 3", ["max_retry_count"]),
     ],

@@ -182,6 +182,32 @@ def test_what_a_term_adds_is_worked_out_once_for_each_state_of_the_index(
     assert looked_up == ["flour"] * 3  # in both parts
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("IT", ["it"]),
+        ("who runs IT here", ["it"]),
+        ("US", ["us", "dotted"]),
+        ("OR gate", ["gate"]),
+        ("WHAT IS THE HARBOUR", ["harbour"]),  # all in capitals: no name
+    ],
+)
+def test_a_stop_word_in_capitals_is_a_name(
+    database: Database, folder: Path, query: str, found: list[str]
+) -> None:
+    texts = {
+        "it": "Ask the IT desk when it is broken.",
+        "us": "The US office tells us.",
+        "dotted": "Shipped to the U.S. last week.",
+        "gate": "An OR gate is on when either input is on, or both.",
+        "harbour": "It is the harbour.",
+        "shouted": "DO IT OR TELL US WHO IS THE OWNER",
+    }
+    names = {put(database, "notes", f"{name}.md", text)[0]: name for name, text in texts.items()}
+    hits = engine_at(database, folder).search(query, 10, WHOLE)
+    assert [names[hit.seq] for hit in hits] == found
+
+
 # An index kept up to date equals one built afresh
 
 WORDS = ("flour", "yeast", "water", "salt", "oil")

@@ -81,6 +81,11 @@ PASSAGE = Analyzer(stemming=False, is_passage=True)
         ("p53 and H2O", ["p53", "h2o"]),  # letters or digits that tell nothing alone
         ("3f9ac2d1b", ["3f9ac2d1b"]),  # an id, not a name
         ("AB-1234", ["ab1234", "ab", "1234"]),
+        ("the IT desk, it", ["IT", "desk"]),
+        (
+            "\U0001f680\U0001f680 \u2764\ufe0f \u2192",
+            ["\U0001f680", "\U0001f680", "\u2764", "\u2192"],
+        ),
         ("第5章2023年", ["第", "5", "章", "2023", "年"]),
     ],
 )

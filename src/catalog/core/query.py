@@ -24,6 +24,7 @@ _PART = re.compile(
 _LONG_DASHES = "\u2013\u2014\u2015"
 _ASIDE_END = re.compile(rf"\w[{_LONG_DASHES}](?=[\s,.;:?!]|$)")  # of an aside —like this—
 _LETTER = re.compile(r"[^\W_]")
+_SEARCHABLE = re.compile(r"\w|[^\x00-\x7f]|[^\w\s]{2}")  # one ASCII sign alone is not
 _ALONE = re.compile(r'(?<!\S)"[^"]*"(?=[,.;:?!]*(?:\s|$))')
 _TWO_LETTERS = re.compile(r"\w{2,}")
 _ENGLISH = re.compile(r"[a-z]+(?:['.][a-z]+)*", re.IGNORECASE)
@@ -154,7 +155,7 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
         (kind, _parse_terms(part, flags) if kind == "lex" else _Terms(part)) for kind, part in typed
     ] or [("lex", _parse_terms(_one_line(text), flags))]
     for kind, terms in terms_by_kind:
-        if terms.text == "":
+        if not _SEARCHABLE.search(terms.text):
             name = f"the query {kind}:" if typed else "the query"
             if terms.exclusions:
                 raise QueryError(

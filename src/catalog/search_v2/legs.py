@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ from catalog.store.engine_types import (
 from catalog.store.full_text import LEAST
 from catalog.store.lexical.analysis import UNSPACED, raw_words
 from catalog.store.lexical.base import LexicalEngine
-from catalog.store.lexical.fts import FtsEngine
+from catalog.store.lexical.fts import FtsEngine, find_signs
 from catalog.store.lexical.postings import term_weight
 from catalog.store.listing import allowed_documents, list_source_ids
 
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_HAS_WORD = re.compile(r"\w").search
+UNWRITTEN = "no passage contains these signs"
 UNSEARCHABLE = "the query has no words, or only such as are too common to look for"
 
 
@@ -214,8 +217,12 @@ class LexicalRetriever(LegRetriever):
         hits = self._engine.search(sub_query.text, self.top_k, self.restriction)
         if len(hits) == 0 and sub_query.origin == "original" and self._is_unspaced():
             hits = self._holding(hits.fallback)
+        if len(hits) == 0 and sub_query.origin == "original" and not _HAS_WORD(sub_query.text):
+            found = find_signs(self._database, sub_query.text, self.top_k, self.restriction)
+            hits = Hits((Hit(seq, LEAST) for seq in found), fallback=hits.fallback)
         is_blank = len(hits) == 0 and not self._engine.is_searchable(sub_query.text)
-        note = UNSEARCHABLE if is_blank else hits.fallback
+        missing = UNSEARCHABLE if _HAS_WORD(sub_query.text) else UNWRITTEN
+        note = missing if is_blank else hits.fallback
         name = FtsEngine.name if hits.fallback else self._engine.name
         run = LegRun(sub_query, self.top_k, name, hits, hits.spread, note, hits.fallback)
         if not self._is_weighed or sub_query.origin != "original" or len(hits) == 0:
@@ -283,6 +290,8 @@ class VectorRetriever(LegRetriever):
 
     def _search_once(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
+        if not (_HAS_WORD(sub_query.text) or query.embedding or query.custom_embedding_strs):
+            return LegRun(sub_query, self.top_k, "not asked", note="no word to embed")
         try:
             vector, note = self._embed(sub_query, query)
         except ConfigError as error:

@@ -12,7 +12,7 @@ from catalog.core.params import SearchParams
 from catalog.library.browse import DocumentCatalog
 from catalog.library.library import Library
 from catalog.search_v2.candidates import gather_candidates
-from catalog.search_v2.legs import UNSEARCHABLE
+from catalog.search_v2.legs import UNSEARCHABLE, UNWRITTEN
 from catalog.search_v2.request import SearchRequest
 from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
@@ -32,6 +32,8 @@ def explain_nothing(
     """Say why there may be no result, and which types or names there are instead."""
     if any(UNSEARCHABLE in report.note for report in stages.reports):
         yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
+    if any(UNWRITTEN in report.note for report in stages.reports):
+        yield UNWRITTEN
     if required := request.query.required:
         quoted = " and ".join(f'"{phrase}"' for phrase in required)
         yield f"a passage must hold {quoted}: without the quotes its words need not stand so"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, false, or_
@@ -38,6 +38,15 @@ def quote(word: str) -> str:
 def match_any(terms: Iterable[str]) -> str:
     """Return a MATCH text that asks for at least one of the terms (at most :data:`MAX_TERMS`)."""
     return " OR ".join(quote(term) for term in list(dict.fromkeys(terms))[:MAX_TERMS])
+
+
+def match_all(words: Sequence[str]) -> str:
+    """Return a MATCH text that asks for all of the words, and ranks them best as one phrase.
+
+    In Postgres it asks for any of them.
+    """
+    each = " AND ".join(quote(word) for word in list(dict.fromkeys(words))[:MAX_TERMS])
+    return f"{quote(' '.join(words[:MAX_TERMS]))} OR ({each})"
 
 
 def phrase_clause(phrase: str) -> ColumnElement[bool]:

@@ -205,5 +205,5 @@ def likely(condition: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 def holds_phrase(seq: ColumnElement[int], match: str) -> ColumnElement[bool]:
-    """Require that the passage of a row number matches an FTS5 MATCH text, one quoted phrase."""
+    """Require that the passage of a row number matches an FTS5 MATCH text of ours."""
     return cast("ColumnElement[bool]", _Phrase(seq, literal(match, Match)))

@@ -3,7 +3,8 @@
 A raw word is a run of letters, digits, underscores and combining marks, joined to the next
 one by a single dot or hyphen, with a leading dot (``.net``) or a trailing ``++`` or ``#``
 (``c++``, ``f#``). An apostrophe between capitals (``O'Brien``) and a comma between thousands
-(``1,000``) join, too. An English ending after an apostrophe (``user's``, ``don't``) is dropped.
+(``1,000``) join, too. A symbol or an emoji is a word. An English ending after an apostrophe
+(``user's``, ``don't``) is dropped.
 Every pattern here takes time linear in the text.
 """
 
@@ -32,8 +33,13 @@ _JOINTS = (
     rf"|(?<=[A-Z])['\u2019](?=[A-Z])(?!{_ENDING})"
     r"|(?<=\d),(?=\d{3}(?!\d))"
 )
+# Arrows, symbols and emoji, but not the tones of skin: each is a word.
+_SIGN = (
+    "[\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff"
+    "\U0001f000-\U0001f3fa\U0001f400-\U0001faff]"
+)
 WORD = re.compile(
-    rf"((?:(?<![\w.])\.(?=\w))?{_W}+(?:(?:{_JOINTS}){_W}+)*(?:\+\+|#(?!\w))?)"
+    rf"({_SIGN}|(?:(?<![\w.])\.(?=\w))?{_W}+(?:(?:{_JOINTS}){_W}+)*(?:\+\+|#(?!\w))?)"
     rf"(?:['\u2019]{_ENDING})?"
 )
 _JOINT = re.compile(r"[.\-\u2010+#,'\u2019]+")
@@ -216,13 +222,28 @@ def _unspaced(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
         yield from _cased(name[end:], is_passage=is_passage)
 
 
+def capital_name(raw: str) -> str:
+    """Return the token of a stop word in capitals, which is a name: ``IT``, ``US`` of ``U.S``.
+
+    Return "" for any other word. No other token has capitals.
+    """
+    letters = _JOINT.sub("", raw)
+    is_name = 1 < len(letters) <= MAX_LENGTH and letters.isalpha() and letters.isupper()
+    return _without_accents(letters) if is_name else ""
+
+
+def is_in_capitals(raws: Sequence[str]) -> bool:
+    """Return whether most words of a text are in capitals: then capitals make no name of one."""
+    return 2 * sum(map(str.isupper, raws)) > len(raws)
+
+
 @dataclass(frozen=True, slots=True)
 class Analyzer:
     """Fold words, drop stop words and stem the rest; take compound words also by their parts.
 
     ``language`` is a Snowball name such as ``english`` or ``german``, for words in its letters;
     another one raises :class:`ConfigError`. Words in letters of another stemmer go to that one.
-    ``is_passage`` as in :func:`word_forms`.
+    ``is_passage`` as in :func:`word_forms`, and with it a stop word in capitals is a token, too.
     Single letters and digits are words like any other. Safe to share between threads.
     """
 
@@ -270,6 +291,8 @@ class Analyzer:
         if not (raw.isascii() and raw.isalpha() and raw.islower() and len(raw) <= MAX_LENGTH):
             forms = word_forms(raw, accents=True, is_passage=self.is_passage)
         analysed = [self.token(form, is_plain=plain) for form, plain in forms if form]
+        if self.is_passage and None in analysed:
+            analysed.append(capital_name(raw))
         tokens = tuple([token for token in analysed if token])
         if len(self._cache) >= _CACHED:
             self._cache.clear()

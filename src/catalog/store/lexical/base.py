@@ -21,15 +21,15 @@ class LexicalEngine(Protocol):
         """Return the ``k`` best chunks holding at least one word of ``text``, best first.
 
         Any text is safe: no character acts as an operator. Every score is above zero; a text
-        with no indexable word, an empty corpus or a scope of nothing answer ``[]``. Stop words
-        count where there are no others and the restriction requires a phrase. The answer
-        reflects the truth as committed when the call began. The spread is over all chunks of
-        the dataset, allowed or not; one without any of the words scores 0.
+        with no indexable word, an empty corpus or a scope of nothing answer ``[]``. A text of
+        stop words alone finds passages with them, best in that order. The answer reflects the
+        truth as committed when the call began. The spread is over all chunks of the dataset,
+        allowed or not; one without any of the words scores 0.
         """
         ...
 
     def is_searchable(self, text: str) -> bool:
-        """Tell whether the text has a word that is looked for without a phrase to require."""
+        """Tell whether the text has a word that is no stop word."""
         ...
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:

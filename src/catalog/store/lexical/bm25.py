@@ -86,7 +86,7 @@ class Bm25Engine:
             return Hits()
         snapshot, masks = state
         terms = self.analyzer.query_terms(text, snapshot.languages)
-        if len(terms) == 0 and restriction.containing:  # the full-text index has stop words
+        if len(terms) == 0:  # the full-text index has stop words
             return FtsEngine(self.database, self.dataset).search(text, k, restriction)
         return snapshot.rank(terms, k, masks)
 

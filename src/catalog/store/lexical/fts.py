@@ -16,6 +16,7 @@ from sqlalchemy import (
     column,
     func,
     literal_column,
+    or_,
     select,
     table,
     text,
@@ -24,19 +25,20 @@ from sqlalchemy import (
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
-from catalog.store.fts_match import fts_words, match_any, quote
+from catalog.store.fts_match import fts_words, match_all, match_any, quote
 from catalog.store.full_text import LEAST, is_postgres
 from catalog.store.lexical.analysis import fold, raw_words
 from catalog.store.lexical.languages import stop_words
 from catalog.store.lexical.text_analysis import other_spellings
 from catalog.store.schema import chunks, datasets
-from catalog.store.sql_forms import holds_phrase
+from catalog.store.sql_forms import contains, holds_phrase
 
 TITLE_WEIGHT = 4.0
 HEADINGS_WEIGHT = 2.0
 TEXT_WEIGHT = 1.0
 _WEIGHTS = {"title": TITLE_WEIGHT, "headings": HEADINGS_WEIGHT, "text": TEXT_WEIGHT}
 MOST_COUNTED = 10_000  # passages with a word
+MOST_READ = 100_000  # passages searched for a sign that is no word
 _MAX_ROWS = 2**31
 _INDEX = table("chunks_fts", column("rowid", Integer))
 
@@ -46,7 +48,9 @@ class FtsEngine:
 
     Title and headings weigh more than text. Words are those of FTS5's ``porter unicode61``
     tokenizer; of a long text the first 64 distinct ones count. Stop words of ``language`` are
-    left out unless the text has no other. How rare a word is, is counted over all datasets.
+    left out unless the text has no other: then passages with all of them are found, or with the
+    phrase where those are very many, or with any of them. How rare a word is, is counted over all
+    datasets.
     """
 
     name = "fts"
@@ -60,25 +64,31 @@ class FtsEngine:
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
-        terms = self._terms(text)
-        if len(terms) == 0 or k <= 0 or restriction.dataset != self.dataset:
+        if k <= 0 or restriction.dataset != self.dataset or restriction.scope.is_nothing:
             return Hits()
-        if restriction.scope.is_nothing:
-            return Hits()
-        match = match_any(terms)
+        hits = Hits()
+        telling, words = self._terms(text)
         with self.database.read() as connection:
-            if is_postgres(connection):
-                from catalog.store.lexical.postgres_fts import search_words
+            if telling:
+                return self._search(connection, match_any(telling), k, restriction)
+            for match in (match_all(words), match_any([" ".join(words)]), match_any(words)):
+                if words and not hits and self._count(connection, match) < MOST_COUNTED:
+                    hits = self._search(connection, match, k, restriction)
+        return hits
 
-                return search_words(connection, match, k, restriction, _WEIGHTS)
-            alone = _is_alone(connection, self.dataset)
-            rows = connection.execute(_query(match, min(k, _MAX_ROWS), restriction, alone=alone))
-            hits = [Hit(seq, max(score, LEAST)) for seq, score in rows]
-            return Hits(hits, _spread(connection, match, self.dataset, alone=alone))
+    def _search(self, connection: Connection, match: str, k: int, restriction: Restriction) -> Hits:
+        if is_postgres(connection):
+            from catalog.store.lexical.postgres_fts import search_words
+
+            return search_words(connection, match, k, restriction, _WEIGHTS)
+        alone = _is_alone(connection, self.dataset)
+        rows = connection.execute(_query(match, min(k, _MAX_ROWS), restriction, alone=alone))
+        hits = [Hit(seq, max(score, LEAST)) for seq, score in rows]
+        return Hits(hits, _spread(connection, match, self.dataset, alone=alone))
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""
-        return len(self._terms(text)) > 0
+        return any(self._terms(text))
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
         """Return the number of passages, and for each word how many of them contain it.
@@ -91,12 +101,16 @@ class FtsEngine:
             counts = []
             for word in words:
                 terms = [] if fold(word) in self._stop_words else fts_words(word)
-                holding = select(chunks.c.seq).where(
-                    here, holds_phrase(chunks.c.seq, quote(" ".join(terms)))
-                )
-                counted = select(func.count()).select_from(holding.limit(MOST_COUNTED).subquery())
-                counts.append((connection.scalar(counted) or 0) if terms else 0)
+                match = quote(" ".join(terms))
+                counts.append(self._count(connection, match) if terms else 0)
         return size, counts
+
+    def _count(self, connection: Connection, match: str) -> int:
+        """Return how many passages match, at most :data:`MOST_COUNTED`."""
+        here = chunks.c.dataset.in_(Restriction(self.dataset).datasets)
+        matching = select(chunks.c.seq).where(here, holds_phrase(chunks.c.seq, match))
+        limited = matching.limit(MOST_COUNTED).subquery()
+        return connection.scalar(select(func.count()).select_from(limited)) or 0
 
     def languages(self) -> dict[str, int]:
         """Return ``{}``: all passages are taken for one language."""
@@ -112,8 +126,8 @@ class FtsEngine:
     def close(self) -> None:
         """Do nothing: the database is its owner's to close."""
 
-    def _terms(self, text: str) -> list[str]:
-        """Return the words to look for.
+    def _terms(self, text: str) -> tuple[list[str], list[str]]:
+        """Return the words to look for, and the stop words that stand in where there are none.
 
         A compound such as ``foo.bar`` is looked for as a phrase, too, and joined or split.
         """
@@ -121,9 +135,28 @@ class FtsEngine:
         for raw in raw_words(text):
             parts = fts_words(raw)
             terms.extend([" ".join(parts), *parts] if len(parts) > 1 else parts)
-        terms = [term for term in terms if fold(term) not in self._stop_words] or terms
-        spellings = (" ".join(fts_words(spelling)) for spelling in other_spellings(text))
-        return [*terms, *filter(None, spellings)]
+        telling = [term for term in terms if fold(term) not in self._stop_words]
+        if telling:
+            spellings = (" ".join(fts_words(spelling)) for spelling in other_spellings(text))
+            telling.extend(filter(None, spellings))
+        return telling, terms
+
+
+def find_signs(database: Database, text: str, k: int, restriction: Restriction) -> list[int]:
+    """Return the first ``k`` passages that contain all signs of a text without words, as written.
+
+    At most :data:`MOST_READ` passages are read. One ASCII sign alone is not looked for.
+    """
+    signs = [sign for sign in text.split() if len(sign) > 1 or not sign.isascii()]
+    if not signs or restriction.scope.is_nothing:
+        return []
+    read = select(chunks).where(restriction.clause()).limit(MOST_READ).subquery()
+    fields = (read.c.text, read.c.title, read.c.headings)
+    holding = select(read.c.seq).order_by(read.c.seq).limit(k)
+    for sign in signs:
+        holding = holding.where(or_(*(contains(field, sign) for field in fields)))
+    with database.read() as connection:
+        return list(connection.scalars(holding))
 
 
 def _query(match: str, k: int, restriction: Restriction, *, alone: bool) -> Select[int, float]:

@@ -34,7 +34,7 @@ class JoinedBm25Engine(JoinedEngines[Bm25Engine]):
             return Hits()
         snapshot, masks = self._read_state(restriction)
         terms = first.analyzer.query_terms(text, snapshot.languages)
-        if len(terms) == 0 and restriction.containing:  # the full-text index has stop words
+        if len(terms) == 0:  # the full-text index has stop words
             return FtsEngine(first.database, self._datasets).search(text, k, restriction)
         return snapshot.rank(terms, k, masks)
 

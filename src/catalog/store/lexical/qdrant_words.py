@@ -97,7 +97,7 @@ class QdrantWordsEngine:
     def _search(self, text: str, k: int, restriction: Restriction) -> Hits:
         state = self._current()
         terms = self.analyzer.query_terms(text, state.languages)
-        if len(terms) == 0 and restriction.containing:  # the full-text index has stop words
+        if len(terms) == 0:  # the full-text index has stop words
             return FtsEngine(self.database, self.dataset).search(text, k, restriction)
         if len(terms) == 0 or state.size == 0:
             return Hits()

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from catalog.core.ids import sha1_hex
 from catalog.store.lexical.analysis import (
     Analyzer,
+    capital_name,
+    is_in_capitals,
     join_neighbours,
     join_parts,
     number_within,
@@ -23,7 +25,9 @@ from catalog.store.lexical.languages import (
     word_rules,
 )
 
-RULES = 3  # raise it whenever the same text would give other tokens
+RULES = 4  # raise it whenever the same text would give other tokens
+
+_CAPITALS = 3  # words of a query that is in capitals as a whole: fewer are names
 
 _NOT_LATIN = frozenset(LANGUAGES) - frozenset(LATIN_LANGUAGES)
 Term = tuple[str, ...]
@@ -68,23 +72,23 @@ class TextAnalyzer:
         """
         raws = raw_words(text)
         language = self.language or detect_language(text, raws) or otherwise()
-        return language, self._analyzer(language, is_passage=True).tokens_of(raws)
+        tokens = self._analyzer(language, is_passage=True).tokens_of(raws)
+        if is_in_capitals(raws):
+            tokens = [token for token in tokens if not token.isupper()]
+        return language, tokens
 
     def query_terms(self, text: str, languages: Iterable[str]) -> list[Term]:
         """Return the words of a query, each by its tokens in the languages, as often as they occur.
 
         Stop words are left out: those of each language, and those that all the languages have to
-        which most of the query's words belong, unless it has no others.
+        which most of the query's words belong. One in capitals is a name.
         """
         languages = languages if self.language is None else (self.language,)
         spoken = dict.fromkeys(_latin(language) for language in languages) or {"english": None}
         analyzers = [self._analyzer(language, is_passage=False) for language in spoken]
         raws = raw_words(text)
         common = self._common_words(raws, tuple(spoken))
-        by_word = terms_of_words(raws, analyzers, common)
-        if not any(by_word):
-            by_word = terms_of_words(raws, analyzers, frozenset())
-        return [term for terms in by_word for term in terms]
+        return [term for terms in terms_of_words(raws, analyzers, common) for term in terms]
 
     def _analyzer(self, language: str | None, *, is_passage: bool) -> Analyzer:
         key = (_latin(language or ""), is_passage)
@@ -127,7 +131,8 @@ def terms_of_words(
     ``dropped`` are further stop words. The first term of a word is the whole word, joined or
     split: ``RTX4090``, ``RTX-4090`` and ``RTX 4090`` find one another. Its parts follow.
     """
-    by_word = [_terms_of(raw, analyzers, dropped) for raw in raws]
+    has_names = len(raws) < _CAPITALS or not is_in_capitals(raws)
+    by_word = [_terms_of(raw, analyzers, dropped, has_names=has_names) for raw in raws]
     for places, joined in join_neighbours(raws):
         if by_word[places[0]] and (len(places) == 2 or by_word[places[1]]):
             also = _tokens_of(joined, analyzers)
@@ -136,8 +141,15 @@ def terms_of_words(
     return by_word
 
 
-def _terms_of(raw: str, analyzers: Sequence[Analyzer], dropped: frozenset[str]) -> list[Term]:
-    terms = []
+def _terms_of(
+    raw: str, analyzers: Sequence[Analyzer], dropped: frozenset[str], *, has_names: bool
+) -> list[Term]:
+    terms: list[Term] = []
+    name = capital_name(raw) if has_names else ""
+    if name and any(
+        analyzer.token(name.casefold(), is_plain=True) is None for analyzer in analyzers
+    ):
+        terms.append((name,))
     for form, is_plain in word_forms(raw, accents=True):
         if form == "" or (is_plain and form in dropped):
             continue

@@ -91,7 +91,7 @@ class TsvectorEngine:
         """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
         if k <= 0 or restriction.dataset != self.dataset or restriction.scope.is_nothing:
             return Hits()
-        if restriction.containing and not self.is_searchable(text):
+        if not self.is_searchable(text):  # the full-text index has stop words
             return FtsEngine(self.database, self.dataset).search(text, k, restriction)
         others = (one for one in other_spellings(text) if min(map(len, one.split())) > 1)
         text = " ".join([text, *others])
