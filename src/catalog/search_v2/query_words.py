@@ -24,6 +24,7 @@ _WHITE = re.compile(r"\s")
 _LONGEST_CACHED = 64
 _CACHED_WORDS = 5_000
 _MOST_POSTINGS = 200_000  # of indexed pieces: some tens of megabytes
+_MOST_TEXTS = 64  # whose matches a query keeps: they are asked for relevance and for snippets
 _MOST_PIECES = 1_000  # cached of one query's passages
 
 
@@ -73,6 +74,7 @@ class QueryWords:
     raws: tuple[str, ...] = ()
     _pieces: dict[str, tuple[Match, ...]] = field(default_factory=dict, repr=False, compare=False)
     _covered: dict[int, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+    _found: dict[str, list[Match]] = field(default_factory=dict, repr=False, compare=False)
 
     def matches(self, text: str) -> list[Match]:
         """Return the words of a text that have a token of the query, in order, none overlapping.
@@ -82,6 +84,14 @@ class QueryWords:
         """
         if not self.tokens:
             return []
+        found = self._found.get(text)
+        if found is None:
+            if len(self._found) >= _MOST_TEXTS:
+                self._found.clear()
+            found = self._found[text] = self._matches_in(text)
+        return found
+
+    def _matches_in(self, text: str) -> list[Match]:
         spaced = f" {_space_out(text)} "
         pieces = spaced.split()
         matching = _piece_index(self.language).with_any(self.tokens, set(pieces))
@@ -196,6 +206,7 @@ def _passage_analyzer(language: str) -> Analyzer:
     return Analyzer(language, is_passage=True)
 
 
+@lru_cache(maxsize=256)
 def language_of_words(text: str) -> str:
     """Return the language by whose rules the words of a passage in Latin letters are compared."""
     language = detect_language(text, text.split())
@@ -235,15 +246,15 @@ def cover_of(
     Title and headings count. ``weights`` gives raw words their idf; a word that it lacks weighs as
     much as the heaviest one. A query of stop words alone is covered by any passage.
     """
-    text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
-    language, asked_in = language_of_words(text), language_of_words(query)
+    language, asked_in = language_of_words(chunk.text), language_of_words(query)
     if language != asked_in:  # or the passage would lack the stop words of the query's language
         common = stop_words(asked_in)
         query = WORD.sub(lambda word: "" if word[1].casefold() in common else word[0], query)
     words = query_words(query, language)
     if not words.words:
         return 1.0
-    tokens = unite(match.tokens for match in words.matches(text))
+    above = "\n".join((chunk.title, *chunk.heading_path))
+    tokens = unite(m.tokens for text in (chunk.text, above) for m in words.matches(text))
     heaviest = max(weights.values(), default=1.0)
     sizes = [weights.get(raw, heaviest) for raw in words.raws]
     has = [has_word(word, tokens) for word in words.words]

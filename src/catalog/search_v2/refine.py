@@ -79,6 +79,8 @@ class Refiner:
         passages = list(candidates)
         if self._rerank is not None and passages:
             passages = self._run_reranker(self._rerank, passages, query, stages)
+        if self._threshold == 0 and not any(is_timed(one.chunk) for one in passages[:top_k]):
+            passages = passages[:top_k]  # no later stage asks for more
         passages, confidence = self._estimate(passages, words, stages, is_quoted=is_quoted)
         passages = [
             self._with_snippet(passage, words) for passage in self._cut(passages, top_k, stages)
