@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "catalog"
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if "versions" not in path.parts)
 FAMILY = {"__init__.py", "base.py", "service.py"}  # a folder's door, its protocol, v1's and v2's
-MAX_LINES = 350
+MAX_LINES = 600
 NOT_A_VERB = set(
     re.findall(
         r"\w+",

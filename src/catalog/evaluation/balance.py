@@ -18,7 +18,7 @@ import numpy as np
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.search_v2.adaptive import DEPTH, adaptive
 from catalog.search_v2.fusion import NO_WORDS, FoundWords, Leg, RankedList
-from catalog.search_v2.legs import find_words
+from catalog.search_v2.query_words import find_words
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Hit, Restriction, Spread
 

@@ -22,10 +22,9 @@ from catalog.core.errors import (
     QueryError,
 )
 from catalog.core.query import SubQuery, SubQueryKind
-from catalog.search_v2.adaptive import rarity_of
 from catalog.search_v2.fusion import NO_WORDS, FoundWords, Leg
 from catalog.search_v2.passages import PassageNode
-from catalog.search_v2.query_words import cover_of, looks_like_name
+from catalog.search_v2.query_words import find_words
 from catalog.search_v2.search_parts import SearchParts
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
@@ -38,13 +37,11 @@ from catalog.store.engine_types import (
     Spread,
     allowed_seqs,
     best_first,
-    read_chunk_ids,
 )
 from catalog.store.full_text import LEAST
-from catalog.store.lexical.analysis import UNSPACED, raw_words
+from catalog.store.lexical.analysis import UNSPACED
 from catalog.store.lexical.base import LexicalEngine
 from catalog.store.lexical.fts import FtsEngine, find_signs
-from catalog.store.lexical.postings import term_weight
 from catalog.store.listing import allowed_documents, list_source_ids
 
 if TYPE_CHECKING:
@@ -58,37 +55,6 @@ _log = logging.getLogger(__name__)
 _HAS_WORD = re.compile(r"\w").search
 UNWRITTEN = "no passage contains these signs"
 UNSEARCHABLE = "the query has no words, or only such as are too common to look for"
-
-
-def find_words(
-    database: Database,
-    engine: LexicalEngine,
-    restriction: Restriction,
-    text: str,
-    hits: Sequence[Hit],
-) -> FoundWords:
-    """Return which words of ``text`` its keyword hits, best first, contain."""
-    words = list(dict.fromkeys(raw_words(text)))
-    passages, counts = engine.document_counts(words)
-    held = [(word, count) for word, count in zip(words, counts, strict=True) if count > 0]
-    ranked = [
-        (looks_like_name(word), rarity, count, word)
-        for word, count in held
-        if (rarity := rarity_of(passages, count)) > 0
-    ]
-    is_name, rarity, count, word = max(ranked, default=(False, 0.0, 0, ""))
-    # The best hits for that word alone: those with only a part of a compound word follow them.
-    rare = [hit.seq for hit in engine.search(word, count, restriction)] if word else []
-    with database.read() as connection:
-        first = load_chunks(connection, restriction.dataset, [h.seq for h in hits[:1]], damaged=[])
-        names = read_chunk_ids(connection, restriction.dataset, rare) if rare else {}
-    return FoundWords(
-        cover=max((cover_of(chunk, text) for chunk in first.values()), default=1.0),
-        weights={word: term_weight(passages, count) for word, count in held},
-        rare=frozenset(names.values()),
-        rarity=rarity,
-        is_name=is_name,
-    )
 
 
 @dataclass(frozen=True, slots=True)

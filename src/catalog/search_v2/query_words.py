@@ -9,13 +9,22 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import chain, compress, pairwise
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk
-from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer, fold
+from catalog.search_v2.adaptive import rarity_of
+from catalog.search_v2.fusion import FoundWords
+from catalog.store.chunks import load_chunks
+from catalog.store.engine_types import Hit, Restriction, read_chunk_ids
+from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer, fold, raw_words
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, stop_words
+from catalog.store.lexical.postings import term_weight
 from catalog.store.lexical.snapshot import indexed_text
 from catalog.store.lexical.text_analysis import Term, terms_of_words
+
+if TYPE_CHECKING:
+    from catalog.store import Database
+    from catalog.store.lexical.base import LexicalEngine
 
 _SEPARATORS = (", ", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
 _NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
@@ -271,6 +280,37 @@ def query_coverage(query: str, text: str, headings: Sequence[str]) -> float:
     if not words.words:
         return 1.0
     return sum(has_word(word, bits) for word in words.words) / len(words.words)
+
+
+def find_words(
+    database: Database,
+    engine: LexicalEngine,
+    restriction: Restriction,
+    text: str,
+    hits: Sequence[Hit],
+) -> FoundWords:
+    """Return which words of ``text`` its keyword hits, best first, contain."""
+    words = list(dict.fromkeys(raw_words(text)))
+    passages, counts = engine.document_counts(words)
+    held = [(word, count) for word, count in zip(words, counts, strict=True) if count > 0]
+    ranked = [
+        (looks_like_name(word), rarity, count, word)
+        for word, count in held
+        if (rarity := rarity_of(passages, count)) > 0
+    ]
+    is_name, rarity, count, word = max(ranked, default=(False, 0.0, 0, ""))
+    # The best hits for that word alone: those with only a part of a compound word follow them.
+    rare = [hit.seq for hit in engine.search(word, count, restriction)] if word else []
+    with database.read() as connection:
+        first = load_chunks(connection, restriction.dataset, [h.seq for h in hits[:1]], damaged=[])
+        names = read_chunk_ids(connection, restriction.dataset, rare) if rare else {}
+    return FoundWords(
+        cover=max((cover_of(chunk, text) for chunk in first.values()), default=1.0),
+        weights={word: term_weight(passages, count) for word, count in held},
+        rare=frozenset(names.values()),
+        rarity=rarity,
+        is_name=is_name,
+    )
 
 
 def looks_like_name(word: str) -> bool:

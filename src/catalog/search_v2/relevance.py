@@ -227,8 +227,8 @@ def find_calibration(database: Database, embedding: str) -> Calibration:
     stored = (json.loads(database.meta(_key(embedding)) or "null") or {}).get("fit")
     if stored is not None:
         return Calibration(**stored)
-    packaged = _packaged()
-    return packaged.get(embedding) or packaged[WORDS_ONLY]
+    packaged = _packaged().get(embedding)
+    return packaged or find_calibration(database, WORDS_ONLY)
 
 
 def packaged_calibration(embedding: str) -> Calibration | None:
