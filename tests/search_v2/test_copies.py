@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.core.settings import AnswerSettings
+from catalog.core.settings import AnswerSettings, RAGv2Settings
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library, write
@@ -18,7 +18,7 @@ def service(tmp_path):
     for n in range(4):
         (folder / f"other{n}.md").write_text(f"# Ride {n}\n\nThe bike went {n + 3} miles.\n")
     (folder / "secret.md").write_text(f"---\nconfidentiality: secret\n---\n{NOTE}")
-    with open_library(tmp_path / "home") as library:
+    with open_library(tmp_path / "home", distinct_text=True) as library:
         Indexer(library).build(folder, "notes")
         roles = AnswerSettings(roles=["guest: public, unlabelled"])
         library.settings = library.settings.model_copy(update={"answers": roles})
@@ -27,6 +27,10 @@ def service(tmp_path):
 
 def places(result):
     return {result.path, *(other.path for other in result.also_in)}
+
+
+def test_copies_are_one_result_unless_told_otherwise():
+    assert RAGv2Settings().distinct_text
 
 
 @pytest.mark.parametrize("mode", ["lexical", "vector", "hybrid"])

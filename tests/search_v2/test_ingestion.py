@@ -119,8 +119,7 @@ def test_markdown_has_its_headings_with_and_without_a_name(service):
     run(service, Document(text=KEYS), Document(text=KEYS, metadata={"file_name": "keys.md"}))
     for result in found(service, "revoked leaked", filters={"section": "Revoking"}):
         assert result.heading_path[-1] == "Revoking"
-    asked = {"filters": {"section": "Revoking"}, "all_copies": True}
-    assert len(paths(service, "revoked", **asked)) == 2
+    assert len(paths(service, "revoked", filters={"section": "Revoking"})) == 2
     run(service, Document(text="# no heading\nkeys = 1", metadata={"file_name": "keys.py"}))
     (code,) = found(service, filters={"path": "keys.py"})
     assert code.heading_path == ()

@@ -694,7 +694,7 @@ def test_an_answer_holds_a_slide_that_stays_once_where_texts_are_distinct(opened
     slides = [frame(at, f"## Frame at 00:0{at // 60}:30\n\nA yodel.") for at in (30, 90, 150)]
     put(library.database, "yodel.md", *slides)
     assert len(ask(library, "yodel", top_k=5)) == 1
-    assert len(ask(opened(distinct_text=False), "yodel", top_k=5)) == 3
+    assert len(ask(opened(), "yodel", top_k=5)) == 3
 
 
 @pytest.mark.parametrize(
