@@ -1,5 +1,6 @@
 """Models on servers: nothing lost or mixed up by any fault, and no secret told."""
 
+import gzip
 import logging
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -142,6 +143,13 @@ def test_a_request_that_takes_too_long_is_asked_again(server):
     model, sleeps = model_of(server, timeout_seconds=0.3)
     assert_right(model.embed(TEXTS).vectors, TEXTS)
     assert len(sleeps) == 1
+
+
+def test_an_answer_that_is_compressed_is_not_unpacked(server):
+    bomb = gzip.compress(b" " * 2_000_000)
+    server.dead = lambda handler, _answer: handler.send(200, bomb, Content_Encoding="gzip")
+    with pytest.raises(EmbeddingServerError, match="compressed"):
+        model_of(server)[0].embed(TEXTS)
 
 
 def test_an_answer_far_longer_than_the_vectors_of_its_texts_is_not_read_to_its_end(server):

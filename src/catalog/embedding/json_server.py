@@ -37,8 +37,8 @@ class ServerAnswer:
 class JsonServer:
     """One address of a server, called ``name`` in messages.
 
-    No redirect is followed. A request that is not answered raises ``error``, whose message holds
-    neither the key nor what was sent. Thread-safe.
+    No redirect is followed and no compressed answer read. A request that is not answered raises
+    ``error``, whose message holds neither the key nor what was sent. Thread-safe.
     """
 
     def __init__(
@@ -109,9 +109,10 @@ class JsonServer:
 
     @cached_property
     def _client(self) -> httpx.Client:
-        import httpx
+        from catalog.embedding.guarded_clients import guarded_client
 
-        client = httpx.Client(follow_redirects=False)
+        label, error = self.label, self._error
+        client = guarded_client(lambda problem: error(f"{label} {problem}"))
         weakref.finalize(self, client.close)
         return client
 

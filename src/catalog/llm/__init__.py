@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import ConfigError, MissingExtraError
+from catalog.core.errors import ConfigError, LLMError, MissingExtraError
 from catalog.core.settings import LLMSettings, get_settings
 from catalog.core.text import strip_userinfo
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROVIDERS", "get_llm", "llm_identity", "llm_name"]
 
+_MOST_BYTES = 20_000_000  # of a reply
 PROVIDERS = ("none", "openai", "openai-like", "llama_cpp")  # any other names a module and function
 
 
@@ -47,6 +48,8 @@ def _openai_like(settings: LLMSettings) -> LLM:
         from llama_index.llms.openai_like import OpenAILike
     except ImportError as error:
         raise MissingExtraError("a language model on a server", "llm") from error
+    from catalog.embedding.guarded_clients import guarded_async_client, guarded_client
+
     llm: LLM = OpenAILike(
         model=settings.model,
         api_base=settings.url,
@@ -56,8 +59,14 @@ def _openai_like(settings: LLMSettings) -> LLM:
         max_tokens=settings.max_tokens,
         timeout=settings.timeout_seconds,
         max_retries=0,  # a query that waits is better off without
+        http_client=guarded_client(_unreadable, most_bytes=_MOST_BYTES),
+        async_http_client=guarded_async_client(_unreadable, most_bytes=_MOST_BYTES),
     )
     return llm
+
+
+def _unreadable(problem: str) -> LLMError:
+    return LLMError(f"the language model's server {problem}: check IDX_LLM__URL")
 
 
 def _load_plugin(spec: str) -> LLM:

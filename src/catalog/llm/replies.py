@@ -37,13 +37,14 @@ class Reply:
     def __iter__(self) -> Iterator[str]:
         """Yield the pieces, each within the time limit and all within twelve times that.
 
-        Raises :class:`LLMError` kinds whose message says what to do.
+        Raises :class:`LLMError` kinds whose message says what to do. A reply without words is one.
         """
         finish = ""
-        has_begun = has_choices = False
+        has_begun = has_words = has_choices = False
         try:
             for piece, raw in _CALLS.stream(self._pieces, self._seconds):
                 has_begun |= bool(piece)
+                has_words |= not piece.isspace() and piece != ""
                 has_choices |= bool(_get(raw, "choices"))
                 finish = _finish_reason(raw) or finish
                 self.usage = _usage(raw) or self.usage
@@ -53,6 +54,11 @@ class Reply:
             raise explain_failure(error, self._seconds, has_begun=has_begun) from error
         if has_choices and not finish and not self.is_cut:
             raise LLMError("the language model's reply broke off: ask again")
+        if not has_words:  # as of a page in HTML, or of a list without choices
+            raise LLMError(
+                "the language model's server answered without a reply: check IDX_LLM__URL and "
+                "IDX_LLM__MODEL"
+            )
         self.is_cut |= finish == "length"
 
     def _pieces(self) -> Iterator[tuple[str, Any]]:
@@ -92,6 +98,8 @@ def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = F
         )
     if isinstance(error, LLMBusyError):
         return LLMBusyError("earlier calls of the language model still hang: try again later")
+    if isinstance(error.__cause__, LLMError):  # raised within a client, which wraps it
+        return error.__cause__
     status = getattr(error, "status_code", None)
     if status is None:
         status = getattr(getattr(error, "response", None), "status_code", None)
@@ -99,6 +107,11 @@ def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = F
     if status in _REFUSED:
         return LLMError(
             f"the language model's server refused the key ({status}): check IDX_LLM__API_KEY"
+        )
+    if isinstance(status, int) and 300 <= status < 400:
+        return LLMError(
+            f"the language model's server sends to another address ({status}), which is not "
+            "followed: check IDX_LLM__URL"
         )
     if status == _LIMITED:
         return LLMError(
