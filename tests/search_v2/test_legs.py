@@ -190,20 +190,16 @@ def test_other_fusions_ask_nothing_of_the_best_keyword_hit(animals):
     assert "bm25: 1 hits" in [stage.note for stage in stages]
 
 
-def test_a_leg_tells_the_cover_where_it_is_weighed(animals):
+def test_the_keyword_leg_says_which_words_of_the_users_query_its_hits_contain(animals):
     engine, restriction = animals.parts.lexical("animals"), Restriction("animals")
-    asked = [
-        LexicalRetriever(animals.parts.database, engine, restriction, 5, is_weighed=is_weighed)
-        for is_weighed in (False, True)
-    ]
-    told = [leg.run(QueryBundle("cat swims through rivers")).words for leg in asked]
-    assert [words.cover for words in told] == [1.0, 0.25]
-    assert [len(words.rare) for words in told] == [0, 1]
-    nothing = asked[1].run(QueryBundle("swims through rivers"))
+    database = animals.parts.database
+    leg = LexicalRetriever(database, engine, restriction, 5)
+    words = leg.run(QueryBundle("cat swims through rivers")).words
+    assert (words.cover, len(words.rare)) == (0.25, 1)
+    nothing = leg.run(QueryBundle("swims through rivers"))
     assert (list(nothing.hits), nothing.words) == ([], NO_WORDS)
     expanded = SubQuery("lex", "cat", origin="expansion")
-    database = animals.parts.database
-    more = LexicalRetriever(database, engine, restriction, 5, expanded, is_weighed=True)
+    more = LexicalRetriever(database, engine, restriction, 5, expanded)
     assert more.run(QueryBundle("cat")).words == NO_WORDS
 
 

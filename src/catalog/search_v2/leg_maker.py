@@ -64,5 +64,4 @@ class LegMaker:
             restriction,
             self._k_lex,
             fixed,
-            is_weighed=self._mode == "hybrid" and self._parts.rag.fusion_mode == "adaptive",
         )

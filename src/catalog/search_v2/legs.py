@@ -160,7 +160,7 @@ class LegRetriever(BaseRetriever):
 class LexicalRetriever(LegRetriever):
     """BM25 or full-text search over one dataset, or over several as one.
 
-    ``is_weighed`` against a vector leg, it tells how much of the query its best hit covers.
+    Its run also says which words of the user's own query the hits contain.
     """
 
     kind = "lex"
@@ -172,11 +172,9 @@ class LexicalRetriever(LegRetriever):
         restriction: Restriction,
         top_k: int,
         sub_query: SubQuery | None = None,
-        *,
-        is_weighed: bool = False,
     ) -> None:
         super().__init__(database, restriction, top_k, sub_query)
-        self._engine, self._is_weighed = engine, is_weighed
+        self._engine = engine
 
     def _search(self, query: QueryBundle) -> LegRun:
         sub_query = self._sub_query(query)
@@ -191,7 +189,7 @@ class LexicalRetriever(LegRetriever):
         note = missing if is_blank else hits.fallback
         name = FtsEngine.name if hits.fallback else self._engine.name
         run = LegRun(sub_query, self.top_k, name, hits, hits.spread, note, hits.fallback)
-        if not self._is_weighed or sub_query.origin != "original" or len(hits) == 0:
+        if sub_query.origin != "original" or len(hits) == 0:
             return run
         words = find_words(self._database, self._engine, self.restriction, sub_query.text, hits)
         return replace(run, words=words)
