@@ -562,6 +562,13 @@ def test_a_symbol_finds_the_passages_that_contain_it(
     assert not LexicalRetriever(database, engine, within, 10).run(QueryBundle("->")).hits
 
 
+def test_a_word_that_is_there_is_not_corrected(database: Database, engine: LexicalEngine) -> None:
+    assert engine.correct("sourdoguh", WHOLE) == {}
+    put(database, "notes", "a.md", "feed the sourdough")
+    assert engine.correct("feed the sourdough", WHOLE) == {}
+    assert engine.correct("", WHOLE) == {}
+
+
 def test_words_are_counted_by_the_passages_that_contain_them(
     database: Database, engine: LexicalEngine
 ) -> None:

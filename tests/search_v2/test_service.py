@@ -514,6 +514,24 @@ def test_a_note_says_that_a_query_has_only_common_words(service):
     assert "too common to look for" in answer.notes[0]
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+def test_a_misspelt_word_is_searched_as_it_is_spelt_and_a_note_says_so(
+    library, service, notes, mode
+):
+    (notes / "dough.md").write_text("Feed the sourdough before the keys.")
+    Indexer(library).update("notes")
+    found = service.search("sourdoguh", dataset="notes", mode=mode)
+    [hit] = [hit for hit in found if hit.path == "dough.md"]
+    assert hit.snippet[slice(*hit.matches[0])] == "sourdough"
+    [note] = found.notes
+    assert "did you mean 'sourdough'? 'sourdoguh'" in note
+    assert service.search("sourdough", dataset="notes", mode=mode).notes == ()
+    nodes = service.retrieve("sourdoguh", dataset="notes", mode=mode)
+    assert "dough.md" in [node.node.metadata["path"] for node in nodes]
+    quoted = service.search('"sourdoguh starter"', dataset="notes", mode=mode)
+    assert not any("did you mean" in note for note in quoted.notes)
+
+
 def test_a_query_of_signs_is_answered_by_signs_alone(library, service, notes):
     (notes / "arrow.md").write_text("write a -> b")
     Indexer(library).update("notes")

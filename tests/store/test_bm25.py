@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from builders import drop, make_database, put
 from catalog.core.errors import ConfigError, EngineError
 from catalog.core.filters import Op, condition
+from catalog.core.scope import Scope
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction, Stamp, read_stamp
 from catalog.store.lexical import bm25
@@ -206,6 +207,68 @@ def test_a_stop_word_in_capitals_is_a_name(
     names = {put(database, "notes", f"{name}.md", text)[0]: name for name, text in texts.items()}
     hits = engine_at(database, folder).search(query, 10, WHOLE)
     assert [names[hit.seq] for hit in hits] == found
+
+
+# Spelling
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("sourdoguh", "sourdough"),  # two letters swapped
+        ("suordough", "sourdough"),
+        ("mayonaise", "mayonnaise"),  # one left out
+        ("parantel", "parental"),  # vowels confused; "parallel" has as few edits
+        ("expences", "expenses"),
+        ("Mueller", "Müller"),
+        ("Kuendigung", "Kündigung"),
+        ("bread", None),  # is there
+        ("breads", None),
+        ("zebra", None),  # nothing is near
+        ("taht", None),  # too short to tell
+        ("E4021", None),  # a code is no word
+    ],
+)
+def test_a_misspelt_word_is_corrected_to_one_that_a_passage_spells(
+    database: Database, folder: Path, typed: str, meant: str | None
+) -> None:
+    put(database, "notes", "a.md", "Bread: sourdough, with mayonnaise. See E4012, that code.")
+    put(
+        database,
+        "notes",
+        "b.md",
+        "The parental leave runs parallel to expenses. Frau Müller: Kündigung.",
+    )
+    engine = engine_at(database, folder)
+    corrected = engine.correct(f"about {typed} bread", WHOLE)
+    assert corrected == ({typed: meant} if meant else {})
+
+
+def test_of_two_words_as_near_the_more_frequent_one_is_meant(
+    database: Database, folder: Path
+) -> None:
+    put(database, "notes", "a.md", ["a marten", "martin sang", "martin slept"])
+    assert engine_at(database, folder).correct("martxn", WHOLE) == {"martxn": "martin"}
+
+
+def test_no_word_of_a_passage_out_of_reach_is_suggested(database: Database, folder: Path) -> None:
+    put(database, "notes", "secret.md", "project sourdough")
+    put(database, "notes", "open.md", "project bread")
+    put(database, "notes", "gone.md", "project sourdouhg")
+    drop(database, "notes", "gone.md")
+    engine = engine_at(database, folder)
+    within = Restriction("notes", Scope.of(["notes:open.md"]))
+    assert engine.correct("sourdoguh", within) == {}
+    assert engine.correct("sourdoguh", WHOLE) == {"sourdoguh": "sourdough"}
+    assert engine.correct("bred", Restriction("notes", without=("bread",))) == {}
+    # nor does a word that is out of reach count as there
+    put(database, "notes", "open.md", "sourdouhg")
+    assert engine.correct("sourdough", within) == {"sourdough": "sourdouhg"}
+
+
+def test_a_long_text_is_not_corrected(database: Database, folder: Path) -> None:
+    put(database, "notes", "a.md", "sourdough")
+    assert engine_at(database, folder).correct("sourdoguh " * 50, WHOLE) == {}
 
 
 # An index kept up to date equals one built afresh

@@ -41,13 +41,17 @@ class LegMaker:
     def make(self, queries: Iterable[SubQuery], *, is_own: bool = False) -> list[LegRetriever]:
         """Return a retriever for each sub-query that the mode has a leg for.
 
-        ``is_own`` sub-queries are the retrieved query itself: their legs take it as it is given.
+        ``is_own`` sub-queries are the retrieved query itself: their legs take it as it is given,
+        but the lexical leg takes corrected words.
         """
         legs: list[LegRetriever] = []
+        queries = list(queries)
+        asked = {query.text for query in queries if query.kind == "vec"}
         for query in queries:
             if not query.is_for(self._mode):
                 continue
-            fixed = None if is_own else query
+            is_corrected = query.kind == "lex" and query.text not in asked
+            fixed = None if is_own and not is_corrected else query
             if query.kind == "lex":
                 legs.append(self._lexical(query.phrases, fixed))
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -9,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.dates import read_bound
-from catalog.core.errors import InputError, UnknownModeError
+from catalog.core.errors import CatalogError, InputError, UnknownModeError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import And, Filter
 from catalog.core.param_fields import check_names, check_params, parameter_names
 from catalog.core.param_types import MODES, ORDERS, Mode, Order
 from catalog.core.params import SearchParams
-from catalog.core.query import ParsedQuery, parse_query
+from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.known_values import check_values
@@ -27,6 +28,7 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.stages import StageLog
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.engine_types import Restriction, allowed_seqs, is_written_as_flag
+from catalog.store.lexical.analysis import WORD
 from catalog.store.listing import (
     allowed_documents,
     check_filter_fields,
@@ -49,7 +51,8 @@ class SearchRequest:
 
     ``visible`` is what the caller's own scope and filters let through; the restriction also has
     the conditions that a file type, a name and dates make. ``distinct``: passages that say the same
-    are one. ``is_one_document``: scope or filter name the only one that may answer.
+    are one. ``is_one_document``: scope or filter name the only one that may answer. ``notes`` are
+    for the results.
     """
 
     query: ParsedQuery
@@ -64,6 +67,7 @@ class SearchRequest:
     sort: Order = "best"
     recency_half_life_days: float = 0.0
     is_one_document: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> SearchRequest:
@@ -160,6 +164,35 @@ def _is_held(connection: Connection, within: Restriction, phrases: tuple[str, ..
 
 def _quote(phrase: str) -> str:
     return f'"{phrase}"'
+
+
+def correct_spelling(request: SearchRequest, parts: SearchParts) -> SearchRequest:
+    """Return the request with misspelt words corrected for the lexical leg, and a note for each.
+
+    The vector leg looks for the words as typed. Quoted words stay. An engine that fails corrects
+    nothing: its leg reports the failure.
+    """
+    corrected_parts, notes = list[SubQuery](), list[str]()
+    for part in request.query.parts:
+        if part.kind == "lex" and part.is_for(request.mode):
+            try:
+                engine = parts.lexical(request.restriction.dataset)
+                corrected = engine.correct(part.text, request.restriction)
+            except CatalogError:
+                corrected = {}
+            quoted = set(WORD.findall(" ".join(part.phrases)))
+            for typed, meant in corrected.items():
+                if typed not in quoted:
+                    part = replace(part, text=re.sub(rf"\b{typed}\b", meant, part.text))
+                    notes.append(
+                        f"did you mean {meant!r}? {typed!r} is in no passage searched, so "
+                        f"{meant!r} was searched as well"
+                    )
+        corrected_parts.append(part)
+    if not notes:
+        return request
+    query = replace(request.query, parts=tuple(corrected_parts))
+    return replace(request, query=query, notes=(*request.notes, *notes))
 
 
 def chosen_threshold(params: SearchParams, rag: RAGv2Settings) -> float:

@@ -27,6 +27,7 @@ from catalog.search_v2.request import (
     SearchRequest,
     check_search,
     chosen_threshold,
+    correct_spelling,
     for_agent,
     read_request,
 )
@@ -98,7 +99,7 @@ class SearchServiceV2:
         started = time.perf_counter()
         params = for_agent(params, self.parts.settings)
         stages = StageLog(strict=params.strict)
-        request = read_request(params, self.parts, stages)
+        request = correct_spelling(read_request(params, self.parts, stages), self.parts)
         refiner, candidates, fusion = self._gather(request, stages)
         about = request.query.about(request.mode)
         passages, confidence = refiner.refine(
@@ -134,6 +135,7 @@ class SearchServiceV2:
             notes=(
                 *request.query.readings,
                 *self._tell_waiting(request),
+                *request.notes,
                 *_name_damaged(stages),
                 *(() if results else explain_nothing(self.library, params, request, stages)),
             ),
@@ -162,7 +164,7 @@ class SearchServiceV2:
     ) -> list[NodeWithScore]:
         params = for_agent(params, self.parts.settings)
         stages = StageLog(strict=params.strict)
-        request = read_request(params, self.parts, stages)
+        request = correct_spelling(read_request(params, self.parts, stages), self.parts)
         refiner, passages, _ = self._gather(request, stages, bundle)
         if is_refined:
             about = request.query.about(request.mode)

@@ -40,6 +40,14 @@ class LexicalEngine(Protocol):
         """
         ...
 
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
+        """Return the words of a text that may be misspelt, each with the word that it may mean.
+
+        A misspelt word is in no passage that the restriction allows, and what it may mean is in
+        one, spelt so. An engine without a list of its words returns ``{}``.
+        """
+        ...
+
     def languages(self) -> dict[str, int]:
         """Return the languages that passages are known to be in, with how many are in each.
 

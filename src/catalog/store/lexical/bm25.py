@@ -21,6 +21,7 @@ from catalog.core.errors import ConfigError, EngineError
 from catalog.core.private_files import make_folder
 from catalog.store.database import Database
 from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs, read_stamp
+from catalog.store.lexical.analysis import raw_words
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import Int64, Mask, SegmentBuilder
@@ -34,6 +35,7 @@ from catalog.store.lexical.snapshot import (
     limit_parts,
     read_rows,
 )
+from catalog.store.lexical.spelling import correct_words
 from catalog.store.lexical.text_analysis import TextAnalyzer
 from catalog.store.locks import WORDS_LOCK
 
@@ -115,6 +117,14 @@ class Bm25Engine:
         with self.database.read() as connection:
             state = self.read_state(connection, Restriction(self.dataset))
         return (0, [0] * len(words)) if state is None else state[0].count_rows(words, self.analyzer)
+
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
+        """Return the words that may be misspelt, each with the word that it may mean."""
+        with self.database.read() as connection:
+            state = self.read_state(connection, restriction)
+            if state is None:
+                return {}
+            return correct_words(connection, raw_words(text), *state, self.analyzer)
 
     def languages(self) -> dict[str, int]:
         """Return the languages of the passages with how many are in each; ``""`` is unknown.

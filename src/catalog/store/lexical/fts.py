@@ -112,6 +112,11 @@ class FtsEngine:
         limited = matching.limit(MOST_COUNTED).subquery()
         return connection.scalar(select(func.count()).select_from(limited)) or 0
 
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
+        """Return ``{}``: the words of the index are not listed."""
+        del text, restriction
+        return {}
+
     def languages(self) -> dict[str, int]:
         """Return ``{}``: all passages are taken for one language."""
         return {}

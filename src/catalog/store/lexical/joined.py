@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from itertools import chain
 
 from catalog.store.engine_types import Hits, Restriction
+from catalog.store.lexical.analysis import raw_words
 from catalog.store.lexical.base import JoinedEngines
 from catalog.store.lexical.bm25 import Bm25Engine
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postings import Mask
 from catalog.store.lexical.snapshot import LexicalSnapshot
+from catalog.store.lexical.spelling import correct_words
 
 
 class JoinedBm25Engine(JoinedEngines[Bm25Engine]):
@@ -42,6 +44,13 @@ class JoinedBm25Engine(JoinedEngines[Bm25Engine]):
         """Return the number of passages, and for each word how many of them contain it."""
         snapshot, _ = self._read_state(Restriction(self._datasets))
         return snapshot.count_rows(words, self._engines[0].analyzer)
+
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
+        """Return the words that may be misspelt, each with the word that it may mean."""
+        first = self._engines[0]
+        snapshot, masks = self._read_state(restriction)
+        with first.database.read() as connection:
+            return correct_words(connection, raw_words(text), snapshot, masks, first.analyzer)
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for."""

@@ -81,6 +81,12 @@ class PostingsSegment:
             found = intersect_postings(found, other)
         return found
 
+    def find_range(self, prefix: str) -> tuple[int, int]:
+        """Return the numbers of the first term with the prefix, and of the first one after all."""
+        terms, encoded = _Terms(self), prefix.encode()
+        first = bisect_left(terms, encoded)
+        return first, bisect_left(terms, encoded + b"\xff", lo=first)
+
     def all_terms(self) -> list[bytes]:
         """Return every term, ascending."""
         blob, cuts = self.terms.tobytes(), self.term_starts.tolist()

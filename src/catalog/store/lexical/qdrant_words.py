@@ -118,6 +118,11 @@ class QdrantWordsEngine:
         """Return what the store's own full text counts: the server does not count words."""
         return FtsEngine(self.database, self.dataset).document_counts(words)
 
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
+        """Return ``{}``: the server has no list of words."""
+        del text, restriction
+        return {}
+
     def languages(self) -> dict[str, int]:
         """Return the languages of the passages with how many are in each, as last seen."""
         return {} if self._state is None else self._state.languages
@@ -257,6 +262,11 @@ class JoinedQdrantWords(JoinedEngines[QdrantWordsEngine]):
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
         """Return what the store's own full text counts over all datasets."""
         return FtsEngine(self._engines[0].database, self._datasets).document_counts(words)
+
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
+        """Return ``{}``: the server has no list of words."""
+        del text, restriction
+        return {}
 
     def is_searchable(self, text: str) -> bool:
         """Tell whether the text has a word to look for in any of the datasets."""

@@ -237,10 +237,8 @@ class LexicalSnapshot:
 
     def _spread(self, scores: Sequence[Floats]) -> Spread:
         """Return mean and deviation of the scores, an array for each part, of the live rows."""
-        sums = [
-            sum_squares(of_part if part.dead == 0 else of_part[part.live])
-            for part, of_part in zip(self.parts, scores, strict=True)
-        ]
+        pairs = zip(self.parts, scores, strict=True)
+        sums = [sum_squares(one if part.dead == 0 else one[part.live]) for part, one in pairs]
         size = max(1, len(self))
         mean = sum(total for total, _ in sums) / size
         square = sum(squares for _, squares in sums) / size
@@ -276,11 +274,10 @@ class LexicalSnapshot:
 
         The cache key leaves out tokens that the index lacks, such as most joined neighbours.
         """
-        there = tuple(written for written in term if any(self._find(written)))
-        cached = self._impacts.get(there)
-        if cached is not None:
+        there = tuple(written for written in term if any(self.find(written)))
+        if (cached := self._impacts.get(there)) is not None:
             return cached
-        found = {written: self._find(written) for written in there}
+        found = {written: self.find(written) for written in there}
         postings = tuple(
             join_alternatives({written: of_parts[at] for written, of_parts in found.items()})
             for at in range(len(self.parts))
@@ -298,7 +295,7 @@ class LexicalSnapshot:
         self._impacts.put(there, impacts)
         return impacts
 
-    def _find(self, written: str) -> tuple[Postings | None, ...]:
+    def find(self, written: str) -> tuple[Postings | None, ...]:
         """Return the postings in each part of a token, or of several that a row must all hold."""
         found = self._found.get(written)
         if found is None:

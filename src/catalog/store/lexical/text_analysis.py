@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from catalog.core.ids import sha1_hex
@@ -27,6 +28,7 @@ from catalog.store.lexical.languages import (
 
 RULES = 4  # raise it whenever the same text would give other tokens
 
+_LETTERS = re.compile(r"[^\W\d_]+")
 _CAPITALS = 3  # words of a query that is in capitals as a whole: fewer are names
 
 _NOT_LATIN = frozenset(LANGUAGES) - frozenset(LATIN_LANGUAGES)
@@ -76,6 +78,16 @@ class TextAnalyzer:
         if is_in_capitals(raws):
             tokens = [token for token in tokens if not token.isupper()]
         return language, tokens
+
+    def find_spellings(self, text: str, token: str) -> Iterator[str]:
+        """Yield the words of a passage that have the token, as written there."""
+        raws = raw_words(text)
+        analyzer = self._analyzer(self.language or detect_language(text, raws), is_passage=True)
+        for raw in dict.fromkeys(raws):
+            if token in analyzer.tokens_of([raw]):
+                yield from (
+                    word for word in _LETTERS.findall(raw) if token in analyzer.tokens_of([word])
+                )
 
     def query_terms(self, text: str, languages: Iterable[str]) -> list[Term]:
         """Return the words of a query, each by its tokens in the languages, as often as they occur.

@@ -116,6 +116,11 @@ class TsvectorEngine:
             self._searchable.put(text, known)
         return known
 
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
+        """Return ``{}``: the words of the index are not listed."""
+        del text, restriction
+        return {}
+
     def languages(self) -> dict[str, int]:
         """Return ``{}``: all passages are taken for one language."""
         return {}
