@@ -91,12 +91,13 @@ class TsvectorEngine:
         """Search as :class:`LexicalEngine` says; a restriction to another dataset finds nothing."""
         if k <= 0 or restriction.dataset != self.dataset or restriction.scope.is_nothing:
             return Hits()
-        if not self.is_searchable(text):  # the full-text index has stop words
-            return FtsEngine(self.database, self.dataset).search(text, k, restriction)
         others = (one for one in other_spellings(text) if min(map(len, one.split())) > 1)
-        text = " ".join([text, *others])
+        written = " ".join([text, *others])
         with self._read_counts() as (connection, counts):
-            return self._rank(connection, text, k, restriction, counts)
+            if self.is_searchable(text):
+                return self._rank(connection, written, k, restriction, counts)
+        # the full-text index has stop words
+        return FtsEngine(self.database, self.dataset).search(text, k, restriction)
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
         """Return the number of passages, and for each word how many of them contain it."""
