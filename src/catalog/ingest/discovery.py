@@ -12,7 +12,7 @@ from catalog.core.errors import ReadError, SourceError, TransientReadError
 from catalog.core.globs import GlobRules, folders_above
 from catalog.core.text import nfc
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
-from catalog.ingest.readers.opening import file_kind, open_regular
+from catalog.ingest.readers.opening import device_of, file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
 from catalog.ingest.sidecars import (
     FOLDER_FILE,
@@ -104,14 +104,15 @@ def discover(
     Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
     folder, and ``InputError`` for a pattern that has no meaning.
     """
-    top, mode = _resolve(root)
+    top, info = _resolve(root)
     walk = _Walk(top, _compile(include), _compile(exclude), limits)
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(info.st_mode):
         walk.list_folder()
-    elif stat.S_ISREG(mode):
-        walk.list_file()
+    elif stat.S_ISREG(info.st_mode):
+        walk.list_file(info)
     else:
-        raise SourceError(f"{_printable(str(root))} is a {file_kind(mode)}: name a file or folder")
+        kind = file_kind(info.st_mode)
+        raise SourceError(f"{_printable(str(root))} is a {kind}: name a file or folder")
     return walk.listing()
 
 
@@ -132,9 +133,9 @@ class _Walk:
     left_out: set[str] = field(default_factory=set)
     beside: dict[str, MetadataFile] = field(default_factory=dict)
 
-    def list_file(self) -> None:
+    def list_file(self, info: os.stat_result) -> None:
         if self._is_named_well(self.root.name, "file"):
-            self._add(self.root.name, self.root, self.root.stat())
+            self._add(self.root.name, self.root, info)
             self.beside = beside_file(self.root)
 
     def list_folder(self) -> None:
@@ -210,39 +211,45 @@ class _Walk:
 
     def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
         """Add the files of one folder; yield the folders to go down into."""
-        names = {nfc(one.name) for one in entries if not one.is_dir(follow_symlinks=False)}
+        names = {nfc(entry.name) for entry in entries if not _is_folder(entry)}
         for entry in entries:
             path = base + entry.name
-            targets = find_targets(nfc(entry.name), names)
-            if targets is not None:  # a folder of that name cannot be read
-                self._add_beside(path, targets, names)
-                continue
-            if is_misspelt_folder_file(nfc(entry.name)):
-                self._skip(path, f"not read: call it {FOLDER_FILE}")
-                continue
-            if is_passed_over(entry.name, is_folder=True):
-                continue
             try:
-                info = entry.stat(follow_symlinks=False)
+                if self._visit_entry(path, entry, rules, names):
+                    yield path + "/"
             except OSError as error:
                 self._skip(path, f"cannot be looked at: {error.strerror}")
-                continue
-            is_folder = stat.S_ISDIR(info.st_mode)
-            if is_passed_over(entry.name, is_folder=is_folder):
-                continue
-            if not self._is_named_well(path, "folder" if is_folder else "file"):
-                continue
-            if self._is_left_out(path + "/" if is_folder else path, rules):
-                if is_folder:
-                    self.left_out.add(nfc(path))
-                continue
-            if is_folder:
-                yield path + "/"
-            elif self.include is None or self.include.match(nfc(path)):
-                if stat.S_ISLNK(info.st_mode):
-                    self._add_link(path, entry)
-                else:
-                    self._add(path, self.root / path, info)
+            except Exception as error:  # noqa: BLE001 - recorded: the other files go on
+                self._skip(path, f"cannot be listed: {type(error).__name__}: {error}")
+
+    def _visit_entry(
+        self, path: str, entry: os.DirEntry[str], rules: _Rules, names: Set[str]
+    ) -> bool:
+        """Add one file, or return whether it is a folder to go down into."""
+        name = nfc(entry.name)
+        if (targets := find_targets(name, names)) is not None:  # a folder of that name, too
+            self._add_beside(path, targets, names)
+            return False
+        if is_misspelt_folder_file(name):
+            self._skip(path, f"not read: call it {FOLDER_FILE}")
+            return False
+        if is_passed_over(entry.name, is_folder=True):
+            return False
+        info = entry.stat(follow_symlinks=False)
+        is_folder = stat.S_ISDIR(info.st_mode)
+        kind = "folder" if is_folder else "file"
+        if is_passed_over(entry.name, is_folder=is_folder) or not self._is_named_well(path, kind):
+            return False
+        if self._is_left_out(path + "/" if is_folder else path, rules):
+            self.left_out |= {nfc(path)} if is_folder else set()
+        elif is_folder:
+            return True
+        elif self.include is None or self.include.match(nfc(path)):
+            if stat.S_ISLNK(info.st_mode):
+                self._add_link(path, entry)
+            else:
+                self._add(path, self.root / path, info)
+        return False
 
     def _add_beside(self, path: str, targets: Sequence[str], names: Set[str]) -> None:
         folder = nfc(path[: path.rfind("/") + 1])
@@ -302,6 +309,13 @@ class _Walk:
         self.skipped.append(SkippedFile(_printable(path), reason, nfc(known)))
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
 def is_passed_over(name: str, *, is_folder: bool) -> bool:
     """Tell whether a file or folder below the root is never listed, because of its name."""
     if is_folder and name == CONVERTED_FOLDER:
@@ -309,10 +323,10 @@ def is_passed_over(name: str, *, is_folder: bool) -> bool:
     return name.startswith(".") or name in IGNORED_FOLDERS
 
 
-def _resolve(root: Path) -> tuple[Path, int]:
+def _resolve(root: Path) -> tuple[Path, os.stat_result]:
     try:
         top = Path(root).resolve(strict=True)
-        return top, top.stat().st_mode
+        return top, top.stat()
     except FileNotFoundError as error:
         raise SourceError(f"{_printable(str(root))} does not exist") from error
     except (OSError, RuntimeError, ValueError) as error:
@@ -330,17 +344,6 @@ def _rule_lines(entry: os.DirEntry[str]) -> list[str]:
         raise TransientReadError(f"it is longer than {_MAX_IGNORE_FILE:,} bytes")
     text = content.decode("utf-8-sig", "surrogateescape")
     return text.splitlines()
-
-
-def device_of(folder: Path) -> int:
-    """Return a number that folders of one file system share; 0 if the folder cannot be looked at.
-
-    It is that of folders alone: some file systems show other numbers for their files.
-    """
-    try:
-        return folder.stat().st_dev
-    except OSError:
-        return 0
 
 
 def _printable(path: str) -> str:

@@ -18,9 +18,6 @@ from catalog.ingest.sidecars import Sidecars, sidecar_target
 from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
 
-# What a defect in a reader or chunker may raise on one odd document: the rest must go on.
-DEFECTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError)
-
 _MAX_REMARKS = 20
 _NO_SIDECAR = (
     "as text: no file here has the name that it is the metadata of "
@@ -87,7 +84,7 @@ class FileOutcome:
             self.fail(file.path, str(error), retry=isinstance(error, TransientReadError))
             self.is_whole = False
             self.is_cut_short = isinstance(error, CutShortError)
-        except DEFECTS as error:
+        except Exception as error:  # noqa: BLE001 - recorded: the other files go on
             reason = f"the reader failed: {type(error).__name__}: {error}"
             self.fail(file.path, reason, retry=True)
             self.is_whole = False

@@ -11,7 +11,7 @@ from catalog.core.documents import ParsedDocument
 from catalog.ingest.chunking.chunker import Cut, DocumentChunker
 from catalog.ingest.discovery import STREAMED, SourceFile
 from catalog.ingest.executors import Executor, InPlace, Lost
-from catalog.ingest.file_outcome import DEFECTS, FileOutcome
+from catalog.ingest.file_outcome import FileOutcome
 from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.readers.base import file_type
@@ -51,7 +51,7 @@ class FileReading:
             return None
         try:
             cut = self.chunker.cut(parsed)
-        except DEFECTS:
+        except Exception:  # noqa: BLE001 - the writer cuts it again, and records why not
             return None
         return cut if cut.fallback is None else None
 

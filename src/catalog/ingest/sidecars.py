@@ -149,9 +149,12 @@ class Sidecars:
     def _linked(self, path: str) -> list[str]:
         """Return the path of the file that a symbolic link at this path leads to, if it is one."""
         link = self._root / path
-        if not link.is_symlink():
+        try:
+            if not link.is_symlink():
+                return []
+            target, root = link.resolve(), self._root.resolve()
+        except (OSError, RuntimeError):  # a circle of links, by now
             return []
-        target, root = link.resolve(), self._root.resolve()
         return [target.relative_to(root).as_posix()] if target.is_relative_to(root) else []
 
     def _beside(self, path: str) -> list[tuple[str, str]]:

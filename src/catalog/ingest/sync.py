@@ -20,12 +20,13 @@ from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import BaseNode
 from sqlalchemy import Connection
 
+from catalog.core.errors import ConfigError
 from catalog.core.ids import check_dataset_name
 from catalog.core.settings import IngestSettings
 from catalog.ingest.changes import Change, FolderChanges, StoredFiles, date_of
 from catalog.ingest.discovery import SourceFile, discover
 from catalog.ingest.executors import Executor, InPlace
-from catalog.ingest.file_outcome import DEFECTS, FileOutcome
+from catalog.ingest.file_outcome import FileOutcome
 from catalog.ingest.pipeline import PipelineSteps
 from catalog.ingest.read_ahead import FILE_COST, FileReading, ReadAhead
 from catalog.ingest.readers import ReadLimits
@@ -281,7 +282,9 @@ class SyncRun:
         """Return the chunks of documents by their ids, ``None`` of one that cannot be cut."""
         try:  # all at once, which costs short ones less; where that fails, each alone
             return self._steps.cut(change.source for change, _ in group)
-        except DEFECTS as error:
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - recorded: the other documents go on
             if len(group) > 1:
                 return {id_: nodes for one in group for id_, nodes in self._cut([one]).items()}
             change, file = group[0]

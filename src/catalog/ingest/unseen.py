@@ -10,7 +10,8 @@ from catalog.core.text import nfc
 from catalog.ingest.discovery import Listing, SkippedFile
 from catalog.store.manifest import ManifestEntry
 
-_SPECIAL = re.compile(r"[\\\s*?\[]")  # in a glob
+_SPECIAL = re.compile(r"[\\ *?\[]")  # in a glob
+_OTHER_SPACES = re.compile(r"[^\S ]")  # a glob may not end with these, escaped or not
 _REPLACED = re.compile("\ufffd+")
 
 
@@ -40,7 +41,8 @@ def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> dict[st
     for file in places.values():
         folder, _, name = file.place.rpartition("/")
         if "\ufffd" in name:
-            glob = Glob.compile("/" + _REPLACED.sub("*", _SPECIAL.sub(r"\\\g<0>", name)))
+            escaped = _OTHER_SPACES.sub("?", _SPECIAL.sub(r"\\\g<0>", name))
+            glob = Glob.compile("/" + _REPLACED.sub("*", escaped))
             odd_names.setdefault(folder, []).append((glob, file))
     unseen = {}
     for path in files:

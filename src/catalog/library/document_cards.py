@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 from catalog.ingest.summaries import summarise
 from catalog.store import Database
 from catalog.store.cards import ids_without_card, read_uncarded_documents, save_cards
 from catalog.store.filter_sql import DatasetNames
+
+_log = logging.getLogger(__name__)
 
 BATCH = 50  # documents in one transaction: others may write after a few tenths of a second
 CARDS_PER_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
@@ -26,7 +31,7 @@ def make_cards(
         most = BATCH if limit is None else min(BATCH, limit - count)
         with database.write(wait=wait) as connection:
             summaries = {
-                document: summarise(text, headings=headings)
+                document: _summarise(text, headings)
                 for document, headings, text in read_uncarded_documents(
                     connection, dataset, most, after=last
                 )
@@ -36,6 +41,14 @@ def make_cards(
             count += save_cards(connection, summaries)
             last = max(summaries)
     return count
+
+
+def _summarise(text: str, headings: Sequence[str]) -> str:
+    try:
+        return summarise(text, headings=headings)
+    except Exception as error:  # noqa: BLE001 - one odd text ends no run: it has no summary
+        _log.warning("a document gets no summary: %s: %s", type(error).__name__, error)
+        return ""
 
 
 def _is_any_lacking(database: Database, dataset: DatasetNames, after: int) -> bool:

@@ -62,6 +62,17 @@ def file_kind(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "special file")
 
 
+def device_of(folder: Path) -> int:
+    """Return a number that folders of one file system share; 0 if the folder cannot be looked at.
+
+    It is that of folders alone: some file systems show other numbers for their files.
+    """
+    try:
+        return folder.stat().st_dev
+    except OSError:
+        return 0
+
+
 def _open_handle(path: Path, root: Path | None) -> BinaryIO:
     try:
         if root is None or root == path or os.open not in os.supports_dir_fd:

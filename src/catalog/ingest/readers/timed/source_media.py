@@ -109,7 +109,7 @@ def possible_originals(path: str) -> Iterator[str]:
     They are whole (of ``photo.png.md``) or without an extension; the likeliest comes first.
     """
     parts = [part for part in path.split("/") if part != CONVERTED]
-    *folder, own_name = parts
+    *folder, own_name = parts or [path]
     stem = split_extension(own_name)[0]
     for name in dict.fromkeys([stem, _split_language(stem)[0]]):
         yield "/".join([*folder, name])
