@@ -70,13 +70,13 @@ def test_a_question_outside_the_collection_is_not_answered_and_says_what_is_near
 def test_why_there_is_no_answer_is_told_by_the_fitted_estimate_where_there_is_one(service):
     asked = asking("Which keys open the capital of Mongolia?", mode="lexical")
     answer = answer_question(service, asked)
-    assert "% is needed: no passage has more than" in answer.abstained.reason
+    assert "% is needed" in answer.abstained.reason
     assert answer.abstained.nearest[0].path == "keys.md"
 
 
 def test_how_likely_an_answer_must_be_is_a_setting(project):
     asked = asking("How many weeks may customers cancel within?", mode="lexical")
-    for least, is_answered in ((None, True), (1.0, False)):
+    for least, is_answered in ((0.4, True), (1.0, False)):
         opened = serve(project, answered_from=least)
         answer = answer_question(opened, asked)
         opened.close()

@@ -23,7 +23,7 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
-SLOPES = ("cosine", "words", "rank", "rare", "exact", "keywords")
+SLOPES = ("cosine", "words", "rank", "name", "named", "exact", "keywords")
 TRUTH = Calibration(constant=-1.0, cosine=-2.0, words=0.8, rank=1.5)
 
 
@@ -31,7 +31,7 @@ def drawn(truth, queries, seed, *, candidates=10):
     """Queries whose candidates are labelled by chance, as likely as ``truth`` says."""
     generator = np.random.default_rng(seed)
     return [
-        [_labelled(truth, generator.normal(size=6), generator.random()) for _ in range(candidates)]
+        [_labelled(truth, generator.normal(size=7), generator.random()) for _ in range(candidates)]
         for _ in range(queries)
     ]
 
@@ -60,7 +60,7 @@ def test_the_coefficients_that_labels_were_drawn_by_are_found():
 
 def test_the_fit_is_that_of_scikit_learn():
     linear_model = pytest.importorskip("sklearn.linear_model")
-    truth = Calibration(constant=-0.5, cosine=0.5, words=-0.7, rank=1.0, rare=1.2)
+    truth = Calibration(constant=-0.5, cosine=0.5, words=-0.7, rank=1.0, name=1.2)
     # Of one candidate and of nine: every query weighs the same.
     group = drawn(truth, 200, seed=2, candidates=1) + drawn(truth, 100, seed=3, candidates=9)
     made = fit_calibration([group], has_cosines=True)
@@ -106,7 +106,7 @@ def test_a_group_without_a_passage_counts_for_nothing():
 
 
 def test_without_cosines_the_other_features_are_fitted_on():
-    group = drawn(Calibration(0.0, *[1.0] * 6), 200, seed=7)
+    group = drawn(Calibration(0.0, *[1.0] * 7), 200, seed=7)
     made = fit_calibration([group], has_cosines=False)
     assert {name for name in SLOPES if getattr(made, name) != 0} == set(SLOPES) - {"cosine"}
 

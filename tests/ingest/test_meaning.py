@@ -8,8 +8,6 @@ from sqlalchemy import delete, event, select
 from catalog.core.errors import CatalogError
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
-from catalog.search_v2.relevance import Calibration
-from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.schema import embeddings
 from fakes import WordEncoder, open_library, write
@@ -279,29 +277,6 @@ def test_a_run_that_pauses_leaves_the_rest_to_the_next_and_a_change_comes_before
         assert (report.updated, report.embedded, report.incomplete) == (1, 4, 0)
         assert "changed in between" in encoder.texts[4] + encoder.texts[5]
         assert len(encoder.texts) == len(set(encoder.texts)) == 8
-
-
-def test_confidence_is_unsaid_while_a_passage_that_is_shown_waits_for_its_vector(
-    tmp_path, folder, monkeypatch
-):
-    """What words found may answer, though all that is judged does not."""
-    never = Calibration(constant=-9.0, cosine=0.0, lexical=0.0, rank=0.0, rerank=0.0)
-    monkeypatch.setattr(
-        SearchParts, "calibration", lambda self, mode, **_: never if mode == "hybrid" else None
-    )
-    seen = []
-
-    def ask(call):
-        if call == 2:
-            seen.append(search(tmp_path / "home", "walrus", top_k=20))
-
-    with small_batches(open_library(tmp_path / "home", Watched(ask))) as library:
-        Indexer(library).build(folder, "notes")
-    (early,) = seen
-    assert {result.relevance is None for result in early} == {True, False}
-    assert (early.confidence, early.low_confidence) == (None, None)
-    whole = search(tmp_path / "home", "walrus", top_k=20)
-    assert whole.low_confidence is True
 
 
 def test_short_documents_share_their_statements(tmp_path):

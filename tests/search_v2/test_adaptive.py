@@ -189,7 +189,7 @@ def test_a_best_keyword_hit_with_a_rare_word_counts_as_one_with_most_words(rare,
 
 def test_every_passage_with_a_rare_word_gains_by_it_whichever_leg_found_it():
     # a = .6; lexical: a 4.5, b 2; vector, floor .7: c 2, d 1, a 0; the bonus .5 counts twice
-    lexical = ranked("lexical", {"a": 9.0, "b": 4.0}, weight=2.0, rare={"b", "c", "x"}, bonus=0.5)
+    lexical = ranked("lexical", {"a": 9.0, "b": 4.0}, weight=2.0, rare={"b", "c", "x"}, rarity=1.0)
     fused = adaptive([lexical, ranked("vector", {"c": 0.9, "d": 0.8, "a": 0.7})], BALANCE)
     assert scores_of(fused) == pytest.approx(
         {"b": 0.8 * 2 + 1, "c": 0.6 * 2 + 1, "a": 0.8 * 4.5, "d": 0.6}

@@ -239,6 +239,6 @@ def test_a_view_under_other_settings_keeps_searches_of_its_own(opened):
     service, engine = opened(fusion_mode="rrf")
     ask(service, explain=True)
     found = ask(service.with_settings({"expansion_weight": 5.0}), explain=True)
-    assert len(engine.asked) == 4
+    assert len(engine.asked) == 6  # two queries, and the rarest word, under each
     weights = {part.weight for one in found for part in one.explain.contributions}
     assert 5.0 in weights

@@ -183,13 +183,6 @@ def test_the_less_of_a_query_the_best_keyword_hit_has_the_less_words_weigh(anima
     assert weights_of(rare)["lexical"] == pytest.approx(2 * 0.35)
 
 
-def test_other_fusions_ask_nothing_of_the_best_keyword_hit(animals):
-    stages = animals.with_settings({"fusion_mode": "rrf"}).search("cat swims afar").stages
-    assert stages[2].note == "bm25: 1 hits"
-    stages = animals.search("cat swims afar", mode="lexical").stages
-    assert "bm25: 1 hits" in [stage.note for stage in stages]
-
-
 def test_the_keyword_leg_says_which_words_of_the_users_query_its_hits_contain(animals):
     engine, restriction = animals.parts.lexical("animals"), Restriction("animals")
     database = animals.parts.database

@@ -333,11 +333,11 @@ def test_a_calibration_gives_relevance_confidence_and_a_threshold(opened):
     best = found[0]
     assert best.path == "bread.md"
     assert 0 < best.relevance < 1
-    assert found.confidence == max(one.relevance for one in found)
+    assert 0 < found.confidence < 1
     assert found.low_confidence is False
     weak = opened().search("the days of ovens", dataset="docs", mode="lexical")
     assert weak.confidence < found.confidence
-    strict = opened(similarity_threshold=found.confidence).search(
+    strict = opened(similarity_threshold=best.relevance).search(
         "bake bread yeast", dataset="docs", mode="lexical"
     )
     assert paths(strict) == ["bread.md"]
@@ -375,7 +375,6 @@ def test_passages_without_a_cosine_that_was_fitted_are_judged_by_words(opened):
     assert [one.relevance for one in failed] == [one.relevance for one in plain]
     typed = service.search("lex: bake bread / hyde: Bake the bread.", dataset="docs")
     assert max(one.relevance for one in typed) < 0.999
-    assert typed.confidence == typed[0].relevance
     assert stage(typed, "relevance").status == "ran"
 
     def broken(*_):

@@ -27,7 +27,7 @@ from catalog.search_v2.search_parts import SearchParts
 from catalog.store.engine_types import Spread
 from fakes import open_library
 
-MADE = Calibration(-1.0, cosine=3.0, words=0.5, rank=2.0, rare=1.0, exact=4.0, keywords=-0.5)
+MADE = Calibration(-1.0, cosine=3.0, words=0.5, rank=2.0, name=1.0, exact=4.0, keywords=-0.5)
 BY_WORDS = Calibration(0.5)
 LONG = "how do I rotate the keys of a service"
 
@@ -79,7 +79,7 @@ def find_made(has_cosines):
 
 def test_relevance_is_the_logistic_of_the_weighted_sum():
     # -1 + 3 * .8 + .5 * 1 + 2 * .5 + 1 * .4 = 3.3; 1 / (1 + e^-3.3) = .96443
-    features = Features(cosine=0.8, words=1.0, rank=0.5, rare=0.4)
+    features = Features(cosine=0.8, words=1.0, rank=0.5, name=0.4)
     assert MADE.relevance(features) == pytest.approx(0.964429, abs=1e-6)
     assert Calibration(0).relevance(features) == 0.5
 
@@ -103,10 +103,18 @@ def test_a_question_is_judged_by_the_cosine_the_share_of_its_words_and_the_place
     assert seen(found)["b"] == Features(cosine=0.9, words=0.5, rank=0.5)
 
 
-def test_a_passage_with_the_rarest_word_has_its_rarity():
-    words = FoundWords(rare={"b"}, rarity=0.7)
+def test_the_name_that_a_query_asks_for_counts_by_its_rarity_and_takes_that_from_the_cosine():
+    words = FoundWords(rare={"b"}, rarity=0.75, is_name=True)
+    lists = ranked("lexical", ("a", 7.0), ("b", 3.0), words=words), ranked("vector", ("a", 0.8))
+    found = list(seen(passages(*lists)).values())
+    assert [(one.named, one.name) for one in found] == [(0.75, 0.0), (0.75, 0.75)]
+    assert [one.cosine for one in found] == pytest.approx([0.2, 0.2])
+
+
+def test_a_rare_word_that_is_no_name_is_not_asked_for_as_one():
+    words = FoundWords(rare={"b"}, rarity=0.75)
     found = passages(ranked("lexical", ("a", 7.0), ("b", 3.0), words=words))
-    assert [one.rare for one in seen(found).values()] == [0.0, 0.7]
+    assert {(one.named, one.name) for one in seen(found).values()} == {(0.0, 0.0)}
 
 
 def test_one_or_two_keywords_are_judged_by_words_as_written_and_not_by_cosines():
@@ -157,7 +165,7 @@ def test_relevance_never_rises_and_passages_that_contradict_the_order_share_thei
         ranked("vector", ("a", 0.9), ("b", 0.2), ("c", 0.4), ("d", 0.1)), heard=("vec",)
     )
     by_cosine = Calibration(0.0, cosine=1.0)
-    judged = judge_relevance(list(found.values()), LONG, lambda _: by_cosine)
+    judged, _ = judge_relevance(list(found.values()), LONG, lambda _: by_cosine)
     pair = (by_cosine.relevance(Features(0.2)) + by_cosine.relevance(Features(0.4))) / 2
     assert [one.relevance for one in judged[1:3]] == [pytest.approx(pair)] * 2
     assert [one.relevance for one in judged] == sorted(
@@ -174,12 +182,31 @@ def test_certainty_says_exact_for_words_as_written_else_likely_from_a_half_on():
     listed = list(found.values())
     surely, hardly = Calibration(1.0), Calibration(-1.0)
     for fit, other in ((surely, "likely"), (hardly, "possible")):
-        judged = judge_relevance(listed, "keys", lambda _, fit=fit: fit)
+        judged, _ = judge_relevance(listed, "keys", lambda _, fit=fit: fit)
         assert [one.certainty for one in judged] == ["exact", other]
-        quoted = judge_relevance(listed, LONG, lambda _, fit=fit: fit, is_quoted=True)
+        quoted, _ = judge_relevance(listed, LONG, lambda _, fit=fit: fit, is_quoted=True)
         assert [one.certainty for one in quoted] == ["exact", "exact"]
-        asked = judge_relevance(listed, LONG, lambda _, fit=fit: fit)
+        asked, _ = judge_relevance(listed, LONG, lambda _, fit=fit: fit)
         assert [one.certainty for one in asked] == [other, other]
+
+
+def test_confidence_follows_the_best_cosine_and_words_of_a_question():
+    # -4 + 10 * .5 + 2 * .25 = 1.5; 1 / (1 + e^-1.5) = .817574
+    fit = Calibration(0.0, answer_constant=-4.0, answer_cosine=10.0, answer_words=2.0)
+    words = FoundWords(weights={"rotate": 1.0, "keys": 1.0, "service": 2.0})
+    lists = ranked("lexical", ("b", 3.0), words=words), ranked("vector", ("a", 0.5), ("b", 0.2))
+    found = passages(*lists, texts={"a": "nothing", "b": "keys"})
+    _, confidence = judge_relevance(list(found.values()), LONG, lambda _: fit)
+    assert confidence == pytest.approx(0.817574, abs=1e-6)
+    assert judge_relevance([], LONG, lambda _: fit) == ([], 0.0)
+
+
+@pytest.mark.parametrize("query", ["keys", "what does maxRetries do"])
+def test_confidence_in_keywords_and_names_is_the_relevance_of_the_first_passage(query):
+    words = FoundWords(rare={"a"}, rarity=1.0, is_name=True)
+    found = passages(ranked("lexical", ("a", 7.0), ("b", 3.0), words=words))
+    judged, confidence = judge_relevance(list(found.values()), query, find_made)
+    assert confidence == judged[0].relevance
 
 
 @pytest.mark.parametrize(
@@ -195,7 +222,7 @@ def test_certainty_says_exact_for_words_as_written_else_likely_from_a_half_on():
 )
 def test_a_passage_without_a_cosine_that_was_fitted_is_judged_by_words(heard, fit):
     found = passages(ranked("lexical", ("a", 7.0)), heard=heard)
-    (judged,) = judge_relevance(list(found.values()), LONG, find_made)
+    [judged], _ = judge_relevance(list(found.values()), LONG, find_made)
     assert judged.relevance == fit.relevance(seen(found)["a"])
 
 
@@ -210,7 +237,7 @@ def test_a_passage_without_a_cosine_that_was_fitted_is_judged_by_words(heard, fi
 )
 def test_passages_in_another_language_are_judged_by_words(text, fit):
     found = passages(ranked("vector", ("a", 0.9)), texts={"a": text})
-    (judged,) = judge_relevance(list(found.values()), LONG, find_made)
+    [judged], _ = judge_relevance(list(found.values()), LONG, find_made)
     assert judged.relevance == fit.relevance(seen(found)["a"])
 
 
@@ -222,7 +249,7 @@ def test_the_estimator_judges_passages_in_their_order_and_leaves_other_nodes_alo
     assert [one.node_id for one in judged] == [one.node_id for one in given]
     assert [one.score for one in judged] == [one.score for one in given]
     assert judged[1] is other
-    by_hand = judge_relevance([found["a"], found["b"]], LONG, find_made)
+    by_hand, _ = judge_relevance([found["a"], found["b"]], LONG, find_made)
     assert [judged[0].relevance, judged[2].relevance] == [one.relevance for one in by_hand]
     assert given[0].relevance is None, "the given passage is not changed"
 

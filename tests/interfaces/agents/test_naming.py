@@ -110,16 +110,6 @@ def test_quotes_bind_the_search_for_words(engine, query, paths):
     assert found(call(engine, "search", query=query)) == paths
 
 
-def test_words_too_common_to_look_for_are_said_to_be_that(engine):
-    answer = call(engine, "search", query="of the")
-    assert answer.data["status"] == "no_results"
-    (note,) = answer.data["notes"]
-    assert note.startswith(
-        "the query has no words, or only such as are too common to look for: put"
-    )
-    assert "too common" not in call(engine, "search", query="zebra").text
-
-
 def test_of_several_names_what_exists_is_given_and_the_rest_named(engine):
     answer = call(engine, "multi_get", patterns=["a.md", "dep.md", "nowhere.pdf", "b.md"])
     assert not answer.is_error
