@@ -1,4 +1,4 @@
-"""What an indexing run would do, by the listing and the store; files are hashed at most."""
+"""Predict an indexing run from the listing and the store; files are hashed at most."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 
 
 class StorePool(Protocol):
-    """The connections to a store, and what is different from one kind of database to another.
+    """Connect to a store, in one kind of database or another.
 
     ``file`` is the store's file, or how the names of files begin that belong beside it;
     ``shares_embedding`` says that several runs may embed at once, each what it has claimed.
