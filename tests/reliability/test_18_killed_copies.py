@@ -62,6 +62,8 @@ def listed(place):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_that_is_told_to_end_removes_its_draft(place, command, number):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip("this run ignores the signal, as under nohup")
     before = listed(place)
     assert end_midway(place, command, number) == 128 + number
     new = listed(place) - before

@@ -528,7 +528,7 @@ def test_a_misspelt_word_is_searched_as_it_is_spelt_and_a_note_says_so(
     assert service.search("sourdough", dataset="notes", mode=mode).notes == ()
     nodes = service.retrieve("sourdoguh", dataset="notes", mode=mode)
     assert "dough.md" in [node.node.metadata["path"] for node in nodes]
-    quoted = service.search('"sourdoguh starter"', dataset="notes", mode=mode)
+    quoted = service.search('"sourdoguh starter"', dataset="notes", mode=mode, strict=True)
     assert not any("did you mean" in note for note in quoted.notes)
 
 
