@@ -48,7 +48,7 @@ _FILTERS = Argument(help='Conditions that must all hold: ["tag=ops", "page>=3"].
 
 
 class SearchData(ToolData):
-    """Passages, best first. ``confidence`` is the best passage's relevance, 0 to 1, if known.
+    """Passages, best first. ``confidence`` is the probability that one answers, 0 to 1.
 
     ``elapsed_ms`` is what the search itself took.
     """
