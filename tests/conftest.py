@@ -19,7 +19,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 import postgres
-from catalog.store import migrate, postgres_pool, sqlite_pool
+from catalog.store import Database, migrate, postgres_pool, sqlite_pool
 
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
     del os.environ[variable]
@@ -36,6 +36,7 @@ if (
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
+_OF_FILE = Database.__dict__["at"]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -108,11 +109,14 @@ def on_postgres() -> Iterator[postgres.Stores]:
 
 
 @pytest.fixture(autouse=True)
-def _removed_stores(request: pytest.FixtureRequest) -> Iterator[None]:
-    if (
-        request.node.get_closest_marker("both_stores") is None
-        or request.getfixturevalue("store_kind") == "sqlite"
-    ):
+def _removed_stores(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    if request.node.get_closest_marker("both_stores") is None:
+        # Between two tests on Postgres the server is still in place of files.
+        monkeypatch.setattr(Database, "at", _OF_FILE)
+        yield
+    elif request.getfixturevalue("store_kind") == "sqlite":
         yield
     else:
         with postgres.removed_after(postgres.stores()):

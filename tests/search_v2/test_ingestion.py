@@ -141,7 +141,7 @@ def test_metadata_is_kept_lists_included_and_can_be_asked_for(service):
         {"authors": "Bo"},
         {"level": {">=": 3}},
         {"nested.team": "red"},
-        {"modified": {">": "2024-05"}},
+        {"modified": {">": "2024-04"}},
     ):
         assert paths(service, filters=filters) == ["keys.md"]
     (node, *_) = service.retrieve("keys", dataset="notes")
