@@ -416,8 +416,11 @@ def test_the_legs_run_at_the_same_time(service, library, monkeypatch, how):
     meeting = threading.Barrier(2, timeout=20)
 
     def meet_then(real):
+        met = iter([True])
+
         def search(*arguments):
-            meeting.wait()
+            if next(met, False):  # the lexical leg may look for a rare word alone later
+                meeting.wait()
             return real(*arguments)
 
         return search

@@ -624,7 +624,7 @@ def test_what_two_passages_of_a_document_share_is_told_once():
     text = "one. two. three."
     cues = (Cue(0, 4, 0, 10), Cue(5, 9, 10, 20), Cue(10, 16, 20, 30))
     before = chunk(0.0, 20.0, text=text[:9], cues=cues[:2], start_offset=0, end_offset=9)
-    shared = tuple(replace(cue, start=cue.start - 5, end=cue.end - 5) for cue in cues[1:])
+    shared = tuple(cue._replace(start=cue.start - 5, end=cue.end - 5) for cue in cues[1:])
     after = chunk(10.0, 30.0, text=text[5:], cues=shared, start_offset=5, end_offset=16, seq=2)
     for anchors, others in (([before, after], []), ([after], [before]), ([before], [after])):
         told = build_evidence_lines(anchors, others, TimeWindow(0, 30), max_chars=100)

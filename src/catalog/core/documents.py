@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from catalog.core.places import AS_IN_FILE, Places, Unit
 
@@ -130,8 +130,7 @@ class ParsedDocument:
     places: Places = AS_IN_FILE
 
 
-@dataclass(frozen=True, slots=True)
-class Cue:
+class Cue(NamedTuple):
     """A timed part of a passage: ``passage.text[start:end]`` was said in these seconds."""
 
     start: int

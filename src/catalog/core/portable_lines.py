@@ -264,7 +264,7 @@ def chunk_line(document: DocumentLine, span: ChunkSpan, windows: Sequence[Window
         end=span.end,
         seconds=(at.time_start, at.time_end),
         tokens=span.tokens,
-        cues=tuple((c.start, c.end, c.time_start, c.time_end, c.speaker) for c in span.cues),
+        cues=span.cues,
         page_breaks=span.page_breaks,
         sections=span.sections,
         places=None if places is None else PlacesPart.model_validate(places, strict=False),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -162,7 +161,7 @@ def _without_overlaps(chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Cue
         yield (
             chunk,
             [
-                replace(cue, start=start - base, end=end - base)
+                cue._replace(start=start - base, end=end - base)
                 for cue in cues
                 for start, end in _subtract((base + cue.start, base + cue.end), before)
             ],
@@ -208,7 +207,7 @@ def _split_at(cue: Cue, best: tuple[int, int] | None) -> Iterator[tuple[Cue, boo
     low, high = (min(max(offset, cue.start), cue.end) for offset in (low, high))
     for start, end, is_best in ((cue.start, low, False), (low, high, True), (high, cue.end, False)):
         if start < end:
-            yield replace(cue, start=start, end=end), is_best
+            yield cue._replace(start=start, end=end), is_best
 
 
 def _moments(

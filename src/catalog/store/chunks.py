@@ -326,7 +326,7 @@ def _chunk(row: Any) -> Chunk:
         locator=locator,
         text=row.text,
         metadata=_json_object(row.metadata),
-        cues=tuple(Cue(*cue) for cue in _json_list(row.cues)),
+        cues=tuple(map(Cue._make, _json_list(row.cues))),
         page_breaks=page_breaks,
         file_type=row.file_type,
         source_type=row.source_type,

@@ -311,7 +311,7 @@ def _chunk_row(
         "text": text,
         "text_hash": ids.sha1_hex(text),
         "tokens": span.tokens or None,
-        "cues": _json_or_null([astuple(cue) for cue in span.cues]),
+        "cues": _json_or_null(span.cues),
         "page_breaks": _json_or_null(span.page_breaks),
         "sections": _json_or_null(span.sections),
         "places": _json_or_null(span.places.to_dict()),

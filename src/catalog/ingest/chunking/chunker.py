@@ -171,7 +171,7 @@ class _DocumentCutter:
         yield from self._cut_headings(stream.start, cue.start)
         sections = self._outline.sections(cue.start, cue.end)
         for start, end, path in self._packer.cut(sections):
-            part = replace(cue, start=start, end=end)
+            part = cue._replace(start=start, end=end)
             yield self._span(start, end, path, stream.modality, [part])
 
     def _cut_headings(self, start: int, end: int) -> Iterator[ChunkSpan]:
@@ -210,7 +210,7 @@ class _DocumentCutter:
             modality,
             locate(places, 0, end - start, locator),
             tokens=self._sizes.size(start, end),
-            cues=tuple(replace(cue, start=cue.start - start, end=cue.end - start) for cue in cues),
+            cues=tuple(cue._replace(start=cue.start - start, end=cue.end - start) for cue in cues),
             page_breaks=tuple(offset - start for offset in breaks),
             sections=self._outline.sections_within(start, end, path),
             places=places,
@@ -233,4 +233,4 @@ def _part_of_cue(cue: Cue, start: int, end: int) -> Cue:
     pace = (cue.time_end - cue.time_start) / (cue.end - cue.start)
     first = cue.time_start + pace * (start - cue.start)
     last = cue.time_end - pace * (cue.end - end)
-    return replace(cue, start=start, end=end, time_start=first, time_end=max(first, last))
+    return cue._replace(start=start, end=end, time_start=first, time_end=max(first, last))
