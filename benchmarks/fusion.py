@@ -44,10 +44,10 @@ from catalog.ingest.sync_report import Silent
 from catalog.library.agreement import find_useless_leg, measure_agreement
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.adaptive import BY_MEANING, BY_WORDS, DEPTH, PRIOR, Balance, adaptive
-from catalog.search_v2.fusion import NO_WORDS, FusedHit, RankedList, relative_score, rrf, single
-from catalog.search_v2.legs import find_words
-from catalog.search_v2.search_parts import SearchParts
+from catalog.retrieval.adaptive import BY_MEANING, BY_WORDS, DEPTH, PRIOR, Balance, adaptive
+from catalog.retrieval.fusion import NO_WORDS, FusedHit, RankedList, relative_score, rrf, single
+from catalog.retrieval.query_words import find_words
+from catalog.retrieval.search_parts import SearchParts
 from catalog.store.chunks import load_chunks, read_documents
 from catalog.store.engine_types import Restriction
 from catalog.store.schema import chunks

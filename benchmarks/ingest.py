@@ -26,7 +26,7 @@ from typing import Any
 
 from catalog.core.settings import load_settings
 from catalog.embedding import get_embed_model
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.embedding.windows import SPECIAL_TOKENS
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -78,7 +78,7 @@ def _words(corpus: Path) -> list[str]:
     return [word for row in rows for word in f"{row['title']} {row['text']}".split()]
 
 
-def _count(model: ResilientEmbedding, texts: list[str]) -> int:
+def _count(model: EmbeddingModel, texts: list[str]) -> int:
     """Count the tokens that the model reads of these texts, special ones included."""
     return sum(len(model.encoder.counter.spans(text)) + SPECIAL_TOKENS for text in texts)
 
@@ -108,7 +108,7 @@ def _build(texts: list[str], preset: str | None) -> tuple[tuple[float, ...], lis
             return (*built, own, own / in_calls, unchanged, one_changed), read
 
 
-def _watch_calls(model: ResilientEmbedding) -> tuple[list[float], list[str]]:
+def _watch_calls(model: EmbeddingModel) -> tuple[list[float], list[str]]:
     """Return lists that get the seconds of CPU of each call of the model, and what it reads."""
     encode, seconds, read = model.encoder.encode, [], []
 

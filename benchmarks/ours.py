@@ -12,7 +12,7 @@ import numpy as np
 
 from catalog.core.settings import EmbeddingSettings, load_settings
 from catalog.embedding import get_embed_model
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
@@ -92,11 +92,11 @@ def open_library(
     return Library(load_settings(overrides=overrides).settings, model=model(given))
 
 
-def model(given: Given | None = None) -> ResilientEmbedding:
+def model(given: Given | None = None) -> EmbeddingModel:
     """Return the model of the corpus; queries given before are not embedded by the real one."""
     real = get_embed_model(EmbeddingSettings())
     encoder = SyntheticEncoder(real, given.queries() if given else None)
-    return ResilientEmbedding(encoder, query_prefix=real.query_prefix)
+    return EmbeddingModel(encoder, query_prefix=real.query_prefix)
 
 
 def _update(library: Library, file: Path) -> dict[str, float]:

@@ -28,8 +28,9 @@ from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.passages import Passage, ScoredPassage
-from catalog.search_v2.rerank.blending import BlendName, RerankScore, blend, sort_positions
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.rerank.blending import BlendName, RerankScore, blend, sort_positions
+from catalog.search_v2.nodes import ScoredPassage
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents
 from fusion import exact_queries

@@ -26,8 +26,8 @@ from catalog.evaluation.golden_files import read_golden
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.models.packaged import MS_MARCO, locate
-from catalog.search_v2.expansion.lines import ExpansionLine
-from catalog.search_v2.search_parts import SearchParts
+from catalog.retrieval.expansion.lines import ExpansionLine
+from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
 

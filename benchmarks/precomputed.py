@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from catalog.search_v2.precomputed import EmbeddingIndex, SemanticContextRetriever, embedding_files
+from catalog.search_v2.precomputed import embedding_files
+from catalog.search_v2.precomputed.embedding_index import EmbeddingIndex
+from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever
 
 QUERIES = 30
 

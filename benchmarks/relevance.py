@@ -39,9 +39,9 @@ from catalog.evaluation.golden_files import CORPUS, read_beir
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.query_words import looks_like_name
-from catalog.search_v2.relevance import LIKELY, Calibration, Features, extract_features
+from catalog.retrieval.query_words import looks_like_name
+from catalog.retrieval.relevance import LIKELY, Calibration, Features, extract_features
+from catalog.search_v2.nodes import ScoredPassage
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents
 from catalog.store.lexical.languages import stop_words

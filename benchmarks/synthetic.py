@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalog.core.tokens import CharTokenCounter
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 
 WORDS_A_CHUNK = 200
 CHUNKS_A_FILE = 10
@@ -26,7 +26,7 @@ class SyntheticEncoder:
     counter = CharTokenCounter()
 
     def __init__(
-        self, real: ResilientEmbedding, given: Mapping[str, npt.NDArray[np.float32]] | None = None
+        self, real: EmbeddingModel, given: Mapping[str, npt.NDArray[np.float32]] | None = None
     ) -> None:
         """Embed queries by ``given`` alone, where it is: the real model is not loaded then."""
         self._real, self._given = real, given

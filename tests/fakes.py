@@ -12,7 +12,7 @@ import numpy as np
 
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.core.tokens import CharTokenCounter
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.library.library import Library
 
 DIM = 64
@@ -62,7 +62,7 @@ def open_library(
     quick = {"chunk_size": 100, "chunk_overlap": 10, "chunk_min_size": 8, "vector_engine": "exact"}
     rag_v2 = RAGv2Settings(**{**quick, "distinct_text": False, **rag})
     settings = Settings(home=home, database_url=database_url, rag_v2=rag_v2)
-    return Library(settings, model=ResilientEmbedding(encoder or WordEncoder()))
+    return Library(settings, model=EmbeddingModel(encoder or WordEncoder()))
 
 
 def open_qdrant_library(home: Path, encoder: WordEncoder | None = None, **rag: Any) -> Library:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from catalog.search_v2.expansion.lines import ExpansionLine, parse_lines
-from catalog.search_v2.expansion.sources import PROMPT
-from catalog.search_v2.rerank.base import sigmoid
+from catalog.retrieval.expansion.lines import ExpansionLine, parse_lines
+from catalog.retrieval.expansion.sources import PROMPT
+from catalog.retrieval.rerank.base import sigmoid
 
 
 class ScriptedReranker:

@@ -54,7 +54,7 @@ from temporal import MODES, SHOWN, Asked, Mean, ask, overlaps
 from tools import guidance_rows, tool_rows
 
 from catalog.evaluation.golden import GoldenQuery
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.search_v2.service import SearchServiceV2
 
 Videos = Mapping[tuple[str, bool], Sequence[Asked]]

@@ -13,7 +13,7 @@ from homes import DATASET, PRESET, Held, Told, build, held, open_home, run
 from rows import Row, share
 
 from catalog.core.settings import load_settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.ingest.readers import ReadFailure, read_file
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -132,7 +132,7 @@ def vector_rows(built: Built, dim: int) -> Iterator[Row]:
     )  # fmt: skip
 
 
-def failure_row(folder: Path, model: ResilientEmbedding, texts: Sequence[str]) -> Row:
+def failure_row(folder: Path, model: EmbeddingModel, texts: Sequence[str]) -> Row:
     """One of the texts cannot be embedded: the others are, it is named, and later made good."""
     vault = folder / "failing"
     vault.mkdir()
@@ -141,7 +141,7 @@ def failure_row(folder: Path, model: ResilientEmbedding, texts: Sequence[str]) -
         (vault / f"{number:02}.md").write_text(f"# Note {number}\n\n{text} {word}\n")
     settings = load_settings(preset=PRESET, overrides={"home": folder / "failing-home"}).settings
     encoder = _Failing(model.encoder)
-    with Library(settings, model=ResilientEmbedding(encoder)) as library:
+    with Library(settings, model=EmbeddingModel(encoder)) as library:
         report = Indexer(library).build(vault, DATASET)
         with library.database.read() as connection:
             named = manifest.incomplete_documents(connection, DATASET)

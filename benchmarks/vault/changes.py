@@ -12,7 +12,7 @@ from builds import Built
 from homes import DATASET, Held, Told, held, open_home, run
 from rows import Row, share
 
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
 
 MOST_OF_A_BUILD = 0.05
@@ -46,7 +46,7 @@ def parity_row(home: Path, fresh_home: Path, vault: Path) -> Row:
     with open_home(home) as library:
         after = held(library)
     with open_home(fresh_home) as library:
-        random = ResilientEmbedding(_Random(library.model.encoder))
+        random = EmbeddingModel(_Random(library.model.encoder))
     with open_home(fresh_home, random) as library:
         Indexer(library).build(vault, DATASET)
         fresh = held(library)

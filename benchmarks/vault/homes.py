@@ -14,7 +14,7 @@ from typing import Any
 
 from catalog.core.documents import Chunk
 from catalog.core.settings import load_settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.library.library import Library
 from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import decode
@@ -55,7 +55,7 @@ def build(home: Path, folder: Path, env: Mapping[str, str] | None = None) -> Tol
     return run(home, "build", str(folder), "--dataset", DATASET, env=env)
 
 
-def open_home(home: Path, model: ResilientEmbedding | None = None) -> Library:
+def open_home(home: Path, model: EmbeddingModel | None = None) -> Library:
     """Open the store with the settings that it was built with, and with a model of one's own."""
     return Library(load_settings(preset=PRESET, overrides={"home": home}).settings, model=model)
 

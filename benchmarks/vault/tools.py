@@ -14,7 +14,7 @@ from rows import Row, share
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.tool_choice import read_prompts, routing_report
 from catalog.interfaces.agents import AGENT_TOOLS, ToolResult, agent_guidance
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests"))

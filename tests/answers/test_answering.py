@@ -119,7 +119,7 @@ def test_results_come_first_then_each_sentence_then_the_whole(service):
 
 @pytest.mark.parametrize("name", ["project", "dataset"])
 def test_project_is_another_name_of_dataset(service, name):
-    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.calls import LocalEngine
 
     engine = LocalEngine(service.library)
     assert engine.ask("ask", {"question": "bake bread", name: "notes"})["datasets"] == ["notes"]

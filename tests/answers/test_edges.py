@@ -10,13 +10,12 @@ from mcp import Client
 
 from answers.conftest import WritingLLM, serve
 from catalog.interfaces.agents import ANSWER_TOOLS
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli import main
-from catalog.interfaces.engine import LocalEngine
 from catalog.interfaces.server.http_api import ApiState, build_api
 from catalog.interfaces.server.mcp.protocol import catalog_server
 from catalog.interfaces.server.workers import Workers
-from catalog.interfaces.terminal import Form, render
-from catalog.interfaces.terminal_answers import stream_answer
+from catalog.interfaces.terminal import Form, render, stream_answer
 
 CANCEL = {"question": "How many days may customers cancel within?"}
 RIGHT = "Customers may cancel within 14 days of the order [1]."

@@ -14,11 +14,16 @@ from catalog.core.params import SearchParams
 from catalog.core.settings import load_settings
 from catalog.core.settings.sections import LogSettings
 from catalog.interfaces.agents import AgentTools
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.library import Library
-from catalog.search_v2 import CatalogRetriever, DatasetRetriever, HybridRetrieverFactoryV2
-from catalog.search_v2.precomputed import AgentContextConfig
-from catalog.search_v2.relevance import WORDS_ONLY, Calibration, save_calibration
+from catalog.retrieval.relevance import WORDS_ONLY, Calibration, save_calibration
+from catalog.search_v2 import (
+    CatalogRetriever,
+    DatasetRetriever,
+    HybridRetrieverFactoryV2,
+    SearchServiceV2,
+)
+from catalog.search_v2.precomputed.semantic_types import AgentContextConfig
 
 WORDS = "keys bread flour salary cancel order"
 TABLES = """
@@ -131,7 +136,8 @@ def test_a_role_sees_no_more_through_an_agent(opened):
 
 
 def test_nodes_and_candidates_are_the_agents_too(opened):
-    nodes = opened.service.retrieve(WORDS, agent="brief")
+    service = SearchServiceV2(opened.library, opened.service.parts)
+    nodes = service.retrieve(WORDS, agent="brief")
     assert [node.metadata["path"] for node in nodes] == [
         one.path for one in opened.service.search(WORDS, agent="brief")
     ]
@@ -158,8 +164,6 @@ def test_an_agents_threshold_gives_way_to_the_calls(copy):
         assert paths(search(words, agent="sure")) == set()
         assert paths(search(words, agent="sure", similarity_threshold=0)) == paths(every)
         assert paths(search(words, agent="sure", similarity_threshold=between)) == {"bread.txt"}
-        nodes = engine.service.retrieve(words, agent="sure", similarity_threshold=between)
-        assert [node.metadata["path"] for node in nodes] == ["bread.txt"]
 
 
 def test_an_agent_that_is_not_there_is_an_error_that_lists_those_there_are(opened):

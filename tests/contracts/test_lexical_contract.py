@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from llama_index.core.schema import QueryBundle
 from qdrant_client import QdrantClient
 from sqlalchemy import event
 
@@ -23,7 +22,7 @@ from catalog.core.errors import ConfigError
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, condition, matches
 from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
-from catalog.search_v2.legs import LexicalRetriever
+from catalog.retrieval.legs import Question, lexical_leg, run_leg
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
@@ -513,12 +512,12 @@ def test_a_search_for_a_phrase_alone_finds_it_inside_scripts_without_spaces(
     put(database, "notes", "b.md", "大阪は大きい。")
     for phrase, wanted in (("日本の首都", [city]), ("東京", [city]), ("名古屋", [])):
         within = Restriction("notes", containing=(phrase,))
-        run = LexicalRetriever(database, engine, within, 10).run(QueryBundle(phrase))
+        run = run_leg(lexical_leg(database, engine, within, 10), Question(phrase))
         assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), phrase
     # what a model adds to the question is ranked or not found at all
     added = SubQuery("lex", "zebra", origin="expansion")
     within = Restriction("notes", containing=("東京",))
-    run = LexicalRetriever(database, engine, within, 10, added).run(QueryBundle("東京"))
+    run = run_leg(lexical_leg(database, engine, within, 10, added), Question("東京"))
     assert list(run.hits) == []
 
 
@@ -556,10 +555,10 @@ def test_a_symbol_finds_the_passages_that_contain_it(
         ("!!! ->", [arrow]),
         ("=>", []),
     ):
-        run = LexicalRetriever(database, engine, WHOLE, 10).run(QueryBundle(signs))
+        run = run_leg(lexical_leg(database, engine, WHOLE, 10), Question(signs))
         assert ([hit.seq for hit in run.hits], run.error) == (wanted, None), signs
     within = Restriction("notes", Scope.of(["notes:a.md"]))
-    assert not LexicalRetriever(database, engine, within, 10).run(QueryBundle("->")).hits
+    assert not run_leg(lexical_leg(database, engine, within, 10), Question("->")).hits
 
 
 def test_a_word_that_is_there_is_not_corrected(database: Database, engine: LexicalEngine) -> None:

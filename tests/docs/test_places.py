@@ -9,7 +9,7 @@ from docx import Document
 from pptx import Presentation
 from reportlab.pdfgen.canvas import Canvas
 
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
 

@@ -9,7 +9,8 @@ import pytest
 
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings, RAGv2Settings, Settings
-from catalog.embedding import get_embed_model
+from catalog.embedding import get_model
+from catalog.embedding.resilient import ResilientEmbedding
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.models import packaged
@@ -28,13 +29,13 @@ needs_minilm = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def bge():
-    return get_embed_model(EmbeddingSettings())
+    return get_model(EmbeddingSettings())
 
 
 @needs_bge
 def test_bge_small_gives_its_published_vector(bge):
     # fastembed's own fp32 export gives .0152 -.0227 .0086 -.0742; int8 stays within .01
-    vector = bge.get_text_embedding("hello world")
+    vector = ResilientEmbedding(bge).get_text_embedding("hello world")
     assert len(vector) == bge.encoder.dim == 384
     assert vector[:4] == pytest.approx([0.0152, -0.0227, 0.0086, -0.0742], abs=0.01)
     assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-3)
@@ -43,9 +44,9 @@ def test_bge_small_gives_its_published_vector(bge):
 @needs_bge
 def test_a_query_is_embedded_with_its_instruction_and_a_passage_without(bge):
     raw = bge.embed(["hello world"]).vectors[0]
-    assert bge.get_text_embedding("hello world") == pytest.approx(raw.tolist())
+    assert ResilientEmbedding(bge).get_text_embedding("hello world") == pytest.approx(raw.tolist())
     instructed = bge.embed([bge.query_prefix + "hello world"]).vectors[0]
-    assert bge.get_query_embedding("hello world") == pytest.approx(instructed.tolist())
+    assert bge.embed_query("hello world") == pytest.approx(instructed.tolist())
     assert bge.query_prefix != ""
 
 
@@ -58,7 +59,7 @@ def test_a_vector_does_not_depend_on_what_else_is_in_the_batch(bge):
 
 @needs_bge
 def test_the_package_that_carries_the_model_is_never_imported(bge):
-    bge.get_text_embedding("hello")
+    bge.embed(["hello"])
     assert BGE.module not in sys.modules
 
 
@@ -72,9 +73,9 @@ def test_files_other_than_the_known_ones_are_refused(tmp_path):
 
 def test_a_model_that_is_nowhere_names_the_way_to_get_it(monkeypatch):
     monkeypatch.setattr(packaged, "locate", lambda _model: None)
-    model = get_embed_model(EmbeddingSettings(offline=True))
+    model = get_model(EmbeddingSettings(offline=True))
     with pytest.raises(ModelUnavailableError, match=r"catalog\[offline\]"):
-        model.get_query_embedding("hello")
+        model.embed_query("hello")
 
 
 @needs_bge
@@ -103,13 +104,13 @@ def test_minilm_through_huggingface_gives_the_reference_similarities():
     settings = EmbeddingSettings(
         provider="huggingface", model="sentence-transformers/all-MiniLM-L6-v2"
     )
-    model = get_embed_model(settings)
+    model = get_model(settings)
     texts = [
         "The weather is lovely today.",
         "It's so sunny outside!",
         "He drove to the stadium.",
     ]
-    one, two, three = (np.asarray(vector) for vector in model.get_text_embedding_batch(texts))
+    one, two, three = (np.asarray(vector) for vector in model.embed(texts).vectors)
     assert [one @ two, one @ three, two @ three] == pytest.approx(
         [0.6660, 0.1046, 0.1411], abs=1e-3
     )
@@ -119,15 +120,15 @@ def test_minilm_through_huggingface_gives_the_reference_similarities():
 @needs_bge
 def test_a_vector_does_not_depend_on_how_many_threads_embed(bge):
     texts = [f"walrus number {number} " * (1 + number % 3 * 20) for number in range(6)]
-    alone = get_embed_model(EmbeddingSettings(threads=1)).embed(texts).vectors
+    alone = get_model(EmbeddingSettings(threads=1)).embed(texts).vectors
     for threads in (2, 5):
-        vectors = get_embed_model(EmbeddingSettings(threads=threads)).embed(texts).vectors
+        vectors = get_model(EmbeddingSettings(threads=threads)).embed(texts).vectors
         assert [vector.tolist() for vector in vectors] == [vector.tolist() for vector in alone]
 
 
 @needs_bge
 def test_a_model_that_takes_one_text_a_call_has_as_many_calls_at_once_as_threads():
-    encoder = get_embed_model(EmbeddingSettings(threads=3)).encoder
+    encoder = get_model(EmbeddingSettings(threads=3)).encoder
     met = threading.Barrier(3, timeout=60)  # three calls get past it only together
 
     def embed(texts, *, batch_size):

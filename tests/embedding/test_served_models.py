@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -11,8 +12,9 @@ import pytest
 from catalog.core.errors import ConfigError, EmbeddingError, EmbeddingServerError
 from catalog.core.settings import EmbeddingSettings, load_settings
 from catalog.core.tokens import EstimatedTokenCounter
-from catalog.embedding import get_embed_model
+from catalog.embedding import get_model
 from catalog.embedding.json_server import JsonServer
+from catalog.embedding.model import EmbeddingModel
 from catalog.embedding.patience import TRIES
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.embedding.served_model import ServedEncoder
@@ -58,7 +60,7 @@ def model_of(server, provider="openai", **settings):
     encoder = ServedEncoder(
         server.settings(provider, **settings), sleep=(sleeps := Sleeps()), now=lambda: NOW
     )
-    return ResilientEmbedding(encoder, embed_batch_size=32), sleeps
+    return EmbeddingModel(encoder, batch_size=32), sleeps
 
 
 def assert_right(vectors, texts):
@@ -83,7 +85,7 @@ def test_openai_is_asked_in_its_form(server):
 
 
 def test_cohere_is_told_which_side_a_text_is_of_and_to_cut_nothing(server):
-    model = get_embed_model(server.settings("cohere"))
+    model = get_model(server.settings("cohere"))
     model.embed(["walrus"])
     model.embed_query("walrus?")
     model.embed_alone("a hypothetical walrus", is_passage=True)
@@ -99,7 +101,7 @@ def test_cohere_is_told_which_side_a_text_is_of_and_to_cut_nothing(server):
 def test_a_batch_is_as_large_as_cohere_takes(server):
     model, _ = model_of(server, "cohere")
     texts = [f"walrus {number}" for number in range(100)]
-    model = model.model_copy(update={"embed_batch_size": 100})
+    model = replace(model, batch_size=100)
     assert len(model.embed(texts).vectors) == 100
     assert [len(sent) for sent in server.texts()] == [96, 4]
 
@@ -241,11 +243,18 @@ def test_a_wrong_key_stops_at_once_and_is_told_to_nobody(server, provider, caplo
     caplog.set_level(logging.DEBUG)
     server.key = "another"
     settings = server.settings(provider)
-    model = get_embed_model(settings)
+    model = get_model(settings)
     with pytest.raises(ConfigError, match="refused the key") as raised:
         model.embed(TEXTS)
     assert len(server.requests) == 1
-    told = [raised.value, settings, model, model.encoder, model.to_dict(), caplog.text]
+    told = [
+        raised.value,
+        settings,
+        model,
+        model.encoder,
+        ResilientEmbedding(model).to_dict(),
+        caplog.text,
+    ]
     assert "IDX_EMBEDDING__API_KEY" in str(raised.value)
     assert not [text for one in told for text in (str(one), repr(one)) if "SECRET" in text]
 
@@ -299,11 +308,11 @@ def test_a_server_that_wants_money_is_not_asked_again(server, code, said):
 
 def test_what_cannot_be_asked_without_a_setting_names_it():
     with pytest.raises(ConfigError, match="IDX_EMBEDDING__URL"):
-        get_embed_model(EmbeddingSettings(provider="openai"))
+        get_model(EmbeddingSettings(provider="openai"))
     with pytest.raises(ConfigError, match="IDX_EMBEDDING__API_KEY"):
-        get_embed_model(EmbeddingSettings(provider="cohere"))
+        get_model(EmbeddingSettings(provider="cohere"))
     with pytest.raises(ConfigError, match="IDX_EMBEDDING__URL"):
-        get_embed_model(EmbeddingSettings(provider="openai", url="ftp://a"))
+        get_model(EmbeddingSettings(provider="openai", url="ftp://a"))
 
 
 def test_an_address_may_have_the_whole_path_and_a_query(server):
@@ -316,7 +325,7 @@ def test_an_address_may_have_the_whole_path_and_a_query(server):
         f"{base}/embeddings?zone=1",
     ):
         server.requests.clear()
-        get_embed_model(server.settings(url=url)).embed(["walrus"])
+        get_model(server.settings(url=url)).embed(["walrus"])
         assert server.requests[0][0] == "/v1/embeddings" + ("?zone=1" if "zone" in url else "")
 
 
@@ -342,7 +351,7 @@ def test_nobody_there_is_an_outage(server):
 def test_a_search_does_not_wait_as_long_as_a_build(server):
     server.dead = status(429, Retry_After="3")
     with pytest.raises(EmbeddingServerError, match="asks to wait 3 s"):
-        get_embed_model(server.settings()).embed_query("walrus")
+        get_model(server.settings()).embed_query("walrus")
     assert len(server.requests) == 1
 
 
@@ -357,7 +366,7 @@ def test_what_took_longer_than_there_is_patience_is_not_asked_again(server):
 def test_nomic_has_its_prefixes_and_size_under_each_of_its_names(server):
     hub = "nomic-ai/nomic-embed-text-v1.5"
     models = [
-        get_embed_model(server.settings(model=name, dim=None))
+        get_model(server.settings(model=name, dim=None))
         for name in (hub, f"hf:{hub}", "nomic-embed-text-v1.5", "nomic-embed-text")
     ]
     for model in models:
@@ -371,9 +380,7 @@ def test_nomic_has_its_prefixes_and_size_under_each_of_its_names(server):
 
 
 def test_cohere_has_its_size(server):
-    encoder = get_embed_model(
-        server.settings("cohere", model="embed-english-v3.0", dim=None)
-    ).encoder
+    encoder = get_model(server.settings("cohere", model="embed-english-v3.0", dim=None)).encoder
     assert (encoder.dim, encoder.max_tokens) == (1024, 512)
 
 
@@ -441,7 +448,7 @@ def test_cohere_is_set_in_a_toml_file_and_its_key_beside_it(tmp_path, monkeypatc
     (tmp_path / "catalog.toml").write_text(
         '[embedding]\nprovider = "cohere"\nmodel = "embed-english-v3.0"\nprice = 0.1\n'
     )
-    model = get_embed_model(load_settings(overrides={"home": tmp_path}).settings.embedding)
+    model = get_model(load_settings(overrides={"home": tmp_path}).settings.embedding)
     assert (model.encoder.dim, model.query_prefix, model.document_prefix) == (1024, "", "")
 
 
@@ -468,5 +475,5 @@ def test_an_address_with_a_user_and_a_key_is_refused_for_one_would_not_be_sent()
         provider="openai", model="m", url="http://me:SECRET@127.0.0.1:1/v1", api_key="KEY"
     )
     with pytest.raises(ConfigError, match="give one of them") as told:
-        get_embed_model(settings)
+        get_model(settings)
     assert "SECRET" not in str(told.value)

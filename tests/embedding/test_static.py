@@ -7,7 +7,7 @@ import pytest
 import static_models
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import load_settings
-from catalog.embedding import get_embed_model
+from catalog.embedding import get_model
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.models import packaged
@@ -25,7 +25,7 @@ def make_model(folder, dtype="F16"):
 
 @pytest.mark.parametrize("dtype", ["F16", "F32"])
 def test_a_vector_is_the_mean_of_the_words_at_length_one(tmp_path, dtype):
-    model = get_embed_model(make_model(tmp_path / "model", dtype))
+    model = get_model(make_model(tmp_path / "model", dtype))
     both, unknown, nothing = model.embed(["walrus ice", "zebra", ""]).vectors
     assert both == pytest.approx([0.6, 0.8, 0.0])  # (3, 4, 0) / 2, at length 1
     assert unknown.tolist() == nothing.tolist() == [0, 0, 1]
@@ -33,7 +33,7 @@ def test_a_vector_is_the_mean_of_the_words_at_length_one(tmp_path, dtype):
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path):
-    model = get_embed_model(make_model(tmp_path / "model"))
+    model = get_model(make_model(tmp_path / "model"))
     header = json.dumps({"bias": {"dtype": "F16", "shape": [4], "data_offsets": [0, 8]}}).encode()
     content = len(header).to_bytes(8, "little") + header + bytes(8)
     (tmp_path / "model" / "model.safetensors").write_bytes(content)
@@ -56,4 +56,4 @@ def test_the_preset_fast_names_the_package_to_install(monkeypatch):
     monkeypatch.setattr(packaged, "locate", lambda _model: None)
     settings = load_settings(preset="fast").settings.embedding
     with pytest.raises(ModelUnavailableError, match=r"catalog\[fast\]"):
-        get_embed_model(settings).get_query_embedding("walrus")
+        get_model(settings).embed_query("walrus")

@@ -19,6 +19,7 @@ from catalog.core.errors import (
 )
 from catalog.core.settings import CollectionSettings
 from catalog.core.user_search import Ranking
+from catalog.embedding.model import EmbeddingModel
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.evaluation.backends import Backends, code_digest
 from catalog.evaluation.runs import run_backends
@@ -427,8 +428,8 @@ def test_a_collection_of_others_is_a_backend_whose_addresses_are_the_dataset_s_d
         keys_dot_md="---\nsource_url: https://n.example/keys\n---\n# Keys\n\nRotate the keys.\n",
     )
     monkeypatch.setattr(
-        "catalog.search_v2.collections.get_embed_model",
-        lambda *_, **__: ResilientEmbedding(WordEncoder()),
+        "catalog.search_v2.collections.get_model",
+        lambda *_, **__: EmbeddingModel(WordEncoder()),
     )
     told = {"keys": "Rotate the keys.", "bread": "Bake the bread."}
     with qdrant_protocol(monkeypatch) as server:

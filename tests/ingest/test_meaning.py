@@ -1,6 +1,7 @@
 """Words first, meaning as it comes: what is found when, and what a run that ends costs."""
 
 import os
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import delete, event, select
@@ -49,7 +50,7 @@ def folder(tmp_path):
 
 
 def small_batches(library, size=2):
-    library.model.embed_batch_size = size
+    library.model = replace(library.model, batch_size=size)
     return library
 
 

@@ -2,6 +2,7 @@
 
 import signal
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_a_run_tells_files_of_files_and_moves_within_a_long_document(tmp_path):
     write(tmp_path / "notes", long_dot_md=text)
     watcher = Watcher()
     with open_library(tmp_path / "home") as library:
-        library.model.embed_batch_size = 4
+        library.model = replace(library.model, batch_size=4)
         chunks = Indexer(library).build(tmp_path / "notes", "notes", progress=watcher).chunks
     assert watcher.counts[0] == f"reading long.md: 1 of 1 files, {chunks} passages"
     moves = [told for told in watcher.counts if told.startswith("embedding long.md")]
@@ -180,7 +181,7 @@ def test_the_first_batches_are_small_so_that_something_is_stored_soon(tmp_path):
     for number in range(40):
         (folder / f"{number}.md").write_text(f"Walrus number {number}.")
     with open_library(tmp_path / "home", Counting()) as library:
-        library.model.embed_batch_size = 16
+        library.model = replace(library.model, batch_size=16)
         Indexer(library).build(folder, "notes")
     assert sizes == [2, 4, 8, 16, 10]
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from catalog.core.settings import RAGv2Settings, Settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.ingest import meaning
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -45,7 +45,7 @@ def open_on(url, home, encoder):
     rag = RAGv2Settings(chunk_size=100, chunk_overlap=10, chunk_min_size=8, vector_engine="exact")
     address = url.render_as_string(hide_password=False)
     settings = Settings(home=home, database_url=address, rag_v2=rag)
-    return Library(settings, model=ResilientEmbedding(encoder, embed_batch_size=4))
+    return Library(settings, model=EmbeddingModel(encoder, batch_size=4))
 
 
 def test_two_builds_at_once_embed_each_text_once(url, folder, tmp_path):

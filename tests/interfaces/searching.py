@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server import remote
 from catalog.interfaces.server.nearest_engine import NearestEngine
 from fakes import open_library

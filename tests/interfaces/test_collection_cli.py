@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from fakes import WordEncoder
 from foreign_collection import NAME, PASSAGES, fill
 from qdrant_protocol import qdrant_protocol
@@ -13,8 +13,8 @@ from qdrant_protocol import qdrant_protocol
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(
-        "catalog.search_v2.collections.get_embed_model",
-        lambda *_, **__: ResilientEmbedding(WordEncoder()),
+        "catalog.search_v2.collections.get_model",
+        lambda *_, **__: EmbeddingModel(WordEncoder()),
     )
     with qdrant_protocol(monkeypatch) as running:
         fill(running.client)

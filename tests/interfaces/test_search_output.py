@@ -14,8 +14,7 @@ from catalog.core.results import (
     StageReport,
 )
 from catalog.interfaces.cli.output import complain, has_styles
-from catalog.interfaces.terminal import Form
-from catalog.interfaces.terminal_passages import explanation_lines, passages_text
+from catalog.interfaces.terminal import Form, explanation_lines, passages_text
 from made_results import FUSED, answer, part, result
 
 RERANKED = FUSED.model_copy(

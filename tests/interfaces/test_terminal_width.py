@@ -7,8 +7,7 @@ import pytest
 
 from catalog.core.catalog_page import CatalogEntry, CatalogPage
 from catalog.interfaces import text_layout
-from catalog.interfaces.terminal import Form, render
-from catalog.interfaces.terminal_passages import passages_text
+from catalog.interfaces.terminal import Form, passages_text, render
 from catalog.interfaces.text_layout import cut_line, display_width, find_blocks, shorten, wrap
 from made_results import answer, result
 

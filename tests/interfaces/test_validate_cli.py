@@ -40,7 +40,7 @@ expected = [{ section = "Sensor simulation" }]
 def built(tmp_path_factory):
     """The home of a store of the example's book, embedded by words alone."""
     from catalog.core.settings import load_settings
-    from catalog.embedding.resilient import ResilientEmbedding
+    from catalog.embedding.model import EmbeddingModel
     from catalog.library.indexing import Indexer
     from catalog.library.library import Library
 
@@ -48,7 +48,7 @@ def built(tmp_path_factory):
     rag = {"vector_engine": "exact"}
     overrides = {"home": home, "rag_v2": rag}
     settings = load_settings(preset="book", overrides=overrides).settings
-    with Library(settings, model=ResilientEmbedding(WordEncoder())) as library:
+    with Library(settings, model=EmbeddingModel(WordEncoder())) as library:
         Indexer(library).build(EXAMPLES / "book", "book")
     return home
 

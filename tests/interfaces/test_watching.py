@@ -3,6 +3,7 @@
 import os
 import shutil
 import threading
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -50,7 +51,7 @@ def test_what_changes_while_texts_are_embedded_is_found_by_words_before_the_rest
     monkeypatch.setattr("watchfiles.watch", watch)
     encoder = Encoder()
     with open_library(tmp_path / "home", encoder) as library:
-        library.model.embed_batch_size = 2
+        library.model = replace(library.model, batch_size=2)
         encoder.down = True
         encoder.calls = -100
         Indexer(library).build(folder, "notes")

@@ -11,9 +11,9 @@ from catalog.ingest.pipeline import PipelineSteps
 from catalog.library import indexing
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
-from catalog.search_v2.balances import save_balance
-from catalog.search_v2.relevance import Calibration, save_calibration
-from catalog.search_v2.search_parts import SearchParts
+from catalog.retrieval.balances import save_balance
+from catalog.retrieval.relevance import Calibration, save_calibration
+from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.backup import back_up, restore
 from catalog.store.database import store_file

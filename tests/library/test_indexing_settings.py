@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from catalog.core.errors import ConfigError, EmbeddingMismatchError
 from catalog.core.settings import load_settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -43,7 +43,7 @@ def opened(tmp_path):
         else:
             changes = {"home": tmp_path / home, "rag_v2": exact}
             settings = load_settings(preset=preset, overrides=changes).settings
-            model = ResilientEmbedding(encoder or WordEncoder())
+            model = EmbeddingModel(encoder or WordEncoder())
             libraries.append(Library(settings, model=model))
         return libraries[-1]
 

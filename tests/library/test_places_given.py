@@ -5,7 +5,7 @@ import json
 import pytest
 
 from catalog.core.errors import InputError
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
 

@@ -21,7 +21,7 @@ from catalog.core.errors import (
 )
 from catalog.ingest.pipeline import pipeline_fingerprint
 from catalog.ingest.sync_report import Silent
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library import imported_documents
 from catalog.library.exporting import export_chunks
 from catalog.library.importing import import_chunks

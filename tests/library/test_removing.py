@@ -21,9 +21,9 @@ from catalog.library.health import diagnose
 from catalog.library.importing import _ImportRun
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
-from catalog.search_v2.balances import find_shift, save_balance
+from catalog.retrieval.balances import find_shift, save_balance
+from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
-from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
 from catalog.store.engine_types import Restriction

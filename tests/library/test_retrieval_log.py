@@ -10,8 +10,8 @@ from qdrant_client.http.exceptions import ResponseHandlingException
 from catalog.core.errors import EmbeddingServerError, EngineLockedError, InputError
 from catalog.core.retrieval_events import error_text
 from catalog.core.settings import RAGv2Settings, Settings
+from catalog.embedding.model import EmbeddingModel
 from catalog.embedding.patience import Patience
-from catalog.embedding.resilient import ResilientEmbedding
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
@@ -33,7 +33,7 @@ def home(tmp_path):
         rag = RAGv2Settings(vector_engine="exact", chunk_size=100, chunk_overlap=10)
         settings = Settings(home=tmp_path / name, rag_v2=rag, log={"retrieval": is_on})
         encoder = WordEncoder()
-        library = Library(settings, model=ResilientEmbedding(encoder))
+        library = Library(settings, model=EmbeddingModel(encoder))
         Indexer(library).build(tmp_path / "notes", "notes")
         opened.append(SearchServiceV2(library))
         return opened[-1], encoder

@@ -8,6 +8,7 @@ import platform
 import resource
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import event
@@ -115,7 +116,7 @@ def open_small_steps(home: Path, url: str | None = None) -> Library:
     library = open_qdrant_library(
         home, WordEncoder(), database_url=url, ingest={"group_chars": 400}
     )
-    library.model.embed_batch_size = 4
+    library.model = replace(library.model, batch_size=4)
     return library
 
 

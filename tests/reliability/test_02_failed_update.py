@@ -1,6 +1,7 @@
 """An update that cannot be finished leaves what was there, whole; the next one finishes it."""
 
 import random
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -57,7 +58,7 @@ def test_an_update_whose_model_fails_at_a_random_call_is_finished_by_the_next(tm
         chance, encoder = random.Random(seed), WordEncoder()
         write_all(folder, "alpha")
         with open_library(tmp_path / f"{seed}", encoder, ingest={"group_chars": 60}) as library:
-            library.model.embed_batch_size = 2
+            library.model = replace(library.model, batch_size=2)
             Indexer(library).build(folder, "notes")
             write_all(folder, "beta")
             encode, calls_left = encoder.encode, chance.randrange(4)

@@ -24,7 +24,7 @@ from catalog.library.health import dataset_stats, diagnose, stored_dataset
 from catalog.library.index_rebuilding import rebuild_indexes
 from catalog.library.indexing import Indexer
 from catalog.library.references import find_document
-from catalog.search_v2.caches import ModelCache
+from catalog.retrieval.caches import ModelCache
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
 from catalog.store.database import WRITE

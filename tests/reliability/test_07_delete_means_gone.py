@@ -8,9 +8,9 @@ from catalog.evaluation.backends import Backends
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.recorded_backend import write_run
 from catalog.evaluation.runs import run_backends
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
-from catalog.search_v2.search_parts import SearchParts
+from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.schema import meta
 from fakes import open_library, open_qdrant_library, write

@@ -16,7 +16,7 @@ from catalog.core.filters import And, Filter, Not, Op, Or, condition
 from catalog.core.scope import Scope
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.agents import AGENT_TOOLS
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from catalog.core.errors import CatalogError
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 

@@ -12,7 +12,7 @@ import pytest
 
 from catalog.core.errors import InputError
 from catalog.interfaces.agents import AGENT_TOOLS
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 

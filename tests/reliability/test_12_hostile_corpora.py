@@ -5,7 +5,7 @@ import time
 import pytest
 
 from catalog.core.settings.loading import load_preset
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
 from hostile.texts import clock, srt

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from catalog.interfaces.agents import AGENT_TOOLS
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from fakes import open_library

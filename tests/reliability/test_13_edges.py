@@ -18,7 +18,7 @@ import uvicorn
 from catalog.core.errors import ConfigError, InputError
 from catalog.core.settings import ServeSettings, load_settings
 from catalog.interfaces import calls
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.connections import MAX_CONNECTIONS, BoundedConnection
 from catalog.interfaces.server.security import Address

@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from catalog.core.settings import Settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.interfaces.server.announcement import read_announcement
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -128,7 +128,7 @@ class Corpus:
 
     def __init__(self, folder, home):
         self.folder, self.round = folder, 0
-        library = Library(Settings(home=home), model=ResilientEmbedding(WordEncoder()))
+        library = Library(Settings(home=home), model=EmbeddingModel(WordEncoder()))
         self._library, self._indexer = library, Indexer(library)
         for subject in SUBJECTS:
             (folder / subject).mkdir(parents=True)

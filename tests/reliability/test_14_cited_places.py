@@ -9,7 +9,7 @@ import pytest
 from catalog.core.errors import InputError
 from catalog.ingest.readers.registry import FORMATS
 from catalog.interfaces.agents import AgentTools
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from fakes import open_library

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from catalog.interfaces.agents import AgentTools
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
-from catalog.search_v2.citations import format_header
+from catalog.retrieval.citations import format_header
 from fakes import open_library
 from reliability.test_14_cited_places import TEXTS, UNITS, WORDS, WRITERS
 

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import select
 
 from catalog.core.settings import LLMSettings, RAGv2Settings, Settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.evaluation.backends import Backends
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import score_run
 from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.store.schema import meta
@@ -24,7 +24,7 @@ from fakes import WordEncoder, open_qdrant_library, write
 ASK = """
 import json, sys
 from pathlib import Path
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_qdrant_library
 with LocalEngine(open_qdrant_library(Path(sys.argv[1]))) as engine:
@@ -87,7 +87,7 @@ def test_no_answer_error_or_record_holds_a_key_or_a_password(tmp_path, folder, r
     }  # fmt: skip
     settings = Settings(home=tmp_path / "home", rag_v2=RAGv2Settings(**rag),
                         llm=LLMSettings(**model))  # fmt: skip
-    library = Library(settings, model=ResilientEmbedding(WordEncoder()))
+    library = Library(settings, model=EmbeddingModel(WordEncoder()))
     with LocalEngine(library) as engine:
         Indexer(library).build(folder, "notes")
         answer = engine.ask("search", {"query": "kettle", "rerank": True, "explain": True})

@@ -12,7 +12,7 @@ import shutil
 import pytest
 from sqlalchemy import select
 
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library import imported_documents
 from catalog.library.exporting import export_chunks
 from catalog.library.health import diagnose

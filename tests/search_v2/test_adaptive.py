@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.search_v2.adaptive import (
+from catalog.retrieval.adaptive import (
     BY_MEANING,
     BY_WORDS,
     DEPTH,
@@ -17,7 +17,7 @@ from catalog.search_v2.adaptive import (
     balance_of_languages,
     rarity_of,
 )
-from catalog.search_v2.fusion import FoundWords, RankedList
+from catalog.retrieval.fusion import FoundWords, RankedList
 from catalog.store.engine_types import FLAT, Spread
 
 LEXICAL, VECTOR = Spread(1.0, 2.0), Spread(0.5, 0.1)

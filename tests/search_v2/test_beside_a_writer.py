@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from catalog.library.indexing import Indexer
-from catalog.search_v2.legs import LexicalRetriever, VectorRetriever
-from catalog.search_v2.retriever import ATTEMPTS
+from catalog.retrieval import legs
+from catalog.retrieval.hybrid import ATTEMPTS
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_qdrant_library, write
 
@@ -29,15 +29,15 @@ class Writer:
     def __init__(self, monkeypatch, update, *, always=False):
         self.updates = 0
         searched = threading.Event()
-        search_lexical, search_vector = LexicalRetriever._search, VectorRetriever._search
+        search_lexical, search_vector = legs._search_words, legs._search_meaning
 
-        def search_vectors(leg, query):
+        def search_vectors(*asked):
             try:
-                return search_vector(leg, query)
+                return search_vector(*asked)
             finally:
                 searched.set()
 
-        def search_words(leg, query):
+        def search_words(*asked):
             if self.updates < ATTEMPTS:
                 searched.wait()
                 searched.clear()
@@ -46,10 +46,10 @@ class Writer:
                 thread = threading.Thread(target=update, args=(self.updates,))
                 thread.start()
                 thread.join()
-            return search_lexical(leg, query)
+            return search_lexical(*asked)
 
-        monkeypatch.setattr(LexicalRetriever, "_search", search_words)
-        monkeypatch.setattr(VectorRetriever, "_search", search_vectors)
+        monkeypatch.setattr(legs, "_search_words", search_words)
+        monkeypatch.setattr(legs, "_search_meaning", search_vectors)
 
 
 def write_version(folder, number):

@@ -5,9 +5,9 @@ from llama_index.core.schema import QueryBundle
 
 from catalog.core.errors import StageFailedError
 from catalog.library.indexing import Indexer
-from catalog.search_v2.expansion.plan import ExpansionPlan
-from catalog.search_v2.llama import HybridRetrieverFactoryV2
-from catalog.search_v2.search_parts import SearchParts
+from catalog.retrieval.expansion.plan import ExpansionPlan
+from catalog.retrieval.search_parts import SearchParts
+from catalog.search_v2.retrievers import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from scripted import ScriptedSource

@@ -4,16 +4,16 @@ import pytest
 
 from catalog.core.documents import Chunk, Cue, Locator
 from catalog.core.results import Reranked, ResultLocator
-from catalog.search_v2.citations import (
+from catalog.retrieval.citations import (
     format_chunk_citation,
     format_citation,
     format_clock,
     format_header,
     split_at_matches,
 )
-from catalog.search_v2.fusion import RankedList, rrf
-from catalog.search_v2.passages import Passage
-from catalog.search_v2.shape import to_result
+from catalog.retrieval.fusion import RankedList, rrf
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.shape import to_result
 
 NOWHERE = Locator()
 

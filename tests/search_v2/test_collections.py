@@ -22,7 +22,7 @@ from catalog.core.errors import (
     UnknownFieldError,
 )
 from catalog.core.settings import CollectionSettings, RAGv2Settings, Settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.search_v2 import CollectionRetriever, CollectionSearch
 from catalog.store.vectors import qdrant_server
 from fakes import DIM, WordEncoder
@@ -71,7 +71,7 @@ def search_of(client: Any = None, url: str | None = None, **fields: Any) -> Coll
     return CollectionSearch(
         settings,
         client=None if client is None else ReadOnly(client),
-        embed_model=ResilientEmbedding(WordEncoder()),
+        embed_model=EmbeddingModel(WordEncoder()),
         sleep=lambda _seconds: None,
     )
 
@@ -246,9 +246,7 @@ def test_over_http_nothing_but_reads_is_sent(server):
     with over_http(server, api_key="KEY") as search:
         search.search("robot", filters={"section": "planning"})
         search.check()
-        retriever = CollectionRetriever(
-            server.url, NAME, embed_model=ResilientEmbedding(WordEncoder())
-        )
+        retriever = CollectionRetriever(server.url, NAME, embed_model=EmbeddingModel(WordEncoder()))
         retriever.retrieve("robot")
         retriever.close()
     sent = {(method, path.rpartition("/")[2]) for method, path, _ in server.requests}
@@ -319,7 +317,7 @@ def test_llama_index_gets_nodes_with_their_citations(client):
     retriever = CollectionRetriever(
         collection=NAME,
         client=ReadOnly(client),
-        embed_model=ResilientEmbedding(WordEncoder()),
+        embed_model=EmbeddingModel(WordEncoder()),
         top_k=2,
         filters={"page_title": "Digital Twin"},
         fields={"low_score_below": 0.99},
@@ -359,7 +357,7 @@ def test_the_key_of_one_server_is_not_sent_to_another(server):
         collection=CollectionSettings(name=NAME, url=server.url),
         rag_v2=RAGv2Settings(qdrant_url="http://127.0.0.1:1", qdrant_api_key="KEY"),
     )
-    with CollectionSearch(settings, embed_model=ResilientEmbedding(WordEncoder())) as search:
+    with CollectionSearch(settings, embed_model=EmbeddingModel(WordEncoder())) as search:
         search.search("robot")
     assert set(server.keys) == {None}
 
@@ -376,7 +374,7 @@ def test_a_check_tells_whether_the_set_model_filled_it(client):
             return super().encode([text[::-1] for text in texts])
 
     other = search_of(client)
-    other._given_model = ResilientEmbedding(Other())
+    other._given_model = EmbeddingModel(Other())
     state = other.check()
     assert state["agreement"] < 0.7
     assert not state["fits"]

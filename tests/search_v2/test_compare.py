@@ -7,7 +7,7 @@ import pytest
 
 from catalog.core.errors import InputError, StageFailedError
 from catalog.library.indexing import Indexer
-from catalog.search_v2.compare import compare_paths
+from catalog.retrieval.compare import compare_paths
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 

@@ -1,12 +1,14 @@
 """When a search has seen everything its legs can find, so that going deeper finds no more."""
 
 import pytest
-from llama_index.core.schema import QueryBundle
 
 from catalog.core.query import parse_query
 from catalog.library.indexing import Indexer
-from catalog.search_v2.retriever_factory import HybridRetrieverFactoryV2
+from catalog.retrieval.candidates import legs_of_query
+from catalog.retrieval.hybrid import find
+from catalog.retrieval.legs import Question
 from catalog.search_v2.service import SearchServiceV2
+from catalog.store.engine_types import Restriction
 from fakes import open_library
 
 FILES = {f"{name}.md": f"# {name}\n\nTea with {name}.\n" for name in ("honey", "lemon", "milk")}
@@ -25,12 +27,9 @@ def is_exhausted(tmp_path):
         parts = SearchServiceV2(library).parts
 
         def search(mode, *, lexical=10, vector=10, fused=10):
-            query = parse_query("tea", max_chars=100)
-            factory = HybridRetrieverFactoryV2(parts)
-            retriever = factory.build(query, "tea", lexical, vector, fused, mode=mode)
-            assert not retriever.is_exhausted, "nothing was searched yet"
-            retriever.retrieve(QueryBundle("tea"))
-            return retriever.is_exhausted
+            query, within = parse_query("tea", max_chars=100), Restriction("tea")
+            legs = legs_of_query(parts, query, within, mode, k_lex=lexical, k_dense=vector)
+            return find(parts, legs, Question("tea"), fused).is_exhausted
 
         yield search
 

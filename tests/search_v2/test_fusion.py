@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.search_v2.fusion import RankedList, relative_score, rrf, single
+from catalog.retrieval.fusion import RankedList, relative_score, rrf, single
 
 
 def ranked(*ids, leg="lexical", weight=1.0, origin="original", scores=None):

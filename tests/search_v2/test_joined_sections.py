@@ -7,7 +7,7 @@ from catalog.ingest.embedded_text import format_place
 from catalog.ingest.nodes import ChunkNode, Source
 from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.interfaces.agents import AgentTools
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from counters import WordCounter

@@ -9,10 +9,10 @@ from builders import make_database, put
 from catalog.core.documents import Chunk, Locator
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
-from catalog.search_v2.fusion import FoundWords, RankedList, rrf
-from catalog.search_v2.passages import Passage
-from catalog.search_v2.query_words import find_words, has_as_written, keywords_of, looks_like_name
-from catalog.search_v2.retriever import prefer_words
+from catalog.retrieval.fusion import FoundWords, RankedList, rrf
+from catalog.retrieval.hybrid import prefer_words
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.query_words import find_words, has_as_written, keywords_of, looks_like_name
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction

@@ -11,9 +11,10 @@ from catalog.core.errors import EngineError
 from catalog.core.query import SubQuery
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
-from catalog.search_v2.fusion import NO_WORDS
-from catalog.search_v2.llama import LexicalRetriever, VectorRetriever
-from catalog.search_v2.search_parts import SearchParts
+from catalog.retrieval.fusion import NO_WORDS
+from catalog.retrieval.legs import Question, run_leg
+from catalog.retrieval.search_parts import SearchParts
+from catalog.search_v2.retrievers import LexicalRetriever, VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical.bm25 import Bm25Engine
@@ -99,7 +100,7 @@ def test_a_leg_with_a_sub_query_looks_for_that_whatever_it_is_given(database, en
     put(database, "notes", "b.md", "salt")
     retriever = LexicalRetriever(database, engine, WHOLE, 10, SubQuery("lex", "salt"))
     assert texts(retriever.retrieve("flour")) == ["salt"]
-    assert retriever.run(QueryBundle("flour")).query == SubQuery("lex", "salt")
+    assert run_leg(retriever.leg, Question("flour")).query == SubQuery("lex", "salt")
 
 
 def test_a_leg_that_breaks_raises_alone_and_records_it_in_a_run(database, engine, monkeypatch):
@@ -110,7 +111,7 @@ def test_a_leg_that_breaks_raises_alone_and_records_it_in_a_run(database, engine
     retriever = LexicalRetriever(database, engine, WHOLE, 10)
     with pytest.raises(ZeroDivisionError):
         retriever.retrieve("flour")
-    run = retriever.run(QueryBundle("flour"))
+    run = run_leg(retriever.leg, Question("flour"))
     assert (run.leg, list(run.hits), str(run.error)) == ("lexical", [], "ZeroDivisionError: inside")
     assert isinstance(run.error, EngineError)
 
@@ -187,13 +188,13 @@ def test_the_keyword_leg_says_which_words_of_the_users_query_its_hits_contain(an
     engine, restriction = animals.parts.lexical("animals"), Restriction("animals")
     database = animals.parts.database
     leg = LexicalRetriever(database, engine, restriction, 5)
-    words = leg.run(QueryBundle("cat swims through rivers")).words
+    words = run_leg(leg.leg, Question("cat swims through rivers")).words
     assert (words.cover, len(words.rare)) == (0.25, 1)
-    nothing = leg.run(QueryBundle("swims through rivers"))
+    nothing = run_leg(leg.leg, Question("swims through rivers"))
     assert (list(nothing.hits), nothing.words) == ([], NO_WORDS)
     expanded = SubQuery("lex", "cat", origin="expansion")
     more = LexicalRetriever(database, engine, restriction, 5, expanded)
-    assert more.run(QueryBundle("cat")).words == NO_WORDS
+    assert run_leg(more.leg, Question("cat")).words == NO_WORDS
 
 
 def test_a_damaged_passage_is_left_out_where_passages_tell_the_languages(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.search_v2.citations import file_link, move_link, page_link, recording_link
+from catalog.retrieval.citations import file_link, move_link, page_link, recording_link
 
 
 @pytest.mark.parametrize(

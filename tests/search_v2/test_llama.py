@@ -31,6 +31,7 @@ from catalog.core.errors import (
 )
 from catalog.core.settings import get_settings
 from catalog.library.indexing import Indexer
+from catalog.retrieval import shared
 from catalog.search_v2 import (
     CatalogRetriever,
     CitedSentences,
@@ -41,7 +42,6 @@ from catalog.search_v2 import (
     QueryExpansionRetrieverV2,
     RerankPostprocessor,
     SearchServiceV2,
-    shared,
 )
 from fakes import DIM, open_library
 from scripted import ScriptedReranker

@@ -8,7 +8,7 @@ from builders import make_database
 from catalog.core.errors import StoreError
 from catalog.core.ids import sha1_hex
 from catalog.library.indexing import Indexer
-from catalog.search_v2.caches import ModelCache
+from catalog.retrieval.caches import ModelCache
 from catalog.store import Database, llm_cache
 from catalog.store.llm_cache import CacheEntry
 from fakes import open_library

@@ -7,7 +7,7 @@ import pytest
 from catalog.core.param_types import MODES
 from catalog.core.user_search import to_ranking
 from catalog.library.indexing import Indexer
-from catalog.search_v2.citations import format_header
+from catalog.retrieval.citations import format_header
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 

@@ -2,7 +2,7 @@
 
 from catalog.core.documents import Chunk, Locator
 from catalog.library.indexing import Indexer
-from catalog.search_v2.passages import PassageNode
+from catalog.search_v2.nodes import PassageNode
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 

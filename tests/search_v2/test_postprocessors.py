@@ -17,9 +17,10 @@ from llama_index.core.schema import (
 from pydantic import ValidationError
 
 from catalog.core.documents import Chunk, Locator
-from catalog.search_v2.fusion import FusedHit, ListContribution, RankedList
-from catalog.search_v2.passages import Passage
-from catalog.search_v2.select import (
+from catalog.retrieval.fusion import FusedHit, ListContribution, RankedList
+from catalog.retrieval.passages import Passage
+from catalog.search_v2.nodes import ScoredPassage
+from catalog.search_v2.postprocessors import (
     DistinctText,
     KeywordChunkSelector,
     MaxChunksPerDocument,
@@ -54,7 +55,7 @@ def passage(text, *shares):
         ListContribution(RankedList(leg, "engine", "q", origin, 1.0, ()), rank, 0.5, 0.5)
         for leg, origin, rank in shares
     )
-    return Passage(chunk, 0.5, FusedHit(text, 0.5, stood, 0.0)).to_node()
+    return ScoredPassage.of(Passage(chunk, 0.5, FusedHit(text, 0.5, stood, 0.0)))
 
 
 def test_a_document_gives_no_more_passages_than_its_cap():

@@ -7,10 +7,10 @@ import pytest
 from catalog.core.errors import ConfigError, InputError, QueryError, RerankError, StageFailedError
 from catalog.core.settings import LLMSettings
 from catalog.library.indexing import Indexer
+from catalog.retrieval.expansion.plan import explain_strong_signal
+from catalog.retrieval.relevance import WORDS_ONLY, Calibration, save_calibration
+from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2 import QueryEngineBuilderV2
-from catalog.search_v2.expansion.plan import explain_strong_signal
-from catalog.search_v2.relevance import WORDS_ONLY, Calibration, save_calibration
-from catalog.search_v2.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from scripted import ScriptedReranker, ScriptedSource

@@ -3,10 +3,10 @@
 import pytest
 
 from catalog.core.settings import find_presets, load_settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.search_parts import SearchParts
+from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder
 from scripted import ScriptedReranker, ScriptedSource
@@ -28,7 +28,7 @@ def service_of(tmp_path):
 
     def make(preset, texts, **parts):
         settings = load_settings(preset=preset, overrides={"home": tmp_path / "home"}).settings
-        library = Library(settings, model=ResilientEmbedding(WordEncoder()))
+        library = Library(settings, model=EmbeddingModel(WordEncoder()))
         folder = tmp_path / "docs"
         folder.mkdir()
         for name, text in texts.items():

@@ -9,21 +9,22 @@ import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from catalog.core.documents import Chunk, Locator
-from catalog.search_v2.adaptive import adaptive
-from catalog.search_v2.fusion import FoundWords, RankedList, relative_score, rrf
-from catalog.search_v2.passages import Passage
-from catalog.search_v2.relevance import (
+from catalog.retrieval.adaptive import adaptive
+from catalog.retrieval.fusion import FoundWords, RankedList, relative_score, rrf
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.relevance import (
     WORDS_ONLY,
     Calibration,
     Features,
-    RelevanceEstimator,
     extract_features,
     find_calibration,
     judge_relevance,
     packaged_calibration,
     save_calibration,
 )
-from catalog.search_v2.search_parts import SearchParts
+from catalog.retrieval.search_parts import SearchParts
+from catalog.search_v2.nodes import ScoredPassage
+from catalog.search_v2.postprocessors import RelevanceEstimator
 from catalog.store.engine_types import Spread
 from fakes import open_library
 
@@ -244,7 +245,7 @@ def test_passages_in_another_language_are_judged_by_words(text, fit):
 def test_the_estimator_judges_passages_in_their_order_and_leaves_other_nodes_alone():
     found = passages(ranked("lexical", ("a", 7.0), ("b", 3.0)), ranked("vector", ("b", 0.9)))
     other = NodeWithScore(node=TextNode(text="someone else's"), score=5.0)
-    given = [found["a"].to_node(), other, found["b"].to_node()]
+    given = [ScoredPassage.of(found["a"]), other, ScoredPassage.of(found["b"])]
     judged = RelevanceEstimator(find_made).postprocess_nodes(given, query_str=LONG)
     assert [one.node_id for one in judged] == [one.node_id for one in given]
     assert [one.score for one in judged] == [one.score for one in given]
@@ -284,7 +285,7 @@ def test_a_kept_calibration_is_read_by_a_newly_opened_library(parts, tmp_path):
 
 
 def test_every_packaged_calibration_loads_and_belongs_to_a_model_of_its_own():
-    text = files("catalog.search_v2").joinpath("calibrations.json").read_text(encoding="utf-8")
+    text = files("catalog.retrieval").joinpath("calibrations.json").read_text(encoding="utf-8")
     models = []
     for one in json.loads(text):
         assert set(one) == {"embedding", "calibration"}

@@ -13,7 +13,7 @@ from catalog.core.errors import DocumentNotFoundError, InputError, UnknownDatase
 from catalog.core.param_types import MODES
 from catalog.library.indexing import Indexer
 from catalog.library.references import find_document, resolve_documents
-from catalog.search_v2.llama import CatalogRetriever, HybridRetrieverFactoryV2
+from catalog.search_v2.retrievers import CatalogRetriever, HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 

@@ -13,9 +13,9 @@ from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.library.indexing import Indexer
-from catalog.search_v2.query_words import cover_of, query_words
+from catalog.retrieval.query_words import cover_of, query_words
+from catalog.retrieval.snippets import find_snippet
 from catalog.search_v2.service import SearchServiceV2
-from catalog.search_v2.snippets import find_snippet
 from fakes import open_library
 
 FILLER = "Nothing of interest stands in this line.\n"  # 41 characters with its break

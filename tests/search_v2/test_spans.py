@@ -13,7 +13,8 @@ from catalog.core.edges import asked_at
 from catalog.core.errors import MissingExtraError
 from catalog.core.params import AskParams
 from catalog.library.indexing import Indexer
-from catalog.search_v2 import SearchServiceV2, spans
+from catalog.retrieval import instrumentation, spans
+from catalog.search_v2 import SearchServiceV2
 from fakes import open_library, write
 
 
@@ -87,7 +88,7 @@ def test_spans_reach_opentelemetry_with_the_time_that_a_stage_took(service, list
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    listening(spans.OtelSpanHandler(provider.get_tracer("test")))
+    listening(instrumentation.OtelSpanHandler(provider.get_tracer("test")))
     answer = answer_question(service, AskParams("May customers cancel?"))
     with pytest.raises(Exception, match="nobody"):
         answer_question(service, AskParams("May customers cancel?", role="nobody"))

@@ -10,8 +10,7 @@ from catalog.core import ids
 from catalog.core.documents import Chunk, ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.core.errors import StageFailedError, StoreError
 from catalog.core.scope import Scope
-from catalog.search_v2 import QueryEngineBuilderV2
-from catalog.search_v2.evidence import (
+from catalog.retrieval.evidence import (
     TimeWindow,
     build_evidence_lines,
     drop_repeated,
@@ -20,10 +19,12 @@ from catalog.search_v2.evidence import (
     group_transcripts,
     keep_nearest,
 )
-from catalog.search_v2.frame_text import short_frame_text
-from catalog.search_v2.passages import PassageNode
+from catalog.retrieval.frame_text import short_frame_text
+from catalog.retrieval.temporal import merge_windows, seconds_around
+from catalog.search_v2 import QueryEngineBuilderV2
+from catalog.search_v2.nodes import PassageNode
+from catalog.search_v2.postprocessors import TemporalExpansion
 from catalog.search_v2.service import SearchServiceV2
-from catalog.search_v2.temporal import TemporalExpansion, merge_windows, seconds_around
 from catalog.store import manifest
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
@@ -406,7 +407,7 @@ def test_a_failure_is_a_failed_stage_and_the_answer_stands(opened, monkeypatch):
         raise StoreError("no more disk")
 
     library = opened()
-    monkeypatch.setattr("catalog.search_v2.temporal.load_chunks_between", broken)
+    monkeypatch.setattr("catalog.retrieval.temporal.load_chunks_between", broken)
     found = ask(library)
     assert (stage(found).status, stage(found).note) == ("failed", "StoreError: no more disk")
     assert found[0].evidence is None

@@ -6,7 +6,7 @@ import pytest
 from llama_index.core.schema import MetadataMode, TextNode
 
 from catalog.core.documents import ChunkSpan, Cue, Locator, ParsedDocument
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.ingest.embedded_text import format_place, split_by_time
 from catalog.ingest.nodes import ChunkNode, Source
 from catalog.ingest.transforms import EmbeddingPrefixTransform
@@ -68,10 +68,10 @@ def test_a_transcripts_parts_are_of_about_twenty_seconds_and_cut_between_cues(se
 
 def test_a_transcript_is_embedded_whole_and_in_parts_each_with_its_place():
     one = spoken(0, 10, 20, 30, 40)
-    EmbeddingPrefixTransform(ResilientEmbedding(WordEncoder()))([one])
+    EmbeddingPrefixTransform(EmbeddingModel(WordEncoder()))([one])
     assert one.windows == ("a0\na1\na2\na3", "a0\na1", "a2\na3")
     plain = node("a.md", title="Keys")
-    EmbeddingPrefixTransform(ResilientEmbedding(WordEncoder()))([plain])
+    EmbeddingPrefixTransform(EmbeddingModel(WordEncoder()))([plain])
     assert plain.windows == ("Keys\nthe passage",)
 
 
@@ -79,7 +79,7 @@ def test_the_labels_are_name_type_and_section_whatever_the_text_shows():
     parsed = ParsedDocument("guides/keys.md", "Key rotation\n\nDaily.", "Key\nrotation", "md")
     span = ChunkSpan(0, len(parsed.text), heading_path=("Keys", "Rotation"))
     one = ChunkNode.of(Source("d", "guides/keys.md", parsed), span)
-    EmbeddingPrefixTransform(ResilientEmbedding(WordEncoder()), form="labels")([one])
+    EmbeddingPrefixTransform(EmbeddingModel(WordEncoder()), form="labels")([one])
     labels = "[doc: Key rotation] [type: md] [section: Keys > Rotation]\n"
     assert one.windows == (f"{labels}Key rotation\n\nDaily.",)
     assert one.text == "Key rotation\n\nDaily."
@@ -95,6 +95,6 @@ def test_the_labels_are_name_type_and_section_whatever_the_text_shows():
     ],
 )  # fmt: skip
 def test_a_plain_node_has_the_labels_that_its_metadata_knows(metadata, labels):
-    transform = EmbeddingPrefixTransform(ResilientEmbedding(WordEncoder()), form="labels")
+    transform = EmbeddingPrefixTransform(EmbeddingModel(WordEncoder()), form="labels")
     (made,) = transform([TextNode(text="Daily.", metadata=metadata)])
     assert made.get_content(metadata_mode=MetadataMode.EMBED) == f"{labels}Daily."

@@ -19,7 +19,7 @@ from catalog.core.filters import Op, condition
 from catalog.core.settings import QdrantSettings, RAGv2Settings
 from catalog.library.index_rebuilding import rebuild_indexes
 from catalog.library.indexing import Indexer
-from catalog.search_v2.legs import LexicalRetriever
+from catalog.search_v2.retrievers import LexicalRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.database import Database, set_meta
 from catalog.store.engine_types import Restriction

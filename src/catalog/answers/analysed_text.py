@@ -10,7 +10,7 @@ from functools import cache, cached_property, lru_cache
 
 from catalog.answers.details import Detail, find_details
 from catalog.ingest.chunking.boundaries import sentence_spans
-from catalog.search_v2.query_words import language_of_words
+from catalog.retrieval.query_words import language_of_words
 from catalog.store.lexical.analysis import WORD, Analyzer, fold
 
 _REFERENCE = re.compile(

@@ -27,9 +27,9 @@ from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.llm import PROVIDERS, get_llm, llm_name
-from catalog.search_v2.shared import shared_service
-from catalog.search_v2.spans import span
-from catalog.search_v2.stages import StageLog
+from catalog.retrieval.shared import shared_service
+from catalog.retrieval.spans import span
+from catalog.retrieval.stages import StageLog
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from catalog.core.agents import Agent
     from catalog.core.settings import Profile
     from catalog.library.library import Library
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
 
 HOW_TO_CONFIGURE = (
     "sentences of the documents, word for word: for an answer that a language model writes, "
@@ -58,9 +58,7 @@ def ask(params: AskParams) -> Answer:
         return answer_question(shared_service(), params)
 
 
-def answer_question(
-    service: SearchServiceV2, params: AskParams, *, llm: LLM | None = None
-) -> Answer:
+def answer_question(service: Searcher, params: AskParams, *, llm: LLM | None = None) -> Answer:
     """Return the last of :func:`answer_events`, the whole answer."""
     *_, last = answer_events(service, params, llm=llm)
     assert last.answer is not None
@@ -68,7 +66,7 @@ def answer_question(
 
 
 def answer_events(
-    service: SearchServiceV2, params: AskParams, *, llm: LLM | None = None
+    service: Searcher, params: AskParams, *, llm: LLM | None = None
 ) -> Iterator[AnswerEvent]:
     """Yield the results, each sentence as soon as it is checked, and then the whole answer.
 
@@ -90,7 +88,7 @@ def answer_events(
 
 
 def _events(
-    service: SearchServiceV2, params: AskParams, llm: LLM | None, agent: Agent
+    service: Searcher, params: AskParams, llm: LLM | None, agent: Agent
 ) -> Generator[AnswerEvent, None, None]:
     """Yield what :func:`answer_events` does."""
     started = time.perf_counter()
@@ -129,7 +127,7 @@ def _events(
 
 
 def _write(
-    service: SearchServiceV2,
+    service: Searcher,
     params: AskParams,
     answer: Answer,
     stages: StageLog,
@@ -192,7 +190,7 @@ def _as_events(
         yield AnswerEvent("sentence", sentence=sentence)
 
 
-def choose_summariser(service: SearchServiceV2, llm: LLM) -> LLM | None:
+def choose_summariser(service: Searcher, llm: LLM) -> LLM | None:
     """Return the cheap model where contexts are summarised: the one that writes if none is set."""
     if not service.parts.settings.answers.summarise:
         return None

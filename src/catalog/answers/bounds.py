@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from catalog.core.agents import Agent
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
     from catalog.store import Database
 
 _NO_MATTER = {
@@ -36,7 +36,7 @@ _OF_ONE_QUESTION = {
 
 
 def answer_conditions(
-    service: SearchServiceV2, params: AskParams, dataset: str, llm: LLM | None, agent: Agent
+    service: Searcher, params: AskParams, dataset: str, llm: LLM | None, agent: Agent
 ) -> dict[str, Any]:
     """Return what answers depend on besides question and documents: nested names and values.
 
@@ -99,7 +99,7 @@ def save_bound(database: Database, dataset: str, bound: RiskBound | None) -> Non
 
 
 def bound_in_force(
-    service: SearchServiceV2,
+    service: Searcher,
     params: AskParams,
     datasets: tuple[str, ...],
     llm: LLM | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from catalog.answers.extracting import sentence_bounds
 from catalog.core.answers import AnswerCitation, AnswerSentence
 from catalog.core.results import ResultLocator
-from catalog.search_v2.query_words import language_of_words, query_words
+from catalog.retrieval.query_words import language_of_words, query_words
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from catalog.answers.neutralising import Addressed, neutralise
 from catalog.core.answers import AnswerSentence
 from catalog.ingest.chunking.boundaries import iter_lines, sentence_spans
-from catalog.search_v2.query_words import Word, has_word, language_of_words, query_words
+from catalog.retrieval.query_words import Word, has_word, language_of_words, query_words
 
 _LONGEST = 400  # characters of a sentence; a longer one is taken line by line
 _PASSAGES = 10  # that sentences are taken from

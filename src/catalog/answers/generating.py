@@ -24,10 +24,10 @@ from catalog.core.param_fields import takes
 from catalog.core.param_types import KINDS
 from catalog.core.params import GenerateParams
 from catalog.llm import llm_name
-from catalog.search_v2.query_words import query_coverage
-from catalog.search_v2.shared import shared_service
-from catalog.search_v2.spans import span
-from catalog.search_v2.stages import StageLog
+from catalog.retrieval.query_words import query_coverage
+from catalog.retrieval.shared import shared_service
+from catalog.retrieval.spans import span
+from catalog.retrieval.stages import StageLog
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from catalog.answers.artifact_writing import ArtifactDraft
     from catalog.core.answers import AnswerSentence
     from catalog.core.results import SearchResult, SearchResults
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
 
 _WIDER = 4  # times as many sentences are looked at as a section may have
 _LEAST_OF_TOPIC = 0.5  # share of its words
@@ -64,7 +64,7 @@ def generate(params: GenerateParams) -> Artifact:
 
 
 def generate_artifact(
-    service: SearchServiceV2, params: GenerateParams, *, llm: LLM | None = None
+    service: Searcher, params: GenerateParams, *, llm: LLM | None = None
 ) -> Artifact:
     """Return an artifact; ``llm`` writes in place of the model that params and settings name.
 
@@ -79,9 +79,7 @@ def generate_artifact(
     return artifact
 
 
-def _generate(
-    service: SearchServiceV2, params: GenerateParams, llm: LLM | None, agent: Agent
-) -> Artifact:
+def _generate(service: Searcher, params: GenerateParams, llm: LLM | None, agent: Agent) -> Artifact:
     started = time.perf_counter()
     stages = StageLog(strict=params.strict)
     evidence = dict(_search_sections(service, params, stages))
@@ -109,7 +107,7 @@ def _generate(
     )
 
 
-def _agent_for(service: SearchServiceV2, params: GenerateParams) -> Agent:
+def _agent_for(service: Searcher, params: GenerateParams) -> Agent:
     """Return the agent with temperature and longest reply as artifacts have them."""
     if params.kind not in KINDS:
         raise InputError(f"no kind {params.kind!r}; kinds: {', '.join(KINDS)}")
@@ -127,7 +125,7 @@ def _agent_for(service: SearchServiceV2, params: GenerateParams) -> Agent:
 
 
 def _search_sections(
-    service: SearchServiceV2, params: GenerateParams, stages: StageLog
+    service: Searcher, params: GenerateParams, stages: StageLog
 ) -> Iterator[tuple[str, _Evidence]]:
     """Yield each heading with what its own search found."""
     settings = service.parts.settings.answers
@@ -167,7 +165,7 @@ def _number(searches: Sequence[SearchResults]) -> list[SearchResult]:
 
 
 def _write(
-    service: SearchServiceV2,
+    service: Searcher,
     params: GenerateParams,
     evidence: Mapping[str, _Evidence],
     results: Sequence[SearchResult],

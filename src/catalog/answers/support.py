@@ -18,7 +18,7 @@ from catalog.answers.details import Date, Detail, Quantity, is_name
 from catalog.answers.measurement_units import MeasurementUnit
 from catalog.answers.negation import find_contradictions
 from catalog.answers.stretches import is_scattered
-from catalog.search_v2.query_words import language_of_words
+from catalog.retrieval.query_words import language_of_words
 
 THRESHOLD = 0.6
 _SHORT = 3

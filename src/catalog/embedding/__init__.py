@@ -1,17 +1,28 @@
-"""Embedding models: ``get_embed_model()`` for LlamaIndex, ``get_encoder()`` below it."""
+"""Embedding models: ``get_model()``, or ``get_embed_model()`` as LlamaIndex takes them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from catalog.core.settings import EmbeddingSettings, RAGv2Settings, get_settings
+from catalog.embedding.model import EmbeddingModel
 from catalog.embedding.profiles import profile_of
 
 if TYPE_CHECKING:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+
     from catalog.embedding.encoder import Encoder
     from catalog.embedding.resilient import ResilientEmbedding
 
-__all__ = ["document_prefix", "get_embed_model", "get_encoder", "query_prefix"]
+__all__ = [
+    "EmbeddingModel",
+    "as_model",
+    "document_prefix",
+    "get_embed_model",
+    "get_encoder",
+    "get_model",
+    "query_prefix",
+]
 
 SERVERS = ("openai", "cohere")  # providers that are asked over HTTP
 
@@ -36,25 +47,41 @@ def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
     return FastEmbedEncoder(settings)
 
 
-def get_embed_model(
+def get_model(
     settings: EmbeddingSettings | None = None, *, rag: RAGv2Settings | None = None
-) -> ResilientEmbedding:
-    """Return the configured model as a LlamaIndex ``BaseEmbedding``, with its profile's prefixes.
+) -> EmbeddingModel:
+    """Return the configured model with its profile's prefixes.
 
     ``rag`` may override the prefixes (``embed_prefix_query``, ``embed_prefix_doc``).
     """
-    from catalog.embedding.resilient import ResilientEmbedding
-
     settings = settings or get_settings().embedding
     encoder = get_encoder(settings)
-    return ResilientEmbedding(
+    return EmbeddingModel(
         encoder,
         query_encoder=_query_encoder(settings, encoder),
         has_sides=settings.provider == "cohere",
-        embed_batch_size=settings.batch_size,
+        batch_size=settings.batch_size,
         query_prefix=query_prefix(settings, rag),
         document_prefix=document_prefix(settings, rag),
     )
+
+
+def get_embed_model(
+    settings: EmbeddingSettings | None = None, *, rag: RAGv2Settings | None = None
+) -> ResilientEmbedding:
+    """Return the model of :func:`get_model` as a LlamaIndex ``BaseEmbedding``."""
+    from catalog.embedding.resilient import ResilientEmbedding
+
+    return ResilientEmbedding(get_model(settings, rag=rag))
+
+
+def as_model(given: EmbeddingModel | BaseEmbedding) -> EmbeddingModel:
+    """Return a model of ours, or any of LlamaIndex, as ours."""
+    if isinstance(given, EmbeddingModel):
+        return given
+    from catalog.embedding.resilient import to_model
+
+    return to_model(given)
 
 
 def _query_encoder(settings: EmbeddingSettings, encoder: Encoder) -> Encoder | None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol
-
-from llama_index.core.base.embeddings.base import BaseEmbedding
+from typing import TYPE_CHECKING, Protocol
 
 from catalog.core.errors import (
     CatalogError,
@@ -16,7 +13,7 @@ from catalog.core.errors import (
     EmbeddingServerError,
 )
 from catalog.core.ids import sha256_hex
-from catalog.core.tokens import CharTokenCounter, TokenCounter
+from catalog.core.tokens import TokenCounter
 
 if TYPE_CHECKING:
     import numpy as np
@@ -161,43 +158,3 @@ def _require_alive(encode: Encode, dim: int, reason: str) -> None:
     except Exception as error:
         kind = EmbeddingServerError if isinstance(error, EmbeddingServerError) else EmbeddingError
         raise kind(f"the embedding model does not answer: {reason}") from error
-
-
-class LlamaIndexEncoder:
-    """An encoder around one side of any ``BaseEmbedding``: that of queries, or of other texts.
-
-    It has no tokenizer and counts four characters as a token. The fingerprint is made of
-    class and model name: two models of one name are taken for one.
-    """
-
-    def __init__(
-        self,
-        model: BaseEmbedding,
-        *,
-        max_tokens: int = 512,
-        side: Literal["query", "text"] = "text",
-    ) -> None:
-        self._model, self._side = model, side
-        self.model = model.model_name
-        self.max_tokens = max_tokens
-        self.counter: TokenCounter = CharTokenCounter()
-
-    @property
-    def fingerprint(self) -> str:
-        """Names class and model; see :class:`Encoder`."""
-        return make_fingerprint("llama-index", type(self._model).__qualname__, self.model)
-
-    @cached_property
-    def dim(self) -> int:
-        """Length of every vector; asks the model once."""
-        return len(self._model.get_text_embedding(PROBE))
-
-    def encode(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector of shape ``(dim,)`` for each text, in order."""
-        import numpy as np
-
-        if self._side == "query":
-            vectors = [self._model.get_query_embedding(text) for text in texts]
-        else:
-            vectors = self._model.get_text_embedding_batch(list(texts))
-        return [np.asarray(vector, dtype=np.float32) for vector in vectors]

@@ -80,7 +80,7 @@ def available_variants(library: Library, variants: Variants) -> tuple[Variants, 
 
 
 def _reranker_fingerprint(library: Library) -> str:
-    from catalog.search_v2.search_parts import SearchParts
+    from catalog.retrieval.search_parts import SearchParts
 
     return SearchParts(library).reranker.fingerprint
 

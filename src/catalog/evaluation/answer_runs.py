@@ -21,7 +21,7 @@ from catalog.evaluation.run_records import corpus_digest, record_run, run_key
 from catalog.evaluation.runs import BackendRun, QueryOutcome
 from catalog.ingest.sync_report import Progress
 from catalog.llm import llm_name
-from catalog.search_v2.caches import ModelCache
+from catalog.retrieval.caches import ModelCache
 from catalog.store import llm_cache
 from catalog.store.eval_runs import EvalRun
 from catalog.store.llm_cache import CacheEntry, cache_key
@@ -29,7 +29,7 @@ from catalog.store.llm_cache import CacheEntry, cache_key
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
 
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class AnswerJob:
     the support check does.
     """
 
-    service: SearchServiceV2
+    service: Searcher
     golden: GoldenSet
     dataset: str
     params: AskParams
@@ -74,7 +74,7 @@ class AnswerJob:
 
 
 def make_job(
-    service: SearchServiceV2,
+    service: Searcher,
     golden: GoldenSet,
     dataset: str,
     params: AskParams,

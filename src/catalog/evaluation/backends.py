@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from catalog.library.library import Library
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
 V2_MODES: dict[str, Mode] = {"v2": "hybrid", "lexical": "lexical", "vector": "vector"}
@@ -81,7 +81,7 @@ class V2Backend:
     def __init__(
         self,
         name: str,
-        service: SearchServiceV2,
+        service: Searcher,
         mode: Mode,
         documents: Sequence[str] | None = None,
     ) -> None:
@@ -288,10 +288,10 @@ class Backends:
         self.close()
 
     @cached_property
-    def _service(self) -> SearchServiceV2:
-        from catalog.search_v2.service import SearchServiceV2
+    def _service(self) -> Searcher:
+        from catalog.retrieval.searcher import Searcher
 
-        return SearchServiceV2(self._library)
+        return Searcher(self._library)
 
     def _backend(self, spec: str) -> SearchBackend:
         base, _, changes = spec.partition(":")

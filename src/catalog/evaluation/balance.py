@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.search_v2.adaptive import DEPTH, adaptive
-from catalog.search_v2.fusion import NO_WORDS, FoundWords, Leg, RankedList
-from catalog.search_v2.query_words import find_words
+from catalog.retrieval.adaptive import DEPTH, adaptive
+from catalog.retrieval.fusion import NO_WORDS, FoundWords, Leg, RankedList
+from catalog.retrieval.query_words import find_words
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Hit, Restriction, Spread
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from catalog.ingest.sync_report import Progress
-    from catalog.search_v2.search_parts import SearchParts
+    from catalog.retrieval.search_parts import SearchParts
 
     Floats = npt.NDArray[np.float64]
 

@@ -21,15 +21,16 @@ import numpy as np
 
 from catalog.core.errors import InputError
 from catalog.core.param_types import Mode
+from catalog.core.params import SearchParams
 from catalog.evaluation.golden import GoldenSet
 from catalog.ingest.sync_report import Progress
-from catalog.search_v2.passages import ScoredPassage
-from catalog.search_v2.relevance import FEATURES, Calibration, Features, extract_features
+from catalog.retrieval.relevance import FEATURES, Calibration, Features, extract_features
+from catalog.retrieval.searcher import find_passages
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
 
     Floats = npt.NDArray[np.float64]
 
@@ -84,7 +85,7 @@ class OwnCalibration:
 
 
 def collect_candidates(
-    service: SearchServiceV2,
+    service: Searcher,
     golden: GoldenSet,
     dataset: str,
     *,
@@ -101,17 +102,17 @@ def collect_candidates(
     candidates: dict[str, list[LabelledCandidate]] = {}
     for query in golden:
         options = {"dataset": dataset, "top_k": depth, "mode": mode, "filters": query.filters}
-        nodes = service.retrieve(query.query, rerank=False, expand=False, **options)
-        passages = [node for node in nodes if isinstance(node, ScoredPassage)]
+        params = SearchParams(query.query, rerank=False, expand=False, **options)
+        passages = find_passages(service.parts, params).passages
         candidates[query.id] = [
             LabelledCandidate(
                 passage.chunk.path,
-                max(query.relevant.get(chunk.path, 0) for chunk in passage.passage.chunks),
+                max(query.relevant.get(chunk.path, 0) for chunk in passage.chunks),
                 passage.fused.score,
                 features,
             )
             for passage, features in zip(
-                passages, extract_features([p.passage for p in passages], query.query), strict=True
+                passages, extract_features(passages, query.query), strict=True
             )
         ]
         progress.advance(1, "asking")

@@ -17,7 +17,7 @@ from catalog.evaluation.summary import comparison_dict, comparison_lines
 from catalog.ingest.sync_report import Progress
 from catalog.library.library import Library
 from catalog.library.tried_library import TriedLibrary
-from catalog.search_v2.service import SearchServiceV2
+from catalog.retrieval.searcher import Searcher
 from catalog.store.statistics import count_totals
 from catalog.store.tried_models import TriedModel, count_tried, list_tried_documents
 
@@ -75,7 +75,7 @@ def compare_tried(
     allowed = partial(find_allowed_documents, library.database, dataset)
     names = _names(library.wanted_model.model, tried.name)
     with TriedLibrary(library, tried) as other:
-        services = [SearchServiceV2(each).with_settings(_ALIKE) for each in (library, other)]
+        services = [Searcher(each).with_settings(_ALIKE) for each in (library, other)]
         comparisons = {}
         for mode in modes:
             backends = [

@@ -18,7 +18,7 @@ from catalog.store import Database, embedding_cache
 
 if TYPE_CHECKING:
     from catalog.embedding.encoder import EmbeddingResult, Encoder
-    from catalog.embedding.resilient import ResilientEmbedding
+    from catalog.embedding.model import EmbeddingModel
     from catalog.embedding.usage import EmbeddingUsage
     from catalog.store.embedding_cache import Vector
 
@@ -92,7 +92,7 @@ class EmbeddingBatches:
     run was at when this one came to them; ``usage`` is what servers took in other processes.
     """
 
-    def __init__(self, model: ResilientEmbedding, database: Database) -> None:
+    def __init__(self, model: EmbeddingModel, database: Database) -> None:
         self._model, self._database = model, database
         self.computed = 0
         self.elsewhere: set[str] = set()
@@ -142,7 +142,7 @@ class EmbeddingBatches:
         if isinstance(executor, InPlace):
             return partial(_embed, self._model.embed)
         encoder = self._model.encoder
-        size = self._model.embed_batch_size
+        size = self._model.batch_size
         return BatchEmbedding(encoder, encoder.fingerprint, encoder.dim, size)
 
     def _ask(self, texts: Mapping[str, str], started: deque[_Batch]) -> Iterator[list[str]]:
@@ -152,7 +152,7 @@ class EmbeddingBatches:
         for first in texts:
             if first in done:
                 continue
-            size = self._size = min(self._size, self._model.embed_batch_size)
+            size = self._size = min(self._size, self._model.batch_size)
             start = max(0, min(left.index(first) - size // 2, len(left) - size))
             keys, left = left[start : start + size], left[:start] + left[start + size :]
             done.update(keys)

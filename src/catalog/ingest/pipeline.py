@@ -16,7 +16,7 @@ from catalog.core.documents import Chunk
 from catalog.core.errors import InputError
 from catalog.core.ids import sha1_hex
 from catalog.core.settings import RAGv2Settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.nodes import ChunkNode, Source, SourceDocument
 from catalog.ingest.transforms import (
@@ -175,7 +175,7 @@ class PipelineBuilder:
     def build_pipeline(
         self,
         dataset_name: str,
-        embed_model: ResilientEmbedding,
+        embed_model: EmbeddingModel,
         *,
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
@@ -218,7 +218,7 @@ class PipelineBuilder:
         )
 
 
-def pipeline_fingerprint(settings: RAGv2Settings, embed_model: ResilientEmbedding) -> str:
+def pipeline_fingerprint(settings: RAGv2Settings, embed_model: EmbeddingModel) -> str:
     """Name how documents are read, cut and embedded; another name means: do it again."""
     parts = (
         TEXTS_VERSION,

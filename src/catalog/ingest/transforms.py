@@ -18,8 +18,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, TextNode, TransformC
 from pydantic import Field, PrivateAttr
 
 from catalog.core.settings import get_settings
-from catalog.embedding import get_embed_model
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.llama_splitter import split_text
 from catalog.ingest.embedded_text import (
@@ -37,6 +36,7 @@ from catalog.store import Database, embedding_cache
 from catalog.store.revisions import NewChunk, NewRevision, ensure_dataset, publish_all
 
 if TYPE_CHECKING:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.node_parser import NodeParser
 
     from catalog.embedding.usage import EmbeddingUsage
@@ -105,11 +105,11 @@ class EmbeddingPrefixTransform(TransformComponent):
     context: bool = True
     form: Literal["place", "labels"] = "place"
     part_seconds: float = Field(20.0, ge=0.0)
-    _model: ResilientEmbedding = PrivateAttr()
+    _model: EmbeddingModel = PrivateAttr()
 
     def __init__(
         self,
-        model: ResilientEmbedding | None = None,
+        model: EmbeddingModel | BaseEmbedding | None = None,
         *,
         prefix: str | None = None,
         context: bool = True,
@@ -117,10 +117,8 @@ class EmbeddingPrefixTransform(TransformComponent):
         part_seconds: float = 20.0,
     ) -> None:
         super().__init__(context=context, form=form, part_seconds=part_seconds)
-        model = model or get_embed_model(rag=get_settings().rag_v2)
-        if prefix is not None:
-            model = model.model_copy(update={"document_prefix": prefix})
-        self._model = model
+        own = get_model(rag=get_settings().rag_v2) if model is None else as_model(model)
+        self._model = own if prefix is None else replace(own, document_prefix=prefix)
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Set ``windows`` on each :class:`ChunkNode`, and return text nodes with their prefix.
@@ -161,15 +159,15 @@ class CachedEmbedding(TransformComponent):
     """
 
     failures: dict[str, str] = Field(default_factory=dict, exclude=True)
-    _model: ResilientEmbedding = PrivateAttr()
+    _model: EmbeddingModel = PrivateAttr()
     _database: Database = PrivateAttr()
     _batches: EmbeddingBatches = PrivateAttr()
 
-    def __init__(self, model: ResilientEmbedding, database: Database) -> None:
+    def __init__(self, model: EmbeddingModel | BaseEmbedding, database: Database) -> None:
         super().__init__()
-        self._model = model
+        self._model = as_model(model)
         self._database = database
-        self._batches = EmbeddingBatches(model, database)
+        self._batches = EmbeddingBatches(self._model, database)
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Set ``embed_keys``, ``vectors`` and ``embedding`` (the first window's) of each chunk."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from catalog.store.model_adoption import NewWay
 if TYPE_CHECKING:
     from llama_index.core.ingestion import IngestionPipeline
 
-    from catalog.embedding.resilient import ResilientEmbedding
+    from catalog.embedding.model import EmbeddingModel
 
 
 # What stores were made with while datasets had no note: these never change any more.
@@ -167,7 +168,7 @@ class IndexingSettings:
     def _fingerprint(self, settings: DatasetSettings) -> str:
         return pipeline_fingerprint(*self._made_of(settings))
 
-    def _made_of(self, settings: DatasetSettings) -> tuple[RAGv2Settings, ResilientEmbedding]:
+    def _made_of(self, settings: DatasetSettings) -> tuple[RAGv2Settings, EmbeddingModel]:
         """Return v2's settings with these, and the library's model with their prefix."""
         library = self._library
         if settings.values == self._wanted.values:
@@ -176,7 +177,7 @@ class IndexingSettings:
         if rag.embed_prefix_doc == library.settings.rag_v2.embed_prefix_doc:
             return rag, library.model
         prefix = document_prefix(library.settings.embedding, rag)
-        return rag, library.model.model_copy(update={"document_prefix": prefix})
+        return rag, replace(library.model, document_prefix=prefix)
 
 
 def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +185,7 @@ def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values.get(name, default) for name, default in default_shaping().items()}
 
 
-def _fingerprint_without_note(version: int, rag: RAGv2Settings, model: ResilientEmbedding) -> str:
+def _fingerprint_without_note(version: int, rag: RAGv2Settings, model: EmbeddingModel) -> str:
     """Return the fingerprint as it was while datasets had no note; it never changes any more."""
     parts = (
         version,

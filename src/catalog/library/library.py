@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.llms import LLM
 
-    from catalog.embedding.resilient import ResilientEmbedding
+    from catalog.embedding.model import EmbeddingModel
 
 
 _MODEL_SETTINGS = (
@@ -59,7 +59,7 @@ class Library:
         self,
         settings: Settings,
         *,
-        model: BaseEmbedding | None = None,
+        model: EmbeddingModel | BaseEmbedding | None = None,
         llm: LLM | None = None,
         follows: bool = True,
     ) -> None:
@@ -83,7 +83,7 @@ class Library:
         *,
         preset: str | None = None,
         overrides: Mapping[str, Any] | None = None,
-        model: BaseEmbedding | None = None,
+        model: EmbeddingModel | BaseEmbedding | None = None,
         llm: LLM | None = None,
     ) -> Library:
         """Open the library of the effective settings; see ``load_settings``."""
@@ -91,15 +91,11 @@ class Library:
         return cls(settings, model=model, llm=llm)
 
     @cached_property
-    def model(self) -> ResilientEmbedding:
+    def model(self) -> EmbeddingModel:
         """The embedding model; its weights load at its first use."""
-        from catalog.embedding.resilient import ResilientEmbedding
+        from catalog.embedding import as_model
 
-        if self._model is None:
-            return self._named_model()
-        if isinstance(self._model, ResilientEmbedding):
-            return self._model
-        return ResilientEmbedding(self._model)
+        return self._named_model() if self._model is None else as_model(self._model)
 
     def follow_adoption(self) -> bool:
         """Go by the model that the store adopted in place of the one set; tell if that is new.
@@ -132,22 +128,22 @@ class Library:
             "'catalog index try-model' is the way back"
         )
 
-    def _named_model(self) -> ResilientEmbedding:
+    def _named_model(self) -> EmbeddingModel:
         """Return the model of the settings.
 
         The length of its vectors is the store's where only its server could tell, which may be
         away while words are searched.
         """
-        from catalog.embedding import SERVERS, get_embed_model
+        from catalog.embedding import SERVERS, get_model
 
         settings, rag = self.settings.embedding, self.settings.rag_v2
-        model = get_embed_model(settings, rag=rag)
+        model = get_model(settings, rag=rag)
         if settings.provider not in SERVERS or settings.dim is not None:
             return model
         stored = read_stored_model(self.database)
         if stored is None or stored.fingerprint != model.encoder.fingerprint:
             return model
-        return get_embed_model(settings.model_copy(update={"dim": stored.dim}), rag=rag)
+        return get_model(settings.model_copy(update={"dim": stored.dim}), rag=rag)
 
     @cached_property
     def optional_llm(self) -> LLM | None:

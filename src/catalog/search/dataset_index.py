@@ -85,7 +85,7 @@ class DatasetIndex:
             created_at=stored.created_at,
             generation=stored.generation,
             state="" if now is None else now.state,
-            embedding=f"{model.encoder.fingerprint} {model.document_prefix}".strip(),
+            embedding=f"{model.encoder.fingerprint} {model.model.document_prefix}".strip(),
         )
 
     def load(self, progress: Progress | None = None) -> LoadedIndex:

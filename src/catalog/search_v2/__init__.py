@@ -5,6 +5,7 @@ makes a document of it. Every LlamaIndex part can be imported from here as well,
 it is: ``from catalog.search_v2 import CatalogRetriever``.
 """
 
+# ruff: noqa: F401
 from __future__ import annotations
 
 from importlib import import_module
@@ -13,88 +14,97 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.edges import asked_at
 from catalog.core.param_fields import takes
 from catalog.core.params import SearchParams
-from catalog.search_v2.shared import close, shared_service
+from catalog.retrieval.shared import close, shared_service
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
+    from catalog.answers.answering import ask
+    from catalog.answers.generating import generate
     from catalog.core.results import SearchResults
-    from catalog.search_v2.llama import (
+    from catalog.ingest.transforms import (
         CachedEmbedding,
-        CatalogRetriever,
         ChunkPersistenceTransform,
         ChunkSplitter,
-        DatasetRetriever,
-        DistinctText,
         EmbeddingPrefixTransform,
-        HybridRetrieverFactoryV2,
-        IngestionPipelineBuilderV2,
+        PersistenceTransform,
+    )
+    from catalog.retrieval.expansion.sources import LexVecQueryTransform
+    from catalog.search_v2.cited_sentences import CitedSentences
+    from catalog.search_v2.collections import CollectionRetriever, CollectionSearch
+    from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
+    from catalog.search_v2.llama_engines import AnswerQueryEngine
+    from catalog.search_v2.postprocessors import (
+        DistinctText,
         KeepFirst,
         KeywordChunkSelector,
-        LexicalRetriever,
-        LexVecQueryTransform,
         MaxChunksPerDocument,
-        PersistenceTransform,
-        QueryExpansionRetrieverV2,
         RelevanceEstimator,
         RerankPostprocessor,
-        SearchServiceV2,
         ServicePostprocessor,
         SimilarityThreshold,
         TemporalExpansion,
         TokenBudget,
+    )
+    from catalog.search_v2.precomputed.precomputed_retriever import (
+        PrecomputedLeg,
+        PrecomputedRetriever,
+        precomputed_hybrid,
+    )
+    from catalog.search_v2.query_engine_builder import QueryEngineBuilderV2
+    from catalog.search_v2.retrievers import (
+        CatalogRetriever,
+        DatasetRetriever,
+        HybridRetrieverFactoryV2,
+        LexicalRetriever,
+        QueryExpansionRetrieverV2,
         VectorRetriever,
     )
+    from catalog.search_v2.service import SearchServiceV2
 
-__all__ = [
-    "AnswerQueryEngine",
-    "CachedEmbedding",
-    "CatalogRetriever",
-    "ChunkPersistenceTransform",
-    "ChunkSplitter",
-    "CitedSentences",
-    "CollectionRetriever",
-    "CollectionSearch",
-    "DatasetRetriever",
-    "DistinctText",
-    "EmbeddingPrefixTransform",
-    "HybridRetrieverFactoryV2",
-    "IngestionPipelineBuilderV2",
-    "KeepFirst",
-    "KeywordChunkSelector",
-    "LexVecQueryTransform",
-    "LexicalRetriever",
-    "MaxChunksPerDocument",
-    "PersistenceTransform",
-    "PrecomputedLeg",
-    "PrecomputedRetriever",
-    "QueryEngineBuilderV2",
-    "QueryExpansionRetrieverV2",
-    "RelevanceEstimator",
-    "RerankPostprocessor",
-    "SearchServiceV2",
-    "ServicePostprocessor",
-    "SimilarityThreshold",
-    "TemporalExpansion",
-    "TokenBudget",
-    "VectorRetriever",
-    "ask",
-    "close",
-    "generate",
-    "precomputed_hybrid",
-    "search",
-]
-_PRECOMPUTED = "catalog.search_v2.precomputed.precomputed_retriever"
-_ELSEWHERE = {
-    "CollectionRetriever": "catalog.search_v2.collections",
-    "CollectionSearch": "catalog.search_v2.collections",
-    "PrecomputedLeg": _PRECOMPUTED,
-    "PrecomputedRetriever": _PRECOMPUTED,
-    "precomputed_hybrid": _PRECOMPUTED,
-    "AnswerQueryEngine": "catalog.answers.llama_engines",
-    "CitedSentences": "catalog.answers.cited_sentences",
-    "QueryEngineBuilderV2": "catalog.answers.query_engine_builder",
-    "ask": "catalog.answers.answering",
-    "generate": "catalog.answers.generating",
+_MODULES = {
+    "answers.answering": ("ask",),
+    "search_v2.cited_sentences": ("CitedSentences",),
+    "answers.generating": ("generate",),
+    "search_v2.llama_engines": ("AnswerQueryEngine",),
+    "search_v2.query_engine_builder": ("QueryEngineBuilderV2",),
+    "ingest.transforms": (
+        "CachedEmbedding",
+        "ChunkPersistenceTransform",
+        "ChunkSplitter",
+        "EmbeddingPrefixTransform",
+        "PersistenceTransform",
+    ),
+    "retrieval.expansion.sources": ("LexVecQueryTransform",),
+    "search_v2.collections": ("CollectionRetriever", "CollectionSearch"),
+    "search_v2.ingestion": ("IngestionPipelineBuilderV2",),
+    "search_v2.postprocessors": (
+        "DistinctText",
+        "KeepFirst",
+        "KeywordChunkSelector",
+        "MaxChunksPerDocument",
+        "RelevanceEstimator",
+        "RerankPostprocessor",
+        "ServicePostprocessor",
+        "SimilarityThreshold",
+        "TemporalExpansion",
+        "TokenBudget",
+    ),
+    "search_v2.precomputed.precomputed_retriever": (
+        "PrecomputedLeg",
+        "PrecomputedRetriever",
+        "precomputed_hybrid",
+    ),
+    "search_v2.retrievers": (
+        "CatalogRetriever",
+        "DatasetRetriever",
+        "HybridRetrieverFactoryV2",
+        "LexicalRetriever",
+        "QueryExpansionRetrieverV2",
+        "VectorRetriever",
+    ),
+    "search_v2.service": ("SearchServiceV2",),
 }
+_MODULE_OF = {name: f"catalog.{module}" for module, names in _MODULES.items() for name in names}
+__all__ = [*sorted(_MODULE_OF), "close", "search"]
 
 
 @takes(SearchParams)
@@ -110,9 +120,9 @@ def search(params: SearchParams) -> SearchResults:
 
 def __getattr__(name: str) -> Any:
     """Load the LlamaIndex parts, and answers, when the first of them is asked for."""
-    if name not in __all__:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    part = getattr(import_module(_ELSEWHERE.get(name, "catalog.search_v2.llama")), name)
+    part = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = part
     return part
 

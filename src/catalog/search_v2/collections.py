@@ -24,10 +24,9 @@ from catalog.core.filter_forms import parse_filters
 from catalog.core.filters import Filter, filter_fields
 from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
-from catalog.embedding import get_embed_model
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding import EmbeddingModel, as_model, get_model
+from catalog.retrieval.stages import StageLog
 from catalog.search_v2.collection_payload import PayloadReader, find_field
-from catalog.search_v2.stages import StageLog
 from catalog.store.vectors.foreign_collection import CollectionShape, ForeignCollection
 from catalog.store.vectors.payload_filters import PayloadFilterCompiler
 from catalog.store.vectors.qdrant_server import QdrantServer, open_client
@@ -60,7 +59,7 @@ class CollectionSearch:
         *,
         name: str | None = None,
         client: QdrantClient | None = None,
-        embed_model: BaseEmbedding | None = None,
+        embed_model: EmbeddingModel | BaseEmbedding | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._settings = settings or get_settings()
@@ -82,12 +81,12 @@ class CollectionSearch:
         return self._collection.server.address
 
     @cached_property
-    def model(self) -> ResilientEmbedding:
+    def model(self) -> EmbeddingModel:
         """Return what embeds queries."""
         given = self._given_model
         if given is None:
-            return get_embed_model(self._settings.embedding, rag=self._settings.rag_v2)
-        return given if isinstance(given, ResilientEmbedding) else ResilientEmbedding(given)
+            return get_model(self._settings.embedding, rag=self._settings.rag_v2)
+        return as_model(given)
 
     @cached_property
     def shape(self) -> CollectionShape:
@@ -169,7 +168,7 @@ class CollectionSearch:
             "payload": names,
             "sampled": len(points),
             "fields": filled,
-            "model": self.model.model_name,
+            "model": self.model.encoder.model,
             "model_dim": dim,
             "agreement": agreement,
             "fits": dim == shape.dim and (agreement is None or agreement >= SAME_MODEL),
@@ -214,7 +213,7 @@ class CollectionSearch:
     ) -> npt.NDArray[np.float32]:
         vector = self.model.embed_query(text) if embedding is None else embedding
         if len(vector) != shape.dim:
-            whose = self.model.model_name if embedding is None else "the query's own embedding"
+            whose = self.model.encoder.model if embedding is None else "the query's own embedding"
             raise EmbeddingMismatchError(
                 f"the vectors of {self.name!r} have {shape.dim} numbers, those of {whose} "
                 f"{len(vector)}: set the model that filled the collection (IDX_EMBEDDING__*)"
@@ -254,7 +253,7 @@ class CollectionRetriever(BaseRetriever):
         threshold: float | None = None,
         filters: object = None,
         client: QdrantClient | None = None,
-        embed_model: BaseEmbedding | None = None,
+        embed_model: EmbeddingModel | BaseEmbedding | None = None,
         settings: Settings | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:

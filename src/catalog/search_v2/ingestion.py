@@ -8,9 +8,9 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 
 from catalog.core.errors import EmbeddingMismatchError, InputError
 from catalog.core.ids import check_dataset_name
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding import EmbeddingModel, as_model
 from catalog.ingest.pipeline import DatasetPipeline, PipelineBuilder
-from catalog.search_v2.shared import shared_service
+from catalog.retrieval.shared import shared_service
 
 if TYPE_CHECKING:
     from llama_index.core.node_parser import NodeParser
@@ -51,7 +51,7 @@ class IngestionPipelineBuilderV2:
         """
         name = _dataset_name(dataset_id, dataset_name)
         library = (self._service or shared_service(make_store=True)).library
-        model = library.model if embed_model is None else _wrap(embed_model)
+        model = library.model if embed_model is None else as_model(embed_model)
         _check_model(library, model)
         builder = PipelineBuilder(library.database, library.settings.rag_v2)
         return builder.build_pipeline(
@@ -69,11 +69,7 @@ def _dataset_name(dataset_id: str | int | None, dataset_name: str | None) -> str
     return name
 
 
-def _wrap(model: BaseEmbedding) -> ResilientEmbedding:
-    return model if isinstance(model, ResilientEmbedding) else ResilientEmbedding(model)
-
-
-def _check_model(library: Library, model: ResilientEmbedding) -> None:
+def _check_model(library: Library, model: EmbeddingModel) -> None:
     """Raise unless the store is searched by this very model."""
     own, encoder = library.wanted_model, model.encoder
     if (encoder.fingerprint, encoder.dim) != (own.fingerprint, own.dim):

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
@@ -32,9 +32,6 @@ from catalog.store.migrate import LOCK_SECONDS, PREPARING
 from catalog.store.postgres_claims import Claims
 from catalog.store.postgres_errors import address_of, translate_errors
 from catalog.store.sqlite_pool import BUSY_TIMEOUT_MS
-
-if TYPE_CHECKING:
-    from catalog.store.database import Database
 
 _BUSY = "another process is writing to the store; try again"
 # An advisory lock is of the whole database, which may have a store in each of its schemas.
@@ -174,8 +171,16 @@ class PostgresPool:
         """Do nothing, as :meth:`find_replacement` needs none."""
 
 
+class _Store(Protocol):
+    @property
+    def url(self) -> URL: ...
+
+    @property
+    def engine(self) -> Engine: ...
+
+
 @contextmanager
-def begin_derived(database: Database, name: str, seconds: float) -> Iterator[Connection]:
+def begin_derived(database: _Store, name: str, seconds: float) -> Iterator[Connection]:
     """Give a connection in a transaction that changes what is derived, and no row of the truth.
 
     It needs no write lock; of one ``name`` there is one at a time. Raises

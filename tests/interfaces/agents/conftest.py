@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.interfaces.agents import AgentTools
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 

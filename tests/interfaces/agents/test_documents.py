@@ -1,5 +1,7 @@
 """Reading documents, listing them, and what the store holds."""
 
+from dataclasses import replace
+
 import pytest
 
 from catalog.interfaces.agents import AGENT_TOOLS
@@ -23,7 +25,7 @@ def test_lines_are_picked_in_either_way(tools):
 
 @pytest.mark.parametrize("path", ["keys.md", "a b/ü & c.md", "what?.md", "100%25.md"])
 def test_a_resource_names_its_document_in_every_tool_that_takes_one(tmp_path, path):
-    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.calls import LocalEngine
     from catalog.library.indexing import Indexer
     from fakes import open_library
 
@@ -44,7 +46,7 @@ def test_a_resource_names_its_document_in_every_tool_that_takes_one(tmp_path, pa
 
 
 def test_what_is_too_long_is_cut_with_a_note(tmp_path):
-    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.calls import LocalEngine
     from catalog.library.indexing import Indexer
     from fakes import open_library, write
 
@@ -160,7 +162,7 @@ def test_the_status_counts(tools):
 
 
 def test_an_empty_store_is_said_to_be_empty(tmp_path):
-    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.calls import LocalEngine
     from fakes import open_library
 
     with LocalEngine(open_library(tmp_path / "home")) as engine:
@@ -173,7 +175,7 @@ def test_an_empty_store_is_said_to_be_empty(tmp_path):
 
 def test_while_a_dataset_is_embedded_all_edges_count_the_same_passages(tmp_path):
     """Those with a vector, of all: speech has several vectors a passage, text has one."""
-    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.calls import LocalEngine
     from catalog.interfaces.terminal import Form, render
     from catalog.library.indexing import Indexer
     from fakes import WordEncoder, open_library, write
@@ -185,7 +187,7 @@ def test_while_a_dataset_is_embedded_all_edges_count_the_same_passages(tmp_path)
     encoder = WordEncoder()
     with LocalEngine(open_library(tmp_path / "home", encoder)) as engine:
         indexer = Indexer(engine.library)
-        engine.library.model.embed_batch_size = 1
+        engine.library.model = replace(engine.library.model, batch_size=1)
         indexer.build(tmp_path / "notes", "notes", pause=lambda: len(encoder.texts) >= 1)
         stats = indexer.stats("notes")
         assert (stats.embedded, stats.chunks, stats.windows > stats.chunks) == (1, 4, True)

@@ -9,7 +9,7 @@ import pytest
 
 from catalog.interfaces import agents as agent_tools
 from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS, AgentTools, functions
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 
 
 def test_plain_functions_answer_in_words(tools):
@@ -71,7 +71,7 @@ def test_a_script_asks_the_store_of_its_settings_and_opens_it_once(engine, monke
         opened.append(library)
         return engine
 
-    monkeypatch.setattr("catalog.interfaces.engine.LocalEngine", opens)
+    monkeypatch.setattr("catalog.interfaces.calls.LocalEngine", opens)
     monkeypatch.setattr("catalog.library.library.Library", lambda settings: settings)
     monkeypatch.setattr("catalog.store.database.require_store", lambda settings: None)
     monkeypatch.setattr(functions, "_engines", type(functions._engines)())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from catalog.store.database import Database
 from fakes import open_library, write

@@ -10,8 +10,7 @@ from catalog.core.errors import (
     UnknownDatasetError,
     UnknownValueError,
 )
-from catalog.interfaces.calls import VERBS
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import VERBS, LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from catalog.core.settings.sections import ServeSettings
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.mcp import catalog_server, serve_http, serve_stdio
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers

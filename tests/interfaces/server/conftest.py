@@ -12,7 +12,7 @@ import uvicorn
 
 from catalog import __version__
 from catalog.core.settings import ServeSettings
-from catalog.interfaces.engine import LocalEngine
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.announcement import Announcement, announce
 from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.security import Address

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding.model import EmbeddingModel
 from catalog.interfaces.cli import main
 from catalog.interfaces.server import listen as listening
 from catalog.library.library import Library
@@ -26,7 +26,7 @@ class WaitingEncoder(WordEncoder):
         return super().encode(texts)
 
 
-MODEL = ResilientEmbedding(WaitingEncoder())
+MODEL = EmbeddingModel(WaitingEncoder())
 Library.model = property(lambda library: MODEL)
 listening._GRACE_SECONDS = float(os.environ.get("TEST_GRACE", listening._GRACE_SECONDS))
 sys.argv[0] = "catalog"

@@ -17,8 +17,8 @@ import pytest
 from catalog.core.errors import ConfigError
 from catalog.core.home import settings_key
 from catalog.core.settings import Settings
-from catalog.embedding.resilient import ResilientEmbedding
-from catalog.interfaces.engine import LocalEngine
+from catalog.embedding.model import EmbeddingModel
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server import asgi as run
 from catalog.interfaces.server.announcement import read_announcement
 from catalog.interfaces.server.listen import bind_socket
@@ -55,7 +55,7 @@ def start(home, *options, **more):
 
 
 def own_engine(home):
-    return LocalEngine(Library(Settings(home=home), model=ResilientEmbedding(WordEncoder())))
+    return LocalEngine(Library(Settings(home=home), model=EmbeddingModel(WordEncoder())))
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from catalog.core.home import settings_key
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli import main, verbs
-from catalog.interfaces.engine import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.search_v2.expansion.lines import (
+from catalog.retrieval.expansion.lines import (
     LONGEST,
     ExpansionLine,
     count_words,
     filter_lines,
     parse_lines,
 )
-from catalog.search_v2.expansion.sources import PROMPT
+from catalog.retrieval.expansion.sources import PROMPT
 from catalog.store.lexical.analysis import Analyzer
 
 ANALYZER = Analyzer()

@@ -10,8 +10,8 @@ from llama_index.core.llms import ChatMessage
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import LLMError, LLMTimeoutError
 from catalog.llm.local import SMOLLM2, LocalLLM
-from catalog.search_v2.expansion.lines import parse_lines
-from catalog.search_v2.expansion.sources import GRAMMAR, PROMPT
+from catalog.retrieval.expansion.lines import parse_lines
+from catalog.retrieval.expansion.sources import GRAMMAR, PROMPT
 
 pytestmark = [
     pytest.mark.skipif(

@@ -9,7 +9,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import QueryBundle
 from pydantic import PrivateAttr
 
-from catalog.search_v2.expansion.sources import (
+from catalog.retrieval.expansion.sources import (
     GRAMMAR,
     PROMPT,
     ExpansionReply,

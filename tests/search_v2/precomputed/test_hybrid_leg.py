@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from llama_index.core.schema import QueryBundle
-
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
+from catalog.retrieval.legs import Question, run_leg
 from catalog.search_v2 import PrecomputedLeg, precomputed_hybrid
-from catalog.search_v2.precomputed import SemanticContextRetriever
+from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from fakes import open_library, write
@@ -50,7 +49,7 @@ def test_the_leg_keeps_to_its_scope(tmp_path: Path):
         Indexer(library).build(docs, "notes")
         within = Restriction("notes", Scope.of(["notes:b.md"]))
         leg = PrecomputedLeg(library.database, within, 5, semantic, [1, 0])
-        run = leg.run(QueryBundle("anything"))
+        run = run_leg(leg.leg, Question("anything"))
         assert run.error is None
         assert [node.node.metadata["path"] for node in leg.retrieve("anything")] == ["b.md"]
         nothing = PrecomputedLeg(

@@ -16,17 +16,18 @@ from llama_index.core.schema import QueryBundle
 from catalog.core.errors import CatalogError, InputError
 from catalog.search_v2 import PrecomputedRetriever, precomputed
 from catalog.search_v2.precomputed import (
-    AgentContextConfig,
-    ChunkWithScore,
     ConfigError,
-    EmbeddingIndex,
     QueryError,
-    RetrieverConfig,
-    SemanticContextRetriever,
     SemanticRetrievalError,
     embedding_files,
 )
-from catalog.search_v2.precomputed.semantic_retriever import read_content
+from catalog.search_v2.precomputed.embedding_index import EmbeddingIndex
+from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever, read_content
+from catalog.search_v2.precomputed.semantic_types import (
+    AgentContextConfig,
+    ChunkWithScore,
+    RetrieverConfig,
+)
 
 DIM = 1536
 

@@ -8,8 +8,8 @@ import pytest
 
 from catalog.core.errors import ModelUnavailableError, RerankError
 from catalog.models import packaged
-from catalog.search_v2.rerank.base import check_scores, sigmoid
-from catalog.search_v2.rerank.cross_encoder import FastEmbedReranker
+from catalog.retrieval.rerank.base import check_scores, sigmoid
+from catalog.retrieval.rerank.cross_encoder import FastEmbedReranker
 
 KNOWN = packaged.MS_MARCO
 QUESTION = "How many people live in Berlin?"

@@ -9,8 +9,8 @@ import pytest
 
 from catalog.core.errors import ConfigError, RerankError
 from catalog.core.settings import RAGv2Settings
-from catalog.search_v2.rerank import get_reranker
-from catalog.search_v2.rerank.http_reranker import HttpReranker
+from catalog.retrieval.rerank import get_reranker
+from catalog.retrieval.rerank.http_reranker import HttpReranker
 
 GOOD = {
     "results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.25}],

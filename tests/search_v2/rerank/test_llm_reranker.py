@@ -9,8 +9,8 @@ from pydantic import PrivateAttr
 
 from catalog.core.errors import ConfigError, LLMTimeoutError, RerankError
 from catalog.core.settings import RAGv2Settings
-from catalog.search_v2.rerank import get_reranker
-from catalog.search_v2.rerank.llm_reranker import LLMReranker, parse_answer
+from catalog.retrieval.rerank import get_reranker
+from catalog.retrieval.rerank.llm_reranker import LLMReranker, parse_answer
 
 PASSAGES = ["about bread", "about keys", "about backups"]
 

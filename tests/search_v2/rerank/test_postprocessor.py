@@ -1,11 +1,15 @@
 """The rerank stage: who is scored, what the cache spares, what a failure leaves."""
 
+import time
+
 import pytest
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.core.errors import LLMTimeoutError, RerankError
-from catalog.search_v2.caches import ModelCache
-from catalog.search_v2.rerank.postprocessor import RerankPostprocessor
+from catalog.retrieval.caches import ModelCache
+from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
+from catalog.search_v2.nodes import to_passage
+from catalog.search_v2.postprocessors import RerankPostprocessor
 from catalog.store import Database
 from scripted import ScriptedReranker
 
@@ -27,7 +31,22 @@ def nodes(*texts, **metadata):
 
 
 def texts(found):
-    return [node.node.text for node in found]
+    return [
+        to_passage(one).chunk.text if isinstance(one, NodeWithScore) else one.chunk.text
+        for one in found
+    ]
+
+
+class Stage:
+    """Reranks the passages of nodes, and returns the outcome."""
+
+    def __init__(self, reranker, cache=None, *, clock=time.perf_counter, **options):
+        self.reranker, self.cache, self.clock = reranker, cache, clock
+        self.options = RerankOptions(**options)
+
+    def rerank(self, given, query):
+        passages = [to_passage(node) for node in given]
+        return rerank_passages(passages, query, self.reranker, self.cache, self.options, self.clock)
 
 
 def test_nodes_of_any_retriever_are_ordered_by_the_blend_and_not_changed():
@@ -35,89 +54,87 @@ def test_nodes_of_any_retriever_are_ordered_by_the_blend_and_not_changed():
     given = nodes("a", "b", "c")
     stage = RerankPostprocessor(reranker, blend="replace")
     assert texts(stage.postprocess_nodes(given, QueryBundle("q"))) == ["c", "b", "a"]
-    assert [node.score for node in given] == [10.0, 9.0, 8.0]
+    assert [one.score for one in given] == [10.0, 9.0, 8.0]
 
 
 def test_only_the_first_candidates_are_scored_and_the_others_follow():
     reranker = ScriptedReranker({"a": 0.0, "b": 1.0, "c": 9.0, "d": 9.0})
-    stage = RerankPostprocessor(reranker, candidates=2, blend="replace")
+    stage = Stage(reranker, candidates=2, blend="replace")
     done = stage.rerank(nodes("a", "b", "c", "d"), "q")
-    assert texts(done.nodes) == ["b", "a", "c", "d"]
+    assert texts(done.passages) == ["b", "a", "c", "d"]
     assert reranker.asked == ["a", "b"]
     assert "2 of 4 scored" in done.note
 
 
 def test_three_are_scored_and_blended_unless_another_number_is_asked_for():
     reranker = ScriptedReranker({"a": -1.0, "b": 4.0, "c": 1.0, "d": 9.0, "e": 9.0})
-    done = RerankPostprocessor(reranker).rerank(nodes(*"abcde"), "q")
+    done = Stage(reranker).rerank(nodes(*"abcde"), "q")
     # .7 of (10, 9, 8 as 1, .5, 0) and .3 of (-1, 4, 1 as 0, 1, .4); then d and e, however good
-    assert texts(done.nodes) == ["a", "b", "c", "d", "e"]
-    assert [node.score for node in done.nodes][:3] == pytest.approx([0.7, 0.65, 0.12])
+    assert texts(done.passages) == ["a", "b", "c", "d", "e"]
+    assert [one.score for one in done.passages][:3] == pytest.approx([0.7, 0.65, 0.12])
     assert reranker.asked == list("abc")
     assert "3 of 5 scored" in done.note
 
 
 def test_top_n_keeps_the_best():
-    stage = RerankPostprocessor(ScriptedReranker({"a": 0.0, "b": 1.0}), blend="replace", top_n=1)
-    assert texts(stage.rerank(nodes("a", "b"), "q").nodes) == ["b"]
+    stage = Stage(ScriptedReranker({"a": 0.0, "b": 1.0}), blend="replace", top_n=1)
+    assert texts(stage.rerank(nodes("a", "b"), "q").passages) == ["b"]
 
 
 def test_title_and_headings_are_read_before_the_text():
     reranker = ScriptedReranker({"Keys > Rotation\na": 1.0})
     given = nodes("a", title="Keys", heading_path=["Keys", "Rotation"])
-    RerankPostprocessor(reranker).rerank(given, "q")
+    Stage(reranker).rerank(given, "q")
     assert reranker.asked == ["Keys > Rotation\na"]
 
 
 def test_a_text_that_stands_twice_is_scored_once():
     reranker = ScriptedReranker({"a": 0.0, "b": 1.0})
-    done = RerankPostprocessor(reranker, blend="replace").rerank(nodes("a", "b", "b"), "q")
+    done = Stage(reranker, blend="replace").rerank(nodes("a", "b", "b"), "q")
     assert reranker.asked == ["a", "b"]
-    assert texts(done.nodes) == ["b", "b", "a"]
+    assert texts(done.passages) == ["b", "b", "a"]
 
 
 def test_the_cache_spares_every_score_of_the_same_query_text_and_model(cache):
     reranker = ScriptedReranker({"a": 0.0, "b": 1.0, "c": 2.0})
-    stage = RerankPostprocessor(reranker, cache, blend="replace")
+    stage = Stage(reranker, cache, blend="replace")
     first = stage.rerank(nodes("a", "b"), "q")
     again = stage.rerank(nodes("a", "b", "c"), "q")
     assert reranker.asked == ["a", "b", "c"]
     assert "2 of them cached" in again.note
-    assert texts(first.nodes) == ["b", "a"]
-    assert [node.score for node in again.nodes[1:]] == [node.score for node in first.nodes]
+    assert texts(first.passages) == ["b", "a"]
+    assert [one.score for one in again.passages[1:]] == [one.score for one in first.passages]
     stage.rerank(nodes("a"), "another query")
     assert reranker.asked == ["a", "b", "c", "a"]
-    RerankPostprocessor(ScriptedReranker({"a": 5.0}, fingerprint="2"), cache).rerank(
-        nodes("a"), "q"
-    )
+    Stage(ScriptedReranker({"a": 5.0}, fingerprint="2"), cache).rerank(nodes("a"), "q")
     cache.clear_memory()
     assert "1 of them cached" in stage.rerank(nodes("a"), "q").note
 
 
 def test_a_budget_scores_as_many_as_fit_and_says_so():
     reranker = Timed(seconds=0.05)
-    stage = RerankPostprocessor(reranker, blend="replace", budget_ms=120, clock=reranker.clock)
+    stage = Stage(reranker, blend="replace", budget_ms=120, clock=reranker.clock)
     done = stage.rerank(nodes("a", "c", "d", "e"), "q")
     assert reranker.asked == ["a", "c"]  # a third would end at 150 ms
     assert "2 of 4 scored; 120 ms allow no more" in done.note
-    assert texts(done.nodes) == ["c", "a", "d", "e"]
+    assert texts(done.passages) == ["c", "a", "d", "e"]
 
 
 def test_a_failure_is_raised_to_those_who_ask_and_leaves_the_order_to_those_who_chain(caplog):
     reranker = ScriptedReranker({}, error=RerankError("no answer"))
-    stage = RerankPostprocessor(reranker)
     with pytest.raises(RerankError):
-        stage.rerank(nodes("a", "b"), "q")
+        Stage(reranker).rerank(nodes("a", "b"), "q")
+    stage = RerankPostprocessor(reranker)
     assert texts(stage.postprocess_nodes(nodes("a", "b"), QueryBundle("q"))) == ["a", "b"]
     assert "no answer" in caplog.text
 
 
 def test_scores_known_before_a_failure_are_not_lost(cache):
     first = ScriptedReranker({"a": 0.0, "b": 1.0})
-    RerankPostprocessor(first, cache).rerank(nodes("a", "b"), "q")
+    Stage(first, cache).rerank(nodes("a", "b"), "q")
     broken = ScriptedReranker({}, error=RerankError("no answer"))
-    done = RerankPostprocessor(broken, cache, blend="replace").rerank(nodes("a", "b"), "q")
-    assert texts(done.nodes) == ["b", "a"]
+    done = Stage(broken, cache, blend="replace").rerank(nodes("a", "b"), "q")
+    assert texts(done.passages) == ["b", "a"]
 
 
 class Failing(ScriptedReranker):
@@ -136,9 +153,9 @@ class Failing(ScriptedReranker):
 def test_what_was_scored_before_a_failure_is_blended_and_kept(cache):
     error = RerankError("no answer")
     reranker = Failing({"a": 0.0, "b": 1.0, "c": 9.0}, error=error)
-    stage = RerankPostprocessor(reranker, cache, blend="replace")
+    stage = Stage(reranker, cache, blend="replace")
     done = stage.rerank(nodes("a", "b", "bad", "c"), "q")
-    assert texts(done.nodes) == ["b", "a", "bad", "c"]
+    assert texts(done.passages) == ["b", "a", "bad", "c"]
     assert done.error is error
     assert "2 of 4 scored; stopped: no answer" in done.note
     assert reranker.asked == ["a", "b"]
@@ -158,7 +175,7 @@ def test_a_failure_half_way_is_logged_for_those_who_chain(caplog):
 
 
 def test_whatever_a_reranker_raises_is_a_rerank_error():
-    stage = RerankPostprocessor(Failing(error=KeyError("lost")))
+    stage = Stage(Failing(error=KeyError("lost")))
     with pytest.raises(RerankError, match="Failing failed: KeyError: 'lost'"):
         stage.rerank(nodes("bad"), "q")
 
@@ -166,7 +183,7 @@ def test_whatever_a_reranker_raises_is_a_rerank_error():
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
 def test_a_wish_to_stop_is_no_failure_of_the_reranker(stop):
     with pytest.raises(stop):
-        RerankPostprocessor(Failing(error=stop())).rerank(nodes("bad"), "q")
+        Stage(Failing(error=stop())).rerank(nodes("bad"), "q")
 
 
 @pytest.mark.parametrize(
@@ -181,14 +198,14 @@ def test_a_wish_to_stop_is_no_failure_of_the_reranker(stop):
 )
 def test_the_answer_of_any_reranker_is_checked(answer, said):
     with pytest.raises(RerankError, match=said):
-        RerankPostprocessor(Failing(answer=answer)).rerank(nodes("a"), "q")
+        Stage(Failing(answer=answer)).rerank(nodes("a"), "q")
 
 
 def test_a_relevance_that_is_no_number_is_an_error():
     reranker = ScriptedReranker({"a": 1.0})
     reranker.relevance = lambda _score: float("nan")
     with pytest.raises(RerankError, match="not finite"):
-        RerankPostprocessor(reranker).rerank(nodes("a"), "q")
+        Stage(reranker).rerank(nodes("a"), "q")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +220,7 @@ def test_a_relevance_that_is_no_number_is_an_error():
 )
 def test_headings_are_a_list_or_one_text(headings, read):
     reranker = ScriptedReranker(0.0)
-    RerankPostprocessor(reranker).rerank(nodes("a", title="Keys", heading_path=headings), "q")
+    Stage(reranker).rerank(nodes("a", title="Keys", heading_path=headings), "q")
     assert reranker.asked == [read]
 
 
@@ -218,9 +235,9 @@ def test_a_reranker_that_learns_its_scale_is_shown_kept_scores_first(cache):
             return score / self.top
 
     given = {"a": 1.0, "b": 4.0}
-    RerankPostprocessor(Learning(given), cache).rerank(nodes("a", "b"), "q")
-    fresh = RerankPostprocessor(Learning(given), cache, blend="replace")
-    assert [node.score for node in fresh.rerank(nodes("a", "b"), "q").nodes] == [1.0, 0.25]
+    Stage(Learning(given), cache).rerank(nodes("a", "b"), "q")
+    fresh = Stage(Learning(given), cache, blend="replace")
+    assert [one.score for one in fresh.rerank(nodes("a", "b"), "q").passages] == [1.0, 0.25]
 
 
 class Timed(ScriptedReranker):
@@ -245,7 +262,7 @@ class Timed(ScriptedReranker):
 
 def test_each_call_is_given_what_is_left_of_the_budget():
     reranker = Timed(seconds=0.2)
-    stage = RerankPostprocessor(reranker, budget_ms=600, clock=reranker.clock)
+    stage = Stage(reranker, budget_ms=600, clock=reranker.clock)
     done = stage.rerank(nodes("a", "b", "c"), "q")
     assert reranker.allowed == pytest.approx([0.6, 0.4])
     assert "1 of 3 scored; 600 ms allow no more" in done.note
@@ -254,14 +271,14 @@ def test_each_call_is_given_what_is_left_of_the_budget():
 
 def test_a_call_that_uses_up_the_budget_before_any_score_is_a_failure():
     reranker = Timed()
-    stage = RerankPostprocessor(reranker, budget_ms=50, clock=reranker.clock)
+    stage = Stage(reranker, budget_ms=50, clock=reranker.clock)
     with pytest.raises(LLMTimeoutError):
         stage.rerank(nodes("b", "a"), "q")
 
 
 def test_a_failure_while_time_is_left_is_one_with_a_budget_too():
     reranker = Timed()
-    stage = RerankPostprocessor(reranker, budget_ms=60_000, clock=reranker.clock)
+    stage = Stage(reranker, budget_ms=60_000, clock=reranker.clock)
     done = stage.rerank(nodes("a", "bad"), "q")
     assert "stopped: no answer" in done.note
     assert isinstance(done.error, RerankError)
@@ -269,5 +286,5 @@ def test_a_failure_while_time_is_left_is_one_with_a_budget_too():
 
 def test_without_a_budget_no_call_is_given_one():
     reranker = Timed()
-    RerankPostprocessor(reranker).rerank(nodes("a"), "q")
+    Stage(reranker).rerank(nodes("a"), "q")
     assert reranker.allowed == []

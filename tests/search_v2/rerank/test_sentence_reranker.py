@@ -7,8 +7,8 @@ import pytest
 from catalog.core.errors import MissingExtraError, ModelUnavailableError
 from catalog.core.settings import RAGv2Settings
 from catalog.models import packaged
-from catalog.search_v2.rerank import get_reranker
-from catalog.search_v2.rerank.cross_encoder import SentenceTransformersReranker
+from catalog.retrieval.rerank import get_reranker
+from catalog.retrieval.rerank.cross_encoder import SentenceTransformersReranker
 
 MINILM = packaged.MINILM
 needs_minilm = pytest.mark.skipif(

@@ -4,7 +4,7 @@ import pytest
 
 from catalog.core.errors import RerankError
 from catalog.library.indexing import Indexer
-from catalog.search_v2.search_parts import SearchParts
+from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from scripted import ScriptedReranker

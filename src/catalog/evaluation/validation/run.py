@@ -22,7 +22,7 @@ from catalog.store.chunks import list_paths
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResults
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
 
 DEPTHS = (1, 3, 5, 10, 20)
 _FRESH = {"query_cache_size": 0, "cache_ttl_seconds": 0}  # else what was asked would be remembered
@@ -49,7 +49,7 @@ class SuiteRunner:
 
     def __init__(
         self,
-        service: SearchServiceV2,
+        service: Searcher,
         suite: ValidationSuite,
         dataset: str,
         *,
@@ -129,7 +129,7 @@ class SuiteRunner:
             notes=first.results.notes,
         )
 
-    def _ask(self, service: SearchServiceV2, query: SuiteQuery, top_k: int) -> _Answer:
+    def _ask(self, service: Searcher, query: SuiteQuery, top_k: int) -> _Answer:
         vectors = service.parts.query_vectors
         before = vectors.model_ms
         results = service.search(

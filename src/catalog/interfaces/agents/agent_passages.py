@@ -12,8 +12,8 @@ from catalog.core.results import TIMED_MODALITIES, Certainty, EvidenceLine, Expl
 from catalog.core.text import format_timecode
 from catalog.interfaces.agents.quoting import clean, document_reference, one_line
 from catalog.interfaces.agents.tool import ToolPart
-from catalog.search_v2.citations import format_clock, format_headings
-from catalog.search_v2.evidence import format_lines
+from catalog.retrieval.citations import format_clock, format_headings
+from catalog.retrieval.evidence import format_lines
 
 TEXT_BUDGET = 12_000
 """Characters of passage text in one answer; snippets are given beyond it.

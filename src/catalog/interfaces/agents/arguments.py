@@ -30,7 +30,7 @@ from catalog.core.text import storable
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 _MOST = 10_000_000  # of a number that the verb does not bound
 _SHOWN = 2**63 - 1  # a larger number is not repeated in a note

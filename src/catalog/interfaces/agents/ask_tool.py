@@ -27,7 +27,7 @@ from catalog.interfaces.agents.tool import (
 )
 
 if TYPE_CHECKING:
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 _INDENT = "    "
 

@@ -34,7 +34,7 @@ from catalog.interfaces.agents.tool import (
 )
 
 if TYPE_CHECKING:
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 _INDENT = "    "
 _MAX_SUMMARY = 600

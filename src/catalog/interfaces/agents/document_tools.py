@@ -30,7 +30,7 @@ from catalog.interfaces.agents.tool import (
 )
 
 if TYPE_CHECKING:
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 _INDENT = "    "
 _TEXT_BYTES = (1_000, 1_000_000)

@@ -17,7 +17,7 @@ from catalog.interfaces.agents.tool import AgentTool, ToolResult, unknown_tool
 if TYPE_CHECKING:
     from llama_index.core.tools import FunctionTool
 
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 LISTED_TOOLS: Mapping[str, AgentTool] = {
     tool.name: tool for tool in (SEARCH_CHUNKS, QUERY_CATALOG, GET, MULTI_GET)

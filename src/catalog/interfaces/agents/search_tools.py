@@ -35,7 +35,7 @@ from catalog.interfaces.agents.tool import (
 )
 
 if TYPE_CHECKING:
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 _NARROWING = ("docs", "file_type", "name", "filters", "after", "before")
 _TOP_K = Argument(

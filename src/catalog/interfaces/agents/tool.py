@@ -20,7 +20,7 @@ from catalog.interfaces.agents.quoting import (
 )
 
 if TYPE_CHECKING:
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 MAX_MESSAGE = 1000
 """Characters of an error's message at most."""

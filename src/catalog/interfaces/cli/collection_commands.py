@@ -105,7 +105,7 @@ def _result_lines(results: CollectionResults, width: int | None) -> Iterator[str
 
 def _account(results: CollectionResults, *, explain: bool) -> str:
     """Return what the stages did, if wanted, or else what payloads lacked."""
-    from catalog.interfaces.terminal_passages import stage_lines
+    from catalog.interfaces.terminal import stage_lines
 
     lines: Iterable[str] = map(safe, stage_lines(results.stages))
     if not explain:

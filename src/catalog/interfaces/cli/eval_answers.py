@@ -104,7 +104,7 @@ def _measure(
 ) -> EvalRun:
     from catalog.evaluation.answer_runs import make_job, run_answers
     from catalog.evaluation.golden import find_label_warnings
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
 
     with open_library(context, home, preset) as library:
         assert not isinstance(params.dataset, list)
@@ -112,7 +112,7 @@ def _measure(
         library.require_dataset(name)
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
-        job = make_job(SearchServiceV2(library), queries, name, params, judge)
+        job = make_job(Searcher(library), queries, name, params, judge)
         with TerminalProgress() as progress:
             return run_answers(job, progress=progress, now=time.time)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from catalog.evaluation.golden import GoldenQuery, GoldenSet
     from catalog.ingest.sync_report import Progress
     from catalog.library.library import Library
-    from catalog.search_v2.search_parts import SearchParts
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.search_parts import SearchParts
+    from catalog.retrieval.searcher import Searcher
 
 
 app = typer.Typer(
@@ -138,7 +138,7 @@ def calibrate(
     from catalog.core.param_types import MODES
     from catalog.evaluation.golden_files import read_golden
     from catalog.interfaces.cli.output import TerminalProgress
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
 
     known_mode = known_name("--mode", mode, MODES)
     if (golden is None) != undo:
@@ -147,7 +147,7 @@ def calibrate(
     with open_library(context, home, preset) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
-        service = SearchServiceV2(library)
+        service = Searcher(library)
         if queries is None:
             _undo(service.parts, name, known_mode)
             return
@@ -163,7 +163,7 @@ def calibrate(
 
 
 def _fit_relevance(
-    service: SearchServiceV2,
+    service: Searcher,
     queries: GoldenSet,
     dataset: str,
     mode: Mode,
@@ -173,7 +173,7 @@ def _fit_relevance(
 ) -> list[str]:
     """Fit the store's relevance, keep it if it wins, and return what came of it, line by line."""
     from catalog.evaluation.calibration import collect_candidates, fit_own
-    from catalog.search_v2.relevance import packaged_calibration, save_calibration
+    from catalog.retrieval.relevance import packaged_calibration, save_calibration
 
     observations = collect_candidates(service, queries, dataset, mode=mode, progress=progress)
     group = [query for query in observations.values() if query]
@@ -199,15 +199,15 @@ def _fit_relevance(
 
 def _embedding_of(parts: SearchParts, mode: Mode) -> str:
     """Return the fingerprint of the model whose cosines such searches use, if they use any."""
-    from catalog.search_v2.relevance import WORDS_ONLY
+    from catalog.retrieval.relevance import WORDS_ONLY
 
     return WORDS_ONLY if mode == "lexical" else parts.library.wanted_model.fingerprint
 
 
 def _undo(parts: SearchParts, dataset: str, mode: Mode) -> None:
     """Forget the store's calibration of such searches, and the dataset's balance."""
-    from catalog.search_v2.balances import save_balance
-    from catalog.search_v2.relevance import save_calibration
+    from catalog.retrieval.balances import save_balance
+    from catalog.retrieval.relevance import save_calibration
 
     save_calibration(parts.database, _embedding_of(parts, mode), None)
     say("relevance is the packaged calibration's again")
@@ -222,7 +222,7 @@ def _fit_balance(
 ) -> str:
     """Fit the balance of the dataset's legs, keep it if it wins, and return what came of it."""
     from catalog.evaluation.balance import LEAST_QUERIES, fit_balance, measure_shifts
-    from catalog.search_v2.balances import save_balance
+    from catalog.retrieval.balances import save_balance
 
     count = sum(query.filters is None for query in queries.answerable)
     if count < LEAST_QUERIES:

@@ -18,7 +18,7 @@ from catalog.interfaces.cli.output import note
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
     from catalog.interfaces.server.workers import Workers
 
 
@@ -36,7 +36,7 @@ def serve(
     /openapi.json, agents the Model Context Protocol at /mcp; see docs/serving.md.
     """
     from catalog.core.home import home_folder, settings_key
-    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.calls import LocalEngine
     from catalog.interfaces.server import asgi
     from catalog.interfaces.server.listen import end_process
     from catalog.interfaces.server.security import parse_address

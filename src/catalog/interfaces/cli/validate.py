@@ -52,7 +52,7 @@ def validate(
     from catalog.evaluation.validation.suite import read_suite
     from catalog.evaluation.validation.validation_report import validation_lines
     from catalog.evaluation.validation.verdict import Validation, validation_dict
-    from catalog.search_v2.service import SearchServiceV2
+    from catalog.retrieval.searcher import Searcher
 
     if example == (suite is not None):
         raise typer.BadParameter("give either --suite or --example")
@@ -65,7 +65,7 @@ def validate(
             library = stack.enter_context(open_library(context, home, preset))
         questions = read_suite(suite)
         name = library.chosen_dataset(dataset)
-        runner = SuiteRunner(SearchServiceV2(library), questions, name)
+        runner = SuiteRunner(Searcher(library), questions, name)
         with TerminalProgress(is_resumable=False) as progress:
             validation = Validation.of(runner.run(progress))
     text = "\n".join(validation_lines(validation))

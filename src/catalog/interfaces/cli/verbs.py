@@ -151,12 +151,12 @@ def _print_answer(
     form |= {"bold": has_styles(sys.stdout), "width": columns_of(sys.stdout)}
     printed = _ask_server(store_options(context, home, preset), verb, arguments, form)
     if printed is None:
-        from catalog.interfaces.engine import LocalEngine
+        from catalog.interfaces.calls import LocalEngine
         from catalog.interfaces.terminal import Form, render
 
         with asked_at("cli"), LocalEngine(open_library(context, home, preset)) as engine:
             if verb == "ask" and not form["json"] and sys.stdout.isatty():
-                from catalog.interfaces.terminal_answers import stream_answer
+                from catalog.interfaces.terminal import stream_answer
 
                 printed = _write_parts(stream_answer(engine.answer_events(arguments), Form(**form)))
             else:

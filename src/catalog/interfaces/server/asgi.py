@@ -40,15 +40,14 @@ from catalog.interfaces.server.request_log import RequestLog, add_request_ids
 from catalog.interfaces.server.security import Address, guard_app
 from catalog.interfaces.server.wire_errors import encode_error
 from catalog.interfaces.server.workers import Workers, warm_in_background
-from catalog.interfaces.terminal import Form, TerminalText, render
-from catalog.interfaces.terminal_answers import stream_answer
+from catalog.interfaces.terminal import Form, TerminalText, render, stream_answer
 
 if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from catalog.core.settings.sections import ServeSettings
-    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.calls import LocalEngine
 
 CALL, MCP = "/call", "/mcp"
 _FORM_OPTIONS = frozenset(field.name for field in fields(Form))

@@ -53,7 +53,7 @@ from catalog.interfaces.server.readiness import Readiness
 
 if TYPE_CHECKING:
     from catalog.core.answers import AnswerEvent
-    from catalog.interfaces.engine import AnsweringEngine
+    from catalog.interfaces.calls import AnsweringEngine
     from catalog.interfaces.server.workers import Workers
 
 HEALTH, READY = "/v1/health", "/v1/ready"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
     from catalog.interfaces.server.security import Address
 
 

@@ -14,7 +14,7 @@ from catalog.interfaces.server.remote import Remote, ServerGoneError, TooLargeEr
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
-    from catalog.interfaces.engine import LocalEngine
+    from catalog.interfaces.calls import LocalEngine
 
 
 _PASS_OVER_SECONDS = 10.0
@@ -54,7 +54,7 @@ class NearestEngine:
         from catalog.core.home import settings_key
 
         def local() -> LocalEngine:
-            from catalog.interfaces.engine import LocalEngine
+            from catalog.interfaces.calls import LocalEngine
             from catalog.library.library import Library
             from catalog.store.database import require_store
 

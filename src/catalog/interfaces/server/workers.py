@@ -17,7 +17,7 @@ from catalog.core.errors import CatalogError, OutOfTimeError, OverloadedError
 from catalog.interfaces.server.crash_log import log_bug
 
 if TYPE_CHECKING:
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 
 ResultT = TypeVar("ResultT")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,22 +10,21 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.core.errors import SemanticQueryError
-from catalog.search_v2.legs import LegRetriever, LegRun
+from catalog.retrieval.legs import LegQuery, LegRun, Question
 from catalog.search_v2.precomputed.semantic_types import (
     AgentContextConfig,
     ChunkWithScore,
     EmbeddingProvider,
     EmbeddingVector,
 )
-from catalog.search_v2.retriever import HybridRetrieverV2
-from catalog.search_v2.retriever_factory import HybridRetrieverFactoryV2
+from catalog.search_v2.retrievers import HybridRetrieverFactoryV2, HybridRetrieverV2, LegRetriever
 from catalog.store.chunk_places import find_by_lines
 from catalog.store.engine_types import FLAT, Restriction, Spread, allowed_seqs, best_first
 
 if TYPE_CHECKING:
     from catalog.core.param_types import DatasetChoice
+    from catalog.retrieval.search_parts import SearchParts
     from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever
-    from catalog.search_v2.search_parts import SearchParts
     from catalog.store import Database
 
 _STEP = 1_000  # embeddings looked up at a time
@@ -74,8 +74,6 @@ class PrecomputedLeg(LegRetriever):
     ``line_number`` a line of the passage, the first if it is absent.
     """
 
-    kind = "vec"
-
     def __init__(
         self,
         database: Database,
@@ -84,38 +82,46 @@ class PrecomputedLeg(LegRetriever):
         semantic: SemanticContextRetriever,
         query_embedding: EmbeddingVector,
     ) -> None:
-        super().__init__(database, restriction, top_k)
-        self._semantic, self._query_embedding = semantic, query_embedding
+        ask = partial(_search, database, semantic, query_embedding)
+        super().__init__(database, LegQuery("vec", restriction, top_k, None, ask))
 
-    def _search(self, query: QueryBundle) -> LegRun:
-        index = self._semantic.index
-        scores = np.empty(0, dtype=np.float32)
-        if len(index) > 0:
-            vector = index.check(self._query_embedding)
-            scores = index.similarities(vector[None])[0]
-        spread = Spread(float(scores.mean()), float(scores.std())) if scores.size else FLAT
-        hits: dict[int, float] = {}
-        order = np.argsort(-scores, kind="stable")
-        with self._database.read() as connection:
-            allowed = allowed_seqs(connection, self.restriction)
-            may_answer = None if allowed is None else frozenset(allowed.tolist())
-            for start in range(0, len(order), _STEP):
-                rows = order[start : start + _STEP].tolist()
-                places = [self._place(index.ids[row]) for row in rows]
-                seqs = find_by_lines(connection, self.restriction.dataset, filter(None, places))
-                for row, place in zip(rows, places, strict=True):
-                    seq = None if place is None else seqs.get(place)
-                    if seq is not None and (may_answer is None or seq in may_answer):
-                        hits.setdefault(seq, float(scores[row]))
-                if len(hits) >= self.top_k:
-                    break
-        best = best_first(hits.items(), self.top_k)
-        return LegRun(self._sub_query(query), self.top_k, "precomputed", best, spread)
 
-    def _place(self, chunk_id: str) -> tuple[str, int] | None:
-        metadata = self._semantic.index.metadata.get(chunk_id, {})
-        path, line = metadata.get("source_file"), metadata.get("line_number", 1)
-        return (path, line) if isinstance(path, str) and type(line) is int else None
+def _search(
+    database: Database,
+    semantic: SemanticContextRetriever,
+    query_embedding: EmbeddingVector,
+    leg: LegQuery,
+    question: Question,
+) -> LegRun:
+    index = semantic.index
+    scores = np.empty(0, dtype=np.float32)
+    if len(index) > 0:
+        vector = index.check(query_embedding)
+        scores = index.similarities(vector[None])[0]
+    spread = Spread(float(scores.mean()), float(scores.std())) if scores.size else FLAT
+    hits: dict[int, float] = {}
+    order = np.argsort(-scores, kind="stable")
+    with database.read() as connection:
+        allowed = allowed_seqs(connection, leg.restriction)
+        may_answer = None if allowed is None else frozenset(allowed.tolist())
+        for start in range(0, len(order), _STEP):
+            rows = order[start : start + _STEP].tolist()
+            places = [_place(semantic, index.ids[row]) for row in rows]
+            seqs = find_by_lines(connection, leg.restriction.dataset, filter(None, places))
+            for row, place in zip(rows, places, strict=True):
+                seq = None if place is None else seqs.get(place)
+                if seq is not None and (may_answer is None or seq in may_answer):
+                    hits.setdefault(seq, float(scores[row]))
+            if len(hits) >= leg.top_k:
+                break
+    best = best_first(hits.items(), leg.top_k)
+    return LegRun(leg.sub_query_for(question), leg.top_k, "precomputed", best, spread)
+
+
+def _place(semantic: SemanticContextRetriever, chunk_id: str) -> tuple[str, int] | None:
+    metadata = semantic.index.metadata.get(chunk_id, {})
+    path, line = metadata.get("source_file"), metadata.get("line_number", 1)
+    return (path, line) if isinstance(path, str) and type(line) is int else None
 
 
 def precomputed_hybrid(
@@ -136,13 +142,7 @@ def precomputed_hybrid(
     factory = HybridRetrieverFactoryV2(parts)
     parts = factory._parts
     by_words = factory.build(query, dataset, mode="lexical", k_fused=top_k)
-    (words, *_) = by_words._legs
-    leg = PrecomputedLeg(
-        parts.database, words.restriction, parts.rag.vector_top_k, semantic, query_embedding
-    )
-    return HybridRetrieverV2(
-        parts,
-        [*by_words._legs, leg],
-        dataset=words.restriction.dataset,
-        top_k=by_words.similarity_top_k,
-    )
+    within, depth = by_words.legs[0].restriction, parts.rag.vector_top_k
+    nearest = PrecomputedLeg(parts.database, within, depth, semantic, query_embedding)
+    legs = [*by_words.legs, nearest.leg]
+    return HybridRetrieverV2(parts, legs, top_k=by_words.similarity_top_k)

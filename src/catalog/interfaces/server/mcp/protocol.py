@@ -26,7 +26,7 @@ from catalog.interfaces.server.workers import Workers
 
 if TYPE_CHECKING:
     from catalog.interfaces.agents.tool import AgentTool, ToolResult
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 
 NAME = "catalog"

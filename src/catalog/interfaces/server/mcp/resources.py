@@ -22,7 +22,7 @@ from catalog.interfaces.plain_text import one_line, safe
 from catalog.library.cited_places import URI_SCHEME, unquote_uri
 
 if TYPE_CHECKING:
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
 
 
 PAGE_SIZE = 100

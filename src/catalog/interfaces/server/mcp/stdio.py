@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
     from catalog.interfaces.server.workers import Workers
 
 Item = SessionMessage | Exception

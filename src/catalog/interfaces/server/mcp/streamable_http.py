@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from catalog.core.settings.sections import ServeSettings
-    from catalog.interfaces.engine import Engine
+    from catalog.interfaces.calls import Engine
     from catalog.interfaces.server.workers import Workers
 
 

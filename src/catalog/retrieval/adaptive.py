@@ -1,0 +1,171 @@
+"""Fusion whose balance is each query's own: what the best keyword hit lacks, meaning makes up for.
+
+    a = 1 - (1 - base - shift) · min(1, cover / .8) ** (2 · known)
+    score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
+
+``cover`` is the share of the query's different words that the best keyword hit contains; four in
+five count as all. ``shift`` belongs to the dataset: the value its labels taught, else a negative
+one where the model does not know the language of its passages, -1 where its vectors are useless,
+and 1 where its words are. ``known`` is the share of passages in languages that the model knows.
+
+A rare word decides more than common ones: ``rerere.enabled`` in "I get an error with
+rerere.enabled in my program". ``rarity`` (0 to 1) says how rare it is:
+
+    rarity = (idf / idf(1) - .8) / .2, cut to 0..1, with idf(1) of a word in a single passage
+    cover  = max(cover, .8 · rarity)  if the best keyword hit contains the word
+    score += rarity or rarity / 2     of each passage that contains it: more for a word that looks
+                                      like a name (digits, capitals or signs within), which also
+                                      counts as rarer than every other word
+
+A query of one or two words, none of them a stop word, asks for passages with these words:
+
+    score += 3                        of each passage that contains all of them
+    score += 3                        of each passage that contains them as they are written
+
+All of this is times the lexical list's weight. The score is in deviations, so meaning outweighs it
+only where it is far more certain.
+
+    part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
+
+The deviation is of the scores that the query gives all chunks of the dataset. The floor is the
+score of the list's 100th hit. In a lexical list of fewer it is 0, because the other chunks have
+none of the words; in such a vector list it is the last one's. A sum of z-scores: Renda and
+Straccia 2003. ``docs/scoring.md`` tells how it fares, and how that was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from catalog.retrieval.fusion import FusedHit, Leg, ListContribution, RankedList, fuse
+from catalog.store.lexical.postings import term_weight
+
+DEPTH = 100
+SCALE_VERSION = 5  # of the formula: raise it whenever the same hits would get other scores
+_ENOUGH = 0.8  # of the query's words: a question also has words that no answer has
+_STEEPNESS = 2.0
+_RARE = 0.8  # of the highest idf: reached by a word in 4 of 500 passages or in 11 of 50,000
+HAS_WORDS = 3.0  # deviations that a passage gains by all words of a query of one or two
+AS_WRITTEN = 3.0  # and those that it gains by having them as they are written
+_LEAST_FOREIGN = 0.2  # of the passages: fewer may be short ones that were mistaken
+_FOREIGN = -0.35  # the shift where the model knows the language of no passage
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How the vector leg's share of the score follows from what the best keyword hit has."""
+
+    base: float = 0.65  # the vector leg's share where that hit has enough of the query
+    shift: float = 0.0  # the dataset's own
+    known: float = 1.0  # of the dataset's passages, whose language the model knows
+    reason: str = ""  # of the shift, for explanations
+
+    @property
+    def left_out(self) -> Leg | None:
+        """Return the leg that is of no use for any query, if one is."""
+        if self.known == 0 and self.shift <= -1:
+            return "vector"
+        return "lexical" if self.shift >= 1 else None
+
+    def vector_share(self, cover: float) -> float:
+        """Return ``a``, the vector leg's share of the score: 0 to 1."""
+        of_words = max(0.0, min(1.0, 1 - self.base - self.shift))
+        return 1 - of_words * math.pow(min(1.0, cover / _ENOUGH), _STEEPNESS * self.known)
+
+
+def rarity_of(passages: int, holding: int) -> float:
+    """Return how rare a word is that ``holding`` of so many passages contain, from 0 to 1.
+
+    A word that no passage contains has no rarity.
+    """
+    if holding == 0:
+        return 0.0
+    share = term_weight(passages, holding) / term_weight(passages, 1)
+    return max(0.0, min(1.0, (share - _RARE) / (1 - _RARE)))
+
+
+PRIOR = Balance()
+BY_WORDS = Balance(
+    shift=-1.0,
+    known=0.0,
+    reason="the passages' vectors do not agree with their words, so these alone count",
+)
+
+BY_MEANING = Balance(
+    shift=1.0, reason="what the passages' words find is not theirs, so that vectors alone count"
+)
+
+
+def balance_of_languages(passages: Mapping[str, int], known: Collection[str]) -> Balance:
+    """Return the prior, shifted by the share of passages in languages that the model does not know.
+
+    ``passages`` counts them by language, ``""`` where it is not known; an empty ``known`` says
+    that the model knows all, or that nothing is known of it. Below a fifth nothing is shifted.
+    """
+    foreign = sum(count for name, count in passages.items() if name and name not in known)
+    share = foreign / max(1, sum(passages.values()))
+    if not known or share < _LEAST_FOREIGN:
+        return PRIOR
+    reason = f"the embedding model does not know the language of {share:.0%} of the passages"
+    return replace(PRIOR, shift=_FOREIGN * share, known=1 - share, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a list's raw scores become parts: ``(score - floor) / deviation``, not below 0."""
+
+    floor: float
+    deviation: float
+
+    @classmethod
+    def of(cls, ranked: RankedList) -> Scale:
+        """Return the scale of one list."""
+        first = ranked.hits[:DEPTH]
+        is_cut = len(first) == DEPTH or ranked.leg == "vector"
+        floor = first[-1][1] if first and is_cut else 0.0
+        return cls(floor, 1.0 if ranked.spread.is_flat else ranked.spread.deviation)
+
+    def part(self, score: float) -> float:
+        """Return a raw score on this scale, at least 0."""
+        return max(0.0, (score - self.floor) / self.deviation)
+
+
+def adaptive(
+    lists: Sequence[RankedList],
+    balance: Balance = PRIOR,
+    *,
+    unembedded: AbstractSet[str] = frozenset(),
+) -> list[FusedHit]:
+    """Fuse the lists, each weighted by its own and its leg's share; ties as in ``rrf``.
+
+    The balance is struck over the original query's two lists. A leg that is alone has all of it.
+    """
+    shares = _balance_legs(lists, balance)
+    weighted = [replace(ranked, weight=ranked.weight * shares[ranked.leg]) for ranked in lists]
+    scales = {id(ranked): Scale.of(ranked) for ranked in weighted}
+
+    def contribution(source: RankedList, _rank: int, score: float) -> float:
+        return source.weight * scales[id(source)].part(score)
+
+    bonuses = {
+        chunk: ranked.weight * ranked.words.bonus for ranked in lists for chunk in ranked.words.rare
+    }
+
+    def bonus(chunk: str, _parts: Sequence[ListContribution]) -> float:
+        return bonuses.get(chunk, 0.0)
+
+    return fuse(weighted, contribution, bonus, unembedded)
+
+
+def _balance_legs(lists: Sequence[RankedList], balance: Balance) -> dict[str, float]:
+    original = {ranked.leg: ranked for ranked in lists if ranked.origin == "original"}
+    if len(original) < 2:
+        return {"lexical": 1.0, "vector": 1.0}
+    hits, words = original["lexical"].hits, original["lexical"].words
+    is_rare_found = bool(hits) and hits[0][0] in words.rare
+    cover = max(words.cover, _ENOUGH * words.rarity) if is_rare_found else words.cover
+    share = balance.vector_share(cover)
+    return {"lexical": 1 - share, "vector": share}

@@ -1,0 +1,160 @@
+"""What models answered, kept in memory and in the store: vectors, expansions, scores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from catalog.core.errors import StoreError
+from catalog.core.lru_cache import LRUCache
+from catalog.embedding.model import EmbeddingModel
+from catalog.store import Database, embedding_cache, llm_cache
+from catalog.store.llm_cache import CacheEntry, Kind
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vector = npt.NDArray[np.float32]
+
+_SAVED_TOGETHER = 32  # query vectors: to save one takes a third of the time of embedding it
+
+
+class ModelCache:
+    """Looks answers up in memory, then in the store; safe between threads.
+
+    ``lifetime`` in seconds counts from when an answer was saved, wherever it is found; 0 turns
+    the cache off. Memory holds the ``size`` last used. The store counts a hit only when an
+    answer was read from it, not from memory: a warm repeat touches no database. A store that is
+    busy or read-only is simply not written to.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        kind: Kind,
+        lifetime: int,
+        size: int = 50_000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._kind = kind
+        self._lifetime = lifetime
+        self._clock = clock
+        self._memory: LRUCache[str, tuple[str, float]] = LRUCache(size)
+
+    def get(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the cached values by key, as JSON, without keys that are absent or expired."""
+        if self._lifetime <= 0:
+            return {}
+        after = self._clock() - self._lifetime
+        values: dict[str, str] = {}
+        for key in keys:
+            cached = self._memory.get(key)
+            if cached is not None and cached[1] > after:
+                values[key] = cached[0]
+        absent = [key for key in keys if key not in values]
+        if not absent:
+            return values
+        with self._database.read() as connection:
+            stored = llm_cache.load(connection, absent, after=after)
+        if stored:
+            self._remember(stored)
+            with suppress(StoreError), self._database.write(wait=False) as connection:
+                llm_cache.count_hits(connection, stored)
+        return values | {key: value for key, (value, _) in stored.items()}
+
+    def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
+        """Cache answers of ``model``, and drop from the store what has expired of this kind."""
+        if self._lifetime <= 0 or not entries:
+            return
+        now = self._clock()
+        self._remember({key: (entry.value, now) for key, entry in entries.items()})
+        with suppress(StoreError), self._database.write(wait=False) as connection:
+            llm_cache.drop_expired(connection, self._kind, before=now - self._lifetime)
+            llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
+
+    def clear_memory(self) -> None:
+        """Forget what is held in memory; the store keeps its entries."""
+        self._memory.clear()
+
+    def _remember(self, entries: Mapping[str, tuple[str, float]]) -> None:
+        for key, entry in entries.items():
+            self._memory.put(key, entry)
+
+
+class QueryVectors:
+    """Embeds queries through a cache keyed by model, prefix and text.
+
+    ``hits`` and ``misses`` count since the object was made, ``model_ms`` is what the model took
+    since, in milliseconds; the store counts each cached query's hits too. Vectors are saved 32 at a
+    time, and by :meth:`save`. A store that is busy or read-only is simply not written to. With
+    ``size`` 0 the store is not used.
+    """
+
+    def __init__(self, model: EmbeddingModel, database: Database, size: int) -> None:
+        self.model = model
+        self._database = database
+        self._size = size
+        self._memory: LRUCache[str, Vector] = LRUCache(size)
+        self._unsaved: dict[str, Vector] = {}
+        self._saving = Lock()
+        self.hits = 0
+        self.misses = 0
+        self.model_ms = 0.0
+
+    def embed(self, query: str, side: embedding_cache.Side = "query") -> tuple[Vector, bool]:
+        """Return the query's vector, shape ``(dim,)``, and whether it came from the cache.
+
+        ``side="document"`` embeds it as a passage would be: for hypothetical documents.
+        """
+        model = self.model
+        text = (model.query_prefix if side == "query" else model.document_prefix) + query
+        key = embedding_cache.embed_key(model.encoder.fingerprint, side, text)
+        vector = self._load(key)
+        if vector is not None:
+            self.hits += 1
+            return vector, True
+        self.misses += 1
+        started = time.perf_counter()
+        vector = model.embed_alone(text, is_passage=side == "document")
+        self.model_ms += (time.perf_counter() - started) * 1000
+        self._memory.put(key, vector)
+        if self._size:
+            with self._saving:
+                self._unsaved[key] = vector
+            if len(self._unsaved) >= _SAVED_TOGETHER:
+                self.save()
+        return vector, False
+
+    def save(self) -> None:
+        """Save the vectors that wait for it."""
+        with self._saving:
+            unsaved, self._unsaved = self._unsaved, {}
+        if not unsaved:
+            return
+        with suppress(StoreError), self._database.write(wait=False) as connection:
+            embedding_cache.save(
+                connection,
+                unsaved,
+                fingerprint=self.model.encoder.fingerprint,
+                side="query",
+                now=time.time(),
+            )
+            embedding_cache.trim_queries(connection, self._size)
+
+    def _load(self, key: str) -> Vector | None:
+        vector = self._memory.get(key)
+        if vector is not None or self._size == 0:
+            return vector
+        with self._database.read() as connection:
+            vector = embedding_cache.load(connection, [key]).get(key)
+        if vector is not None:
+            self._memory.put(key, vector)
+            with suppress(StoreError), self._database.write(wait=False) as connection:
+                embedding_cache.count_hit(connection, key)
+        return vector

@@ -1,0 +1,130 @@
+"""One question put to the baseline as well: what each found that the other did not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from threading import Lock
+
+from catalog.core.results import Comparison, Latency, RankChange
+from catalog.core.settings import Settings
+from catalog.core.user_search import Ranking, UserSearch
+from catalog.retrieval.stages import StageLog
+
+
+class Baseline:
+    """The search named by the settings, loaded at the first question. Thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._search: UserSearch | None = None
+        self._warm: set[str] = set()
+        self._lock = Lock()
+
+    def is_warm(self, dataset: str) -> bool:
+        """Return whether it was asked about the dataset before."""
+        return dataset in self._warm
+
+    def compare(
+        self,
+        query: str,
+        paths: Sequence[str],
+        stages: StageLog,
+        *,
+        dataset: str,
+        top_k: int,
+        mode: str,
+        filters: object,
+        doc_ids: list[str] | None,
+        allowed: Collection[str] | None,
+        v2_ms: float,
+    ) -> Comparison:
+        """Ask it the same, and compare with the paths that v2 found in ``v2_ms``.
+
+        Whatever it was told, what it found outside the ``allowed`` paths (``None``: all are) is
+        left out and counted. Its failure is a failed stage, not a failed query.
+        """
+        name, started = self._settings.rag_v2.baseline, time.perf_counter()
+        narrowed = {"filters": filters, "doc_ids": doc_ids}
+        try:
+            answer, v1_ms = self._ask(query, dataset=dataset, top_k=top_k, mode=mode, **narrowed)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - another's; recorded as its failure
+            stages.failed("compare", (time.perf_counter() - started) * 1000, error)
+            return Comparison(
+                baseline=name,
+                overlap=0.0,
+                only_v1=(),
+                only_v2=tuple(dict.fromkeys(paths)),
+                rank_changes=(),
+                latency_ms=Latency(v1=0.0, v2=round(v2_ms, 3)),
+                error=f"{type(error).__name__}: {error}",
+            )
+        inside = answer if allowed is None else answer.within(allowed)
+        cut = len(answer.hits) - len(inside.hits)
+        notes = [
+            self._unsupported([each for each, value in narrowed.items() if value is not None]),
+            f"{cut} of its passages outside the scope are left out" if cut else "",
+        ]
+        note = "; ".join(filter(None, notes))
+        count = f"{name}: {len(inside.hits)} passages"
+        stages.ran("compare", v1_ms, "; ".join(filter(None, (count, note))))
+        v1 = [hit.path for hit in inside.hits]
+        return compare_paths(name, v1, paths, v1_ms=v1_ms, v2_ms=v2_ms, note=note)
+
+    def _ask(
+        self, query: str, *, dataset: str, top_k: int, **offered: object
+    ) -> tuple[Ranking, float]:
+        """Return its answer and the milliseconds that took; raise what it raises.
+
+        The first question of a dataset is asked twice and the second timed: the first may build
+        an index or load a model.
+        """
+        search = self._load()
+        for _ in range(1 if self.is_warm(dataset) else 2):
+            started = time.perf_counter()
+            answer = search.search(
+                query, dataset=dataset, top_k=top_k, settings=self._settings, **offered
+            )
+            ms = (time.perf_counter() - started) * 1000
+        self._warm.add(dataset)
+        return answer, ms
+
+    def _unsupported(self, names: Sequence[str]) -> str:
+        """Say which of the arguments it could not be given, if any."""
+        ignored = " and ".join(self._load().unsupported(names))
+        return f"asked without {ignored}, which it does not take" if ignored else ""
+
+    def _load(self) -> UserSearch:
+        with self._lock:
+            if self._search is None:
+                self._search = UserSearch(self._settings.rag_v2.baseline)
+            return self._search
+
+
+def compare_paths(
+    name: str,
+    v1: Sequence[str],
+    v2: Sequence[str],
+    *,
+    v1_ms: float,
+    v2_ms: float,
+    note: str = "",
+) -> Comparison:
+    """Compare two ranked lists of paths; a path counts where it stands first."""
+    first, second = list(dict.fromkeys(v1)), list(dict.fromkeys(v2))
+    ranks = {path: rank for rank, path in enumerate(first, start=1)}
+    both = [path for path in second if path in ranks]
+    either = len(first) + len(second) - len(both)
+    return Comparison(
+        baseline=name,
+        overlap=len(both) / either if either else 1.0,
+        only_v1=tuple(path for path in first if path not in both),
+        only_v2=tuple(path for path in second if path not in ranks),
+        rank_changes=tuple(
+            RankChange(path=path, v1=ranks[path], v2=rank)
+            for rank, path in enumerate(second, start=1)
+            if path in ranks and ranks[path] != rank
+        ),
+        latency_ms=Latency(v1=round(v1_ms, 3), v2=round(v2_ms, 3)),
+        note=note,
+    )

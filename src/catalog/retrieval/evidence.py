@@ -1,0 +1,292 @@
+"""What was said and shown around a moment of a recording, line by line in the order of time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+from catalog.core.documents import Chunk, Cue
+from catalog.core.results import Evidence, EvidenceLine
+from catalog.core.text import format_timecode
+from catalog.retrieval.cut_evidence import cut_lines
+from catalog.retrieval.frame_text import FRAME_CHARS, short_frame_text
+
+_SPARE = 4
+_FRAME = "video_frame"
+
+
+class TimeWindow(NamedTuple):
+    """Seconds of a recording, ``start <= end``, both included."""
+
+    start: float
+    end: float
+
+
+def times_of(chunk: Chunk) -> TimeWindow:
+    """Return when a timed passage begins and ends; at once, if it has no end or an earlier one."""
+    first, last = chunk.locator.time_start or 0.0, chunk.locator.time_end
+    return TimeWindow(first, first if last is None else max(first, last))
+
+
+def format_evidence(evidence: Evidence) -> str:
+    """Return the lines as a person or a language model reads them, one under the other."""
+    return "\n".join(format_lines(evidence.lines, evidence.best_sentence))
+
+
+def format_lines(
+    lines: Iterable[EvidenceLine], best_sentence: EvidenceLine | None, indent: str = ""
+) -> Iterator[str]:
+    """Yield each line behind the indent, the best sentence of the best passage behind ``>``."""
+    for line in lines:
+        chunk_id = None if best_sentence is None else best_sentence.chunk_id
+        is_marked = line.is_best and line.chunk_id == chunk_id
+        yield f"{f'{indent[:-2]}> ' if is_marked else indent}{format_line(line)}"
+
+
+def format_line(line: EvidenceLine) -> str:
+    """Return ``00:01:05–00:01:18 (Audio, Anna): "…"``; one time where both are the same second."""
+    first, last = format_timecode(line.time_start), format_timecode(line.time_end)
+    times = first if first == last else f"{first}–{last}"
+    return f'{times} ({", ".join(filter(None, (line.kind, line.speaker)))}): "{line.text}"'
+
+
+def build_evidence_lines(
+    anchors: Sequence[Chunk],
+    others: Iterable[Chunk],
+    window: TimeWindow,
+    *,
+    max_chars: int,
+    best: Mapping[str, tuple[int, int]] | None = None,
+) -> tuple[EvidenceLine, ...]:
+    """Return the lines of the anchors, and what of other passages falls into the window, by time.
+
+    Cues that follow one another are one line until the speaker changes, a frame comes, or the
+    passage ends. ``best`` says where the best sentence of an anchor stands, by chunk id: it is a
+    line of its own. Of other passages' frames that show the same one after another, the first is
+    told, until the last of them; if an anchor is among them, that. Lines beyond ``max_chars``
+    characters of text are left out as :func:`cut_lines` does.
+    """
+    best = best or {}
+    times = {chunk.chunk_id: times_of(chunk) for chunk in anchors}
+    neighbours = [chunk for chunk in others if chunk.chunk_id not in times]
+    moments = [
+        moment
+        for chunk, cues in _without_overlaps([*_by_row(anchors), *_by_row(neighbours)])
+        for moment in _moments(chunk, cues, best.get(chunk.chunk_id))
+        if chunk.chunk_id in times or _is_within(moment, window)
+    ]
+    moments.sort(key=lambda moment: (moment.time_start, _is_frame(moment)))
+    return cut_lines(_join_cues(_show_once(moments, times)), max_chars, anchors=times)
+
+
+def keep_nearest(anchor: Chunk, near: Iterable[Chunk], max_chars: int) -> list[Chunk]:
+    """Return the neighbours nearest in time that have some times ``max_chars`` characters in all.
+
+    More can never be shown, and a hostile transcript may have thousands of cues in a second.
+    """
+    middle, room = times_of(anchor).start, max(1, _SPARE * max_chars)
+    kept = []
+    for chunk in sorted(near, key=lambda one: (abs(times_of(one).start - middle), one.seq)):
+        if room <= 0:
+            break
+        room -= len(chunk.text) if chunk.modality != _FRAME else min(len(chunk.text), FRAME_CHARS)
+        kept.append(chunk)
+    return kept
+
+
+def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
+    """Return the neighbours without what an anchor's recording tells twice.
+
+    That is another transcript (a second format or language) of seconds that one has been taken
+    for: an anchor's before any other, then the one of the shortest path. It is also a passage of
+    another revision of an anchor's document.
+    """
+    revisions = {chunk.source_doc_id: chunk.docid for chunk in anchors}
+    transcripts = [chunk for chunk in anchors if chunk.modality != _FRAME]
+    preferred = {chunk.source_doc_id for chunk in transcripts}
+    kept = []
+
+    def precedence(chunk: Chunk) -> tuple[bool, int, str]:
+        return chunk.source_doc_id not in preferred, len(chunk.path), chunk.path
+
+    for chunk in sorted(near, key=precedence):
+        if revisions.get(chunk.source_doc_id, chunk.docid) != chunk.docid:
+            continue
+        if chunk.modality != _FRAME:
+            if any(_repeats(chunk, other) for other in transcripts):
+                continue
+            transcripts.append(chunk)
+        kept.append(chunk)
+    return kept
+
+
+def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
+    """Group the numbers of a recording's passages: apart where transcripts tell the same seconds.
+
+    Each goes with the first ones possible, so that frames go with the first transcript.
+    """
+    groups: list[list[int]] = []
+    for number, chunk in enumerate(chunks):
+        for group in groups:
+            if not any(_repeats(chunk, chunks[other]) for other in group):
+                group.append(number)
+                break
+        else:
+            groups.append([number])
+    return groups
+
+
+def _repeats(chunk: Chunk, other: Chunk) -> bool:
+    """Return whether two transcripts of different documents tell the same seconds."""
+    if chunk.source_doc_id == other.source_doc_id or _FRAME in (chunk.modality, other.modality):
+        return False
+    a, b = times_of(chunk), times_of(other)
+    return min(a.end, b.end) > max(a.start, b.start)
+
+
+def _by_row(chunks: Iterable[Chunk]) -> list[Chunk]:
+    return sorted(chunks, key=lambda chunk: chunk.seq)
+
+
+def _without_overlaps(chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Cue]]]:
+    """Yield each passage with its cues, less what an earlier one of the document has of them."""
+    told: dict[str, list[tuple[int, int]]] = {}
+    for chunk in chunks:
+        times, base = times_of(chunk), chunk.start_offset
+        cues = chunk.cues or (Cue(0, len(chunk.text), *times),)
+        before = told.setdefault(chunk.source_doc_id, [])
+        yield (
+            chunk,
+            [
+                cue._replace(start=start - base, end=end - base)
+                for cue in cues
+                for start, end in _subtract((base + cue.start, base + cue.end), before)
+            ],
+        )
+        _add(before, (chunk.start_offset, chunk.end_offset))
+
+
+def _subtract(span: tuple[int, int], told: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a span that are in none of the disjoint, sorted spans."""
+    start, end = span
+    for low, high in told[bisect_right(told, start, key=itemgetter(1)) :]:
+        if low >= end:
+            break
+        if start < low:
+            yield start, low
+        start = high
+    if start < end:
+        yield start, end
+
+
+def _add(told: list[tuple[int, int]], span: tuple[int, int]) -> None:
+    """Add a span to disjoint, sorted ones, and join those that it touches."""
+    first = bisect_left(told, span[0], key=itemgetter(1))
+    last = bisect_right(told, span[1], key=itemgetter(0))
+    touched = [span, *told[first:last]]
+    told[first:last] = [(min(map(itemgetter(0), touched)), max(map(itemgetter(1), touched)))]
+
+
+def best_line(chunk: Chunk, best: tuple[int, int]) -> EvidenceLine | None:
+    """Return the sentence at ``best`` in a passage as one line, of a frame the whole."""
+    cues = chunk.cues or (Cue(0, len(chunk.text), *times_of(chunk)),)
+    lines = [line for line in _moments(chunk, cues, best) if line.is_best]
+    if not lines:
+        return None
+    text = " ".join(line.text for line in lines)
+    end = max(line.time_end for line in lines)
+    return lines[0].model_copy(update={"text": text, "time_end": end})
+
+
+def _split_at(cue: Cue, best: tuple[int, int] | None) -> Iterator[tuple[Cue, bool]]:
+    """Yield the parts of a cue before, in and after the best sentence, and which one is of it."""
+    low, high = (cue.end, cue.end) if best is None else best
+    low, high = (min(max(offset, cue.start), cue.end) for offset in (low, high))
+    for start, end, is_best in ((cue.start, low, False), (low, high, True), (high, cue.end, False)):
+        if start < end:
+            yield cue._replace(start=start, end=end), is_best
+
+
+def _moments(
+    chunk: Chunk, cues: Iterable[Cue], best: tuple[int, int] | None
+) -> Iterator[EvidenceLine]:
+    """Return a line for each of the cues of a passage, or for its frame."""
+    whole = times_of(chunk)
+    if chunk.modality == _FRAME:
+        yield EvidenceLine(
+            time_start=whole.start,
+            time_end=whole.end,
+            kind="Screen",
+            speaker=None,
+            text=short_frame_text(chunk.text),
+            chunk_id=chunk.chunk_id,
+            is_best=best is not None,
+        )
+        return
+    for cue, is_best in (part for whole_cue in cues for part in _split_at(whole_cue, best)):
+        text = _one_line(chunk.text[cue.start : cue.end])
+        speaker = _one_line(cue.speaker or "") or None
+        if speaker is not None:
+            text = text.removeprefix(f"{speaker}:").lstrip()
+        if text:
+            yield EvidenceLine(
+                time_start=cue.time_start,
+                time_end=max(cue.time_start, cue.time_end),
+                kind="Audio",
+                speaker=speaker,
+                text=text,
+                chunk_id=chunk.chunk_id,
+                is_best=is_best,
+            )
+
+
+def _is_frame(line: EvidenceLine) -> bool:
+    return line.kind == "Screen"
+
+
+def _is_within(line: EvidenceLine, window: TimeWindow) -> bool:
+    if line.time_start == line.time_end:
+        return window.start <= line.time_start <= window.end
+    return line.time_start < window.end and line.time_end > window.start
+
+
+def _show_once(moments: Sequence[EvidenceLine], anchors: Container[str]) -> Iterator[EvidenceLine]:
+    """Return, of frames after one another that show the same, the anchors, else one for all."""
+    frames = [number for number, moment in enumerate(moments) if _is_frame(moment)]
+    shown: dict[int, EvidenceLine] = {}
+    for _, run in groupby(frames, key=lambda number: moments[number].text):
+        same = list(run)
+        of_anchors = [number for number in same if moments[number].chunk_id in anchors]
+        shown.update((number, moments[number]) for number in of_anchors)
+        if not of_anchors:
+            end = max(moments[number].time_end for number in same)
+            shown[same[0]] = moments[same[0]].model_copy(update={"time_end": end})
+    for number, moment in enumerate(moments):
+        if not _is_frame(moment):
+            yield moment
+        elif number in shown:
+            yield shown[number]
+
+
+def _join_cues(moments: Iterable[EvidenceLine]) -> list[EvidenceLine]:
+    """Join cues of one passage and speaker that follow one another into one line."""
+    lines: list[EvidenceLine] = []
+    for _, run in groupby(moments, key=_join_key):
+        first, *more = run
+        if more:
+            end = max(moment.time_end for moment in (first, *more))
+            text = " ".join(moment.text for moment in (first, *more))
+            first = first.model_copy(update={"time_end": end, "text": text})
+        lines.append(first)
+    return lines
+
+
+def _join_key(moment: EvidenceLine) -> tuple[str, str | None, bool]:
+    return moment.chunk_id, moment.speaker, moment.is_best
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,346 @@
+"""The two legs of a hybrid search: by words and by meaning."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from catalog.core.errors import (
+    CatalogError,
+    ConfigError,
+    DamagedDocumentError,
+    EngineBlockedError,
+    EngineError,
+    EngineLockedError,
+    QueryError,
+)
+from catalog.core.param_types import Mode
+from catalog.core.query import ParsedQuery, SubQuery, SubQueryKind
+from catalog.retrieval.fusion import NO_WORDS, FoundWords, Leg
+from catalog.retrieval.query_words import find_words
+from catalog.retrieval.search_parts import SearchParts
+from catalog.store import Database
+from catalog.store.embedding_cache import Side
+from catalog.store.engine_types import (
+    FLAT,
+    Hit,
+    Hits,
+    Restriction,
+    Spread,
+    allowed_seqs,
+    best_first,
+)
+from catalog.store.full_text import LEAST
+from catalog.store.lexical.analysis import UNSPACED
+from catalog.store.lexical.base import LexicalEngine
+from catalog.store.lexical.fts import FtsEngine, find_signs
+from catalog.store.listing import allowed_documents, list_source_ids
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vector = npt.NDArray[np.float32]
+
+_HAS_WORD = re.compile(r"\w").search
+UNWRITTEN = "no passage contains these signs"
+UNSEARCHABLE = "the query has no words, or only such as are too common to look for"
+
+
+class Question(NamedTuple):
+    """A query's text, and what else may be searched for by meaning in its place.
+
+    That is an ``embedding`` of shape ``(dim,)``, else the mean of those of ``texts``.
+    """
+
+    text: str
+    embedding: Sequence[float] | None = None
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LegRun:
+    """How one leg answered one sub-query: its hits, best first, or the error that it ended with.
+
+    ``spread`` is of the scores of all chunks of the dataset. ``words`` says which of the query's
+    words the keyword hits contain, where that was asked.
+    ``fallback`` says why another engine than the one set answered, "" if it did not; ``damaged``
+    which documents it left out a vector of.
+    """
+
+    query: SubQuery
+    top_k: int
+    engine: str = ""
+    hits: Sequence[Hit] = ()
+    spread: Spread = FLAT
+    note: str = ""
+    fallback: str = ""
+    damaged: tuple[DamagedDocumentError, ...] = ()
+    words: FoundWords = NO_WORDS
+    error: CatalogError | None = None
+    ms: float = 0.0
+
+    @property
+    def leg(self) -> Leg:
+        """The leg that ran."""
+        return "lexical" if self.query.kind == "lex" else "vector"
+
+
+@dataclass(frozen=True, slots=True)
+class LegQuery:
+    """One leg of one search: whom to ask, for the best ``top_k`` within a restriction.
+
+    With a ``sub_query`` it always looks for that; without, for the question it is given.
+    """
+
+    kind: SubQueryKind
+    restriction: Restriction
+    top_k: int
+    sub_query: SubQuery | None
+    ask: Callable[[LegQuery, Question], LegRun]
+
+    def sub_query_for(self, question: Question) -> SubQuery:
+        """Return the sub-query that it looks for."""
+        return self.sub_query or SubQuery(self.kind, question.text)
+
+
+class UnembeddedError(Exception):
+    """A query has no vector for want of a key, credit or model: words may answer meanwhile."""
+
+    def __init__(self, reason: ConfigError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def lexical_leg(
+    database: Database,
+    engine: LexicalEngine,
+    restriction: Restriction,
+    top_k: int,
+    sub_query: SubQuery | None = None,
+) -> LegQuery:
+    """Return the leg by words: BM25 or full text over one dataset, or over several as one."""
+    ask = partial(_search_words, database, engine)
+    return LegQuery("lex", restriction, top_k, sub_query, ask)
+
+
+def vector_leg(
+    parts: SearchParts, restriction: Restriction, top_k: int, sub_query: SubQuery | None = None
+) -> LegQuery:
+    """Return the leg by meaning: nearest neighbours; a cosine is the same in every dataset.
+
+    When another process holds the index, or it cannot be used for want of room or rights,
+    ``exact`` searches the stored vectors instead: the same answer, slower, and the note says so.
+    Where the store adopted a model that was tried, the search goes on with that.
+    A sub-query of the kind ``hyde``, a hypothetical answer, is embedded as a passage.
+    """
+    return LegQuery("vec", restriction, top_k, sub_query, partial(_search_meaning, parts))
+
+
+def plan_legs(
+    parts: SearchParts,
+    within: Restriction,
+    queries: Iterable[SubQuery],
+    mode: Mode,
+    *,
+    k_lex: int,
+    k_dense: int,
+    is_own: bool = False,
+) -> list[LegQuery]:
+    """Return a leg for each sub-query that the mode has one for, all under one restriction.
+
+    The phrases of a lexical sub-query bind its own leg besides. ``is_own`` sub-queries are the
+    question itself: their legs take it as it is given, but the lexical leg takes corrected words.
+    """
+    legs: list[LegQuery] = []
+    queries = list(queries)
+    asked = {query.text for query in queries if query.kind == "vec"}
+    for query in queries:
+        if not query.is_for(mode):
+            continue
+        is_corrected = query.kind == "lex" and query.text not in asked
+        fixed = None if is_own and not is_corrected else query
+        if query.kind == "lex":
+            containing = tuple(dict.fromkeys((*within.containing, *query.phrases)))
+            bound = replace(within, containing=containing)
+            engine = parts.lexical(within.dataset)
+            legs.append(lexical_leg(parts.database, engine, bound, k_lex, fixed))
+        else:
+            legs.append(vector_leg(parts, within, k_dense, fixed))
+    return legs
+
+
+def question_about(question: Question, query: ParsedQuery, mode: Mode) -> Question:
+    """Return the question with what the parsed query is about; what it brings to embed stays."""
+    text = query.about(mode)
+    texts = tuple(text if one == question.text else one for one in question.texts)
+    return Question(text, question.embedding, texts)
+
+
+def run_leg(leg: LegQuery, question: Question) -> LegRun:
+    """Return how the leg answers; an exception is recorded, not raised.
+
+    Raise :class:`ConfigError` for an index that the settings make impossible.
+    """
+    started = time.perf_counter()
+    try:
+        run = leg.ask(leg, question)
+    except ConfigError:
+        raise
+    except UnembeddedError as error:
+        run = LegRun(leg.sub_query_for(question), leg.top_k, error=error.reason)
+    except CatalogError as error:
+        run = LegRun(leg.sub_query_for(question), leg.top_k, error=error)
+    except Exception as error:  # noqa: BLE001 - recorded as the leg's failure
+        failure = EngineError(f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+        run = LegRun(leg.sub_query_for(question), leg.top_k, error=failure)
+    return replace(run, ms=(time.perf_counter() - started) * 1000)
+
+
+def _search_words(
+    database: Database, engine: LexicalEngine, leg: LegQuery, question: Question
+) -> LegRun:
+    """Search by words; say which words of the user's own query the hits contain."""
+    sub_query, top_k, within = leg.sub_query_for(question), leg.top_k, leg.restriction
+    is_original = sub_query.origin == "original"
+    hits = engine.search(sub_query.text, top_k, within)
+    if len(hits) == 0 and is_original and any(map(UNSPACED.search, within.containing)):
+        hits = _holding(database, leg, hits.fallback)
+    if len(hits) == 0 and is_original and not _HAS_WORD(sub_query.text):
+        found = find_signs(database, sub_query.text, top_k, within)
+        hits = Hits((Hit(seq, LEAST) for seq in found), fallback=hits.fallback)
+    is_blank = len(hits) == 0 and not engine.is_searchable(sub_query.text)
+    missing = UNSEARCHABLE if _HAS_WORD(sub_query.text) else UNWRITTEN
+    note = missing if is_blank else hits.fallback
+    name = FtsEngine.name if hits.fallback else engine.name
+    run = LegRun(sub_query, top_k, name, hits, hits.spread, note, hits.fallback)
+    if not is_original or len(hits) == 0:
+        return run
+    return replace(run, words=find_words(database, engine, within, sub_query.text, hits))
+
+
+def _holding(database: Database, leg: LegQuery, fallback: str) -> Hits:
+    """Return passages that hold the quoted phrases, unranked, as stored.
+
+    Not every engine cuts the words of a script without spaces between them.
+    """
+    with database.read() as connection:
+        seqs = allowed_seqs(connection, leg.restriction)
+    first = () if seqs is None else seqs[: leg.top_k].tolist()
+    return Hits((Hit(seq, LEAST) for seq in first), fallback=fallback)
+
+
+class _Nearest(NamedTuple):
+    engine: str
+    hits: list[Hit]
+    fallback: str
+    defect: str
+    damaged: frozenset[str]
+
+
+def _search_meaning(parts: SearchParts, leg: LegQuery, question: Question) -> LegRun:
+    """Search by the store's model, once more if another process had it replaced meanwhile."""
+    library = parts.library
+    while True:
+        model = library.model
+        try:
+            run = _search_once(parts, leg, question)
+        except Exception:  # vectors of two lengths fail wherever they meet
+            if not library.follow_adoption() and library.model is model:
+                raise
+        else:
+            if library.model is model:
+                return run
+
+
+def _search_once(parts: SearchParts, leg: LegQuery, question: Question) -> LegRun:
+    from catalog.store.vectors.sample import spread_over
+
+    sub_query = leg.sub_query_for(question)
+    if not (_HAS_WORD(sub_query.text) or question.embedding or question.texts):
+        return LegRun(sub_query, leg.top_k, "not asked", note="no word to embed")
+    try:
+        vector, note = _embed(parts, leg, question)
+    except ConfigError as error:
+        raise UnembeddedError(error) from error
+    datasets = leg.restriction.datasets
+    runs = [_nearest(parts, leg, vector, name) for name in datasets]
+    hits = best_first((hit for run in runs for hit in run.hits), leg.top_k)
+    fallback = _each_once(run.fallback for run in runs)
+    note = "; ".join(filter(None, (_each_once(run.defect for run in runs), fallback, note)))
+    damaged = _damaged(parts, leg, frozenset(name for run in runs for name in run.damaged))
+    engine = ", ".join(dict.fromkeys(run.engine for run in runs))
+    indexes = parts.library.indexes
+    samples = map(indexes.sample, datasets)
+    with parts.database.snapshot():
+        spread = spread_over(samples, vector)
+        indexes.require_model()  # else they may be scores of two models
+    return LegRun(sub_query, leg.top_k, engine, hits, spread, note, fallback, damaged)
+
+
+def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) -> _Nearest:
+    """Return what the index of one of the datasets answers, exactly where it is blocked."""
+    within, fallback = leg.restriction.of(dataset), ""
+    engine = parts.vector(dataset)
+    try:
+        hits = engine.search(vector, leg.top_k, within)
+    except EngineBlockedError as error:
+        engine = parts.library.indexes.exact(dataset)
+        hits = engine.search(vector, leg.top_k, within)
+        is_held = isinstance(error, EngineLockedError)
+        reason = "the index is held by another process" if is_held else str(error)
+        fallback = f"{reason}, searched exactly instead"
+    defect = "the index was damaged and was made anew" if engine.pop_defect() else ""
+    return _Nearest(engine.name, hits, fallback, defect, engine.damaged)
+
+
+def _embed(parts: SearchParts, leg: LegQuery, question: Question) -> tuple[Vector, str]:
+    """Return the vector to search by, shape ``(dim,)``, and a note of where it comes from."""
+    import numpy as np
+
+    embed = parts.query_vectors.embed
+    if leg.sub_query is None and question.embedding is not None:
+        check_embedding(question, parts)
+        return np.asarray(question.embedding, dtype=np.float32), "the query's own embedding"
+    texts = question.texts if leg.sub_query is None else ()
+    if texts:  # as HyDE gives: passages that might answer, and often the query itself
+        sides: list[Side] = ["query" if t == question.text else "document" for t in texts]
+        vectors = [embed(text, side)[0] for text, side in zip(texts, sides, strict=True)]
+        mean = np.mean([vector / np.linalg.norm(vector) for vector in vectors], axis=0)
+        return np.asarray(mean / np.linalg.norm(mean), dtype=np.float32), f"{len(texts)} texts"
+    sub_query = leg.sub_query_for(question)
+    vector, is_cached = embed(sub_query.text, "document" if sub_query.kind == "hyde" else "query")
+    return vector, "query embedding cached" if is_cached else ""
+
+
+def _damaged(
+    parts: SearchParts, leg: LegQuery, documents: frozenset[str]
+) -> tuple[DamagedDocumentError, ...]:
+    """Return an error for each of the documents that the restriction lets be seen."""
+    if not documents:
+        return ()
+    allowed = allowed_documents(replace(leg.restriction, containing=()))
+    with parts.database.read() as connection:
+        visible = documents & list_source_ids(connection, allowed)
+    return tuple(DamagedDocumentError(document, "a vector") for document in sorted(visible))
+
+
+def _each_once(notes: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(filter(None, notes)))
+
+
+def check_embedding(question: Question, parts: SearchParts) -> None:
+    """Raise :class:`QueryError` for an embedding that is not of the store's model's length."""
+    if question.embedding is None:
+        return
+    wanted = parts.library.wanted_model
+    if len(question.embedding) != wanted.dim:
+        raise QueryError(
+            f"the query's embedding has {len(question.embedding)} numbers, those of {wanted.model} "
+            f"have {wanted.dim}: embed it with that model, or leave it out"
+        )

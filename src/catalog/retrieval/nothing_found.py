@@ -1,0 +1,103 @@
+"""Tell the user about a search that found nothing: the reason, the conditions, near documents."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+from catalog.core.errors import CatalogError
+from catalog.core.filters import And, Op, condition
+from catalog.core.params import SearchParams
+from catalog.library.browse import DocumentCatalog
+from catalog.library.library import Library
+from catalog.retrieval.candidates import gather_candidates
+from catalog.retrieval.legs import UNSEARCHABLE, UNWRITTEN
+from catalog.retrieval.request import SearchRequest
+from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.stages import StageLog
+from catalog.store.listing import allowed_documents, count_documents
+
+_WAYS = {"lexical": "by words", "vector": "by meaning", "hybrid": "by words and meaning"}
+_NARROWING = (
+    *("file_type", "name", "docs", "doc_ids", "filters", "after", "before"),
+    "similarity_threshold",
+)
+_NEAREST = 3  # documents that are named where nothing was found
+
+
+def explain_nothing(
+    library: Library, params: SearchParams, request: SearchRequest, stages: StageLog
+) -> Iterator[str]:
+    """Say why there may be no result, and which types or names there are instead."""
+    if any(UNSEARCHABLE in report.note for report in stages.reports):
+        yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
+    if any(UNWRITTEN in report.note for report in stages.reports):
+        yield UNWRITTEN
+    if required := request.query.required:
+        quoted = " and ".join(f'"{phrase}"' for phrase in required)
+        yield f"a passage must hold {quoted}: without the quotes its words need not stand so"
+    if params.agent is not None and not request.restriction.is_whole_dataset:
+        yield f"agent {params.agent} narrows what may answer: 'catalog agents' tells how"
+    narrowing = {name: getattr(params, name) for name in ("file_type", "name", "after", "before")}
+    if not any(value is not None for value in narrowing.values()):
+        return
+    # What the caller's own conditions hide no note may tell.
+    visible = request.visible
+    conditions = [] if visible.filter is None else [visible.filter]
+    if visible.scope.ids is not None:
+        conditions.append(condition("source_doc_id", Op.IN, sorted(visible.scope.ids)))
+    page = DocumentCatalog(library).query(
+        dataset=list(visible.datasets),
+        **narrowing,
+        filters=And(tuple(conditions)) if conditions else None,
+        limit=1,
+    )
+    yield from page.notes
+
+
+def tell_searched(library: Library, params: SearchParams, request: SearchRequest) -> str:
+    """Say how, where and under which conditions was searched."""
+    allowed = allowed_documents(request.restriction)
+    with library.database.read() as connection:
+        count = count_documents(connection, allowed, sys.maxsize)
+    given = {name: getattr(params, name) for name in _NARROWING}
+    conditions = [
+        f"{name}={value}" if isinstance(value, str | float) else name
+        for name, value in given.items()
+        if value is not None
+    ]
+    conditions += ["quotes"] if request.query.required else []
+    where = " and ".join(map(repr, request.restriction.datasets))
+    within = f" with {', '.join(conditions)}" if conditions else ""
+    documents = "document" if count == 1 else "documents"
+    told = f"Searched {_WAYS[request.mode]} in {count:,} {documents} of {where}{within}."
+    if request.mode == "lexical" and not conditions:
+        told += " Mode hybrid also searches by meaning."
+    return told
+
+
+def find_nearest(parts: SearchParts, request: SearchRequest) -> list[str]:
+    """Return the best documents without threshold, phrases, dates, file type and name."""
+    query, visible = request.query, request.visible
+    is_loose = request.threshold == 0 and request.restriction == visible
+    if is_loose and not query.required:
+        return []
+    loose = replace(
+        request,
+        query=query.without_phrases(query.required, ""),
+        restriction=visible,
+        top_k=_NEAREST,
+        threshold=0.0,
+        rerank=False,
+        expand=False,
+    )
+    try:
+        passages, _ = gather_candidates(parts, loose, StageLog(), wanted=_NEAREST)
+    except CatalogError:  # the search has answered; this only adds to it
+        return []
+    names = [
+        passage.chunk.path if len(visible.datasets) == 1 else passage.chunk.source_doc_id
+        for passage in passages
+    ]
+    return list(dict.fromkeys(names))[:_NEAREST]

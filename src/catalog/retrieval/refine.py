@@ -1,0 +1,166 @@
+"""From good candidates to the answer: rerank, relevance, cuts, best sentences and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from math import inf
+
+from catalog.core.errors import CatalogError
+from catalog.core.settings import RAGv2Settings
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.relevance import judge_relevance
+from catalog.retrieval.request import SearchRequest
+from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
+from catalog.retrieval.rerank.sentences import choose_sentences
+from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.select import keep_relevant, keep_within_budget
+from catalog.retrieval.snippets import find_snippet
+from catalog.retrieval.stages import StageLog
+from catalog.retrieval.temporal import TemporalExpander, is_timed, keep_telling
+
+
+def candidates_wanted(rag: RAGv2Settings, top_k: int, *, rerank: bool) -> int:
+    """Return how many candidates :func:`refine` can use."""
+    return max(top_k, rag.rerank_candidates if rerank else 0)
+
+
+def rerank_options(rag: RAGv2Settings) -> RerankOptions:
+    """Return how the settings say to rerank."""
+    return RerankOptions(
+        candidates=rag.rerank_candidates,
+        blend=rag.rerank_blend,
+        weight=rag.rerank_weight,
+        budget_ms=rag.rerank_budget_ms,
+        top_n=rag.rerank_top_n,
+    )
+
+
+def refine(
+    parts: SearchParts, request: SearchRequest, candidates: Sequence[Passage], stages: StageLog
+) -> tuple[list[Passage], float]:
+    """Return the passages of the answer, and the confidence in them, 0 without any.
+
+    A stage that fails leaves the passages as they are.
+    """
+    rag, words, top_k = parts.rag, request.query.words, request.top_k
+    query = request.query.about(request.mode)  # for the models; words are for what is shown
+    temporal = TemporalExpander.of(parts.database, rag) if rag.temporal_enabled else None
+    passages, rerank = list(candidates), request.rerank and bool(candidates)
+    if rerank:
+        passages = _rerank(parts, passages, query, stages)
+    if request.threshold == 0 and not any(is_timed(one.chunk) for one in passages[:top_k]):
+        passages = passages[:top_k]  # no later stage asks for more
+    passages, confidence = _estimate(parts, request, passages, stages)
+    passages = _cut(parts, request, passages, temporal, stages)
+    passages = [_with_snippet(passage, words, rag.snippet_chars) for passage in passages]
+    if rerank and passages:
+        passages = _choose_sentences(parts, passages, query, words, stages)
+    if temporal is not None:
+        passages = _expand_in_time(temporal, passages, stages)
+    return passages, confidence
+
+
+def _rerank(
+    parts: SearchParts, passages: list[Passage], query: str, stages: StageLog
+) -> list[Passage]:
+    started, options = time.perf_counter(), rerank_options(parts.rag)
+    try:
+        done = rerank_passages(passages, query, parts.reranker, parts.rerank_cache, options)
+    except CatalogError as error:
+        stages.failed("rerank", (time.perf_counter() - started) * 1000, error)
+        return passages
+    ms = (time.perf_counter() - started) * 1000
+    if done.error is None:
+        stages.ran("rerank", ms, done.note)
+    else:
+        stages.failed("rerank", ms, done.error)
+    return done.passages
+
+
+def _estimate(
+    parts: SearchParts, request: SearchRequest, passages: list[Passage], stages: StageLog
+) -> tuple[list[Passage], float]:
+    """Return the passages with their relevance and certainty, and the confidence in them."""
+    if not passages:
+        stages.skipped("relevance", "no passage")
+        return passages, 0.0
+    with stages.run("relevance") as notes:
+        is_quoted = bool(request.query.required)
+        judged, confidence = judge_relevance(
+            passages, request.query.words, parts.calibration, is_quoted=is_quoted
+        )
+        notes.append(f"best {judged[0].relevance:.2f}, confidence {confidence:.2f}")
+    return judged, confidence
+
+
+def _cut(
+    parts: SearchParts,
+    request: SearchRequest,
+    passages: list[Passage],
+    temporal: TemporalExpander | None,
+    stages: StageLog,
+) -> list[Passage]:
+    """Keep ``top_k`` passages that are relevant enough and fit into the token budget."""
+    top_k, before = request.top_k, len(passages)
+    if request.threshold > 0:
+        with stages.run("threshold") as notes:
+            passages = keep_relevant(passages, request.threshold)
+            notes.append(f"{len(passages)} of {before} kept")
+    if temporal is None or not any(is_timed(one.chunk) for one in passages[:top_k]):
+        passages = passages[:top_k]
+    else:
+        passages = keep_telling(temporal, passages, top_k)
+    if parts.rag.token_budget:
+        with stages.run("token budget") as notes:
+            before, counter = len(passages), parts.model.encoder.counter
+            passages = keep_within_budget(passages, parts.rag.token_budget, counter)
+            notes.append(f"{len(passages)} of {before} kept")
+    return passages
+
+
+def _with_snippet(passage: Passage, words: str, snippet_chars: int) -> Passage:
+    """Return a passage of a recording with the snippet around its best sentence by words."""
+    if not is_timed(passage.chunk):
+        return passage
+    return passage._replace(snippet=find_snippet(passage.chunk, words, snippet_chars))
+
+
+def _choose_sentences(
+    parts: SearchParts, passages: list[Passage], query: str, words: str, stages: StageLog
+) -> list[Passage]:
+    """Let the reranker choose the best sentences in what its passages left of the budget."""
+    started, budget_ms = time.perf_counter(), parts.rag.rerank_budget_ms
+    spent_ms = sum(report.ms for report in stages.reports if report.name == "rerank")
+    try:
+        chosen, note = choose_sentences(
+            passages,
+            query,
+            words,
+            parts.reranker,
+            parts.rerank_cache,
+            snippet_chars=parts.rag.snippet_chars,
+            seconds=(budget_ms - spent_ms) / 1000 if budget_ms else inf,
+        )
+    except CatalogError as error:
+        stages.failed("sentences", (time.perf_counter() - started) * 1000, error)
+        return passages
+    if note:
+        stages.ran("sentences", (time.perf_counter() - started) * 1000, note)
+    return chosen
+
+
+def _expand_in_time(
+    temporal: TemporalExpander, passages: list[Passage], stages: StageLog
+) -> list[Passage]:
+    if not any(is_timed(passage.chunk) for passage in passages):
+        stages.skipped("temporal", "no timed passage")
+        return passages
+    started = time.perf_counter()
+    try:
+        expanded, note = temporal.expand(passages)
+    except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
+        stages.failed("temporal", (time.perf_counter() - started) * 1000, error)
+        return passages
+    stages.ran("temporal", (time.perf_counter() - started) * 1000, note)
+    return expanded

@@ -1,0 +1,234 @@
+"""Estimate the relevance of passages, and the confidence that a search answers its query.
+
+Relevance is the probability that a passage answers:
+
+    relevance = σ(constant + cosine · C + words · W + rank / n
+                  + name · N + named · M + exact · E + keywords · K)
+    σ(x) = 1 / (1 + exp(-x))
+
+C is the cosine of the passage, or of the vector leg's last hit for a passage that leg did not find.
+W is the share of the query's words that the passage contains, weighted by idf. n is the place in
+the order of the search, from 1. M is the rarity of the name that the query asks for
+(:mod:`catalog.retrieval.adaptive`), and N the same if the passage contains that name. A query of
+one or two words, none a stop word, is a keyword query: then K is 1, and E is 1 if the passage
+contains the words as they are written. C is 0 for a keyword query and loses its weight with M: the
+cosine of a single word or name says little.
+
+Relevance falls with the order of a search: passages whose estimates contradict the order share
+their mean (Ayer et al. 1955).
+
+Confidence is the probability that any passage answers. For a keyword query, and for one with a
+name, it is the relevance of the first passage. Else it follows from the best cosine and from the
+largest W of the first three passages:
+
+    confidence = σ(answer_constant + answer_cosine · max C + answer_words · max W)
+
+All coefficients are logistic regressions over labelled queries (Platt 1999). Those with a cosine
+hold for one embedding model, those without for any search. ``docs/scoring.md`` shows how well they
+agree with labels.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.results import Certainty
+from catalog.retrieval.fusion import NO_WORDS, FoundWords
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.query_words import cover_of, has_as_written, keywords_of
+from catalog.store.lexical.languages import detect_language
+
+if TYPE_CHECKING:
+    from catalog.store import Database
+
+LIKELY = 0.5  # the relevance from which on a passage is called likely
+_LIMIT = 40.0  # exp of more says nothing new
+_TELLING, _READ = 3, 1000  # passages that show the language, and characters read of each
+_FIRST = 3  # passages whose words count for confidence
+_PACKAGED = "calibrations.json"
+WORDS_ONLY = ""  # in place of a model: for searches whose cosines say nothing that was fitted
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The variables of the relevance of one passage."""
+
+    cosine: float = 0.0
+    words: float = 0.0
+    rank: float = 0.0
+    name: float = 0.0
+    named: float = 0.0
+    exact: float = 0.0
+    keywords: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The coefficients of the module's formulas; ``about`` says what they were fitted on."""
+
+    constant: float
+    cosine: float = 0.0
+    words: float = 0.0
+    rank: float = 0.0
+    name: float = 0.0
+    named: float = 0.0
+    exact: float = 0.0
+    keywords: float = 0.0
+    answer_constant: float = -3.119
+    answer_cosine: float = 0.0
+    answer_words: float = 9.436
+    about: str = ""
+
+    def relevance(self, features: Features) -> float:
+        """Estimate the probability, above 0 and at most 1, that such a passage answers."""
+        values = (getattr(self, name) * getattr(features, name) for name in FEATURES)
+        return _logistic(self.constant + sum(values))
+
+    def confidence(self, cosine: float, words: float) -> float:
+        """Estimate the probability, above 0 and at most 1, that such passages answer."""
+        return _logistic(
+            self.answer_constant + self.answer_cosine * cosine + self.answer_words * words
+        )
+
+
+FEATURES = tuple(field.name for field in fields(Features))
+
+
+def _logistic(logit: float) -> float:
+    return 1 / (1 + math.exp(-max(-_LIMIT, min(_LIMIT, logit))))
+
+
+CalibrationFinder = Callable[[bool], Calibration]  # with cosines or without
+
+
+def judge_relevance(
+    passages: Sequence[Passage], query: str, find: CalibrationFinder, *, is_quoted: bool = False
+) -> tuple[list[Passage], float]:
+    """Return the passages of one search, in its order, judged, and the confidence in them.
+
+    Each has its relevance, which never rises, and its certainty. A passage without a vector, or
+    found by a hypothetical answer, is judged by its words alone. So are all passages where the
+    first ones are in a language that the model does not know. ``is_quoted``: all contain the
+    phrases that the query quotes. Without a passage the confidence is 0.
+    """
+    if not passages:
+        return [], 0.0
+    by_words, with_cosine = find(False), find(True)
+    if not _is_english(passages):
+        with_cosine = by_words
+    seen = extract_features(passages, query)
+    fits = [with_cosine if "vec" in one.kinds_answered else by_words for one in passages]
+    estimates = [fit.relevance(one) for fit, one in zip(fits, seen, strict=True)]
+    judged = [
+        passage._replace(
+            relevance=relevance,
+            certainty=_describe(relevance, is_exact=is_quoted or one.exact > 0),
+        )
+        for passage, relevance, one in zip(passages, _never_rising(estimates), seen, strict=True)
+    ]
+    if seen[0].keywords or seen[0].named:
+        return judged, judged[0].relevance or 0.0
+    cosine = max(one.cosine for one in seen)
+    return judged, fits[0].confidence(cosine, max(one.words for one in seen[:_FIRST]))
+
+
+def _describe(relevance: float, *, is_exact: bool) -> Certainty:
+    if is_exact:
+        return "exact"
+    return "likely" if relevance >= LIKELY else "possible"
+
+
+def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
+    """Return the formula's variables for each passage of one search, given in its order."""
+    found = _found_words(passages)
+    keywords = keywords_of(query)
+    named = found.rarity if found.is_name and not keywords else 0.0
+    vectors = [passage.fused.originals("vector") for passage in passages]
+    last = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
+    weight = 0.0 if keywords else 1 - named
+    return [
+        Features(
+            cosine=weight * max((share.raw_score for share in own), default=last),
+            words=cover_of(passage.chunk, query, found.weights),
+            rank=1 / place,
+            name=named * (passage.chunk.chunk_id in found.rare),
+            named=named,
+            exact=float(bool(keywords) and has_as_written(passage.chunk, keywords)),
+            keywords=float(bool(keywords)),
+        )
+        for place, (passage, own) in enumerate(zip(passages, vectors, strict=True), start=1)
+    ]
+
+
+def _found_words(passages: Sequence[Passage]) -> FoundWords:
+    """Return what the keyword leg said of the query's words; nothing where it found no passage."""
+    sources = (share.source for one in passages for share in one.fused.originals("lexical"))
+    return next((source.words for source in sources), NO_WORDS)
+
+
+def _is_english(passages: Sequence[Passage]) -> bool:
+    """Tell whether the first passages are in English, as the texts of the fit, or do not show."""
+    text = " ".join([passage.chunk.text[:_READ] for passage in passages[:_TELLING]])
+    return detect_language(text, text.split()) in (None, "english")
+
+
+def _never_rising(estimates: Sequence[float]) -> list[float]:
+    """Return the estimates with every rise replaced by the mean of the numbers it joins."""
+    pools: list[tuple[float, int]] = []
+    for estimate in estimates:
+        mean, size = estimate, 1
+        while pools and pools[-1][0] < mean:
+            before, count = pools.pop()
+            mean, size = (before * count + mean * size) / (count + size), count + size
+        pools.append((mean, size))
+    return [mean for mean, size in pools for _ in range(size)]
+
+
+def find_calibration(database: Database, embedding: str) -> Calibration:
+    """Return the calibration that the store keeps for a model, else the packaged one.
+
+    Where neither has one for the model, it is the one for searches by words.
+    """
+    stored = (json.loads(database.meta(_key(embedding)) or "null") or {}).get("fit")
+    if stored is not None:
+        return Calibration(**stored)
+    packaged = _packaged().get(embedding)
+    return packaged or find_calibration(database, WORDS_ONLY)
+
+
+def packaged_calibration(embedding: str) -> Calibration | None:
+    """Return the calibration that the package has for a model, by its fingerprint, if it has one.
+
+    :data:`WORDS_ONLY` is that of searches without a fitted model.
+    """
+    return _packaged().get(embedding)
+
+
+def save_calibration(database: Database, embedding: str, calibration: Calibration | None) -> None:
+    """Save a calibration for a model; ``None`` brings the packaged one back.
+
+    Searches use it the next time the store is opened.
+    """
+    entry = {
+        "fit": None if calibration is None else asdict(calibration),
+        "about": "" if calibration is None else calibration.about,
+        "embedding": embedding,
+    }
+    database.set_meta(_key(embedding), json.dumps(entry))
+
+
+def _key(embedding: str) -> str:
+    return f"calibration:{embedding or 'words'}"
+
+
+@cache
+def _packaged() -> dict[str, Calibration]:
+    text = files("catalog.retrieval").joinpath(_PACKAGED).read_text(encoding="utf-8")
+    entries: list[dict[str, Any]] = json.loads(text)
+    return {entry["embedding"]: Calibration(**entry["calibration"]) for entry in entries}

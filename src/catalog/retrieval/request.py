@@ -1,0 +1,319 @@
+"""Reading a search: its params, checked against the store before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.agent_calls import read_agent, with_agent
+from catalog.core.dates import read_bound
+from catalog.core.errors import CatalogError, InputError, UnknownModeError
+from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
+from catalog.core.filters import And, Filter
+from catalog.core.param_fields import check_names, check_params, parameter_names
+from catalog.core.param_types import MODES, ORDERS, Mode, Order
+from catalog.core.params import SearchParams
+from catalog.core.query import ParsedQuery, SubQuery, parse_query
+from catalog.core.scope import Scope
+from catalog.core.text import storable
+from catalog.library.known_values import check_values
+from catalog.library.library import Library
+from catalog.library.names import keep_whole
+from catalog.library.references import resolve_documents
+from catalog.library.roles import role_scope
+from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.stages import StageLog
+from catalog.store.document_names import DocumentNames, count_whole
+from catalog.store.engine_types import Restriction, allowed_seqs, is_written_as_flag
+from catalog.store.lexical.analysis import WORD
+from catalog.store.listing import (
+    allowed_documents,
+    check_filter_fields,
+    count_documents,
+    dated_between,
+    list_source_ids,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from catalog.core.settings import RAGv2Settings, Settings
+
+_LOOSE = "searched for the words without the quotes"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search, checked: what to look for, where, how many, and with which stages.
+
+    ``visible`` is what the caller's own scope and filters let through; the restriction also has
+    the conditions that a file type, a name and dates make. ``distinct``: passages that say the same
+    are one. ``is_one_document``: scope or filter name the only one that may answer. ``notes`` are
+    for the results.
+    """
+
+    query: ParsedQuery
+    restriction: Restriction
+    visible: Restriction
+    top_k: int
+    mode: Mode
+    rerank: bool
+    expand: bool
+    threshold: float
+    distinct: bool
+    sort: Order = "best"
+    recency_half_life_days: float = 0.0
+    is_one_document: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> SearchRequest:
+    """Return the request that the params make; raise :class:`InputError` kinds for a bad one."""
+    check_search(params)
+    library, rag = parts.library, parts.rag
+    dataset = library.chosen_datasets(params.dataset)
+    with stages.run("scope") as notes:
+        filters = parse_filters(params.filters)
+        names = Restriction(dataset).datasets
+        seen = role_scope(library.database, parts.settings, params.role, names)
+        scope = _read_scope(library, Restriction(dataset, seen, filters), params)
+        conditions = [one for one in (filters, *_narrow(params)) if one is not None]
+        tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+        restriction = Restriction(dataset, scope, tree if conditions else None)
+        is_one_document = restriction.is_one_document
+        if not restriction.is_whole_dataset:
+            with library.database.read() as connection:
+                check_filter_fields(connection, restriction, seen)
+                own = replace(restriction, filter=filters)
+                check_values(connection, own, params.file_type, seen)
+                restriction, count = _name_whole(connection, restriction, notes)
+                is_one_document &= _is_of_one_dataset(connection, restriction)
+                if tree is filters:
+                    filters = restriction.filter
+                else:
+                    filters = keep_whole(connection, restriction.datasets, filters)
+                is_one_document |= count == 1
+        visible = replace(restriction, filter=filters)
+        restriction = _within_dates(library, restriction, params, notes)
+    with stages.run("normalise") as notes:
+        query = parse_query(params.query, max_chars=rag.max_query_chars)
+        if query.exclusions or any(part.phrases for part in query.parts):
+            with library.database.read() as connection:
+                query = _read_by_documents(connection, query, restriction, params, rag)
+        notes.extend(query.notes)
+    return SearchRequest(
+        query,
+        restriction,
+        visible,
+        params.top_k or rag.top_k,
+        params.mode or "hybrid",
+        rerank=rag.rerank_enabled if params.rerank is None else params.rerank,
+        expand=rag.expansion_enabled if params.expand is None else params.expand,
+        threshold=chosen_threshold(params, rag),
+        distinct=rag.distinct_text and not params.all_copies,
+        sort=params.sort or "best",
+        recency_half_life_days=(
+            rag.recency_half_life_days
+            if params.recency_half_life_days is None
+            else params.recency_half_life_days
+        ),
+        is_one_document=is_one_document,
+    )
+
+
+def _read_by_documents(
+    connection: Connection,
+    query: ParsedQuery,
+    restriction: Restriction,
+    params: SearchParams,
+    rag: RAGv2Settings,
+) -> ParsedQuery:
+    """Return the query as the documents that may answer suggest to read it.
+
+    A word after a minus is looked for if they write it as a flag. A quoted phrase that no passage
+    has binds nothing, unless the search is ``strict``; nor do phrases that no passage has together.
+    """
+    flags = [word for word in query.exclusions if is_written_as_flag(connection, restriction, word)]
+    if flags:
+        query = parse_query(params.query, max_chars=rag.max_query_chars, flags=flags)
+    if params.strict:
+        return query
+    within = replace(restriction, without=query.exclusions)
+    for phrases in dict.fromkeys(part.phrases for part in query.parts):
+        loose = [one for one in phrases if not _is_held(connection, within, (one,))]
+        kept = tuple(one for one in phrases if one not in loose)
+        if loose:
+            missing = " or ".join(map(_quote, loose))
+            query = query.without_phrases(loose, f"no passage has {missing}: {_LOOSE}")
+        if kept and not _is_held(connection, within, kept):
+            apart = " and ".join(map(_quote, kept))
+            reading = f"no passage has {apart} together: {_LOOSE}"
+            query = query.without_phrases(kept, reading)
+    return query
+
+
+def _is_held(connection: Connection, within: Restriction, phrases: tuple[str, ...]) -> bool:
+    """Tell whether some passage that may answer holds all the phrases."""
+    needed = replace(within, containing=phrases)
+    found = (allowed_seqs(connection, needed.of(name)) for name in within.datasets)
+    return any(seqs is None or len(seqs) > 0 for seqs in found)
+
+
+def _quote(phrase: str) -> str:
+    return f'"{phrase}"'
+
+
+def correct_spelling(request: SearchRequest, parts: SearchParts) -> SearchRequest:
+    """Return the request with misspelt words corrected for the lexical leg, and a note for each.
+
+    The vector leg looks for the words as typed. Quoted words stay. An engine that fails corrects
+    nothing: its leg reports the failure.
+    """
+    corrected_parts, notes = list[SubQuery](), list[str]()
+    for part in request.query.parts:
+        if part.kind == "lex" and part.is_for(request.mode):
+            try:
+                engine = parts.lexical(request.restriction.dataset)
+                corrected = engine.correct(part.text, request.restriction)
+            except CatalogError:
+                corrected = {}
+            quoted = set(WORD.findall(" ".join(part.phrases)))
+            for typed, meant in corrected.items():
+                if typed not in quoted:
+                    part = replace(part, text=re.sub(rf"\b{typed}\b", meant, part.text))
+                    notes.append(
+                        f"did you mean {meant!r}? {typed!r} is in no passage searched, so "
+                        f"{meant!r} was searched as well"
+                    )
+        corrected_parts.append(part)
+    if not notes:
+        return request
+    query = replace(request.query, parts=tuple(corrected_parts))
+    return replace(request, query=query, notes=(*request.notes, *notes))
+
+
+def chosen_threshold(params: SearchParams, rag: RAGv2Settings) -> float:
+    """Return the least relevance that is shown: the call's, else that of the settings."""
+    own = params.similarity_threshold
+    return rag.similarity_threshold if own is None else own
+
+
+def for_agent(params: SearchParams, settings: Settings) -> SearchParams:
+    """Return the params as those of the agent that they name, if any, are added to them.
+
+    Raises :class:`InputError` kinds for an agent there is not, or one that has nothing in common
+    with the call, and :class:`ConfigError` for one that is written wrong.
+    """
+    if params.agent is None:
+        return params
+    check_search(params)
+    return with_agent(params, read_agent(settings, params.agent))
+
+
+def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
+    """Return the parameters that a part of LlamaIndex's was given for its searches.
+
+    LlamaIndex's ``similarity_top_k`` is ``top_k``. ``own`` are what else the part takes. Raises
+    :class:`InputError` for any other name, with the nearest.
+    """
+    arguments = dict(given)
+    if "similarity_top_k" in arguments:
+        top_k = arguments.pop("similarity_top_k")
+        if arguments.get("top_k", top_k) != top_k:
+            raise InputError("similarity_top_k and top_k are the same argument: give one of them")
+        arguments["top_k"] = top_k
+    names = dict.fromkeys(own, ()) | dict(parameter_names(SearchParams))
+    del names["query"]
+    check_names(arguments, names)
+    return arguments
+
+
+def check_search(params: SearchParams) -> None:
+    """Raise :class:`InputError` for an unknown mode or order, a wrong type or number.
+
+    So is a role beside the baseline, which cannot be asked within one: how much of what it finds
+    is left out would tell of documents that the role does not see.
+    """
+    if params.mode not in (None, *MODES):
+        raise UnknownModeError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
+    if params.sort not in (None, *ORDERS):
+        raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(ORDERS)}")
+    if params.role is not None and params.compare_with_v1:
+        raise InputError("compare_with_v1 asks a baseline that knows no roles: leave out either")
+    check_params(params)
+
+
+def _read_scope(library: Library, within: Restriction, params: SearchParams) -> Scope:
+    """Return the documents that the params name, of those within datasets, scope and filter."""
+    scope = Scope.from_doc_ids(_qualify(within.datasets, params.doc_ids))
+    if scope.ids is not None:
+        with library.database.read() as connection:
+            live = (DocumentNames(connection, one).live(scope.ids) for one in within.datasets)
+            scope = Scope.of(chain.from_iterable(live))
+    scope &= within.scope
+    if params.docs is None:
+        return scope
+    visible = replace(within, scope=scope)
+    named = resolve_documents(
+        library.database,
+        within.dataset,
+        params.docs,
+        whole=True,
+        seen=within.scope,
+        near=visible,
+    )
+    return scope & Scope.of(named)
+
+
+def _qualify(datasets: Iterable[str], doc_ids: Iterable[str] | None) -> list[str] | None:
+    """Return ids as they are, and paths as ids of each dataset; ``None`` stays ``None``."""
+    if doc_ids is None:
+        return None
+    names = [storable(name) for name in doc_ids]
+    return [*names, *(f"{dataset}:{name}" for dataset in datasets for name in names)]
+
+
+def _narrow(params: SearchParams) -> Iterator[Filter]:
+    if params.file_type is not None:
+        yield file_type_filter(params.file_type)
+    if params.name is not None:
+        yield name_filter(params.name)
+
+
+def _within_dates(
+    library: Library, restriction: Restriction, params: SearchParams, notes: list[str]
+) -> Restriction:
+    """Return the restriction to documents whose date is within the params' bounds, if any."""
+    after, before = read_bound("after", params.after), read_bound("before", params.before)
+    if after is None and before is None:
+        return restriction
+    of_scope = allowed_documents(Restriction(restriction.dataset, restriction.scope))
+    with library.database.read() as connection:
+        ids = list_source_ids(connection, of_scope & dated_between(after, before))
+    notes.append(f"{len(ids)} documents of these dates")
+    return replace(restriction, scope=Scope.of(ids))
+
+
+def _is_of_one_dataset(connection: Connection, restriction: Restriction) -> bool:
+    """Tell whether all documents that may answer are of one dataset: each may have such a path."""
+    if isinstance(restriction.dataset, str):
+        return True
+    allowed = (allowed_documents(restriction.of(name)) for name in restriction.datasets)
+    return sum(count_documents(connection, one, 1) for one in allowed) < 2
+
+
+def _name_whole(
+    connection: Connection, restriction: Restriction, notes: list[str]
+) -> tuple[Restriction, int]:
+    """Return the restriction with all files of each document, and how many its scope holds."""
+    scope, tree, count = restriction.scope, restriction.filter, 0
+    if scope.ids is not None:
+        count = count_whole(connection, restriction.datasets, scope.ids)
+        notes.append(f"{count} documents in scope")
+    if tree is not None:
+        tree = keep_whole(connection, restriction.datasets, tree)
+        notes.append("filtered")
+    return replace(restriction, filter=tree), count

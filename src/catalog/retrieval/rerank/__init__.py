@@ -1,0 +1,75 @@
+"""Models that read query and passage together and say how well one answers the other.
+
+base.py           what every reranker offers, and the check of its answers
+excerpts.py       which part of a long passage is read
+cross_encoder.py  ONNX models through fastembed (the default), torch ones
+llm_reranker.py   any LlamaIndex language model
+http_reranker.py  a rerank server
+blending.py       joining its scores with the fused order
+postprocessor.py  the step of a search that does all this, through the cache
+sentences.py      the step that chooses the best sentence of a passage of a recording
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from catalog.core.errors import ConfigError
+from catalog.retrieval.rerank.base import Reranker
+
+if TYPE_CHECKING:
+    from llama_index.core.llms import LLM
+
+    from catalog.core.settings import RAGv2Settings
+
+__all__ = ["Reranker", "get_reranker"]
+
+_HTTP_SECONDS = 30.0  # where no budget is set
+
+
+def get_reranker(
+    rag: RAGv2Settings,
+    *,
+    llm: LLM | None = None,
+    llm_seconds: float = 30.0,
+    threads: int | None = None,
+    offline: bool = False,
+) -> Reranker:
+    """Make the reranker that ``rag.rerank_provider`` names; a model loads at its first use.
+
+    ``llm_seconds`` bounds each request to ``llm``, and the budget does too. ``threads`` is for
+    fastembed alone; ``offline`` keeps both local providers from the model hub.
+    Raises :class:`ConfigError` when the provider lacks its language model or address.
+    """
+    name, size = rag.rerank_model, rag.rerank_max_tokens
+    budget_seconds = rag.rerank_budget_ms / 1000
+    if rag.rerank_provider == "llm":
+        if llm is None:
+            raise ConfigError(
+                "the llm reranker needs a language model: set IDX_LLM__PROVIDER, "
+                "or another IDX_RAG_V2__RERANK_PROVIDER"
+            )
+        from catalog.retrieval.rerank.llm_reranker import LLMReranker
+
+        seconds = min(llm_seconds, budget_seconds or llm_seconds)
+        return LLMReranker(llm, max_tokens=size, timeout_seconds=seconds)
+    if rag.rerank_provider == "http":
+        if not rag.rerank_url:
+            raise ConfigError("the http reranker needs an address: set IDX_RAG_V2__RERANK_URL")
+        from catalog.retrieval.rerank.http_reranker import HttpReranker
+
+        return HttpReranker(
+            rag.rerank_url,
+            model=name,
+            api_key=rag.rerank_api_key,
+            timeout_seconds=budget_seconds or _HTTP_SECONDS,
+            max_tokens=size,
+        )
+    from catalog.retrieval.rerank.cross_encoder import (
+        FastEmbedReranker,
+        SentenceTransformersReranker,
+    )
+
+    if rag.rerank_provider == "sentence_transformers":
+        return SentenceTransformersReranker(name, max_tokens=size, offline=offline)
+    return FastEmbedReranker(name, max_tokens=size, threads=threads, offline=offline)

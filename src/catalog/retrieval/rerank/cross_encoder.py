@@ -1,0 +1,209 @@
+"""Cross-encoders in this process: ONNX models through fastembed (the default), or torch ones."""
+
+from __future__ import annotations
+
+import json
+import mmap
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from catalog.core.errors import MissingExtraError, ModelUnavailableError, RerankError
+from catalog.core.tokens import FallbackCounter, TokenCounter
+from catalog.embedding.encoder import make_fingerprint
+from catalog.embedding.windows import ModelTokenCounter
+from catalog.models.model_files import ModelFiles
+from catalog.models.packaged import MS_MARCO
+from catalog.retrieval.rerank.base import check_scores, sigmoid
+from catalog.retrieval.rerank.excerpts import cut_query, fit_pair
+
+DEFAULT_MODEL = MS_MARCO.name
+_BATCH = 16
+_WINDOW = 512  # tokens, of a model that does not say
+_registering = Lock()
+
+
+class _CrossEncoder(ABC):
+    """A cross-encoder on this machine; its raw scores are logits.
+
+    Reads ``max_tokens`` tokens of query and passage together, or as many as the model can.
+    Subclasses have ``_provider``, ``_window`` (tokens of a pair) and ``_loaded`` (the model).
+    """
+
+    chooses_sentences = True
+    _provider: str
+    _window: Any
+    _loaded: Any
+
+    def __init__(self, model: str, *, max_tokens: int = _WINDOW, offline: bool = False) -> None:
+        self._model, self._max_tokens = model, max_tokens
+        self._files = ModelFiles("reranker", self._provider, model, offline=offline)
+        self._loading = Lock()
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the model's name."""
+        return Path(self._model).name
+
+    def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
+        """Return the part of a passage that the model can read, and whether any was cut."""
+        return fit_pair(query, passage, self._counter, self._window, head)
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Score each passage, in order; a long query is cut to its head."""
+        model = self._load_once()
+        query = cut_query(query, self._counter, self._window)
+        try:
+            answers = self._predict(model, query, passages)
+        except RerankError:
+            raise
+        except Exception as error:
+            raise RerankError(f"{self.name} failed: {error}") from error
+        return check_scores(answers, len(passages), self.name)
+
+    def relevance(self, score: float) -> float:
+        """Return the sigmoid of a logit."""
+        return sigmoid(score)
+
+    @abstractmethod
+    def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]: ...
+
+    def _load_once(self) -> Any:
+        with self._loading:
+            return self._loaded
+
+    @cached_property
+    def _counter(self) -> TokenCounter:
+        path = self._files.folder / "tokenizer.json"
+        return FallbackCounter(ModelTokenCounter(path, f"tokenizer of {self._model}"))
+
+
+class FastEmbedReranker(_CrossEncoder):
+    """An ONNX model, from wherever its files are.
+
+    Weights whose scores depend on the batch are given one pair at a time.
+    """
+
+    _provider = "fastembed"
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        max_tokens: int = _WINDOW,
+        threads: int | None = None,
+        offline: bool = False,
+    ) -> None:
+        super().__init__(model, max_tokens=max_tokens, offline=offline)
+        self._threads = threads
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a name for the weights and the window."""
+        return make_fingerprint("fastembed-rerank", self._files.weights_hash, self._window)
+
+    @cached_property
+    def batch_size(self) -> int:
+        """Return 1 for weights quantised at run time: scores would depend on their neighbours."""
+        known = self._files.known
+        alone = not known.batch_invariant if known else _quantises(self._files.weights_file)
+        return 1 if alone else _BATCH
+
+    def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]:
+        order = sorted(range(len(passages)), key=lambda index: len(passages[index]))
+        ordered = [passages[index] for index in order]
+        answers = list(model.rerank(query, ordered, batch_size=self.batch_size))
+        answers = check_scores(answers, len(order), self.name)
+        return [score for _, score in sorted(zip(order, answers, strict=True))]
+
+    @cached_property
+    def _window(self) -> int:
+        path = self._files.folder / "tokenizer_config.json"
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ModelUnavailableError(f"{path} cannot be read") from error
+        values = [config.get(key) for key in ("model_max_length", "max_length")]
+        limits = [limit for limit in values if isinstance(limit, int) and 0 < limit < 1_000_000]
+        return min(self._max_tokens, *limits or [_WINDOW])
+
+    @cached_property
+    def _loaded(self) -> Any:
+        self._files.verify()
+        from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+        folder, name = self._files.folder, self._files.export or f"catalog/{self.fingerprint}"
+        if not self._files.export:
+            with _registering:
+                _register(name, str(self._files.weights_file.relative_to(folder)))
+        try:
+            return TextCrossEncoder(name, specific_model_path=str(folder), threads=self._threads)
+        except Exception as error:
+            message = f"{folder} holds no usable reranker: {error}"
+            raise ModelUnavailableError(message) from error
+
+
+class SentenceTransformersReranker(_CrossEncoder):
+    """A torch model from a folder or the hub; safetensors weights, never a model's own code."""
+
+    _provider = "sentence_transformers"
+    batch_size = _BATCH
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a name for the weights and the window."""
+        weights = self._files.weights_hash
+        return make_fingerprint("sentence-transformers-rerank", weights, self._window)
+
+    def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]:
+        pairs = [(query, passage) for passage in passages]
+        scores: list[float] = model.predict(
+            pairs, batch_size=_BATCH, show_progress_bar=False
+        ).tolist()
+        return scores
+
+    @cached_property
+    def _window(self) -> int:
+        return min(self._max_tokens, int(self._load_once().max_seq_length or _WINDOW))
+
+    @cached_property
+    def _loaded(self) -> Any:
+        try:
+            import torch
+            from sentence_transformers import CrossEncoder
+        except ImportError as error:
+            raise MissingExtraError("the sentence_transformers reranker", "huggingface") from error
+        try:
+            model = CrossEncoder(
+                str(self._files.folder),
+                activation_fn=torch.nn.Identity(),
+                local_files_only=True,
+                trust_remote_code=False,
+            )
+        except (ValueError, OSError) as error:
+            message = f"{self._files.folder} holds no usable cross-encoder: {error}"
+            raise ModelUnavailableError(message) from error
+        if model.num_labels != 1:
+            raise ModelUnavailableError(
+                f"{self._model} gives {model.num_labels} scores a pair: it is no reranker"
+            )
+        return model
+
+
+def _register(name: str, weights: str) -> None:
+    from fastembed.common.model_description import ModelSource
+    from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+    if all(known["model"] != name for known in TextCrossEncoder.list_supported_models()):
+        TextCrossEncoder.add_custom_model(
+            model=name, sources=ModelSource(hf=name), model_file=weights
+        )
+
+
+def _quantises(weights: Path) -> bool:
+    """Return whether the ONNX graph scales its inputs by what is in the batch."""
+    with weights.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(b"DynamicQuantize") >= 0

@@ -1,0 +1,222 @@
+"""Reranking: which passages are scored, from the cache or by the model, and blended.
+
+The reranker may be anybody's: what it raises becomes a :class:`RerankError`, and what it answers
+is checked.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from catalog.core.documents import Chunk
+from catalog.core.errors import CatalogError, RerankError
+from catalog.core.ids import sha1_hex
+from catalog.core.results import Reranked
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.rerank.base import check_scores
+from catalog.retrieval.rerank.blending import BlendName, RerankScore, blend, sort_positions
+from catalog.retrieval.rerank.excerpts import EXCERPTS_VERSION
+from catalog.store.llm_cache import CacheEntry, cache_key
+
+if TYPE_CHECKING:
+    from catalog.retrieval.caches import ModelCache
+    from catalog.retrieval.rerank.base import Reranker
+
+
+@dataclass(frozen=True, slots=True)
+class RerankOptions:
+    """How many passages are scored and how scores join the fused ones.
+
+    ``candidates`` passages are scored, fewer when ``budget_ms`` (0: no limit) would be exceeded;
+    those not scored follow in their order. ``top_n`` keeps that many (0: all). See
+    ``rerank.blending`` for the formulas.
+    """
+
+    candidates: int = 3
+    blend: BlendName = "linear"
+    weight: float = 0.3
+    budget_ms: int = 0
+    top_n: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RerankOutcome:
+    """Passages in their new order, how many were scored and whence, and what stopped it early."""
+
+    passages: list[Passage]
+    note: str
+    error: CatalogError | None = None
+
+
+def rerank_passages(
+    passages: Sequence[Passage],
+    query: str,
+    reranker: Reranker,
+    cache: ModelCache | None,
+    options: RerankOptions,
+    clock: Callable[[], float] = time.perf_counter,
+) -> RerankOutcome:
+    """Let a reranker read the first passages, and blend what it says with their scores.
+
+    A passage is read behind its title and headings, at its best run of words. What was scored
+    before a failure counts and is cached. Raises :class:`RerankError` when nothing was scored.
+    """
+    deadline = clock() + options.budget_ms / 1000 if options.budget_ms else math.inf
+    with as_rerank_errors(reranker):
+        name, model = reranker.name, reranker.fingerprint
+    texts = [RerankText.of(one.chunk, query, model) for one in passages[: options.candidates]]
+    cached = {} if cache is None else cache.get([text.key for text in texts])
+    scoring = RerankScoring(reranker, query, cached, deadline=deadline, clock=clock)
+    scoring.score(texts)
+    if cache is not None:
+        cache.put(scoring.new, model=model)
+    scores = scoring.scores
+    raw = [scores[text.key] for text in takewhile(lambda text: text.key in scores, texts)]
+    if scoring.error is not None and not raw:
+        raise scoring.error
+    reranked = _with_relevance(reranker, raw, scores.values())
+    note = f"{name}, {options.blend}: {len(raw)} of {len(passages)} scored"
+    if cached:
+        note = f"{note}, {len(cached)} of them cached"
+    if scoring.error is not None:
+        note = f"{note}; stopped: {scoring.error}"
+    elif len(raw) < len(texts):
+        note = f"{note}; {options.budget_ms} ms allow no more"
+    if scoring.cut:
+        note = f"{note}; {scoring.cut} read in part"
+    return RerankOutcome(_blend(passages, reranked, name, options), note, scoring.error)
+
+
+def _with_relevance(
+    reranker: Reranker, raw: Sequence[float], known: Iterable[float]
+) -> list[RerankScore]:
+    """Pair raw scores with their relevance; ``known`` are all there are, for their scale."""
+    with as_rerank_errors(reranker):
+        learn = getattr(reranker, "learn", None)
+        if learn is not None:
+            learn(known)
+        relevance = [reranker.relevance(score) for score in raw]
+        relevance = check_scores(relevance, len(raw), reranker.name)
+    return [RerankScore(*pair) for pair in zip(raw, relevance, strict=True)]
+
+
+def _blend(
+    passages: Sequence[Passage],
+    reranked: Sequence[RerankScore],
+    model: str,
+    options: RerankOptions,
+) -> list[Passage]:
+    fused = [passage.score for passage in passages]
+    blended = blend(options.blend, fused, reranked, weight=options.weight)
+    ordered: list[Passage] = []
+    for place in sort_positions(blended, len(reranked)):
+        score = blended[place]
+        said = reranked[place] if place < len(reranked) else None
+        record = Reranked(
+            model=model,
+            blend=options.blend,
+            rank=place + 1,
+            raw_score=said.raw if said else None,
+            relevance=said.relevance if said else None,
+            fused_part=score.fused,
+            rerank_part=score.reranked,
+        )
+        ordered.append(passages[place]._replace(score=score.score, reranked=record))
+    return ordered[: options.top_n] if options.top_n else ordered
+
+
+@dataclass(frozen=True, slots=True)
+class RerankText:
+    """A passage to be scored; ``key`` is that of its score in the cache."""
+
+    head: str  # title and headings, read before the text
+    text: str
+    key: str
+    text_hash: str
+
+    @classmethod
+    def of(cls, chunk: Chunk, query: str, model: str) -> RerankText:
+        """Return the text of a passage, behind its title and headings."""
+        names = filter(None, (chunk.title, *chunk.heading_path))
+        return cls.of_text(chunk.text, query, model, head=" > ".join(dict.fromkeys(names)))
+
+    @classmethod
+    def of_text(cls, text: str, query: str, model: str, *, head: str = "") -> RerankText:
+        """Return the text with the key of its score for the query by the model."""
+        text_hash = sha1_hex(text)
+        key = cache_key("rerank", query, head, text_hash, model, EXCERPTS_VERSION)
+        return cls(head, text, key, text_hash)
+
+
+class RerankScoring:
+    """Raw scores by cache key, as far as time allows; what of them is new; what was read in part.
+
+    ``error`` is what stopped it early; running out of time is none.
+    """
+
+    def __init__(
+        self,
+        reranker: Reranker,
+        query: str,
+        cached: Mapping[str, str],
+        *,
+        deadline: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._reranker, self._query = reranker, query
+        self._deadline, self._clock = deadline, clock
+        self._within = None if math.isinf(deadline) else getattr(reranker, "scores_within", None)
+        self.scores = {key: float(value) for key, value in cached.items()}
+        self.new: dict[str, CacheEntry] = {}
+        self.cut = 0
+        self.error: CatalogError | None = None
+
+    def score(self, texts: Sequence[RerankText]) -> None:
+        """Score what is missing, best first and equal texts once, while time is left."""
+        missing = list({text.key: text for text in texts if text.key not in self.scores}.values())
+        slowest = 0.0
+        try:
+            with as_rerank_errors(self._reranker):
+                size = self._reranker.batch_size
+                for first in range(0, len(missing), size):
+                    started = self._clock()
+                    if started + slowest > self._deadline:
+                        return
+                    self._score_batch(missing[first : first + size])
+                    if first:  # the first batch may have loaded the model
+                        slowest = max(slowest, self._clock() - started)
+        except CatalogError as error:
+            is_our_limit = self._within and self.new and self._clock() > self._deadline
+            self.error = None if is_our_limit else error
+
+    def _score_batch(self, batch: Sequence[RerankText]) -> None:
+        fitted = [self._reranker.fit(self._query, text.text, head=text.head) for text in batch]
+        passages = [passage for passage, _ in fitted]
+        if self._within is None:
+            scores = self._reranker.scores(self._query, passages)
+        else:  # never 0 seconds, which would mean something else to many clients
+            seconds = max(0.001, self._deadline - self._clock())
+            scores = self._within(self._query, passages, seconds)
+        scores = check_scores(scores, len(batch), self._reranker.name)
+        for text, (_, was_cut), score in zip(batch, fitted, scores, strict=True):
+            self.scores[text.key] = score
+            self.new[text.key] = CacheEntry(repr(score), text.text_hash)
+            self.cut += was_cut
+
+
+@contextmanager
+def as_rerank_errors(reranker: Reranker) -> Iterator[None]:
+    """Raise whatever the reranker raises that is no error of ours as :class:`RerankError`."""
+    try:
+        yield
+    except CatalogError:
+        raise
+    except Exception as error:
+        message = f"{type(reranker).__name__} failed: {type(error).__name__}: {error}"
+        raise RerankError(message) from error

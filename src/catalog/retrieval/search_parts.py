@@ -1,0 +1,277 @@
+"""What searches are made of: the models, caches, calibrations and threads over one library."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache, cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from catalog.core.errors import ConfigError
+from catalog.core.forks import survive_forks
+from catalog.core.lru_cache import LRUCache
+from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
+from catalog.library.library import Library
+from catalog.retrieval.adaptive import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
+from catalog.retrieval.balances import find_shift
+from catalog.retrieval.caches import ModelCache, QueryVectors
+from catalog.retrieval.expansion.expander import Expander
+from catalog.retrieval.relevance import WORDS_ONLY, Calibration, find_calibration
+from catalog.retrieval.rerank import get_reranker
+
+if TYPE_CHECKING:
+    from llama_index.core.llms import LLM
+
+    from catalog.embedding.model import EmbeddingModel
+    from catalog.retrieval.expansion.sources import ExpansionSource
+    from catalog.retrieval.rerank.base import Reranker
+    from catalog.store.filter_sql import DatasetNames
+    from catalog.store.lexical.base import LexicalEngine
+    from catalog.store.vectors.base import VectorEngine
+
+    _Sampled = tuple[Hashable, Mapping[str, int]]
+    _Retrievals = tuple[Hashable, LRUCache[Hashable, Any]]
+
+LEG_THREADS = 8
+_PROBES = 64  # passages that tell a dataset's languages where its engine does not
+_CACHED_RETRIEVALS = 64  # of each dataset, or several searched as one
+_RERANKER_SETTINGS = (
+    "rerank_provider",
+    "rerank_model",
+    "rerank_max_tokens",
+    "rerank_url",
+    "rerank_api_key",
+    "rerank_budget_ms",  # also how long a request may take
+)
+_STORE_SETTINGS = ("qdrant_url", "qdrant_api_key")  # engines are shared
+
+
+class SearchParts:
+    """Hold what searches over one library under one set of v2 settings need. Thread-safe.
+
+    Everything is made when first needed. ``make_reranker`` and ``expansion_source`` stand in for
+    what the settings name.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        settings: Settings | None = None,
+        *,
+        make_reranker: Callable[[], Reranker] | None = None,
+        expansion_source: ExpansionSource | None = None,
+        threads: ThreadPoolExecutor | None = None,
+        calibrations: dict[str, Calibration] | None = None,
+    ) -> None:
+        self.library, self.database = library, library.database
+        self.settings = settings or library.settings
+        ours, theirs = self.settings.rag_v2, library.settings.rag_v2
+        self._has_own_prefix = ours.embed_prefix_query != theirs.embed_prefix_query
+        self._own_model: tuple[EmbeddingModel, EmbeddingModel] | None = None
+        self._query_vectors: QueryVectors | None = None
+        self._make_reranker = make_reranker or _once(self._load_reranker)
+        self._source = expansion_source
+        self.threads = threads or ThreadPoolExecutor(LEG_THREADS, thread_name_prefix="catalog-leg")
+        self._calibrations = {} if calibrations is None else calibrations
+        self._shifts: dict[tuple[str, str], float | None] = {}
+        self._sampled: LRUCache[DatasetNames, _Sampled] = LRUCache(_CACHED_RETRIEVALS)
+        self._retrievals: dict[DatasetNames, _Retrievals] = {}
+        self._llm_expander: tuple[LLM, Expander] | None = None
+        self._lock = Lock()
+        survive_forks(self)
+
+    def with_settings(self, changes: Mapping[str, Any]) -> SearchParts:
+        """Return the parts of searches under other v2 settings; models and threads are shared.
+
+        Raises :class:`ConfigError` for a setting that would need a rebuild.
+        """
+        for name in changes:
+            if needs_rebuild(f"rag_v2.{name}") or name in _STORE_SETTINGS:
+                raise ConfigError(
+                    f"{name} shapes the index: change it and rebuild, in another home"
+                )
+        settings = with_rag(self.settings, changes)
+        rag = settings.rag_v2
+        if rag.expansion_enabled or (rag.rerank_enabled and rag.rerank_provider == "llm"):
+            _ = self.library.llm  # so that a setting that is missing is named now
+        is_same_reranker = not any(name in changes for name in _RERANKER_SETTINGS)
+        if is_same_reranker and rag.rerank_enabled:
+            _ = self.reranker
+        return SearchParts(
+            self.library,
+            settings,
+            make_reranker=self._make_reranker if is_same_reranker else None,
+            expansion_source=self._source,
+            threads=self.threads,
+            calibrations=self._calibrations,
+        )
+
+    @property
+    def rag(self) -> RAGv2Settings:
+        """The settings of these searches."""
+        return self.settings.rag_v2
+
+    def lexical(self, dataset: DatasetNames) -> LexicalEngine:
+        """Return the lexical engine that the settings name, one for all of several datasets."""
+        return self.library.indexes.lexical(dataset, self.rag.lexical_engine)
+
+    def vector(self, dataset: str) -> VectorEngine:
+        """Return the vector engine that the settings name; raises as ``Indexes.vector`` does."""
+        return self.library.indexes.vector(dataset, self.rag.vector_engine)
+
+    @property
+    def model(self) -> EmbeddingModel:
+        """The library's model, which may change once, with the query prefix of these settings."""
+        from catalog.embedding import query_prefix
+
+        model = self.library.model
+        if not self._has_own_prefix:
+            return model
+        if self._own_model is None or self._own_model[0] is not model:
+            prefix = query_prefix(self.library.settings.embedding, self.rag)
+            self._own_model = model, replace(model, query_prefix=prefix)
+        return self._own_model[1]
+
+    @property
+    def query_vectors(self) -> QueryVectors:
+        """Query embeddings through the cache."""
+        model, vectors = self.model, self._query_vectors
+        if vectors is None or vectors.model is not model:
+            vectors = QueryVectors(model, self.database, self.rag.query_cache_size)
+            self._query_vectors = vectors
+        return vectors
+
+    @cached_property
+    def expander(self) -> Expander:
+        """Other words for queries, through the cache; raises as ``Library.llm`` does."""
+        if self._source is not None:
+            return self._make_expander(self._source)
+        return self.expander_of(self.library.llm)
+
+    def expander_of(self, llm: LLM) -> Expander:
+        """Return the expander that asks this language model; the last one is kept."""
+        from catalog.retrieval.expansion.sources import get_source
+
+        if self._llm_expander is None or self._llm_expander[0] is not llm:
+            source = get_source(self.rag.expansion_source, llm)
+            self._llm_expander = (llm, self._make_expander(source))
+        return self._llm_expander[1]
+
+    def _make_expander(self, source: ExpansionSource) -> Expander:
+        lifetime = self.rag.cache_ttl_seconds
+        answers = ModelCache(self.database, kind="expansion", lifetime=lifetime)
+        return Expander(source, answers, self.rag)
+
+    @property
+    def reranker(self) -> Reranker:
+        """The reranker; its model loads at its first use."""
+        return self._make_reranker()
+
+    @cached_property
+    def rerank_cache(self) -> ModelCache:
+        """Scores of the reranker, by query and text."""
+        lifetime = self.rag.cache_ttl_seconds
+        return ModelCache(self.database, kind="rerank", lifetime=lifetime)
+
+    def calibration(self, has_cosines: bool) -> Calibration:
+        """Return what turns what is seen of passages into relevance."""
+        embedding = self.library.wanted_model.fingerprint if has_cosines else WORDS_ONLY
+        if embedding not in self._calibrations:
+            self._calibrations[embedding] = find_calibration(self.database, embedding)
+        return self._calibrations[embedding]
+
+    def balance(self, dataset: DatasetNames) -> Balance:
+        """Return how adaptive fusion weighs the legs there: as labels taught, else by languages."""
+        if self.rag.fusion_mode != "adaptive":
+            return PRIOR
+        learnt = self._learnt_balance(dataset) if isinstance(dataset, str) else None
+        return learnt or self.usual_balance(dataset)
+
+    def usual_balance(self, dataset: DatasetNames) -> Balance:
+        """Return how the legs are weighed there without labels."""
+        from catalog.library.agreement import read_useless_leg
+
+        useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
+        if useless is not None:
+            return BY_WORDS if useless == "vector" else BY_MEANING
+        known = self.known_languages
+        return balance_of_languages(self._languages(dataset), known) if known else PRIOR
+
+    @property
+    def known_languages(self) -> tuple[str, ...]:
+        """The languages that the embedding model knows; ``()``: many, or nobody can tell."""
+        from catalog.embedding.profiles import profile_of
+
+        return profile_of(self.library.wanted_model.model).languages
+
+    def _languages(self, dataset: DatasetNames) -> Mapping[str, int]:
+        """Return the languages of passages as the keyword engine tells, else those of some."""
+        from catalog.store.chunks import load_chunks
+        from catalog.store.engine_types import read_stamps
+        from catalog.store.lexical.languages import detect_language
+        from catalog.store.vectors.probes import draw_passages
+
+        if told := self.lexical(dataset).languages():
+            return told
+        with self.database.read() as connection:
+            stamps = read_stamps(connection, dataset)
+            kept = self._sampled.get(dataset)
+            if kept is None or kept[0] != stamps:
+                seqs = draw_passages(connection, dataset, _PROBES)
+                drawn = load_chunks(connection, dataset, seqs, damaged=[])
+                texts = [chunk.text for chunk in drawn.values()]
+                counts = Counter(detect_language(text, text.split()) or "" for text in texts)
+                kept = stamps, counts
+                self._sampled.put(dataset, kept)
+        return kept[1]
+
+    def _learnt_balance(self, dataset: str) -> Balance | None:
+        embedding = self.library.wanted_model.fingerprint
+        if (dataset, embedding) not in self._shifts:
+            shift = find_shift(self.database, dataset, embedding, self.rag)
+            self._shifts[dataset, embedding] = shift
+        shift = self._shifts[dataset, embedding]
+        if shift is None:
+            return None
+        return replace(self.usual_balance(dataset), shift=shift, reason="as labels taught")
+
+    def cached_retrievals(self, dataset: DatasetNames, stamps: Hashable) -> LRUCache[Hashable, Any]:
+        """Return the expanded retrievals of late over this state; those of another are dropped."""
+        with self._lock:
+            cached = self._retrievals.get(dataset)
+            if cached is None or cached[0] != stamps:
+                cached = self._retrievals[dataset] = (stamps, LRUCache(_CACHED_RETRIEVALS))
+            return cached[1]
+
+    def close(self) -> None:
+        """End the threads, which those of other settings share, and close the library."""
+        if self.database.is_of_parent:
+            return
+        self.threads.shutdown()
+        if self._query_vectors is not None:
+            self._query_vectors.save()
+        self.library.close()
+
+    def _load_reranker(self) -> Reranker:
+        embedding = self.settings.embedding
+        return get_reranker(
+            self.rag,
+            llm=self.library.llm if self.rag.rerank_provider == "llm" else None,
+            llm_seconds=self.settings.llm.timeout_seconds,
+            threads=embedding.threads,
+            offline=embedding.offline,
+        )
+
+
+def _once(make: Callable[[], Reranker]) -> Callable[[], Reranker]:
+    """Return a function that makes it at the first call, of whichever thread, and keeps it."""
+    made, lock = cache(make), Lock()
+
+    def get() -> Reranker:
+        with lock:
+            return made()
+
+    return get

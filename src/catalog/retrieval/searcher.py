@@ -1,0 +1,264 @@
+"""A search: one query through every stage, and the account of how it went."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+from catalog.core.errors import InputError
+from catalog.core.param_fields import takes_self
+from catalog.core.param_types import Mode
+from catalog.core.params import SearchParams
+from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
+from catalog.core.retrieval_events import searching
+from catalog.library.library import Library
+from catalog.retrieval.candidates import gather_candidates
+from catalog.retrieval.compare import Baseline
+from catalog.retrieval.legs import Question
+from catalog.retrieval.nothing_found import explain_nothing, find_nearest, tell_searched
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.refine import candidates_wanted, refine
+from catalog.retrieval.request import (
+    SearchRequest,
+    correct_spelling,
+    for_agent,
+    read_request,
+)
+from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.shape import to_result
+from catalog.retrieval.spans import export_spans, span
+from catalog.retrieval.stages import StageLog
+from catalog.store.engine_types import allowed_paths
+from catalog.store.waiting import embedded_share
+
+_DAMAGED = 3  # documents named in notes
+
+
+class Searcher:
+    """Search one store. Thread-safe; keep it open, since models and indexes load once.
+
+    ``parts`` stand in for those that the library's settings make.
+    """
+
+    def __init__(self, library: Library, parts: SearchParts | None = None) -> None:
+        self.library = library
+        self.parts = parts or SearchParts(library)
+        if library.settings.log.spans:
+            export_spans()
+        self._baseline = Baseline(self.parts.settings)
+
+    def with_settings(self, changes: Mapping[str, Any]) -> Self:
+        """Return a service of the same store, models and indexes under other v2 settings.
+
+        Close one of them only. Raises :class:`ConfigError` for a setting that would need a
+        rebuild.
+        """
+        return type(self)(self.library, self.parts.with_settings(changes))
+
+    @takes_self(SearchParams)
+    def search(self, params: SearchParams) -> SearchResults:
+        """Return the ``top_k`` best passages for a query, best first.
+
+        They are those of a dataset, or of several as though these were one: of all unless named.
+
+        The parameters are those of :class:`SearchParams`. A stage that fails is reported in
+        ``stages`` and the rest answers, unless ``strict``. ``compare_with_v1`` asks the baseline
+        too and tells the differences in ``comparison``. Raises :class:`InputError` kinds for a
+        bad call, :class:`ConfigError` kinds for a stage that is on and has no model.
+        """
+        return self.run(params)
+
+    def run(self, params: SearchParams) -> SearchResults:
+        """Return the results of a search; see :meth:`search`."""
+        with searching(str(self.library.settings.home)), span("search"):
+            return search(self.parts, params, self._baseline)
+
+    def run_logged(self, params: SearchParams) -> SearchResults:
+        """Return the same, and note it where the search was asked at an edge."""
+        with self.library.log.watching(params) as note:
+            results = self.run(params)
+            note(results, agent=results.agent)
+        return results
+
+    def warm_up(self, dataset: str, mode: Mode | None = None) -> None:
+        """Load what a search of the dataset needs."""
+        with searching(str(self.library.settings.home)):
+            find_passages(self.parts, SearchParams("warm up", dataset=dataset, top_k=1, mode=mode))
+
+    def close(self) -> None:
+        """Release threads and library."""
+        self.parts.close()
+
+
+class Found(NamedTuple):
+    """The passages of an answer, and how they came about."""
+
+    passages: list[Passage]
+    fusion: str
+    confidence: float
+    request: SearchRequest
+    stages: StageLog
+
+
+def search(parts: SearchParts, params: SearchParams, baseline: Baseline) -> SearchResults:
+    """Return the results of one search.
+
+    Read the query, find and refine passages, and shape them; where asked, put the same question to
+    the baseline and compare.
+    """
+    params = for_agent(params, parts.settings)
+    if params.doc_ids is not None and not isinstance(params.doc_ids, str):
+        params = replace(params, doc_ids=list(params.doc_ids))  # it may be read twice
+    if params.compare_with_v1:
+        name = _only_dataset(parts, params)  # the baseline is timed warm, so this is, too
+        if not baseline.is_warm(name):
+            find_passages(parts, SearchParams("warm up", dataset=name, mode=params.mode))
+    started = time.perf_counter()
+    passages, fusion, confidence, request, stages = find_passages(parts, params)
+    with stages.run("shape"):
+        results = _shape(parts, passages, request.query.words, fusion, explain=params.explain)
+    elapsed_ms = (time.perf_counter() - started) * 1000
+    comparison = None
+    if params.compare_with_v1:
+        comparison = _compare(parts, baseline, params, request, results, elapsed_ms, stages)
+    return SearchResults(
+        results,
+        query=params.query,
+        datasets=request.restriction.datasets,
+        mode=request.mode,
+        stages=stages.reports,
+        elapsed_ms=round(elapsed_ms, 3),
+        confidence=confidence,
+        low_confidence=confidence < parts.rag.low_confidence_below,
+        comparison=comparison,
+        agent=params.agent,
+        searched=None if results else tell_searched(parts.library, params, request),
+        nearest=() if results else find_nearest(parts, request),
+        notes=(
+            *request.query.readings,
+            *_tell_waiting(parts, request),
+            *request.notes,
+            *_name_damaged(stages),
+            *(() if results else explain_nothing(parts.library, params, request, stages)),
+        ),
+    )
+
+
+def find_passages(
+    parts: SearchParts,
+    params: SearchParams,
+    question: Question | None = None,
+    *,
+    is_refined: bool = True,
+) -> Found:
+    """Find the passages of a search, or with ``is_refined`` off the candidates for them.
+
+    The steps are: read the query, gather candidates from the legs, refine them. A ``question``
+    may bring an embedding, or texts to embed, in place of the query's. An agent that the params
+    name is not read.
+    """
+    stages = StageLog(strict=params.strict)
+    request = correct_spelling(read_request(params, parts, stages), parts)
+    wanted = candidates_wanted(parts.rag, request.top_k, rerank=request.rerank)
+    passages, fusion = gather_candidates(parts, request, stages, wanted=wanted, question=question)
+    confidence = 0.0
+    if is_refined:
+        passages, confidence = refine(parts, request, passages, stages)
+    if request.sort == "date":
+        passages = _newest_first(passages)
+    return Found(passages, fusion, confidence, request, stages)
+
+
+def _shape(
+    parts: SearchParts, passages: Sequence[Passage], words: str, fusion: str, *, explain: bool
+) -> list[SearchResult]:
+    first: dict[Evidence | None, int | None] = {None: None}
+    return [
+        to_result(
+            passage,
+            rank,
+            query=words,
+            fusion=fusion,
+            snippet_chars=parts.rag.snippet_chars,
+            explain=explain,
+            evidence_at=first.setdefault(passage.evidence, rank),
+        )
+        for rank, passage in enumerate(passages, start=1)
+    ]
+
+
+def _tell_waiting(parts: SearchParts, request: SearchRequest) -> Iterator[str]:
+    """Say how much of what may answer can be found by meaning, if it is not all."""
+    if request.mode == "lexical":
+        return
+    with parts.database.read() as connection:
+        share = embedded_share(connection, request.restriction)
+    if share is not None:
+        others = "no others were searched" if request.mode == "vector" else "all by words"
+        yield f"by meaning: {math.floor(100 * share)} % of the passages so far; {others}"
+
+
+def _only_dataset(parts: SearchParts, params: SearchParams) -> str:
+    """Return the dataset that is searched; the baseline knows no search over several."""
+    dataset = parts.library.chosen_datasets(params.dataset)
+    if isinstance(dataset, str):
+        return dataset
+    raise InputError(f"v1 searches one dataset: say which of {', '.join(dataset)} to compare on")
+
+
+def _compare(
+    parts: SearchParts,
+    baseline: Baseline,
+    params: SearchParams,
+    request: SearchRequest,
+    results: Sequence[SearchResult],
+    elapsed_ms: float,
+    stages: StageLog,
+) -> Comparison:
+    """Put the same question to the baseline, as the caller put it where that is possible."""
+    filters, doc_ids = params.filters, params.doc_ids
+    if params.file_type is not None or params.name is not None:
+        filters = request.restriction.filter
+    if (params.docs, params.after, params.before) != (None, None, None):
+        doc_ids = sorted(request.restriction.scope.ids or ())
+    return baseline.compare(
+        params.query,
+        [path for result in results for path in result.paths],
+        stages,
+        dataset=_only_dataset(parts, params),
+        top_k=request.top_k,
+        mode=request.mode,
+        filters=filters,
+        doc_ids=None if doc_ids is None else list(doc_ids),
+        allowed=_allowed(parts, request),
+        v2_ms=elapsed_ms,
+    )
+
+
+def _allowed(parts: SearchParts, request: SearchRequest) -> frozenset[str] | None:
+    """Return the paths of the documents that may answer; ``None``: all may."""
+    if request.restriction.is_whole_dataset:
+        return None
+    with parts.database.read() as connection:
+        return allowed_paths(connection, request.restriction)
+
+
+def _newest_first(passages: Sequence[Passage]) -> list[Passage]:
+    """Return the passages by the date of their document, newest first, those without one last."""
+
+    def age(passage: Passage) -> float:
+        dated = passage.chunk.dated
+        return math.inf if dated is None else -dated
+
+    return sorted(passages, key=age)
+
+
+def _name_damaged(stages: StageLog) -> Iterator[str]:
+    """Name the documents with damaged passages or vectors, which were left out."""
+    notes = [one.note for one in stages.reports if (one.name, one.status) == ("read", "failed")]
+    yield from (note.partition(": ")[2] for note in notes[:_DAMAGED])
+    if len(notes) > _DAMAGED:
+        yield f"{len(notes) - _DAMAGED} more documents are damaged: run 'catalog doctor'"

@@ -1,0 +1,261 @@
+"""The part of a passage to show: whole lines around the sentence that answers best."""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catalog.core.documents import Chunk, Cue, Locator, locate
+from catalog.ingest.chunking.boundaries import Line, iter_lines
+from catalog.retrieval.best_sentence import BestSentence
+from catalog.retrieval.query_words import (
+    Match,
+    QueryWords,
+    language_of_words,
+    query_words,
+    unite,
+)
+
+_LATE_SECONDS = 10.0
+_LONGEST_STEP = 64  # how far a cut moves to reach the end of a word
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A verbatim part of a passage.
+
+    ``matches`` are the ``[start, end)`` of query words in ``text``. ``locator`` is where the
+    snippet stands: its lines, pages, cells or paragraphs, and the seconds of the cues that it
+    covers; of a passage without cues, the passage's. ``moment`` is the second from which
+    the best sentence is said, and ``page`` the page on which it begins, ``None`` where nothing is
+    timed or has pages. ``best`` is where that sentence, or the part of it that answers, stands in
+    the passage.
+    """
+
+    text: str
+    matches: tuple[tuple[int, int], ...]
+    locator: Locator
+    moment: float | None = None
+    page: int | None = None
+    best: tuple[int, int] = (0, 0)
+
+
+def find_snippet(
+    chunk: Chunk, query: str, max_chars: int, best_sentence: tuple[int, int] | None = None
+) -> Snippet:
+    """Find the run of whole lines, at most ``max_chars`` long, around the best sentence.
+
+    Best is the sentence with most different words of the query (by their analysed tokens), then
+    with most of their parts, then with most occurrences, then the first; lines that only repeat
+    the passage's heading are no candidates. A longer line is cut around its best sentence. A
+    passage that fits is given whole, without the blank lines around it. ``best_sentence`` is one
+    that a reranker chose, by its offsets, and then the best.
+    """
+    text = chunk.text
+    words = query_words(query, language_of_words(text))
+    matches = words.matches(text)
+    start, end, best = _find_bounds(chunk, words, matches, max_chars, best_sentence)
+    within = tuple(
+        (match.start - start, match.end - start)
+        for match in matches
+        if match.start >= start and match.end <= end
+    )
+    page = _page_at(chunk, best[0])
+    moment, best = _find_moment(chunk, best, matches)
+    return Snippet(text[start:end], within, _find_place(chunk, start, end), moment, page, best)
+
+
+def _find_place(chunk: Chunk, start: int, end: int) -> Locator:
+    """Return where ``chunk.text[start:end]`` stands in its file."""
+    first = last = chunk.locator.line_start
+    if first is not None:
+        first += _count_breaks(chunk.text, 0, start)
+        last = first + _count_breaks(chunk.text, start, end)
+    pages = _page_at(chunk, start), _page_at(chunk, max(start, end - 1))
+    known = Locator(*pages, first, last, *_find_seconds(chunk, start, end))
+    shown = chunk.text[start:end]
+    visible = start + len(shown) - len(shown.lstrip())  # blanks have no place of their own
+    return locate(chunk.places, visible, max(end, visible + 1), known)
+
+
+def _find_bounds(
+    chunk: Chunk,
+    words: QueryWords,
+    matches: Sequence[Match],
+    max_chars: int,
+    chosen: tuple[int, int] | None,
+) -> tuple[int, int, tuple[int, int]]:
+    """Find the start and end of the snippet, and of its best sentence."""
+    lines = _nonblank_lines(chunk.text)
+    if not lines:
+        return 0, 0, (0, 0)
+    start, end = lines[0].start, lines[-1].end
+    is_whole = end - start <= max_chars
+    is_timed = chunk.locator.time_start is not None
+    if is_whole and not is_timed and chosen is None:
+        return start, end, (matches[0].start if matches else start, end)
+    best = BestSentence(chunk, lines, words, matches, max_chars, chosen)
+    if is_whole:
+        return start, end, best.span
+    start, end = best.span
+    first, last = best.lines_of(start, end)
+    if lines[last].end - lines[first].start <= max_chars:
+        return *_grow(lines, first, last, max_chars), best.span
+    cut = _cut_line(chunk.text, lines[first], best, words, max_chars)
+    return *cut, (max(start, cut[0]), max(end, cut[0]))
+
+
+def _nonblank_lines(text: str) -> list[Line]:
+    if "\r" in text:
+        return [line for line in iter_lines(text) if text[line.start : line.end].strip()]
+    lines = []
+    start = 0
+    for line in text.split("\n"):
+        end = start + len(line)
+        if line and not line.isspace():
+            lines.append(Line(start, end, end + 1))
+        start = end + 1
+    return lines
+
+
+def _grow(lines: Sequence[Line], first: int, last: int, max_chars: int) -> tuple[int, int]:
+    """Add to the lines in turn one before and one after, as long as they fit."""
+    has_grown = True
+    while has_grown:
+        has_grown = False
+        if first > 0 and lines[last].end - lines[first - 1].start <= max_chars:
+            first, has_grown = first - 1, True
+        if last + 1 < len(lines) and lines[last + 1].end - lines[first].start <= max_chars:
+            last, has_grown = last + 1, True
+    return lines[first].start, lines[last].end
+
+
+def _cut_line(
+    text: str, line: Line, best: BestSentence, words: QueryWords, max_chars: int
+) -> tuple[int, int]:
+    """Return the offsets of at most ``max_chars`` of a longer line, around its best sentence.
+
+    Of a longer sentence, around its matches that rank best together; its head if it has none.
+    """
+    low, high = best.span
+    begin = low
+    if high - low > max_chars:
+        low, high = _densest_run(best.matches, low, words, max_chars)
+        begin = max(begin, low - (max_chars - (high - low)) // 3)
+    start = max(line.start, min(begin, line.end - max_chars))
+    if start > line.start:
+        start = _choose_break(text, range(start, low + 1))
+    end = min(line.end, start + max_chars)
+    if end < line.end:
+        least = max(high, start + max_chars // 2)  # rather half a word than next to nothing
+        end = _choose_break(text, range(end, least - 1, -1))
+    shown = text[start:end]
+    return start + len(shown) - len(shown.lstrip()), start + len(shown.rstrip())
+
+
+def _densest_run(
+    matches: Sequence[Match], start: int, words: QueryWords, max_chars: int
+) -> tuple[int, int]:
+    """Return the run of matches within ``max_chars`` that ranks best; the head without any."""
+    best, best_rank = (start, start), (0, 0, 0)
+    counts = dict.fromkeys([match.tokens for match in matches], 0)  # from first to last
+    tokens = last = 0
+    for first, match in enumerate(matches):
+        last = max(last, first)  # past one that is too long
+        before, limit = last, match.start + max_chars
+        while last < len(matches) and matches[last].end <= limit:
+            added = matches[last].tokens
+            counts[added] += 1
+            tokens |= added
+            last += 1
+        if last == first:
+            continue
+        if last > before:  # else it is part of the run before
+            rank = words.rank_of(tokens, last - first)
+            if rank > best_rank:
+                best, best_rank = (match.start, matches[last - 1].end), rank
+        counts[match.tokens] -= 1
+        if counts[match.tokens] == 0:
+            tokens = unite([some for some, count in counts.items() if count > 0])
+    return best
+
+
+def _choose_break(text: str, offsets: range) -> int:
+    """Return the first offset at white space, or else between words, or else between characters.
+
+    The first two are looked for no further than a long word.
+    """
+    near = offsets[:_LONGEST_STEP]
+    for is_break in (_is_at_space, _is_between_words):
+        offset = next((at for at in near if is_break(text, at)), None)
+        if offset is not None:
+            return offset
+    return next((at for at in near if not _is_joined(text, at)), offsets[0])
+
+
+def _is_at_space(text: str, at: int) -> bool:
+    return text[at - 1].isspace() or text[at].isspace()
+
+
+def _is_between_words(text: str, at: int) -> bool:
+    return not (_is_of_word(text[at - 1]) and _is_of_word(text[at]))
+
+
+def _is_of_word(char: str) -> bool:
+    return char.isalnum() or char == "_" or unicodedata.category(char)[0] == "M"
+
+
+def _is_joined(text: str, at: int) -> bool:
+    """Return whether a cut would part a character from its marks."""
+    return unicodedata.category(text[at])[0] == "M" or "\u200d" in (text[at - 1], text[at])
+
+
+def _page_at(chunk: Chunk, offset: int) -> int | None:
+    page = chunk.locator.page
+    return None if page is None else page + bisect_right(chunk.page_breaks, offset)
+
+
+def _find_moment(
+    chunk: Chunk, best: tuple[int, int], matches: Sequence[Match]
+) -> tuple[float | None, tuple[int, int]]:
+    """Return when the best sentence begins, or the part of it that answers, and where it stands.
+
+    Captions without punctuation are one long sentence: if its cue with most different words of
+    the query comes more than ten seconds after it begins, that is the moment.
+    """
+    cues = _cues_within(chunk, *best)
+    if not cues:
+        return chunk.locator.time_start, best
+    answer = max(cues, key=lambda cue: _count_tokens(matches, cue.start, cue.end))
+    is_late = answer.time_start - cues[0].time_start > _LATE_SECONDS
+    if is_late:
+        return answer.time_start, (max(best[0], answer.start), min(best[1], answer.end))
+    return cues[0].time_start, best
+
+
+def _count_tokens(matches: Sequence[Match], start: int, end: int) -> int:
+    """Count the different tokens of the query that begin within ``[start, end)``."""
+    bits = 0
+    for match in matches:
+        if start <= match.start < end:
+            bits |= match.tokens
+    return bits.bit_count()
+
+
+def _find_seconds(chunk: Chunk, start: int, end: int) -> tuple[float | None, float | None]:
+    cues = _cues_within(chunk, start, end)
+    if not cues:
+        return chunk.locator.time_start, chunk.locator.time_end
+    return min(cue.time_start for cue in cues), max(cue.time_end for cue in cues)
+
+
+def _cues_within(chunk: Chunk, start: int, end: int) -> list[Cue]:
+    return [cue for cue in chunk.cues if cue.start < end and cue.end > start]
+
+
+def _count_breaks(text: str, start: int, end: int) -> int:
+    """Count the line breaks in a part that does not begin or end within one."""
+    feeds, returns = text.count("\n", start, end), text.count("\r", start, end)
+    return feeds + returns - (text.count("\r\n", start, end) if returns else 0)

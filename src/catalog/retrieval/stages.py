@@ -1,0 +1,77 @@
+"""Keeping book of the steps of one search."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from catalog.core.errors import StageFailedError
+from catalog.core.results import StageReport
+from catalog.core.retrieval_events import tell_failure, tell_fallback
+from catalog.retrieval.spans import tell_stage
+
+
+class StageLog:
+    """Collect stage reports; with ``strict`` a failure or fallback becomes an error at once."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.strict = strict
+        self._reports: list[StageReport] = []
+
+    @property
+    def reports(self) -> tuple[StageReport, ...]:
+        """The reports so far, in order."""
+        return tuple(self._reports)
+
+    def fork(self) -> StageLog:
+        """Return an empty log of the same strictness, for work that may be done over."""
+        return StageLog(strict=self.strict)
+
+    def join(self, other: StageLog) -> None:
+        """Take over what the other log reported."""
+        self._reports.extend(other.reports)
+
+    @contextmanager
+    def run(self, name: str) -> Iterator[list[str]]:
+        """Time a step; what is appended to the yielded list becomes its note."""
+        notes: list[str] = []
+        started = time.perf_counter()
+        yield notes
+        self.ran(name, (time.perf_counter() - started) * 1000, "; ".join(notes))
+
+    def ran(self, name: str, ms: float, note: str = "") -> None:
+        """Report that the step did its work."""
+        self._add(name, "ran", ms, note)
+
+    def skipped(self, name: str, note: str) -> None:
+        """Report that the step was left out, for the reason given."""
+        self._add(name, "skipped", 0.0, note)
+
+    def failed(self, name: str, ms: float, error: BaseException) -> None:
+        """Report that the step failed and the search goes on without it; ``strict`` raises."""
+        self._add(name, "failed", ms, f"{type(error).__name__}: {error}")
+        tell_failure(name, error)
+        if self.strict:
+            raise StageFailedError(f"stage {name} failed: {error}") from error
+
+    def log_failures(self, log: logging.Logger) -> None:
+        """Log a warning for each step that failed, where no caller sees the stages."""
+        for report in self.reports:
+            if report.status == "failed":
+                log.warning("%s failed, the rest answers: %s", report.name, report.note)
+
+    def fell_back(self, name: str, note: str, *, reason: str) -> None:
+        """Note that the step did its work another way than set; ``strict`` raises.
+
+        ``reason`` is for the log, so it quotes neither query nor document.
+        """
+        tell_fallback(name, reason)
+        if self.strict:
+            raise StageFailedError(f"stage {name} fell back: {note}")
+
+    def _add(self, name: str, status: str, ms: float, note: str) -> None:
+        report = {"name": name, "status": status, "ms": round(ms, 3), "note": note}
+        self._reports.append(StageReport.model_validate(report))
+        tell_stage(self._reports[-1])

@@ -1,0 +1,259 @@
+"""Temporal expansion: passages of recordings with what was said and shown around them.
+
+    window of a transcript = its seconds ± 15, of a frame ± 10 (settings), within the recording
+
+Windows of one recording that overlap or touch become one, so that passages near one another
+share one bundle of evidence; two transcripts of the same seconds do not. The passages, their
+order and their scores stay as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from catalog.core.documents import Chunk
+from catalog.core.results import TIMED_MODALITIES, Evidence
+from catalog.retrieval.citations import recording_link
+from catalog.retrieval.evidence import (
+    TimeWindow,
+    best_line,
+    build_evidence_lines,
+    drop_repeated,
+    group_transcripts,
+    keep_nearest,
+    times_of,
+)
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.snippets import find_snippet
+from catalog.store.recordings import (
+    find_media_end,
+    find_media_file,
+    load_chunks_between,
+    media_key,
+    recording_name,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from catalog.core.settings import RAGv2Settings
+    from catalog.store import Database
+    from catalog.store.engine_types import Restriction
+
+_log = logging.getLogger(__name__)
+_SENTENCE_CHARS = 300
+"""Characters of a sentence at most; of captions without full stops, of a caption."""
+
+
+def is_timed(chunk: Chunk) -> bool:
+    """Return whether the passage belongs to a moment of a recording."""
+    start = chunk.locator.time_start
+    return chunk.modality in TIMED_MODALITIES and start is not None and math.isfinite(start)
+
+
+def seconds_around(
+    chunk: Chunk, *, transcript_seconds: float, frame_seconds: float, media_end: float
+) -> TimeWindow:
+    """Return the window of a passage: within 0 and ``media_end``, or the passage's own end."""
+    around = frame_seconds if chunk.modality == "video_frame" else transcript_seconds
+    times = times_of(chunk)
+    start = min(times.start, max(0.0, times.start - around))
+    return TimeWindow(start, max(times.end, min(media_end, times.end + around)))
+
+
+def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[int]]]:
+    """Return the windows' union as disjoint ones by time, each with the numbers of its windows.
+
+    Windows that touch are one.
+    """
+    merged: list[tuple[TimeWindow, list[int]]] = []
+    for number in sorted(range(len(windows)), key=lambda number: windows[number].start):
+        window = windows[number]
+        if merged and window.start <= merged[-1][0].end:
+            last, numbers = merged[-1]
+            whole = TimeWindow(last.start, max(last.end, window.end))
+            merged[-1] = whole, [*numbers, number]
+        else:
+            merged.append((window, [number]))
+    return merged
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalExpander:
+    """Gives passages of recordings their evidence; all others stay as they are.
+
+    Neighbours are what ``restriction`` allows, or else what the passage's own search did; of a
+    passage that knows neither, the evidence is the passage alone.
+    """
+
+    database: Database
+    transcript_seconds: float = 15.0
+    frame_seconds: float = 10.0
+    max_chars: int = 6000
+    restriction: Restriction | None = None
+
+    @classmethod
+    def of(cls, database: Database, rag: RAGv2Settings) -> TemporalExpander:
+        """Return the stage as the settings say."""
+        return cls(
+            database,
+            transcript_seconds=rag.temporal_transcript_seconds,
+            frame_seconds=rag.temporal_frame_seconds,
+            max_chars=rag.temporal_max_chars,
+        )
+
+    def expand(self, passages: Sequence[Passage], words: str = "") -> tuple[list[Passage], str]:
+        """Return the passages with their evidence, and a note of how many bundles they share.
+
+        The best sentence is that of a passage's snippet, else the one with most of ``words``.
+        Without a timed one the store is not asked and the note is empty.
+        """
+        timed = _timed(passages)
+        expanded, bundles = list(passages), 0
+        if not timed:
+            return expanded, ""
+        with self.database.read() as connection:
+            for group in self._group_by_recording(passages, timed):
+                chunks = [timed[place] for place in group]
+                restriction = self._restriction_of(passages[group[0]])
+                for window, numbers in self._bundles(connection, chunks):
+                    bundles += 1
+                    first, *others = sorted(group[number] for number in numbers)
+                    anchors = [timed[place] for place in (first, *others)]
+                    best = {
+                        timed[place].chunk_id: span
+                        for place in (first, *others)
+                        if (span := _best_sentence(passages[place], words)) is not None
+                    }
+                    evidence = self._evidence(connection, anchors, best, window, restriction)
+                    expanded[first] = passages[first]._replace(evidence=evidence)
+                    for place in others:
+                        expanded[place] = passages[place]._replace(
+                            evidence=evidence, repeats_evidence=True
+                        )
+        hits = f"{len(timed)} {'hit' if len(timed) == 1 else 'hits'}"
+        return expanded, f"{hits} in {bundles} {'bundle' if bundles == 1 else 'bundles'}"
+
+    def take(self, passages: Sequence[Passage], limit: int) -> list[Passage]:
+        """Return the first ``limit`` passages, and one more for each that an earlier one tells.
+
+        Those further ones tell bundles of their own.
+        """
+        taken: list[Passage] = list(passages[:limit])
+        others = passages[limit:]
+        if not (others and _timed(taken)):
+            return taken
+        with self.database.read() as connection:
+            shared = self._count_shared(connection, taken)
+            for passage in others:
+                if len(taken) - shared >= limit:
+                    break
+                if self._count_shared(connection, [*taken, passage]) == shared:
+                    taken.append(passage)
+        return taken
+
+    def _restriction_of(self, passage: Passage) -> Restriction | None:
+        return passage.restriction if self.restriction is None else self.restriction
+
+    def _group_by_recording(
+        self, passages: Sequence[Passage], timed: Mapping[int, Chunk]
+    ) -> list[list[int]]:
+        """Group the places of passages that are of one recording and may have one neighbourhood."""
+        groups: dict[object, list[int]] = {}
+        for place, chunk in timed.items():
+            key = media_key(chunk)
+            recording = (chunk.dataset, key, chunk.source_doc_id if key is None else "")
+            groups.setdefault((recording, self._restriction_of(passages[place])), []).append(place)
+        return list(groups.values())
+
+    def _count_shared(self, connection: Connection, passages: Sequence[Passage]) -> int:
+        """Count the passages that share a bundle with an earlier one."""
+        timed = _timed(passages)
+        return sum(
+            len(numbers) - 1
+            for group in self._group_by_recording(passages, timed)
+            for _, numbers in self._bundles(connection, [timed[place] for place in group])
+        )
+
+    def _bundles(
+        self, connection: Connection, chunks: Sequence[Chunk]
+    ) -> Iterator[tuple[TimeWindow, list[int]]]:
+        """Return the windows of a recording's passages, each with the numbers of its passages."""
+        end = find_media_end(connection, chunks[0])
+        windows = [
+            seconds_around(
+                chunk,
+                transcript_seconds=self.transcript_seconds,
+                frame_seconds=self.frame_seconds,
+                media_end=end,
+            )
+            for chunk in chunks
+        ]
+        for group in group_transcripts(chunks):
+            for window, places in merge_windows([windows[number] for number in group]):
+                yield window, [group[place] for place in places]
+
+    def _evidence(
+        self,
+        connection: Connection,
+        anchors: Sequence[Chunk],
+        best: Mapping[str, tuple[int, int]],
+        window: TimeWindow,
+        restriction: Restriction | None,
+    ) -> Evidence:
+        """Return the evidence of the anchors, best first; ``best`` are their best sentences."""
+        span = best.get(anchors[0].chunk_id)
+        best_sentence = None if span is None else best_line(anchors[0], span)
+        near: list[Chunk] = []
+        if restriction is not None:
+            near = load_chunks_between(connection, restriction, anchors[0], *window)
+            near = keep_nearest(anchors[0], near, self.max_chars)
+        anchors = sorted(anchors, key=lambda chunk: (times_of(chunk).start, chunk.seq))
+        others = drop_repeated(anchors, near)
+        first = anchors[0]
+        metadata = [chunk.metadata for chunk in (*anchors, *others)]
+        addresses = (fields["source_url"] for fields in metadata if "source_url" in fields)
+        files = (fields.get("media_file") for fields in metadata)
+        named = next((file for file in files if isinstance(file, str)), "")
+        file = named or find_media_file(connection, first)
+        lines = build_evidence_lines(anchors, others, window, max_chars=self.max_chars, best=best)
+        return Evidence(
+            best_sentence=best_sentence,
+            media=recording_name(file, first),
+            dataset=first.dataset,
+            start=window.start,
+            end=window.end,
+            lines=lines,
+            anchors=tuple(chunk.chunk_id for chunk in anchors),
+            link=recording_link(next(addresses, None), file or first.path, times_of(first).start),
+        )
+
+
+def keep_telling(
+    temporal: TemporalExpander, passages: Sequence[Passage], limit: int
+) -> list[Passage]:
+    """Keep the first ``limit`` passages, and more for those that only repeat.
+
+    One whose evidence is told with an earlier passage's takes no place of another.
+    """
+    try:
+        return temporal.take(passages, limit)
+    except Exception as error:  # noqa: BLE001 - the expansion that follows fails and says so
+        _log.warning("passages of recordings count one by one: %s", error)
+        return list(passages[:limit])
+
+
+def _timed(passages: Sequence[Passage]) -> dict[int, Chunk]:
+    """Return the passages of recordings by their place."""
+    return {place: one.chunk for place, one in enumerate(passages) if is_timed(one.chunk)}
+
+
+def _best_sentence(passage: Passage, words: str) -> tuple[int, int] | None:
+    """Return where the best sentence of a passage stands; ``None`` without a query."""
+    if passage.snippet is not None:
+        return passage.snippet.best
+    return find_snippet(passage.chunk, words, _SENTENCE_CHARS).best if words else None

@@ -1,0 +1,169 @@
+"""Answers as LlamaIndex engines: for one question, and for a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core import Settings as LlamaSettings
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import (
+    RESPONSE_TYPE,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.llms import ChatMessage, MockLLM
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from catalog.answers.answering import answer_events, answer_question
+from catalog.core.edges import asked_at
+from catalog.core.param_fields import check_names, parameter_names
+from catalog.core.param_types import DatasetChoice
+from catalog.core.params import AskParams
+from catalog.retrieval.shared import shared_service
+
+if TYPE_CHECKING:
+    from llama_index.core.callbacks import CallbackManager
+    from llama_index.core.llms import LLM
+    from llama_index.core.prompts.mixin import PromptMixinType
+
+    from catalog.core.answers import Answer
+    from catalog.core.results import SearchResults
+    from catalog.retrieval.searcher import Searcher
+
+_REMEMBERED = 3000  # tokens of a conversation
+
+
+class AnswerQueryEngine(BaseQueryEngine):
+    """Answer as ``catalog ask`` does: checked sentences that cite the source nodes, or none.
+
+    ``ask`` are parameters of :class:`AskParams`, such as ``role``; ``llm`` writes in place of the
+    configured model. The response's metadata is the whole answer as JSON, its source nodes are the
+    results in their order, so that ``[n]`` is the nth. With ``streaming`` the response comes
+    sentence by sentence. Without a ``service`` it is the one that this process shares.
+    """
+
+    def __init__(
+        self,
+        dataset: DatasetChoice = None,
+        *,
+        service: Searcher | None = None,
+        llm: LLM | None = None,
+        streaming: bool = False,
+        callback_manager: CallbackManager | None = None,
+        **ask: Any,
+    ) -> None:
+        names = dict(parameter_names(AskParams))
+        del names["question"]
+        check_names(ask, names)
+        self._service, self._llm, self._is_streaming = service, llm, streaming
+        self._params = AskParams("", dataset=dataset, **ask)
+        super().__init__(callback_manager or LlamaSettings.callback_manager)
+
+    @property
+    def llm(self) -> LLM | None:
+        """The language model that writes, if any does."""
+        return self._llm or (self._service or shared_service()).library.optional_llm
+
+    def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        service = self._service or shared_service()
+        params = replace(self._params, question=query_bundle.query_str)
+        if self._is_streaming:
+            return _stream(service, params, self._llm)
+        with asked_at("python"):
+            answer = answer_question(service, params, llm=self._llm)
+        return Response(answer.text, source_nodes(answer.results), answer.to_dict())
+
+    async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        return await asyncio.to_thread(self._query, query_bundle)
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
+
+    def as_chat_engine(self) -> CondenseQuestionChatEngine:
+        """Return an engine for a conversation: each message is asked as a question of its own.
+
+        With a language model that says what a later message means after those before it; without
+        one a message is taken as it is.
+        """
+        return AnswerChatEngine(self)
+
+
+class AnswerChatEngine(CondenseQuestionChatEngine):
+    """A conversation whose every reply is an answer of an :class:`AnswerQueryEngine`."""
+
+    def __init__(self, engine: AnswerQueryEngine) -> None:
+        llm = engine.llm
+        self._has_model = llm is not None
+        memory = ChatMemoryBuffer.from_defaults(token_limit=_REMEMBERED)
+        whole = CondenseQuestionChatEngine.from_defaults(
+            engine, memory=memory, llm=llm or MockLLM()
+        )
+        super().__init__(
+            query_engine=engine,
+            condense_question_prompt=whole._condense_question_prompt,
+            memory=memory,
+            llm=whole._llm,
+            callback_manager=engine.callback_manager,
+        )
+
+    def _condense_question(self, chat_history: list[ChatMessage], last_message: str) -> str:
+        if not self._has_model:
+            return last_message
+        return super()._condense_question(chat_history, last_message)
+
+    async def _acondense_question(self, chat_history: list[ChatMessage], last_message: str) -> str:
+        if not self._has_model:
+            return last_message
+        return await super()._acondense_question(chat_history, last_message)
+
+
+def source_nodes(results: SearchResults) -> list[NodeWithScore]:
+    """Return the results as nodes, each with its number, citation and place in the metadata."""
+    return [
+        NodeWithScore(
+            node=TextNode(
+                id_=result.chunk_id,
+                text=result.text,
+                metadata={
+                    "number": result.rank,
+                    "citation": result.citation,
+                    "dataset": result.dataset,
+                    "path": result.path,
+                    "title": result.title,
+                    "link": result.link,
+                },
+            ),
+            score=result.score,
+        )
+        for result in results
+    ]
+
+
+def _stream(service: Searcher, params: AskParams, llm: LLM | None) -> StreamingResponse:
+    """Return a response whose text comes as it is written; its sources are there at once."""
+    events = answer_events(service, params, llm=llm)
+    with asked_at("python"):
+        first = next(events)
+    assert first.results is not None
+    metadata: dict[str, Any] = {}
+
+    def text() -> Generator[str, None, None]:
+        written = ""
+        answer: Answer | None = None
+        for event in events:
+            if event.sentence is not None:
+                part = f"{event.sentence.breaks if written else ''}{event.sentence.marked()}"
+                written += part
+                yield part
+            answer = event.answer or answer
+        assert answer is not None
+        metadata.update(answer.to_dict())
+        if written != answer.text:
+            yield f"{chr(10) * 2 if written else ''}{answer.text}"
+
+    return StreamingResponse(text(), source_nodes(first.results), metadata)

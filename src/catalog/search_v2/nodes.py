@@ -1,0 +1,274 @@
+"""Passages as LlamaIndex nodes, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import (
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+)
+from pydantic import PrivateAttr
+
+from catalog.core.documents import Chunk, Locator
+from catalog.core.query import SubQueryKind
+from catalog.core.results import Certainty, Evidence, Reranked
+from catalog.retrieval.evidence import format_evidence
+from catalog.retrieval.fusion import FusedHit
+from catalog.retrieval.legs import Question
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.snippets import Snippet
+from catalog.store.engine_types import Restriction
+
+_NOWHERE = Locator(None, None, 1, 1, None, None)
+
+
+class PassageNode(TextNode):
+    """A LlamaIndex node of one stored chunk; ``node_id`` is the chunk id."""
+
+    _chunk: Chunk = PrivateAttr()
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> PassageNode:
+        """Return the node of a chunk, with metadata as LlamaIndex users expect, free to change."""
+        node = cls(
+            id_=chunk.chunk_id,
+            text=chunk.text,
+            start_char_idx=chunk.start_offset,
+            end_char_idx=chunk.end_offset,
+            metadata={
+                **{name: _copy_value(value) for name, value in chunk.metadata.items()},
+                "dataset": chunk.source_doc_id.partition(":")[0],
+                "source_doc_id": chunk.source_doc_id,
+                "path": chunk.path,
+                "title": chunk.title,
+                "heading_path": list(chunk.heading_path),
+                "unit": chunk.locator.unit,
+                "line_start": chunk.locator.line_start,
+                "line_end": chunk.locator.line_end,
+            },
+            relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=chunk.source_doc_id)},
+        )
+        node._chunk = chunk
+        return node
+
+    @property
+    def chunk(self) -> Chunk:
+        """The stored chunk."""
+        return self._chunk
+
+    def telling(self, passage: Passage) -> PassageNode:
+        """Return the same node with what its recording holds around it, and where copies are.
+
+        A language model reads the evidence, unless it reads it with an earlier passage.
+        """
+        unread: dict[str, str | list[str]] = {}
+        read: dict[str, str | list[str]] = {}
+        if passage.evidence is not None:
+            told = unread if passage.repeats_evidence else read
+            told["evidence"] = format_evidence(passage.evidence)
+        if passage.copies:
+            unread["also_in"] = [copy.source_doc_id for copy in passage.copies]
+        if not (read or unread):
+            return self
+        more = read | unread
+        changed = {
+            "metadata": {**self.metadata, **more},
+            "excluded_embed_metadata_keys": _joined(self.excluded_embed_metadata_keys, more),
+            "excluded_llm_metadata_keys": _joined(self.excluded_llm_metadata_keys, unread),
+        }
+        return self.model_copy(update=changed)
+
+
+class ScoredPassage(NodeWithScore):
+    """A :class:`PassageNode` with its score and how that came about."""
+
+    _passage: Passage = PrivateAttr()
+
+    @classmethod
+    def of(cls, passage: Passage, node: PassageNode | None = None) -> ScoredPassage:
+        """Return a passage as a node: of its own, or one that was given and may be changed."""
+        node = node or PassageNode.of(passage.chunk).telling(passage)
+        scored = cls(node=node, score=passage.score)
+        scored._passage = passage
+        return scored
+
+    def told(self, passage: Passage) -> ScoredPassage:
+        """Return the node with what has become of its passage."""
+        before, node = self._passage, self.node
+        assert isinstance(node, PassageNode)
+        if (passage.evidence, passage.copies) != (before.evidence, before.copies):
+            node = node.telling(passage)
+        return ScoredPassage.of(passage, node)
+
+    @property
+    def passage(self) -> Passage:
+        """The passage under the score that the node has now."""
+        score = self._passage.score if self.score is None else self.score
+        return self._passage._replace(score=score)
+
+    @property
+    def chunk(self) -> Chunk:
+        """The stored chunk."""
+        return self._passage.chunk
+
+    @property
+    def fused(self) -> FusedHit:
+        """Contributions and bonus that add up to the fused score."""
+        return self._passage.fused
+
+    @property
+    def kinds_answered(self) -> frozenset[SubQueryKind]:
+        """The kinds of the user's own sub-queries that were answered, by hits or by none."""
+        return self._passage.kinds_answered
+
+    @property
+    def reranked(self) -> Reranked | None:
+        """What a reranker made of the fused score, if one was asked."""
+        return self._passage.reranked
+
+    @property
+    def relevance(self) -> float | None:
+        """The estimated probability that the passage answers; ``None`` until it is judged."""
+        return self._passage.relevance
+
+    @property
+    def certainty(self) -> Certainty | None:
+        """The same in a word: exact, likely or possible; ``None`` until it is judged."""
+        return self._passage.certainty
+
+    @property
+    def restriction(self) -> Restriction | None:
+        """What the passage's search let answer, exclusions included; ``None`` if not known."""
+        return self._passage.restriction
+
+    @property
+    def snippet(self) -> Snippet | None:
+        """The part of it to show, around its best sentence; ``None`` until that is looked for."""
+        return self._passage.snippet
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What its recording holds around it; ``None`` unless it is timed and was expanded."""
+        return self._passage.evidence
+
+
+def to_nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
+    """Return new LlamaIndex nodes of passages, free to change."""
+    return [ScoredPassage.of(passage) for passage in passages]
+
+
+def to_question(bundle: QueryBundle) -> Question:
+    """Return the query as LlamaIndex gave it."""
+    return Question(bundle.query_str, bundle.embedding, tuple(bundle.custom_embedding_strs or ()))
+
+
+def to_passage(node: NodeWithScore) -> Passage:
+    """Return the passage of a node; that of another retriever's node names no place.
+
+    Its document is what its metadata or its source says, else the node itself. Its relevance is
+    what the node says in ``relevance``, else its score, if that lies in 0..1.
+    """
+    text = node.node.get_content(metadata_mode=MetadataMode.NONE)
+    if isinstance(node, ScoredPassage):
+        passage = node.passage
+        chunk = passage.chunk
+        return passage if text == chunk.text else passage._replace(chunk=_with_text(chunk, text))
+    score, inner = node.score or 0.0, node.node
+    chunk = inner.chunk if isinstance(inner, PassageNode) else _foreign_chunk(inner, text)
+    relevance = getattr(node, "relevance", node.score)
+    if relevance is not None and not 0.0 <= relevance <= 1.0:
+        relevance = None
+    if text != chunk.text:
+        chunk = _with_text(chunk, text)
+    fused = FusedHit(chunk.chunk_id, score, (), 0.0)
+    return Passage(chunk, score, fused, relevance=relevance)
+
+
+def _with_text(chunk: Chunk, text: str) -> Chunk:
+    return replace(chunk, text=text, cues=())
+
+
+def _foreign_chunk(node: Any, text: str) -> Chunk:
+    metadata: Mapping[str, Any] = node.metadata
+    headings = metadata.get("heading_path")
+    if isinstance(headings, str):
+        headings = [headings]
+    elif not isinstance(headings, list | tuple):
+        headings = []
+    document = str(metadata.get("source_doc_id") or node.ref_doc_id or node.node_id)
+    is_frame = metadata.get("modality") == "video_frame"
+    return Chunk(
+        seq=-1,
+        chunk_id=node.node_id,
+        source_doc_id=document,
+        dataset="",
+        path=document,
+        docid="",
+        title=str(metadata.get("title") or ""),
+        position=0,
+        start_offset=0,
+        end_offset=len(text),
+        heading_path=tuple(str(name) for name in headings if name),
+        modality="video_frame" if is_frame else "text",
+        locator=_NOWHERE,
+        text=text,
+    )
+
+
+class PassagePostprocessor(BaseNodePostprocessor):
+    """A stage between fusion and answer; LlamaIndex serialises it under its class's name."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name LlamaIndex serialises."""
+        return cls.__name__
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        query = None if query_bundle is None else query_bundle.query_str
+        passages = [to_passage(node) for node in nodes]
+        given = {id(one.chunk): node for one, node in zip(passages, nodes, strict=True)}
+        before = {id(one.chunk): one for one in passages}
+        return [
+            _to_node(one, before[id(one.chunk)], given[id(one.chunk)])
+            for one in self._process(passages, query)
+        ]
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
+        """Return the passages that remain, in their order; each keeps its chunk."""
+        raise NotImplementedError
+
+
+def _to_node(after: Passage, before: Passage, given: NodeWithScore) -> NodeWithScore:
+    """Return the node that was given as it is told after a stage; itself if nothing changed."""
+    if after is before or after == before:
+        return given
+    if isinstance(given, ScoredPassage):
+        return given.told(after)
+    node = given.node
+    if isinstance(node, PassageNode) and after.evidence is not None:
+        node = node.telling(after)
+    is_same = node is given.node and after.score == before.score
+    return given if is_same else NodeWithScore(node=node, score=after.score)
+
+
+def _joined(names: Sequence[str], more: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys((*names, *more)))
+
+
+def _copy_value(value: Any) -> Any:
+    """Return a copy that shares no list or mapping with the value."""
+    if isinstance(value, list):
+        return [_copy_value(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _copy_value(item) for name, item in value.items()}
+    return value

@@ -1,0 +1,375 @@
+"""The stages of a search as LlamaIndex postprocessors, for the nodes of any retriever."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core import Settings as LlamaSettings
+from llama_index.core.callbacks import CBEventType, EventPayload
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
+from pydantic import Field, PrivateAttr, SkipValidation, field_validator
+
+from catalog.core.errors import CatalogError
+from catalog.core.param_types import Mode
+from catalog.core.params import SearchParams
+from catalog.core.query import parse_query
+from catalog.core.tokens import CharTokenCounter, TokenCounter
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.refine import rerank_options
+from catalog.retrieval.relevance import CalibrationFinder, judge_relevance
+from catalog.retrieval.request import check_search, chosen_threshold, for_agent, search_arguments
+from catalog.retrieval.rerank.blending import BlendName
+from catalog.retrieval.rerank.scoring import RerankOptions, as_rerank_errors, rerank_passages
+from catalog.retrieval.rerank.sentences import choose_sentences
+from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.select import (
+    keep_distinct,
+    keep_few_of_each,
+    keep_relevant,
+    keep_within_budget,
+    select_by_keyword,
+)
+from catalog.retrieval.shared import shared_service
+from catalog.retrieval.temporal import TemporalExpander, keep_telling
+from catalog.search_v2.nodes import PassagePostprocessor, ScoredPassage, to_passage
+
+if TYPE_CHECKING:
+    from catalog.retrieval.caches import ModelCache
+    from catalog.retrieval.rerank.base import Reranker
+    from catalog.retrieval.searcher import Searcher
+    from catalog.store import Database
+    from catalog.store.engine_types import Restriction
+
+_log = logging.getLogger(__name__)
+_dispatcher = get_dispatcher(__name__)
+
+
+class DistinctText(PassagePostprocessor):
+    """Keep the first of the nodes that say the same, and name the rest as its ``copies``.
+
+    What counts as the same is said at :func:`~catalog.retrieval.select.keep_distinct`. A node
+    without a text, such as an image, equals no other. Other retrievers' nodes name no copies.
+    """
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
+        return keep_distinct(passages)
+
+
+class KeepFirst(PassagePostprocessor):
+    """Keep the first ``limit`` nodes."""
+
+    limit: int = Field(10, ge=1)
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
+        return passages[: self.limit]
+
+
+class KeywordChunkSelector(PassagePostprocessor):
+    """Keep the best node of each document, where the document's first node stood.
+
+    The rule is :func:`~catalog.retrieval.select.select_by_keyword`. Nodes of other retrievers
+    know no leg.
+    """
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
+        return select_by_keyword(passages, query)
+
+
+class MaxChunksPerDocument(PassagePostprocessor):
+    """Keep at most ``limit`` nodes of one document, in the order given; 0 keeps all.
+
+    1 is best-chunk mode. Fetch more than you need before it: it only takes away.
+    """
+
+    limit: int = Field(3, ge=0)
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
+        return keep_few_of_each(passages, self.limit)
+
+
+class SimilarityThreshold(PassagePostprocessor):
+    """Drop nodes whose relevance is below ``minimum``, a number in 0..1; 0 keeps all.
+
+    A passage that contains the words of a keyword query as written, or its quoted phrase, stays.
+    The relevance is what a node says in ``relevance``; of nodes that have no such attribute it is
+    the score, if that lies in 0..1. A passage of v2 that was not calibrated, or a node scored by
+    BM25, cannot be judged: it stays unless ``keep_unjudged`` is off. Scores of other people's
+    fusions lie in 0..1 too without being a relevance: do not put this behind one.
+    """
+
+    minimum: float = Field(0.0, ge=0.0, le=1.0)
+    keep_unjudged: bool = True
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
+        return keep_relevant(passages, self.minimum, keep_unjudged=self.keep_unjudged)
+
+
+class TokenBudget(PassagePostprocessor):
+    """Keep nodes, in the order given, while their texts fit into ``limit`` tokens; 0 keeps all.
+
+    A node that does not fit is left out and the next one is tried. ``counter`` is any
+    :class:`TokenCounter`, such as a model's tokenizer; without one, four characters are a token.
+    Only the texts are counted, not the metadata or prompt that a synthesizer puts around them.
+    """
+
+    limit: int = Field(0, ge=0)
+    counter: SkipValidation[TokenCounter | None] = Field(None, exclude=True)
+
+    @field_validator("counter", mode="plain")
+    @classmethod
+    def _counts(cls, counter: Any) -> Any:
+        if counter is not None and not callable(getattr(counter, "spans", None)):
+            raise ValueError("a token counter needs a method spans(text)")
+        return counter
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
+        return keep_within_budget(passages, self.limit, self.counter or CharTokenCounter())
+
+
+class RelevanceEstimator(PassagePostprocessor):
+    """Give every passage of a v2 search its relevance. Order and other nodes stay unchanged."""
+
+    _find: CalibrationFinder = PrivateAttr()
+
+    def __init__(self, find: CalibrationFinder | None = None) -> None:
+        """Take a function that finds calibrations, else that of the shared service."""
+        super().__init__()
+        self._find = shared_service().parts.calibration if find is None else find
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        ours = [node for node in nodes if isinstance(node, ScoredPassage)]
+        query = "" if query_bundle is None else query_bundle.query_str
+        judged = iter(judge_relevance([to_passage(node) for node in ours], query, self._find)[0])
+        return [
+            node.told(next(judged)) if isinstance(node, ScoredPassage) else node for node in nodes
+        ]
+
+
+class RerankPostprocessor(PassagePostprocessor):
+    """Lets a reranker read the first passages and blends what it says with their scores.
+
+    Takes nodes of any retriever, best first; the passage is read behind its title and headings,
+    at its best run of words. ``candidates`` passages are scored, fewer when ``budget_ms`` (0: no
+    limit) would be exceeded; those not scored follow in their order. ``top_n`` keeps that many
+    (0: all). See ``rerank.blending`` for the formulas.
+    """
+
+    candidates: int = Field(3, ge=1)
+    blend: BlendName = "linear"
+    weight: float = Field(0.3, ge=0.0, le=1.0)
+    budget_ms: int = Field(0, ge=0)
+    top_n: int = Field(0, ge=0)
+    _reranker: Reranker = PrivateAttr()
+    _cache: ModelCache | None = PrivateAttr(default=None)
+    _clock: Callable[[], float] = PrivateAttr()
+
+    def __init__(
+        self,
+        reranker: Reranker | None = None,
+        cache: ModelCache | None = None,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        **settings: object,
+    ) -> None:
+        """Take a reranker, else that of the service which this process shares, with its cache."""
+        super().__init__(**settings)
+        if reranker is None:
+            parts = shared_service(make_store=True).parts  # nodes may be of other stores
+            reranker, cache = parts.reranker, cache or parts.rerank_cache
+        self._reranker, self._cache, self._clock = reranker, cache, clock
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if query_bundle is None or not nodes:
+            return nodes
+        own = self.callback_manager
+        manager = own if own.handlers else LlamaSettings.callback_manager
+        query, top_n = query_bundle.query_str, self.top_n or len(nodes)
+        with as_rerank_errors(self._reranker):
+            name = self._reranker.name
+        _dispatcher.event(ReRankStartEvent(query=query, nodes=nodes, top_n=top_n, model_name=name))
+        payload: dict[str, Any] = {
+            EventPayload.NODES: nodes,
+            EventPayload.MODEL_NAME: name,
+            EventPayload.QUERY_STR: query,
+            EventPayload.TOP_K: top_n,
+        }
+        with manager.event(CBEventType.RERANKING, payload) as event:
+            done = super()._postprocess_nodes(nodes, query_bundle)
+            event.on_end({EventPayload.NODES: done})
+        _dispatcher.event(ReRankEndEvent(nodes=done))
+        return done
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
+        options = RerankOptions(
+            self.candidates, self.blend, self.weight, self.budget_ms, self.top_n
+        )
+        try:
+            outcome = rerank_passages(
+                passages, query or "", self._reranker, self._cache, options, self._clock
+            )
+        except CatalogError as error:
+            _log.warning("not reranked, the order stands: %s", error)
+            return passages
+        if outcome.error is not None:
+            _log.warning("reranked in part: %s", outcome.error)
+        return outcome.passages
+
+
+class RerankSentences(PassagePostprocessor):
+    """Gives reranked passages of recordings the snippet around the sentence that scores best."""
+
+    snippet_chars: int = Field(300, ge=40)
+    _reranker: Reranker = PrivateAttr()
+    _cache: ModelCache | None = PrivateAttr(default=None)
+
+    def __init__(
+        self, reranker: Reranker, cache: ModelCache | None = None, **settings: object
+    ) -> None:
+        super().__init__(**settings)
+        self._reranker, self._cache = reranker, cache
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
+        if query is None:
+            return passages
+        chars, cache = self.snippet_chars, self._cache
+        try:
+            return choose_sentences(
+                passages, query, query, self._reranker, cache, snippet_chars=chars
+            )[0]
+        except CatalogError as error:
+            _log.warning("best sentences are those with most words: %s", error)
+            return passages
+
+
+class TemporalExpansion(PassagePostprocessor):
+    """Gives passages of recordings their evidence; other nodes go through untouched.
+
+    A node with evidence is a new one: the metadata ``evidence`` is its text, not to be embedded
+    and for a language model to read, of nodes that share it in the first one; a
+    :class:`ScoredPassage` has it as ``evidence``. Neighbours are what ``restriction`` allows, or
+    else what the passage's own search did; of a passage that knows neither, the evidence is the
+    passage alone.
+    """
+
+    transcript_seconds: float = Field(15.0, ge=0.0, le=600.0)
+    frame_seconds: float = Field(10.0, ge=0.0, le=600.0)
+    max_chars: int = Field(6000, ge=0)
+    _expander: TemporalExpander = PrivateAttr()
+
+    def __init__(
+        self,
+        database: Database | None = None,
+        restriction: Restriction | None = None,
+        **settings: object,
+    ) -> None:
+        """Take the store to read, else that of the service which this process shares."""
+        super().__init__(**settings)
+        self._expander = TemporalExpander(
+            shared_service().library.database if database is None else database,
+            self.transcript_seconds,
+            self.frame_seconds,
+            self.max_chars,
+            restriction,
+        )
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
+        try:
+            return self._expander.expand(passages, query or "")[0]
+        except CatalogError as error:
+            _log.warning("passages of recordings stand alone: %s", error)
+            return passages
+
+
+class KeepTelling(KeepFirst):
+    """Keep the first ``limit`` passages, and more for those that only repeat.
+
+    One whose evidence is told with an earlier passage's takes no place of another.
+    """
+
+    _expander: TemporalExpander = PrivateAttr()
+
+    def __init__(self, expander: TemporalExpander, limit: int) -> None:
+        super().__init__(limit=limit)
+        self._expander = expander
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
+        return keep_telling(self._expander, passages, self.limit)
+
+
+def stages_of(parts: SearchParts, params: SearchParams) -> list[BaseNodePostprocessor]:
+    """Return what :func:`~catalog.retrieval.refine.refine` does for these params, as stages."""
+    params = for_agent(params, parts.settings)
+    check_search(params)
+    rag, top_k = parts.rag, params.top_k or parts.rag.top_k
+    does_rerank = rag.rerank_enabled if params.rerank is None else params.rerank
+    stages: list[BaseNodePostprocessor] = []
+    if does_rerank:
+        options = {name: getattr(rerank_options(rag), name) for name in RerankOptions.__slots__}
+        stages.append(RerankPostprocessor(parts.reranker, parts.rerank_cache, **options))
+    stages.append(RelevanceEstimator(parts.calibration))
+    if (minimum := chosen_threshold(params, rag)) > 0:
+        stages.append(SimilarityThreshold(minimum=minimum))
+    if rag.temporal_enabled:
+        stages.append(KeepTelling(TemporalExpander.of(parts.database, rag), top_k))
+    else:
+        stages.append(KeepFirst(limit=top_k))
+    if rag.token_budget:
+        counter = parts.model.encoder.counter
+        stages.append(TokenBudget(limit=rag.token_budget, counter=counter))
+    if does_rerank:
+        chars = rag.snippet_chars
+        stages.append(RerankSentences(parts.reranker, parts.rerank_cache, snippet_chars=chars))
+    if rag.temporal_enabled:
+        stages.append(
+            TemporalExpansion(
+                parts.database,
+                transcript_seconds=rag.temporal_transcript_seconds,
+                frame_seconds=rag.temporal_frame_seconds,
+                max_chars=rag.temporal_max_chars,
+            )
+        )
+    return stages
+
+
+class ServicePostprocessor(BaseNodePostprocessor):
+    """The service's own stages in one, told what a query is about and not how it was typed.
+
+    ``stages`` are LlamaIndex postprocessors, to be taken out and used.
+    """
+
+    stages: list[BaseNodePostprocessor]
+    _max_chars: int = PrivateAttr()
+    _mode: Mode = PrivateAttr()
+
+    def __init__(self, service: Searcher | None = None, **search: Any) -> None:
+        params = SearchParams("", **search_arguments(search))
+        parts = (service or shared_service()).parts
+        super().__init__(stages=stages_of(parts, params))
+        self._max_chars = parts.rag.max_query_chars
+        self._mode = for_agent(params, parts.settings).mode or "hybrid"
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name LlamaIndex serialises."""
+        return cls.__name__
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if query_bundle is not None:
+            parsed = parse_query(query_bundle.query_str, max_chars=self._max_chars)
+            query_bundle = QueryBundle(parsed.about(self._mode))
+        for stage in self.stages:
+            stage.callback_manager = self.callback_manager
+            nodes = stage.postprocess_nodes(nodes, query_bundle)
+        return nodes

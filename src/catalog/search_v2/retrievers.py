@@ -1,0 +1,400 @@
+"""Search as LlamaIndex retrievers: the legs, their fusion, and the whole query path."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
+
+from llama_index.core import Settings as LlamaSettings
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.llms import LLM
+from llama_index.core.llms.mock import MockLLM
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN_PROMPT
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from catalog.core.errors import DamagedDocumentError, InputError
+from catalog.core.param_types import DatasetChoice, Mode
+from catalog.core.params import SearchParams
+from catalog.core.query import ParsedQuery, SubQuery, parse_query
+from catalog.retrieval.candidates import legs_of_query
+from catalog.retrieval.expansion.expanded import find_expanded
+from catalog.retrieval.expansion.plan import ExpansionPlan
+from catalog.retrieval.hybrid import find, report
+from catalog.retrieval.legs import (
+    LegQuery,
+    Question,
+    UnembeddedError,
+    lexical_leg,
+    question_about,
+    vector_leg,
+)
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.request import (
+    SearchRequest,
+    check_search,
+    for_agent,
+    read_request,
+    search_arguments,
+)
+from catalog.retrieval.search_parts import SearchParts
+from catalog.retrieval.shared import shared_service
+from catalog.retrieval.stages import StageLog
+from catalog.search_v2.nodes import PassageNode, to_nodes, to_question
+from catalog.search_v2.service import find_nodes
+from catalog.store import Database
+from catalog.store.chunks import load_chunks
+from catalog.store.engine_types import Restriction
+from catalog.store.lexical.base import LexicalEngine
+
+if TYPE_CHECKING:
+    from catalog.retrieval.searcher import Searcher
+
+_log = logging.getLogger(__name__)
+
+
+class LegRetriever(BaseRetriever):
+    """Retrieve the hits of one leg, within a restriction.
+
+    With a ``sub_query`` it always looks for that; without, for the query it is given. By meaning
+    that is the embedding the query brings, else its ``custom_embedding_strs``, else its text.
+    """
+
+    def __init__(self, database: Database, leg: LegQuery) -> None:
+        self._database, self.leg = database, leg
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        leg = self.leg
+        try:
+            hits = leg.ask(leg, to_question(query_bundle)).hits
+        except UnembeddedError as unembedded:
+            raise unembedded.reason from unembedded
+        seqs, damaged = [hit.seq for hit in hits], list[DamagedDocumentError]()
+        with self._database.read() as connection:
+            chunks = load_chunks(connection, leg.restriction.dataset, seqs, damaged=damaged)
+        for error in damaged:
+            _log.warning("left out: %s", error)
+        return [
+            NodeWithScore(node=PassageNode.of(chunks[hit.seq]), score=hit.score)
+            for hit in hits
+            if hit.seq in chunks
+        ]
+
+
+class LexicalRetriever(LegRetriever):
+    """BM25 or full-text search over one dataset, or over several as one."""
+
+    def __init__(
+        self,
+        database: Database,
+        engine: LexicalEngine,
+        restriction: Restriction,
+        top_k: int,
+        sub_query: SubQuery | None = None,
+    ) -> None:
+        super().__init__(database, lexical_leg(database, engine, restriction, top_k, sub_query))
+
+
+class VectorRetriever(LegRetriever):
+    """Nearest neighbours over one dataset, or over several: a cosine is the same in each.
+
+    How it deals with an index it cannot use is said at :func:`~catalog.retrieval.legs.vector_leg`.
+    """
+
+    def __init__(
+        self,
+        parts: SearchParts,
+        restriction: Restriction,
+        top_k: int,
+        sub_query: SubQuery | None = None,
+    ) -> None:
+        super().__init__(parts.database, vector_leg(parts, restriction, top_k, sub_query))
+
+
+class FusionRetriever(QueryFusionRetriever):
+    """A ``QueryFusionRetriever`` of which only the type is used.
+
+    The stock class ignores weights, merges equal texts, counts ranks from 0, wants an LLM and
+    runs synchronous retrievers one after the other. Retrievals are reported to the
+    ``callback_manager``, else to that of LlamaIndex's ``Settings``.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[BaseRetriever],
+        top_k: int,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
+        self.num_queries, self.query_gen_prompt = 1, QUERY_GEN_PROMPT
+        self.similarity_top_k, self.mode = top_k, FUSION_MODES.RECIPROCAL_RANK
+        self.use_async = False
+        self._retrievers, self._llm = list(retrievers), MockLLM()
+        self._retriever_weights = [1.0 / max(1, len(retrievers))] * len(retrievers)
+        BaseRetriever.__init__(self, callback_manager or LlamaSettings.callback_manager)
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+
+class HybridRetrieverV2(FusionRetriever):
+    """The legs of one query at once, fused as the settings say.
+
+    A failing leg is a failed stage, not a failed query, unless every leg fails. ``stages`` tells
+    how the last retrieval went; build one retriever per query. With an ``expansion`` its lines are
+    asked as well; ``within``, ``mode`` and the depths are for these.
+    """
+
+    def __init__(
+        self,
+        parts: SearchParts,
+        legs: Sequence[LegQuery],
+        *,
+        top_k: int,
+        stages: StageLog | None = None,
+        expansion: ExpansionPlan | None = None,
+        **of_expansion: Any,
+    ) -> None:
+        super().__init__([LegRetriever(parts.database, leg) for leg in legs], top_k)
+        self._parts, self.legs = parts, tuple(legs)
+        self._expansion, self._of_expansion = expansion, of_expansion
+        self.stages = stages or StageLog()
+
+    def find(self, question: Question) -> list[Passage]:
+        """Return the passages that ``retrieve`` makes nodes of; no callback is told."""
+        parts, legs, top_k, plan = self._parts, self.legs, self.similarity_top_k, self._expansion
+        if plan is None:
+            run = find(parts, legs, question, top_k)
+            report(run, parts.rag, self.stages)
+        else:
+            run = find_expanded(
+                parts, legs, question, top_k, self.stages, plan=plan, **self._of_expansion
+            )
+        return list(run.passages)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return to_nodes(self.find(to_question(query_bundle)))
+
+
+class HybridRetrieverFactoryV2:
+    """Build hybrid retrievers of a service's parts, or of those that this process shares."""
+
+    def __init__(self, parts: SearchParts | None = None, *, stages: StageLog | None = None) -> None:
+        self._given_parts = parts
+        self._stages = stages
+
+    @overload
+    def build(
+        self,
+        query: None = None,
+        dataset_name: DatasetChoice = None,
+        k_lex: int | None = None,
+        k_dense: int | None = None,
+        k_fused: int | None = None,
+        *,
+        mode: Mode = "hybrid",
+        **narrow: Any,
+    ) -> DatasetRetriever: ...
+
+    @overload
+    def build(
+        self,
+        query: str | ParsedQuery,
+        dataset_name: DatasetChoice = None,
+        k_lex: int | None = None,
+        k_dense: int | None = None,
+        k_fused: int | None = None,
+        *,
+        within: Restriction | None = None,
+        mode: Mode = "hybrid",
+        expansion: ExpansionPlan | None = None,
+        **narrow: Any,
+    ) -> HybridRetrieverV2: ...
+
+    def build(
+        self,
+        query: str | ParsedQuery | None = None,
+        dataset_name: DatasetChoice = None,
+        k_lex: int | None = None,
+        k_dense: int | None = None,
+        k_fused: int | None = None,
+        *,
+        within: Restriction | None = None,
+        mode: Mode = "hybrid",
+        expansion: ExpansionPlan | None = None,
+        **narrow: Any,
+    ) -> HybridRetrieverV2 | DatasetRetriever:
+        """Return a ``QueryFusionRetriever`` over the mode's legs; depths default to the settings.
+
+        Without a query it serves any, each planned on its own: see :class:`DatasetRetriever`.
+        For one query, its phrases and exclusions bind every leg, expansions included; those of a
+        typed query's phrases only the part they stand in. What is then asked of the retriever
+        should be what the parsed query is ``about``.
+        With an ``expansion`` the legs are asked its lines as well.
+
+        ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type`` and ``name`` of
+        :class:`SearchParams`. Several datasets are as one; without any all are. Raises
+        :class:`InputError` for a depth below 1, :class:`QueryError` for a typed query without a
+        part for the mode's legs.
+        """
+        depths = check_depths(k_lex, k_dense, k_fused)
+        if query is None:
+            return DatasetRetriever(
+                dataset_name, *depths, mode=mode, parts=self._given_parts, **narrow
+            )
+        parts = self._parts
+        rag = parts.rag
+        parsed = (
+            parse_query(query, max_chars=rag.max_query_chars) if isinstance(query, str) else query
+        )
+        if within is None:
+            narrow = search_arguments(narrow)
+            params = SearchParams(parsed.original, dataset=dataset_name, mode=mode, **narrow)
+            request = read_request(for_agent(params, parts.settings), parts, StageLog())
+            within = request.restriction
+            parsed = request.query if isinstance(query, str) else parsed
+        within = replace(within, without=parsed.exclusions, containing=parsed.required)
+        depth = {"k_lex": k_lex or rag.fts_top_k, "k_dense": k_dense or rag.vector_top_k}
+        return HybridRetrieverV2(
+            parts,
+            legs_of_query(parts, parsed, within, mode, **depth),
+            top_k=k_fused or rag.fusion_top_k,
+            stages=self._stages,
+            expansion=expansion,
+            within=within,
+            mode=mode,
+            **depth,
+        )
+
+    @property
+    def _parts(self) -> SearchParts:
+        return self._given_parts or shared_service().parts
+
+
+class DatasetRetriever(FusionRetriever):
+    """Search a dataset, several or all by both legs, fused, for whatever query it is given.
+
+    ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
+    :class:`SearchParams`. A stage that fails is logged, and an error with ``strict``.
+    """
+
+    def __init__(
+        self,
+        dataset: DatasetChoice = None,
+        k_lex: int | None = None,
+        k_dense: int | None = None,
+        k_fused: int | None = None,
+        *,
+        mode: Mode = "hybrid",
+        parts: SearchParts | None = None,
+        callback_manager: CallbackManager | None = None,
+        **narrow: Any,
+    ) -> None:
+        narrow = search_arguments(narrow, "k_lex", "k_dense", "k_fused")
+        chosen = narrow.keys() & {
+            *("top_k", "rerank", "expand", "explain", "compare_with_v1"),
+            *("agent", "similarity_threshold", "sort", "recency_half_life_days"),
+        }
+        if chosen:
+            names = ", ".join(sorted(chosen))
+            raise InputError(
+                f"{names}: not of fusion alone; k_fused is its depth, and ask "
+                "CatalogRetriever for the rest"
+            )
+        self._depths = check_depths(k_lex, k_dense, k_fused)
+        self._params = SearchParams("", dataset=dataset, mode=mode, **narrow)
+        check_search(self._params)
+        self._given_parts = parts
+        super().__init__((), k_fused or 0, callback_manager)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        parts = self._given_parts or shared_service().parts
+        stages = StageLog(strict=self._params.strict)
+        params = replace(self._params, query=query_bundle.query_str)
+        request = read_request(params, parts, stages)
+        retriever = HybridRetrieverFactoryV2(parts, stages=stages).build(
+            request.query,
+            None,
+            *self._depths,
+            within=request.restriction,
+            mode=request.mode,
+            expansion=self._plan(parts, request),
+        )
+        question = question_about(to_question(query_bundle), request.query, request.mode)
+        passages = retriever.find(question)
+        stages.log_failures(_log)
+        return to_nodes(passages)
+
+    def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
+        """Return what else is to be asked; nothing here."""
+        del parts, request
+        return None
+
+
+class QueryExpansionRetrieverV2(DatasetRetriever):
+    """A :class:`DatasetRetriever` that also asks a language model's other words for the query.
+
+    The model is ``llm``, else the one that the settings name; :class:`ConfigError` without one.
+    The query's own lists weigh ``original_weight``, the others ``expansion_weight``; filters and
+    scope bind both. A query that is typed, or sure already, is not expanded.
+    """
+
+    def __init__(
+        self, dataset: DatasetChoice = None, *, llm: LLM | None = None, **settings: Any
+    ) -> None:
+        super().__init__(dataset, **settings)
+        self._given_llm = llm
+
+    def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
+        if request.query.is_typed:
+            return None
+        expander = None if self._given_llm is None else parts.expander_of(self._given_llm)
+        return ExpansionPlan(parts, strict=self._params.strict, expander=expander)
+
+
+def check_depths(
+    k_lex: int | None, k_dense: int | None, k_fused: int | None
+) -> tuple[int | None, int | None, int | None]:
+    """Return the depths as they are; raise :class:`InputError` for one below 1."""
+    for name, depth in (("k_lex", k_lex), ("k_dense", k_dense), ("k_fused", k_fused)):
+        if depth is not None and (isinstance(depth, bool) or depth < 1):
+            raise InputError(f"{name} is {depth}: use 1 or more, or leave it out")
+    return k_lex, k_dense, k_fused
+
+
+class CatalogRetriever(BaseRetriever):
+    """The v2 query path over a dataset, several or all as one LlamaIndex retriever, for any query.
+
+    ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
+    ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are as one; without
+    any all are. ``whole=False`` ends after selection, for those who chain the later stages
+    themselves. A query bundle's ``embedding`` or ``custom_embedding_strs`` are searched for by
+    meaning in place of the query.
+    """
+
+    def __init__(
+        self,
+        dataset: DatasetChoice = None,
+        *,
+        service: Searcher | None = None,
+        whole: bool = True,
+        callback_manager: CallbackManager | None = None,
+        **search: Any,
+    ) -> None:
+        self._service, self._is_whole = service, whole
+        self._params = SearchParams("", dataset=dataset, **search_arguments(search))
+        check_search(self._params)
+        super().__init__(callback_manager or LlamaSettings.callback_manager)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        service = self._service or shared_service()
+        params = replace(self._params, query=query_bundle.query_str)
+        return find_nodes(service, params, query_bundle, is_refined=self._is_whole)
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
