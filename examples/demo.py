@@ -22,8 +22,8 @@ from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends
 from catalog.evaluation.summary import table_lines
 from catalog.interfaces.agents import AgentTools
+from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli.output import TerminalProgress, has_styles, say
-from catalog.interfaces.engine import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library

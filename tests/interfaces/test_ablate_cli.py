@@ -131,7 +131,7 @@ def test_with_a_language_model_expansion_has_rows_too(
     (tmp_path / "own_model.py").write_text(OWN_MODEL)
     source = ScriptedSource("lex: badger camel dingo")
     monkeypatch.setenv("IDX_LLM__PROVIDER", "own_model:model")
-    monkeypatch.setattr("catalog.retrieval.search_parts.get_source", lambda *_, **__: source)
+    monkeypatch.setattr("catalog.retrieval.expansion.sources.get_source", lambda *_, **__: source)
     code, out, err = catalog("ablate", "--golden", golden, "--json", "--repeats", "0")
     assert code == 0, err
     rows = json.loads(out)["rows"]

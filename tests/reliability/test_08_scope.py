@@ -21,6 +21,7 @@ from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.references import resolve_documents
+from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction, allowed_seqs
 from fakes import WordEncoder, open_library, write
 from reliability.chaos import check
@@ -201,7 +202,8 @@ def test_no_search_gives_a_word_from_outside_its_scope(engine):
         text = given_back(lambda: search(engine, params))
         assert not foreign(text), params
         plain = {name: value for name, value in params.items() if name != "compare_with_v1"}
-        for form in (engine.service.retrieve, engine.service.candidates):
+        service = SearchServiceV2(engine.library, engine.service.parts)
+        for form in (service.retrieve, service.candidates):
             nodes = given_back(lambda form=form: [n.dict() for n in form(**plain)])
             assert not foreign(nodes), params
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.schema import QueryBundle
 from qdrant_client import models
 
 from builders import drop, make_database, put
@@ -19,7 +18,7 @@ from catalog.core.filters import Op, condition
 from catalog.core.settings import QdrantSettings, RAGv2Settings
 from catalog.library.index_rebuilding import rebuild_indexes
 from catalog.library.indexing import Indexer
-from catalog.search_v2.retrievers import LexicalRetriever
+from catalog.retrieval.legs import Question, lexical_leg, run_leg
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.database import Database, set_meta
 from catalog.store.engine_types import Restriction
@@ -235,7 +234,7 @@ def test_a_server_that_is_away_leaves_the_search_to_the_store(server, engines, d
     engine = engines()
     found = set(seqs(engine))
     server.fail("POST", "/points/query/batch$", 503, times=1000)
-    run = LexicalRetriever(database, engine, WHOLE, 20).run(QueryBundle("alpha theta"))
+    run = run_leg(lexical_leg(database, engine, WHOLE, 20), Question("alpha theta"))
     assert run.error is None
     assert (run.engine, {hit.seq for hit in run.hits}) == ("fts", found)
     assert "503" in run.fallback
@@ -320,7 +319,7 @@ def test_a_dataset_may_be_called_as_the_words_of_another(server, tmp_path):
 def test_a_key_that_is_refused_is_an_error(server, engines, database):
     fill(database, 2)
     server.fail("GET", "/exists$", 403, times=1000)
-    run = LexicalRetriever(database, engines(), WHOLE, 20).run(QueryBundle("alpha"))
+    run = run_leg(lexical_leg(database, engines(), WHOLE, 20), Question("alpha"))
     assert isinstance(run.error, EngineError)
     assert "QDRANT_API_KEY" in str(run.error)
 

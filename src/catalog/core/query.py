@@ -54,6 +54,10 @@ SubQueryKind = Literal["lex", "vec", "hyde"]
 SubQueryOrigin = Literal["original", "expansion"]
 
 
+MOST_PARTS = 10  # typed parts of a query: each is a search of its own
+MOST_PHRASES = 16  # phrases of a query, and exclusions: each is looked for in every passage
+
+
 @dataclass(frozen=True, slots=True)
 class SubQuery:
     """One thing to look for in one leg.
@@ -139,9 +143,12 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     exclusions. The first part of a leg counts as the user's own query there, the others as
     expansions of it.
 
+    More than :data:`MOST_PHRASES` different phrases are read as plain words.
+
     A cut is made between words where its last half has white space, and never within an
     exclusion; parts beyond it are left out. Raises :class:`QueryError` when nothing is left to
-    look for, and for a typed part without a text.
+    look for, for a typed part without a text, for more than :data:`MOST_PARTS` different
+    typed parts and for more than :data:`MOST_PHRASES` exclusions.
     """
     text = _clean(query)
     if text == "":
@@ -219,6 +226,11 @@ def _parse_terms(text: str, known_flags: Collection[str]) -> _Terms:
         is_word = _LETTER.search(content) and _ALONE.match(text, part.start())
         if " " in content or is_word:
             phrases.append(content)
+    phrases, exclusions = list(dict.fromkeys(phrases)), list(dict.fromkeys(exclusions))
+    if len(phrases) > MOST_PHRASES:  # pasted code, hardly phrases to look for
+        phrases = []
+    if len(exclusions) > MOST_PHRASES:
+        raise QueryError(f"a query excludes at most {MOST_PHRASES} words or phrases")
     return _Terms(_one_line(" ".join(words)), tuple(phrases), tuple(exclusions), tuple(flags))
 
 
@@ -275,6 +287,9 @@ def _split_typed(text: str, end: int) -> list[tuple[SubQueryKind, str]]:
         part = _one_line(text[start.end() : min(stop, end)])
         if part or not parts:
             parts.append((kind, part))
+    parts = list(dict.fromkeys(parts))
+    if len(parts) > MOST_PARTS:
+        raise QueryError(f"a typed query has at most {MOST_PARTS} parts, this one {len(parts)}")
     return parts
 
 

@@ -88,9 +88,10 @@ class EmbeddingModel:
         if not self.reports or "llama_index.core" not in sys.modules:
             yield []
             return
-        from catalog.embedding.resilient import report_embedding
+        from catalog.embedding.llama_events import report_embedding
 
-        with report_embedding(self, texts) as vectors:
+        about = {"model_name": self.encoder.model, "embed_batch_size": self.batch_size}
+        with report_embedding(about, texts) as vectors:
             yield vectors
 
 

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.callbacks import CBEventType, EventPayload
-from llama_index.core.instrumentation.events.embedding import (
-    EmbeddingEndEvent,
-    EmbeddingStartEvent,
-)
 from llama_index_instrumentation import get_dispatcher
-from llama_index_instrumentation.dispatcher import Dispatcher
-from llama_index_instrumentation.event_handlers import NullEventHandler
 from pydantic import PrivateAttr
 
 from catalog.core.tokens import CharTokenCounter, TokenCounter
@@ -100,37 +91,6 @@ def to_model(given: BaseEmbedding) -> EmbeddingModel:
         has_sides=True,
         reports=False,
     )
-
-
-@contextmanager
-def report_embedding(model: EmbeddingModel, texts: Sequence[str]) -> Iterator[list[Vector | None]]:
-    """Report an embedding to LlamaIndex's callbacks and instrumentation, as its own are.
-
-    What is appended to the yielded list is the result.
-    """
-    manager = LlamaSettings.callback_manager
-    vectors: list[Vector | None] = []
-    if not (manager.handlers or _is_heard(_dispatcher)):
-        yield vectors
-        return
-    about = ResilientEmbedding(model).to_dict()
-    _dispatcher.event(EmbeddingStartEvent(model_dict=about))
-    with manager.event(CBEventType.EMBEDDING, {EventPayload.SERIALIZED: about}) as event:
-        yield vectors
-        pairs = zip(texts, vectors, strict=True)
-        done = [(text, vector.tolist()) for text, vector in pairs if vector is not None]
-        chunks, embeddings = [text for text, _ in done], [vector for _, vector in done]
-        event.on_end({EventPayload.CHUNKS: chunks, EventPayload.EMBEDDINGS: embeddings})
-    _dispatcher.event(EmbeddingEndEvent(chunks=chunks, embeddings=embeddings))
-
-
-def _is_heard(dispatcher: Dispatcher | None) -> bool:
-    """Tell whether any handler takes the events: to describe one takes long beside a query."""
-    while dispatcher is not None:
-        if any(not isinstance(one, NullEventHandler) for one in dispatcher.event_handlers):
-            return True
-        dispatcher = dispatcher.parent if dispatcher.propagate else None
-    return False
 
 
 class LlamaIndexEncoder:

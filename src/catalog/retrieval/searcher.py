@@ -162,6 +162,8 @@ def find_passages(
     """
     stages = StageLog(strict=params.strict)
     request = correct_spelling(read_request(params, parts, stages), parts)
+    if request.rerank:
+        _ = parts.reranker  # a setting that is missing is an error, not a failed stage
     wanted = candidates_wanted(parts.rag, request.top_k, rerank=request.rerank)
     passages, fusion = gather_candidates(parts, request, stages, wanted=wanted, question=question)
     confidence = 0.0

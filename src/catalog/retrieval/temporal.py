@@ -117,10 +117,14 @@ class TemporalExpander:
         if not timed:
             return expanded, ""
         with self.database.read() as connection:
-            for group in self._group_by_recording(passages, timed):
+            groups: dict[object, list[int]] = {}
+            for place in timed:
+                groups.setdefault(self._recording_of(passages[place]), []).append(place)
+            for group in groups.values():
                 chunks = [timed[place] for place in group]
                 restriction = self._restriction_of(passages[group[0]])
-                for window, numbers in self._bundles(connection, chunks):
+                end = find_media_end(connection, chunks[0])
+                for window, numbers in self._bundles(chunks, end):
                     bundles += 1
                     first, *others = sorted(group[number] for number in numbers)
                     anchors = [timed[place] for place in (first, *others)]
@@ -147,43 +151,51 @@ class TemporalExpander:
         others = passages[limit:]
         if not (others and _timed(taken)):
             return taken
+        groups: dict[object, list[Chunk]] = {}  # what is taken of each recording
+        ends: dict[object, float] = {}
+        counts: dict[object, int] = {}  # how many of them share a bundle with an earlier one
         with self.database.read() as connection:
-            shared = self._count_shared(connection, taken)
+
+            def add(passage: Passage) -> bool:
+                """Take a passage, unless it is one of ``others`` that shares a bundle."""
+                if not is_timed(passage.chunk):
+                    return True
+                key = self._recording_of(passage)
+                if key not in ends:
+                    ends[key] = find_media_end(connection, passage.chunk)
+                chunks = [*groups.get(key, ()), passage.chunk]
+                bundles = self._bundles(chunks, ends[key])
+                count = sum(len(numbers) - 1 for _, numbers in bundles)
+                if is_filling and count > counts.get(key, 0):
+                    return False
+                groups[key], counts[key] = chunks, count
+                return True
+
+            is_filling = False
+            for passage in taken:
+                add(passage)
+            is_filling = True
             for passage in others:
-                if len(taken) - shared >= limit:
+                if len(taken) - sum(counts.values()) >= limit:
                     break
-                if self._count_shared(connection, [*taken, passage]) == shared:
+                if add(passage):
                     taken.append(passage)
         return taken
 
     def _restriction_of(self, passage: Passage) -> Restriction | None:
         return passage.restriction if self.restriction is None else self.restriction
 
-    def _group_by_recording(
-        self, passages: Sequence[Passage], timed: Mapping[int, Chunk]
-    ) -> list[list[int]]:
-        """Group the places of passages that are of one recording and may have one neighbourhood."""
-        groups: dict[object, list[int]] = {}
-        for place, chunk in timed.items():
-            key = media_key(chunk)
-            recording = (chunk.dataset, key, chunk.source_doc_id if key is None else "")
-            groups.setdefault((recording, self._restriction_of(passages[place])), []).append(place)
-        return list(groups.values())
-
-    def _count_shared(self, connection: Connection, passages: Sequence[Passage]) -> int:
-        """Count the passages that share a bundle with an earlier one."""
-        timed = _timed(passages)
-        return sum(
-            len(numbers) - 1
-            for group in self._group_by_recording(passages, timed)
-            for _, numbers in self._bundles(connection, [timed[place] for place in group])
-        )
+    def _recording_of(self, passage: Passage) -> object:
+        """Return the recording, and who may answer beside it: what has one neighbourhood."""
+        chunk = passage.chunk
+        key = media_key(chunk)
+        recording = (chunk.dataset, key, chunk.source_doc_id if key is None else "")
+        return (recording, self._restriction_of(passage))
 
     def _bundles(
-        self, connection: Connection, chunks: Sequence[Chunk]
+        self, chunks: Sequence[Chunk], end: float
     ) -> Iterator[tuple[TimeWindow, list[int]]]:
         """Return the windows of a recording's passages, each with the numbers of its passages."""
-        end = find_media_end(connection, chunks[0])
         windows = [
             seconds_around(
                 chunk,
