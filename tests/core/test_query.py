@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.core.errors import QueryError
-from catalog.core.query import parse_query
+from catalog.core.query import MOST_PARTS, MOST_PHRASES, parse_query
 
 
 def parsed(text, max_chars=2000):
@@ -360,3 +360,20 @@ def test_a_query_is_about_the_first_part_that_its_mode_asks(text, lexical, vecto
 def test_a_huge_query_is_cut_whatever_it_repeats():
     for text in ("\n" * 300_000, " / " * 100_000, 'a"' * 100_000, "\ufeff" * 300_000):
         assert len(parsed(f"lex: a{text}b", 100).original) <= 100
+
+
+def test_a_typed_query_has_few_different_parts():
+    parts = [f"lex: word{number}" for number in range(MOST_PARTS)]
+    assert len(parsed("\n".join(parts)).parts) == MOST_PARTS
+    assert len(parsed("\n".join([*parts, *parts])).parts) == MOST_PARTS
+    with pytest.raises(QueryError, match=f"at most {MOST_PARTS} parts"):
+        parsed("\n".join([*parts, "vec: more"]))
+
+
+def test_more_phrases_than_anybody_types_are_words():
+    phrases = [f'"phrase {number}"' for number in range(MOST_PHRASES)]
+    assert len(parsed(" ".join(phrases)).required) == MOST_PHRASES
+    many = parsed(" ".join([*phrases, '"one more"']))
+    assert (many.required, "one more" in many.text) == ((), True)
+    with pytest.raises(QueryError, match="excludes at most"):
+        parsed("key " + " ".join(f"-word{'x' * number}" for number in range(MOST_PHRASES + 1)))

@@ -3,6 +3,7 @@
 import pytest
 
 from catalog.core.documents import Chunk, Cue, Locator
+from catalog.core.query import ParsedQuery, SubQuery
 from catalog.core.results import Reranked, ResultLocator
 from catalog.retrieval.citations import (
     format_chunk_citation,
@@ -75,7 +76,9 @@ def result(passage, reranked=None, **more):
         score = reranked.fused_part + reranked.rerank_part
         scored = scored._replace(score=score, reranked=reranked)
     call = {"query": "key", "fusion": "rrf", "snippet_chars": 60, "explain": True}
-    return to_result(scored, 1, **{**call, **more})
+    call |= more
+    query = ParsedQuery(call["query"], call["query"], (SubQuery("lex", call["query"]),))
+    return to_result(scored, 1, **{**call, "query": query})
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,10 @@ def test_a_very_long_word_is_told_in_linear_time():
         ("the budget", ()),
         ("three more words", ()),
         ("図書館", ("図書館",)),
+        ("gcc -O2", ("gcc", "-O2")),  # signs at a word are part of how it is written
+        ('"--force",', ("--force",)),
+        ("(::1)", ("::1",)),
+        ("40 °C", ("40", "°C")),
         ("", ()),
         ("???", ()),
     ],
@@ -94,6 +98,13 @@ def test_a_query_of_one_or_two_words_without_a_stop_word_has_keywords(query, key
         (("rerere.enabled",), "Set rerere.enabled to true.", True),
         (("rerere.enabled",), "Set rererexenabled, or rerere enabled.", False),
         (("c++",), "Written in C++.", True),
+        (("-O2",), "Compile with -O2.", True),
+        (("-O2",), "Press the O2 valve.", False),
+        (("-force",), "Say --force.", False),
+        (("-40",), "It is \u221240 outside.", True),
+        (("°C",), "At 40°C.", True),
+        (("names defined",), "The names\ndefined here.", True),  # a phrase
+        (("names defined",), "Names are defined here.", False),
         (("図書館",), "市立図書館で本を読む。", True),
         (("図書室",), "市立図書館で本を読む。", False),
         (("café",), unicodedata.normalize("NFD", "The Café is open."), True),
@@ -104,6 +115,26 @@ def test_words_as_they_are_written(words, text, is_written):
     assert has_as_written(chunk(text), words) is is_written
     assert has_as_written(chunk("-", title=text), words) is is_written
     assert has_as_written(chunk("-", headings=(text,)), words) is is_written
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "is_joined"),
+    [
+        (("XK320",), "The XK-320 printer.", True),
+        (("XK-320",), "The XK320 printer.", True),
+        (("RTX4090",), "An RTX 4090 card.", True),
+        (("10", "kg"), "It weighs 10kg.", True),
+        (("maxRetryCount",), "Set max_retry_count.", True),
+        (("1000",), "All 1,000 of them.", True),
+        (("nodejs",), "Runs on node.js.", True),
+        (("XK320",), "The XK-3200 printer.", False),
+        (("XK320",), "An XK and 320 others.", False),
+        (("-O2",), "Press the O2 valve.", False),  # signs before it are no joints
+    ],
+)
+def test_a_name_with_other_joints_is_that_name(words, text, is_joined):
+    assert not has_as_written(chunk(text), words)
+    assert has_as_written(chunk(text), words, joined=True) is is_joined
 
 
 @pytest.fixture(params=["bm25", "fts"])
@@ -194,10 +225,24 @@ def test_keywords_prefer_passages_that_contain_them_and_more_so_as_written():
     assert told(prefer_words(found, "rotate keys", 0.5))[0] == ("c", 4 + 2 / 3)
 
 
+def test_a_query_in_quotes_prefers_passages_that_have_it_as_written():
+    texts = {"a": "Names are defined here.", "b": "Of names defined here.", "c": "Nothing."}
+    found = passages(texts, [("a", 3.0), ("b", 2.0)], [("a", 0.9), ("c", 0.8), ("b", 0.7)])
+    asked = prefer_words(found, "names defined", 1.0, phrases=("names defined",))
+    assert [one.chunk.chunk_id for one in asked] == ["b", "a", "c"]
+
+
+def test_a_name_with_other_joints_comes_before_its_parts_and_after_the_name_as_written():
+    texts = {"a": "XK, or 320.", "b": "The XK-320.", "c": "The XK320."}
+    found = passages(texts, [("a", 3.0), ("b", 2.0), ("c", 1.0)], [("a", 0.9)])
+    asked = prefer_words(found, "XK320", 1.0)
+    assert [one.chunk.chunk_id for one in asked] == ["c", "b", "a"]
+
+
 def test_what_is_no_keyword_query_or_has_only_one_of_the_keywords_stays_as_it_is():
     texts = {"a": "Nothing of it.", "b": "Rotate all the keys.", "c": "Keys."}
     found = passages(texts, [("b", 3.0), ("c", 2.0)], [("a", 0.9), ("b", 0.8), ("c", 0.7)])
-    for query in ("rotate the keys", "rotate all keys", "rotate lamps"):
+    for query in ("rotate the keys", "please rotate old keys", "rotate lamps"):
         assert list(prefer_words(found, query, 1.0)) == found
 
 

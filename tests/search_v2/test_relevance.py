@@ -185,8 +185,8 @@ def test_certainty_says_exact_for_words_as_written_else_likely_from_a_half_on():
     for fit, other in ((surely, "likely"), (hardly, "possible")):
         judged, _ = judge_relevance(listed, "keys", lambda _, fit=fit: fit)
         assert [one.certainty for one in judged] == ["exact", other]
-        quoted, _ = judge_relevance(listed, LONG, lambda _, fit=fit: fit, is_quoted=True)
-        assert [one.certainty for one in quoted] == ["exact", "exact"]
+        quoted, _ = judge_relevance(listed, LONG, lambda _, fit=fit: fit, ["the  Keys"])
+        assert [one.certainty for one in quoted] == ["exact", other]
         asked, _ = judge_relevance(listed, LONG, lambda _, fit=fit: fit)
         assert [one.certainty for one in asked] == [other, other]
 

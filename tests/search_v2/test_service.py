@@ -526,6 +526,7 @@ def test_a_misspelt_word_is_searched_as_it_is_spelt_and_a_note_says_so(
     found = service.search("sourdoguh", dataset="notes", mode=mode)
     [hit] = [hit for hit in found if hit.path == "dough.md"]
     assert hit.snippet[slice(*hit.matches[0])] == "sourdough"
+    assert (hit.certainty, found.low_confidence) == ("exact", False)
     [note] = found.notes
     assert "did you mean 'sourdough'? 'sourdoguh'" in note
     assert service.search("sourdough", dataset="notes", mode=mode).notes == ()

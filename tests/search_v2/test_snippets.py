@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from catalog.core.documents import Chunk, Locator, ParsedDocument
 from catalog.core.places import Places
+from catalog.core.query import parse_query
 from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.library.indexing import Indexer
 from catalog.retrieval.query_words import cover_of, query_words
-from catalog.retrieval.snippets import find_snippet
+from catalog.retrieval.snippets import find_query_snippet, find_snippet
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
@@ -414,3 +415,20 @@ def test_stop_words_of_the_querys_own_language_are_none_in_a_passage_of_another(
 
 def test_of_a_script_without_spaces_any_part_of_a_word_will_do():
     assert cover_of(chunk("図書館で本を読む。"), "本の色は何ですか") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("phrase", "line"),
+    [
+        ("names defined", "Of the names\ndefined here, none is new.\n"),
+        ("name define", "Of the names\ndefined here, none is new.\n"),  # other endings
+        ("a class that", "It is a class that counts.\n"),
+    ],
+)
+def test_the_lines_with_a_quoted_phrase_are_shown(phrase, line):
+    before = "Names are defined, and a name by what that defines: class names.\n"
+    text = f"{before}{FILLER * 12}{line}{FILLER * 12}"
+    query = parse_query(f'"{phrase}"', max_chars=99)
+    assert line.strip() in find_query_snippet(chunk(text), query, 200).text
+    unquoted = parse_query(phrase, max_chars=99)
+    assert line.strip() not in find_query_snippet(chunk(text), unquoted, 200).text

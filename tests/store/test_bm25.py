@@ -218,6 +218,9 @@ def test_a_stop_word_in_capitals_is_a_name(
         ("sourdoguh", "sourdough"),  # two letters swapped
         ("suordough", "sourdough"),
         ("mayonaise", "mayonnaise"),  # one left out
+        ("ordinay", "ordinary"),  # which has another stem
+        ("unsued", "unused"),
+        ("coied", "copied"),
         ("parantel", "parental"),  # vowels confused; "parallel" has as few edits
         ("expences", "expenses"),
         ("Mueller", "Müller"),
@@ -232,7 +235,12 @@ def test_a_stop_word_in_capitals_is_a_name(
 def test_a_misspelt_word_is_corrected_to_one_that_a_passage_spells(
     database: Database, folder: Path, typed: str, meant: str | None
 ) -> None:
-    put(database, "notes", "a.md", "Bread: sourdough, with mayonnaise. See E4012, that code.")
+    put(
+        database,
+        "notes",
+        "a.md",
+        "Of ordinary bread: sourdough, unused, copied, with mayonnaise. That E4012.",
+    )
     put(
         database,
         "notes",

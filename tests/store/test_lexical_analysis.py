@@ -29,6 +29,9 @@ ENGLISH = Analyzer()
         ("C++ and C#, F# or .NET", ["c++", "c", "c#", "c", "f#", "f", ".net", "net"]),
         ("asp.net", ["aspnet", "asp", "net"]),
         ("search_v2", ["searchv2", "search", "v2"]),
+        ("first\u00adclass", ["firstclass", "first", "class"]),  # signs that nobody sees
+        ("zero\u200bwidth\ufeff", ["zerowidth", "zero", "width"]),
+        ("Œuvre du cœur", ["oeuvre", "du", "coeur"]),
         ("foo.bar", ["foobar", "foo", "bar"]),
         ("1.0.21", ["1.0.21", "1", "0", "21"]),
         ("AB-1234", ["ab1234", "ab", "1234"]),

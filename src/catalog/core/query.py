@@ -95,11 +95,20 @@ class ParsedQuery:
     readings: tuple[str, ...] = ()
 
     @property
+    def keywords(self) -> str:
+        """Return the text that is looked for by words, corrected where it was misspelt."""
+        lexical = [part.text for part in self.parts if part.kind == "lex"]
+        return lexical[0] if lexical and not self.is_typed else self.words
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """Return the quoted phrases of all parts."""
+        return tuple(dict.fromkeys(phrase for part in self.parts for phrase in part.phrases))
+
+    @property
     def required(self) -> tuple[str, ...]:
         """Return the phrases that every hit must hold, whichever leg finds it."""
-        if self.is_typed:
-            return ()
-        return tuple(phrase for part in self.parts for phrase in part.phrases)
+        return () if self.is_typed else self.phrases
 
     @property
     def words(self) -> str:

@@ -50,6 +50,7 @@ _STEEPNESS = 2.0
 _RARE = 0.8  # of the highest idf: reached by a word in 4 of 500 passages or in 11 of 50,000
 HAS_WORDS = 3.0  # deviations that a passage gains by all words of a query of one or two
 AS_WRITTEN = 3.0  # and those that it gains by having them as they are written
+OTHER_JOINTS = 2 / 3  # the share of AS_WRITTEN for a name with other joints: XK320 for XK-320
 _LEAST_FOREIGN = 0.2  # of the passages: fewer may be short ones that were mistaken
 _FOREIGN = -0.35  # the shift where the model knows the language of no passage
 

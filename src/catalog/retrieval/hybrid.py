@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from catalog.core.errors import DamagedDocumentError
 from catalog.core.settings import RAGv2Settings
-from catalog.retrieval.adaptive import AS_WRITTEN, HAS_WORDS, PRIOR, Balance, adaptive
+from catalog.retrieval.adaptive import AS_WRITTEN, HAS_WORDS, OTHER_JOINTS, PRIOR, Balance, adaptive
 from catalog.retrieval.fusion import FusedHit, Leg, RankedList, relative_score, rrf, single
 from catalog.retrieval.legs import LegQuery, LegRun, Question, check_embedding, run_leg
 from catalog.retrieval.passages import Passage
@@ -19,13 +19,14 @@ from catalog.retrieval.query_words import cover_of, has_as_written, keywords_of
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.chunks import load_chunks
-from catalog.store.engine_types import Stamp, read_chunk_ids, read_stamps
+from catalog.store.engine_types import Restriction, Stamp, read_chunk_ids, read_stamps
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical.languages import language_of_letters
 from catalog.store.waiting import find_unembedded
 
 ATTEMPTS = 3  # how often the legs run free before a search holds one state of the store
 HELD_ATTEMPTS = 3  # then: another thread of this process may still move an index on
+_MOST_KEYWORDS = 3  # of a query whose passages with all words come first
 _LETTERS_READ = 1000  # characters of a passage that say in which letters it is
 FurtherLegs = Callable[[Question, Sequence[LegRun]], list[LegQuery]]
 _RunLegs = Callable[[Sequence[LegQuery], Question], list[LegRun]]
@@ -68,7 +69,7 @@ def find(
     ``further`` says which legs to run as well, seeing how the first answered.
     """
     check_embedding(question, parts)
-    dataset = legs[0].restriction.dataset
+    within = legs[0].restriction
 
     def run_all(run_legs: _RunLegs) -> list[LegRun]:
         runs = run_legs(legs, question)
@@ -86,13 +87,13 @@ def find(
 
     for _ in range(ATTEMPTS):
         with parts.database.read() as connection:
-            before = read_stamps(connection, dataset)
-        run = _fuse(parts, dataset, run_all(run_beside), top_k, before)
+            before = read_stamps(connection, within.dataset)
+        run = _fuse(parts, within, run_all(run_beside), top_k, before)
         if run.is_whole:
             return run
     for _ in range(HELD_ATTEMPTS):  # leg after leg on one state: no writer can come between
         with parts.database.snapshot():
-            run = _fuse(parts, dataset, run_all(_run_in_turn), top_k, None)
+            run = _fuse(parts, within, run_all(_run_in_turn), top_k, None)
         if run.is_whole:
             break
     return run
@@ -104,7 +105,7 @@ def _run_in_turn(legs: Sequence[LegQuery], question: Question) -> list[LegRun]:
 
 def _fuse(
     parts: SearchParts,
-    dataset: DatasetNames,
+    within: Restriction,
     runs: Sequence[LegRun],
     top_k: int,
     before: tuple[Stamp | None, ...] | None,
@@ -113,7 +114,7 @@ def _fuse(
 
     ``before`` is its state before the legs ran; ``None`` if they ran on this one.
     """
-    started = time.perf_counter()
+    started, dataset, phrases = time.perf_counter(), within.dataset, within.containing
     seqs = {hit.seq for run in runs for hit in run.hits}
     damaged = [error for run in runs for error in run.damaged]
     answered = [run for run in runs if run.error is None]
@@ -153,7 +154,7 @@ def _fuse(
         text = next(run.query.text for run in runs if run.query.origin == "original")
         rag = parts.rag
         scale = rag.lexical_weight * rag.original_weight
-        passages = prefer_words(passages, text, scale, parts.known_languages)
+        passages = prefer_words(passages, text, scale, parts.known_languages, phrases)
     ms = (time.perf_counter() - started) * 1000
     is_whole = is_same and len(ids) == len(seqs)
     return HybridRun(
@@ -242,16 +243,21 @@ def fuse_lists(
 
 
 def prefer_words(
-    passages: Sequence[Passage], query: str, scale: float, known: Collection[str] = ()
+    passages: Sequence[Passage],
+    query: str,
+    scale: float,
+    known: Collection[str] = (),
+    phrases: tuple[str, ...] = (),
 ) -> tuple[Passage, ...]:
     """Return fused passages in the order that the words they contain lead to, best first.
 
-    A query of one or two keywords prefers passages that contain them, and more so as they are
-    written; ``scale`` is the weight of its keyword list. Where the model knows only the languages
+    A query of one to three keywords prefers passages that contain them, and more so as they are
+    written, and one with quoted ``phrases`` those that have these as written; ``scale`` is the
+    weight of its keyword list. Where the model knows only the languages
     ``known``, a passage in letters that neither they nor the query use loses half of its score:
     its vector is mostly noise.
     """
-    keywords, asked_in = keywords_of(query), language_of_letters(query)
+    keywords, asked_in = phrases or keywords_of(query, _MOST_KEYWORDS), language_of_letters(query)
     ordered = []
     for passage in passages:
         hit, text = passage.fused, passage.chunk.text
@@ -259,8 +265,10 @@ def prefer_words(
         letters = language_of_letters(text[:_LETTERS_READ])
         bonus = 0.0
         if keywords and by_words and cover_of(passage.chunk, query) == 1.0:
-            is_written = has_as_written(passage.chunk, keywords)
-            bonus = scale * (HAS_WORDS + AS_WRITTEN * is_written)
+            written = float(has_as_written(passage.chunk, keywords))
+            if not written and has_as_written(passage.chunk, keywords, joined=True):
+                written = OTHER_JOINTS
+            bonus = scale * (HAS_WORDS + AS_WRITTEN * written)
         elif not by_words and known and letters not in (None, asked_in, *known):
             bonus = -hit.score / 2
         if bonus:

@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
 _SEPARATORS = (", ", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
 _NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
-_MOST_KEYWORDS = 2
+MOST_KEYWORDS = 2  # of a query that is judged by its words alone
+_BEFORE_WORDS, _AFTER_WORDS = "\"'([{", "\"')]}.,;:!?"
+_DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0d", "-"))
+_RUNS = re.compile(r"[^\W\d_]+|\d+")  # of letters or digits
 _WHITE = re.compile(r"\s")
+_LONGEST_ENDING = 3  # letters that another form of a word may lack
 _LONGEST_CACHED = 64
 _CACHED_WORDS = 5_000
 _MOST_POSTINGS = 200_000  # of indexed pieces: some tens of megabytes
@@ -321,39 +325,77 @@ def looks_like_name(word: str) -> bool:
     return _NAME.search(word) is not None
 
 
-def keywords_of(query: str) -> tuple[str, ...]:
-    """Return the words of a query that has one or two and no stop word among them, else nothing.
+def keywords_of(query: str, most: int = MOST_KEYWORDS) -> tuple[str, ...]:
+    """Return the words of a query of at most ``most`` and no stop word, else nothing.
 
-    A stop word in capitals, such as ``IT``, is a word.
+    They are as the query writes them, with the signs around them: ``-O2``, ``--force``, ``°C``. A
+    stop word in capitals, such as ``IT``, is a word.
+
+    >>> keywords_of('gcc -O2')
+    ('gcc', '-O2')
     """
     words = tuple(dict.fromkeys(word[1] for word in WORD.finditer(query)))
-    if not 0 < len(words) <= _MOST_KEYWORDS:
+    if not 0 < len(words) <= most:
         return ()
     common = stop_words(language_of_words(query))
-    has_common = any(word.casefold() in common and not word.isupper() for word in words)
-    return () if has_common else words
+    if any(word.casefold() in common and not word.isupper() for word in words):
+        return ()
+    written: dict[str, None] = {}
+    for piece in query.split():
+        of_piece = WORD.findall(piece)
+        whole = piece.lstrip(_BEFORE_WORDS).rstrip(_AFTER_WORDS)
+        written |= dict.fromkeys([whole] if len(of_piece) == 1 else of_piece)
+    return tuple(written)
 
 
-def has_as_written(chunk: Chunk, words: Iterable[str]) -> bool:
+def has_as_written(chunk: Chunk, words: Iterable[str], *, joined: bool = False) -> bool:
     """Tell whether a passage, title and headings included, contains words as they are written.
 
-    Case counts for stop words in capitals alone: ``IT`` is not ``it``.
+    A phrase may run over a line break. Case counts for stop words in capitals alone: ``IT`` is not
+    ``it``. With ``joined`` the joints of a name may differ: ``XK320``, ``XK-320`` and ``XK 320``,
+    ``maxRetries`` and ``max_retries``.
     """
     text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
-    text = unicodedata.normalize("NFC", text)  # as queries are
+    text = unicodedata.normalize("NFC", text).translate(_DASHES)  # as queries are
     folded = text.casefold()
+    words = tuple(words)
+    if joined and len(words) > 1 and _has_word(folded, " ".join(words).casefold(), joined=True):
+        return True  # 10 kg as 10kg
     return all(
-        _has_word(text, word)
+        _has_word(text, word, joined=joined)
         if word.isupper() and word.casefold() in stop_words("english")
-        else _has_word(folded, word.casefold())
-        for word in words
+        else _has_word(folded, word.casefold(), joined=joined)
+        for word in (word.translate(_DASHES) for word in words)
     )
 
 
-def _has_word(text: str, word: str) -> bool:
+def find_phrase(text: str, phrase: str) -> tuple[int, int] | None:
+    """Return where a text has a phrase: as it is written, else with other endings of its words."""
+    whole = _written(phrase.translate(_DASHES), joined=False).pattern
+    if found := re.search(whole, text.translate(_DASHES), re.IGNORECASE):
+        return found.span()
+    stems = (word[1][: max(3, len(word[1]) - _LONGEST_ENDING)] for word in WORD.finditer(phrase))
+    loose = r"\W+".join(rf"{re.escape(stem)}\w{{0,9}}" for stem in stems)
+    found = re.search(rf"(?<!\w){loose}(?!\w)", text, re.IGNORECASE) if loose else None
+    return None if found is None else found.span()
+
+
+def _has_word(text: str, word: str, *, joined: bool) -> bool:
     if UNSPACED.search(word):
         return word in text
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+    return _written(word, joined=joined).search(text) is not None
+
+
+@lru_cache(maxsize=256)
+def _written(word: str, *, joined: bool) -> re.Pattern[str]:
+    """Return the pattern of a word or phrase as it is written, in a text with equal dashes."""
+    if joined and word[0].isalnum() and word[-1].isalnum() and (parts := _RUNS.findall(word)):
+        body = "[-_. ]?".join("[-_.,]?".join(map(re.escape, part)) for part in parts)
+    else:
+        body = r"\s+".join(map(re.escape, word.split()))
+    first = r"(?<!\w)" if word[0].isalnum() else f"(?<!{re.escape(word[0])})"
+    last = r"(?!\w)" if word[-1].isalnum() else f"(?!{re.escape(word[-1])})"
+    return re.compile(f"{first}{body}{last}")
 
 
 def _space_out(text: str) -> str:

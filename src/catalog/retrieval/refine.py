@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import inf
 
 from catalog.core.errors import CatalogError
+from catalog.core.query import ParsedQuery
 from catalog.core.settings import RAGv2Settings
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.relevance import judge_relevance
@@ -15,7 +16,7 @@ from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
 from catalog.retrieval.rerank.sentences import choose_sentences
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import keep_relevant, keep_within_budget
-from catalog.retrieval.snippets import find_snippet
+from catalog.retrieval.snippets import find_query_snippet
 from catalog.retrieval.stages import StageLog
 from catalog.retrieval.temporal import TemporalExpander, is_timed, keep_telling
 
@@ -53,7 +54,7 @@ def refine(
         passages = passages[:top_k]  # no later stage asks for more
     passages, confidence = _estimate(parts, request, passages, stages)
     passages = _cut(parts, request, passages, temporal, stages)
-    passages = [_with_snippet(passage, words, rag.snippet_chars) for passage in passages]
+    passages = [_with_snippet(passage, request.query, rag.snippet_chars) for passage in passages]
     if rerank and passages:
         passages = _choose_sentences(parts, passages, query, words, stages)
     if temporal is not None:
@@ -86,9 +87,8 @@ def _estimate(
         stages.skipped("relevance", "no passage")
         return passages, 0.0
     with stages.run("relevance") as notes:
-        is_quoted = bool(request.query.required)
         judged, confidence = judge_relevance(
-            passages, request.query.words, parts.calibration, is_quoted=is_quoted
+            passages, request.query.keywords, parts.calibration, request.query.phrases
         )
         notes.append(f"best {judged[0].relevance:.2f}, confidence {confidence:.2f}")
     return judged, confidence
@@ -119,11 +119,11 @@ def _cut(
     return passages
 
 
-def _with_snippet(passage: Passage, words: str, snippet_chars: int) -> Passage:
+def _with_snippet(passage: Passage, query: ParsedQuery, snippet_chars: int) -> Passage:
     """Return a passage of a recording with the snippet around its best sentence by words."""
     if not is_timed(passage.chunk):
         return passage
-    return passage._replace(snippet=find_snippet(passage.chunk, words, snippet_chars))
+    return passage._replace(snippet=find_query_snippet(passage.chunk, query, snippet_chars))
 
 
 def _choose_sentences(

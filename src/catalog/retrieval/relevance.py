@@ -19,7 +19,8 @@ their mean (Ayer et al. 1955).
 
 Confidence is the probability that any passage answers. For a keyword query, and for one with a
 name, it is the relevance of the first passage. Else it follows from the best cosine and from the
-largest W of the first three passages:
+largest W of the first three passages, and a quoted phrase that the first passage contains as
+written makes it .5 at least:
 
     confidence = σ(answer_constant + answer_cosine · max C + answer_words · max W)
 
@@ -108,14 +109,18 @@ CalibrationFinder = Callable[[bool], Calibration]  # with cosines or without
 
 
 def judge_relevance(
-    passages: Sequence[Passage], query: str, find: CalibrationFinder, *, is_quoted: bool = False
+    passages: Sequence[Passage],
+    query: str,
+    find: CalibrationFinder,
+    phrases: Sequence[str] = (),
 ) -> tuple[list[Passage], float]:
     """Return the passages of one search, in its order, judged, and the confidence in them.
 
     Each has its relevance, which never rises, and its certainty. A passage without a vector, or
     found by a hypothetical answer, is judged by its words alone. So are all passages where the
-    first ones are in a language that the model does not know. ``is_quoted``: all contain the
-    phrases that the query quotes. Without a passage the confidence is 0.
+    first ones are in a language that the model does not know. With ``phrases`` that the
+    query quotes, those are exact that contain them as written. Without a passage the confidence
+    is 0.
     """
     if not passages:
         return [], 0.0
@@ -128,14 +133,21 @@ def judge_relevance(
     judged = [
         passage._replace(
             relevance=relevance,
-            certainty=_describe(relevance, is_exact=is_quoted or one.exact > 0),
+            certainty=_describe(
+                relevance,
+                is_exact=has_as_written(passage.chunk, phrases) if phrases else one.exact > 0,
+            ),
         )
         for passage, relevance, one in zip(passages, _never_rising(estimates), seen, strict=True)
     ]
     if seen[0].keywords or seen[0].named:
-        return judged, judged[0].relevance or 0.0
-    cosine = max(one.cosine for one in seen)
-    return judged, fits[0].confidence(cosine, max(one.words for one in seen[:_FIRST]))
+        confidence = judged[0].relevance or 0.0
+    else:
+        cosine, words = max(one.cosine for one in seen), max(one.words for one in seen[:_FIRST])
+        confidence = fits[0].confidence(cosine, words)
+    if phrases and judged[0].certainty == "exact":
+        confidence = max(confidence, LIKELY)
+    return judged, confidence
 
 
 def _describe(relevance: float, *, is_exact: bool) -> Certainty:
@@ -159,7 +171,7 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
             rank=1 / place,
             name=named * (passage.chunk.chunk_id in found.rare),
             named=named,
-            exact=float(bool(keywords) and has_as_written(passage.chunk, keywords)),
+            exact=float(bool(keywords) and has_as_written(passage.chunk, keywords, joined=True)),
             keywords=float(bool(keywords)),
         )
         for place, (passage, own) in enumerate(zip(passages, vectors, strict=True), start=1)

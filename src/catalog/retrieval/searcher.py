@@ -12,6 +12,7 @@ from catalog.core.errors import InputError
 from catalog.core.param_fields import takes_self
 from catalog.core.param_types import Mode
 from catalog.core.params import SearchParams
+from catalog.core.query import ParsedQuery
 from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
 from catalog.core.retrieval_events import searching
 from catalog.library.library import Library
@@ -119,7 +120,7 @@ def search(parts: SearchParts, params: SearchParams, baseline: Baseline) -> Sear
     started = time.perf_counter()
     passages, fusion, confidence, request, stages = find_passages(parts, params)
     with stages.run("shape"):
-        results = _shape(parts, passages, request.query.words, fusion, explain=params.explain)
+        results = _shape(parts, passages, request.query, fusion, explain=params.explain)
     elapsed_ms = (time.perf_counter() - started) * 1000
     comparison = None
     if params.compare_with_v1:
@@ -175,14 +176,19 @@ def find_passages(
 
 
 def _shape(
-    parts: SearchParts, passages: Sequence[Passage], words: str, fusion: str, *, explain: bool
+    parts: SearchParts,
+    passages: Sequence[Passage],
+    query: ParsedQuery,
+    fusion: str,
+    *,
+    explain: bool,
 ) -> list[SearchResult]:
     first: dict[Evidence | None, int | None] = {None: None}
     return [
         to_result(
             passage,
             rank,
-            query=words,
+            query=query,
             fusion=fusion,
             snippet_chars=parts.rag.snippet_chars,
             explain=explain,

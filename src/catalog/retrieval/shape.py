@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from catalog.core.dates import format_timestamp
 from catalog.core.documents import Chunk, Locator
+from catalog.core.query import ParsedQuery
 from catalog.core.results import (
     TIMED_MODALITIES,
     Contribution,
@@ -23,7 +24,7 @@ from catalog.retrieval.citations import (
     recording_link,
 )
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.snippets import find_snippet
+from catalog.retrieval.snippets import find_query_snippet
 from catalog.store.document_names import original_of
 
 
@@ -31,7 +32,7 @@ def to_result(
     passage: Passage,
     rank: int,
     *,
-    query: str,
+    query: ParsedQuery,
     fusion: str,
     snippet_chars: int,
     explain: bool,
@@ -39,7 +40,7 @@ def to_result(
 ) -> SearchResult:
     """Return the public form of one passage; the ``query``'s words are marked in its snippet."""
     chunk, evidence = passage.chunk, passage.evidence
-    snippet = passage.snippet or find_snippet(chunk, query, snippet_chars)
+    snippet = passage.snippet or find_query_snippet(chunk, query, snippet_chars)
     place = snippet.locator
     has_lines = place.unit == "line" and place.line_start is not None
     best = replace(place, page=snippet.page, time_start=snippet.moment)

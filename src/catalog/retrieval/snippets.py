@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catalog.core.documents import Chunk, Cue, Locator, locate
+from catalog.core.query import ParsedQuery
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.retrieval.best_sentence import BestSentence
 from catalog.retrieval.query_words import (
     Match,
     QueryWords,
+    find_phrase,
     language_of_words,
     query_words,
     unite,
@@ -65,6 +67,12 @@ def find_snippet(
     page = _page_at(chunk, best[0])
     moment, best = _find_moment(chunk, best, matches)
     return Snippet(text[start:end], within, _find_place(chunk, start, end), moment, page, best)
+
+
+def find_query_snippet(chunk: Chunk, query: ParsedQuery, max_chars: int) -> Snippet:
+    """Find the snippet of a query: around its quoted phrase, else as :func:`find_snippet` does."""
+    places = (find_phrase(chunk.text, phrase) for phrase in query.phrases)
+    return find_snippet(chunk, query.words, max_chars, next(filter(None, places), None))
 
 
 def _find_place(chunk: Chunk, start: int, end: int) -> Locator:

@@ -29,7 +29,7 @@ WORD_CHARACTERS = rf"\w{_MARKS}{_INDIC}"  # for use inside a regex character cla
 _W = f"[{WORD_CHARACTERS}]"
 _ENDING = r"(?i:s|t|d|m|ll|re|ve)\b"
 _JOINTS = (
-    r"[.\-\u2010]"
+    r"[.\-\u2010\u00ad\u200b\u2060\ufeff]"  # the last four are invisible
     rf"|(?<=[A-Z])['\u2019](?=[A-Z])(?!{_ENDING})"
     r"|(?<=\d),(?=\d{3}(?!\d))"
 )
@@ -42,8 +42,8 @@ WORD = re.compile(
     rf"({_SIGN}|(?:(?<![\w.])\.(?=\w))?{_W}+(?:(?:{_JOINTS}){_W}+)*(?:\+\+|#(?!\w))?)"
     rf"(?:['\u2019]{_ENDING})?"
 )
-_JOINT = re.compile(r"[.\-\u2010+#,'\u2019]+")
-_INNER_JOINT = re.compile(r"([.\-\u2010_,'\u2019]+)")
+_JOINT = re.compile(r"[.\-\u2010\u00ad\u200b\u2060\ufeff+#,'\u2019]+")
+_INNER_JOINT = re.compile(r"([.\-\u2010\u00ad\u200b\u2060\ufeff_,'\u2019]+)")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 _RUN = re.compile(rf"\d+(?:[.\-]\d+)*|(?:(?![\d_]){_W})+")  # of letters, or a number
 _LETTER_AND_NUMBER = re.compile(r"(?:0x|[^\W\d_])(\d[\d.\-]{2,})")
@@ -62,6 +62,7 @@ _CASED = re.compile(
     r"|[^A-Za-z0-9]+"
 )
 _STROKES = str.maketrans("łøđı", "lodi")
+_LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "æ": "ae", "Æ": "Ae"})
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 
@@ -85,7 +86,8 @@ def strip_accents(word: str) -> str:
 def _without_accents(word: str) -> str:
     if word.isascii():
         return word
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", word)))
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", word)).translate(_LIGATURES)
+    return unicodedata.normalize("NFC", plain)
 
 
 def word_forms(

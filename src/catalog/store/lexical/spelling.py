@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from string import ascii_lowercase
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +61,7 @@ def correct_words(
             unknown.append((raw, terms[0]))
     corrected: dict[str, str] = {}
     for raw, stems in unknown[:MOST_WORDS]:
-        candidates = _find_candidates(raw, stems, snapshot, masks)
+        candidates = _find_candidates(raw, stems, snapshot, masks, analyzer)
         if nearest := _spell(connection, raw, candidates, analyzer):
             corrected[raw] = nearest
     return corrected
@@ -76,7 +77,11 @@ def _most_edits(word: str) -> int:
 
 
 def _find_candidates(
-    raw: str, stems: Collection[str], snapshot: LexicalSnapshot, masks: Sequence[Mask]
+    raw: str,
+    stems: Collection[str],
+    snapshot: LexicalSnapshot,
+    masks: Sequence[Mask],
+    analyzer: TextAnalyzer,
 ) -> list[_Candidate]:
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
@@ -92,7 +97,12 @@ def _find_candidates(
         {token for part in snapshot.parts for token in _tokens(part.segment, prefixes, sizes)}
     )
 
-    nearest: dict[str, int] = {}
+    # A letter that is wrong may also make another stem: ordinay, but ordinari.
+    variants = " ".join(_one_edit(word))
+    near_stems = {
+        stem for stems in analyzer.query_terms(variants, snapshot.languages) for stem in stems
+    }
+    nearest = {stem: 1 for stem in near_stems if any(map(_is_there, snapshot.find(stem)))}
     of_stems: dict[str, int] = {}
     for query in near:
         for token, distance, _ in process.extract(
@@ -108,6 +118,23 @@ def _find_candidates(
             of_stem = of_stems.get(token, len(word))
             found.append(_Candidate(distance, -len(seqs), token, of_stem, seqs[:_READ]))
     return sorted(found)[:_CANDIDATES]
+
+
+def _one_edit(word: str) -> Iterator[str]:
+    """Yield the words at one edit from a word: a letter more, less, other, or two swapped."""
+    letters = sorted({*ascii_lowercase, *word})
+    for at in range(len(word) + 1):
+        before, after = word[:at], word[at:]
+        yield from (f"{before}{letter}{after}" for letter in letters)
+        if after:
+            yield before + after[1:]
+            yield from (f"{before}{letter}{after[1:]}" for letter in letters)
+        if len(after) > 1:
+            yield f"{before}{after[1]}{after[0]}{after[2:]}"
+
+
+def _is_there(found: object) -> bool:
+    return found is not None
 
 
 def _is_held(token: str, snapshot: LexicalSnapshot, masks: Sequence[Mask]) -> bool:

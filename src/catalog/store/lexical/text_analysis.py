@@ -26,7 +26,7 @@ from catalog.store.lexical.languages import (
     word_rules,
 )
 
-RULES = 4  # raise it whenever the same text would give other tokens
+RULES = 5  # raise it whenever the same text would give other tokens
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 _CAPITALS = 3  # words of a query that is in capitals as a whole: fewer are names

@@ -49,7 +49,7 @@ from catalog.store.engine_types import read_stamp
 from catalog.store.postgres_pool import begin_derived
 from catalog.store.schema import chunks, document_fields, documents
 
-RULES = 2  # raise it whenever the same text would give other words
+RULES = 3  # raise it whenever the same text would give other words
 _MOST_CHARS = 60_000  # of a passage's text, and of all its fields: a tsvector holds a megabyte
 _MOST_BYTES = 2_046  # of a word in a tsvector
 _ACCENTS = "[\u0300-\u036f]"
