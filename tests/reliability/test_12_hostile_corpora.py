@@ -44,8 +44,11 @@ def test_a_hostile_document_is_searched_and_asked_in_bounded_time(tmp_path, name
         for verb, arguments in (
             ("search", {"query": "backup restore", "mode": "lexical"}),
             ("search", {"query": "backup restore"}),
+            ("search", {"query": "backup restore", "top_k": 1000}),
+            ("generate", {"kind": "workflow", "topic": "backup restore"}),
             ("ask", {"question": "How long does the backup restore take?"}),
         ):
             before = time.process_time()
             engine.answer(verb, arguments)
-            assert time.process_time() - before < SECONDS, (verb, arguments)
+            most = 2 * SECONDS if verb == "generate" else SECONDS  # it is six searches
+            assert time.process_time() - before < most, (verb, arguments)

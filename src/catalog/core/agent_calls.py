@@ -43,7 +43,7 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
     if name in (None, DEFAULT):
         return Agent()
     raise InputError(
-        f"there is no agent {name!r} in the settings or in {_folder(settings)}; "
+        f"there is no agent {name!r} in the settings or in the home's folder agents; "
         f"agents: {', '.join(agent_places(settings))}"
     )
 

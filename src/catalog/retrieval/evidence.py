@@ -116,7 +116,7 @@ def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk
         if revisions.get(chunk.source_doc_id, chunk.docid) != chunk.docid:
             continue
         if chunk.modality != _FRAME:
-            if any(_repeats(chunk, other) for other in transcripts):
+            if any(repeats(chunk, other) for other in transcripts):
                 continue
             transcripts.append(chunk)
         kept.append(chunk)
@@ -131,7 +131,7 @@ def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
     groups: list[list[int]] = []
     for number, chunk in enumerate(chunks):
         for group in groups:
-            if not any(_repeats(chunk, chunks[other]) for other in group):
+            if not any(repeats(chunk, chunks[other]) for other in group):
                 group.append(number)
                 break
         else:
@@ -139,7 +139,7 @@ def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
     return groups
 
 
-def _repeats(chunk: Chunk, other: Chunk) -> bool:
+def repeats(chunk: Chunk, other: Chunk) -> bool:
     """Return whether two transcripts of different documents tell the same seconds."""
     if chunk.source_doc_id == other.source_doc_id or _FRAME in (chunk.modality, other.modality):
         return False

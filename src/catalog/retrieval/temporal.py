@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk
 from catalog.core.results import TIMED_MODALITIES, Evidence
@@ -25,6 +25,7 @@ from catalog.retrieval.evidence import (
     drop_repeated,
     group_transcripts,
     keep_nearest,
+    repeats,
     times_of,
 )
 from catalog.retrieval.passages import Passage
@@ -80,6 +81,29 @@ def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[
         else:
             merged.append((window, [number]))
     return merged
+
+
+class _Bundles(NamedTuple):
+    """Passages of one recording that tell no seconds twice, and their windows, made one by one."""
+
+    chunks: list[Chunk]
+    windows: list[TimeWindow]
+
+    def has_room(self, chunk: Chunk) -> bool:
+        """Return whether the passage tells no seconds that another document's passage tells."""
+        return not any(repeats(chunk, other) for other in self.chunks)
+
+    def touched(self, window: TimeWindow) -> list[TimeWindow]:
+        """Return the windows that a further one would join."""
+        return [w for w in self.windows if w.start <= window.end and window.start <= w.end]
+
+    def add(self, chunk: Chunk, window: TimeWindow) -> None:
+        """Add a passage; its window and those that it touches become one."""
+        touched = [*self.touched(window), window]
+        apart = [one for one in self.windows if one not in touched]
+        start, end = min(one.start for one in touched), max(one.end for one in touched)
+        self.chunks.append(chunk)
+        self.windows[:] = [*apart, TimeWindow(start, end)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,35 +175,31 @@ class TemporalExpander:
         others = passages[limit:]
         if not (others and _timed(taken)):
             return taken
-        groups: dict[object, list[Chunk]] = {}  # what is taken of each recording
+        bundles: dict[object, list[_Bundles]] = {}  # of each recording
         ends: dict[object, float] = {}
-        counts: dict[object, int] = {}  # how many of them share a bundle with an earlier one
+        shared = 0
         with self.database.read() as connection:
-
-            def add(passage: Passage) -> bool:
-                """Take a passage, unless it is one of ``others`` that shares a bundle."""
+            for number, passage in enumerate(passages):
+                if number >= limit and len(taken) - shared >= limit:
+                    break
                 if not is_timed(passage.chunk):
-                    return True
+                    taken += [] if number < limit else [passage]
+                    continue
                 key = self._recording_of(passage)
                 if key not in ends:
                     ends[key] = find_media_end(connection, passage.chunk)
-                chunks = [*groups.get(key, ()), passage.chunk]
-                bundles = self._bundles(chunks, ends[key])
-                count = sum(len(numbers) - 1 for _, numbers in bundles)
-                if is_filling and count > counts.get(key, 0):
-                    return False
-                groups[key], counts[key] = chunks, count
-                return True
-
-            is_filling = False
-            for passage in taken:
-                add(passage)
-            is_filling = True
-            for passage in others:
-                if len(taken) - sum(counts.values()) >= limit:
-                    break
-                if add(passage):
+                window = self._window(passage.chunk, ends[key])
+                of_recording = bundles.setdefault(key, [])
+                fitting = (one for one in of_recording if one.has_room(passage.chunk))
+                if (joined := next(fitting, None)) is None:
+                    of_recording.append(joined := _Bundles([], []))
+                touched = joined.touched(window)
+                if number >= limit:
+                    if touched:
+                        continue
                     taken.append(passage)
+                joined.add(passage.chunk, window)
+                shared += len(touched)
         return taken
 
     def _restriction_of(self, passage: Passage) -> Restriction | None:
@@ -196,18 +216,18 @@ class TemporalExpander:
         self, chunks: Sequence[Chunk], end: float
     ) -> Iterator[tuple[TimeWindow, list[int]]]:
         """Return the windows of a recording's passages, each with the numbers of its passages."""
-        windows = [
-            seconds_around(
-                chunk,
-                transcript_seconds=self.transcript_seconds,
-                frame_seconds=self.frame_seconds,
-                media_end=end,
-            )
-            for chunk in chunks
-        ]
+        windows = [self._window(chunk, end) for chunk in chunks]
         for group in group_transcripts(chunks):
             for window, places in merge_windows([windows[number] for number in group]):
                 yield window, [group[place] for place in places]
+
+    def _window(self, chunk: Chunk, end: float) -> TimeWindow:
+        return seconds_around(
+            chunk,
+            transcript_seconds=self.transcript_seconds,
+            frame_seconds=self.frame_seconds,
+            media_end=end,
+        )
 
     def _evidence(
         self,
