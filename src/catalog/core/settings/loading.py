@@ -6,6 +6,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pydantic_settings import SettingsError
 
 from catalog.core.agents import check_agent_tables
 from catalog.core.errors import ConfigError, UnknownPresetError
-from catalog.core.home import default_home, settings_file
+from catalog.core.home import default_home, home_folder, settings_file, settings_key
 from catalog.core.settings.sections import (
     Settings,
 )
@@ -35,7 +36,19 @@ class LoadedSettings:
 
 
 def get_settings() -> Settings:
-    """Return the effective settings of this process's environment, read anew at each call."""
+    """Return the effective settings of this process's environment.
+
+    They are the same object until the environment or the settings file changes.
+    """
+    own = sorted((name, value) for name, value in os.environ.items() if name.startswith(PREFIX))
+    return _settings_of(settings_key(home_folder(), None), tuple(own))
+
+
+@lru_cache(maxsize=8)
+def _settings_of(
+    key: str,  # noqa: ARG001 - which settings these are
+    variables: tuple[tuple[str, str], ...],  # noqa: ARG001
+) -> Settings:
     return load_settings().settings
 
 
