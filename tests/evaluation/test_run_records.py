@@ -2,14 +2,9 @@
 
 import json
 import shutil
-import sqlite3
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import create_engine, insert
 
-import catalog.store
 from builders import drop, make_database, put
 from catalog.core.errors import InputError, RunNotFoundError
 from catalog.core.user_search import RankedHit, Ranking
@@ -29,8 +24,6 @@ from catalog.evaluation.summary import diff_dict, diff_lines, run_detail_lines, 
 from catalog.library.indexing import Indexer
 from catalog.store import Database
 from catalog.store.eval_runs import list_runs
-from catalog.store.migrate import HEAD
-from catalog.store.schema import datasets
 from evaluation.stubs import TableBackend, golden, question
 from fakes import WordEncoder, open_library
 
@@ -328,43 +321,3 @@ def test_runs_without_an_answerable_query_differ_in_settings_only(database):
     assert found.tests == {}
     assert found.changed == {"pipeline": ("x", "y")}
     assert "  pipeline: x → y" in list(diff_lines(found))
-
-
-# older stores
-
-
-def test_a_store_of_the_first_schema_is_migrated_and_loses_nothing(tmp_path):
-    file = tmp_path / "catalog.db"
-    config = Config()
-    migrations = f"{catalog.store.__path__[0]}/migrations"
-    config.set_main_option("script_location", migrations)
-    config.set_main_option("path_separator", "os")
-    engine = create_engine(f"sqlite:///{file}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        row = {"name": "old", "root": "/x", "generation": 3, "created_at": 1.0, "updated_at": 2.0}
-        connection.execute(insert(datasets).values(row))
-    engine.dispose()
-    with sqlite3.connect(file) as before:
-        tables = {name for (name,) in before.execute("SELECT name FROM sqlite_master")}
-        store_id = before.execute("SELECT value FROM meta WHERE key = 'store_id'").fetchone()[0]
-    before.close()
-    assert "eval_runs" not in tables
-
-    migrated = Database.at(tmp_path)
-    with migrated.read() as connection:
-        assert (
-            connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD
-        )
-        kept = connection.exec_driver_sql("SELECT name, root, generation FROM datasets").one()
-        assert tuple(kept) == ("old", "/x", 3)
-        now = {
-            name for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master").all()
-        }
-        assert tables <= now
-        assert list_runs(connection) == []
-    assert migrated.meta("store_id") == store_id
-    put(migrated, "books", "right.md", "written after it")
-    assert require_run(migrated, keep(migrated, a_run()).id).dataset == "books"
-    migrated.close()

@@ -10,14 +10,14 @@ from sqlalchemy import Engine, inspect, text
 
 from catalog.core.errors import StoreVersionError
 
-HEAD = "0017"
-KNOWN = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
+HEAD = "1"
+_BEFORE_RELEASE = frozenset(f"{number:04}" for number in range(1, 18))
 LOCK_SECONDS = 120
 PREPARING = "another process is still preparing the store; try again"
 
 
 def migrate(engine: Engine, *, hold_lock: Callable[[], AbstractContextManager[None]]) -> None:
-    """Upgrade the schema to :data:`HEAD`; a store already there costs one query.
+    """Bring the schema to :data:`HEAD`; a store already there costs one query.
 
     ``hold_lock`` keeps others from doing so. Raises :class:`StoreVersionError` for a schema this
     release does not know, and what ``hold_lock`` raises, such as :class:`StoreBusyError` when
@@ -35,7 +35,12 @@ def _version(engine: Engine) -> str | None:
         if not inspect(connection).has_table("alembic_version"):
             return None
         version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    if version is not None and version not in KNOWN:
+    if version in _BEFORE_RELEASE:
+        raise StoreVersionError(
+            f"the store has schema {version}, of a version before the first release: write it out "
+            "with 'catalog export' of that version, and read it with 'catalog import' of this one"
+        )
+    if version not in (None, HEAD):
         raise StoreVersionError(f"the store has schema {version}; this release knows up to {HEAD}")
     return version
 

@@ -1,4 +1,4 @@
-"""The first schema: all tables, SQLite's full-text index kept by triggers, the store's own id.
+"""The schema: all tables, SQLite's full-text indexes kept by triggers, the store's own id.
 
 A store on Postgres has tables of words in its place.
 """
@@ -7,27 +7,13 @@ import uuid
 
 from alembic import op
 
-from catalog.store.postgres_schema import create_derived, create_functions
+from catalog.store.postgres_schema import create_cards_index, create_derived, create_functions
 from catalog.store.schema import meta, metadata
 
-revision = "0001"
+revision = "1"
 down_revision = None
 branch_labels = None
 depends_on = None
-
-_TABLES = (
-    "meta",
-    "datasets",
-    "documents",
-    "revisions",
-    "document_fields",
-    "chunks",
-    "chunk_sections",
-    "chunk_windows",
-    "embeddings",
-    "manifest",
-    "outbox",
-)
 
 # External content: the text is stored once, in chunks; the triggers keep index and rows one.
 _FTS = (
@@ -52,15 +38,29 @@ _FTS = (
 )
 
 
+# What a card's row is made of stands in other tables or nowhere: the index keeps its own copy.
+# Deleting a card, by whatever way, takes its row along.
+_CARDS_FTS = (
+    """CREATE VIRTUAL TABLE document_cards_fts USING fts5(
+        title, name, headings, summary, metadata,
+        tokenize="porter unicode61 remove_diacritics 2"
+    )""",
+    """CREATE TRIGGER document_cards_fts_delete AFTER DELETE ON document_cards BEGIN
+        DELETE FROM document_cards_fts WHERE rowid = old.document_id;
+    END""",
+)
+
+
 def upgrade() -> None:
     connection = op.get_bind()
     is_postgres = connection.dialect.name == "postgresql"
     if is_postgres:
         create_functions(connection)
-    metadata.create_all(connection, tables=[metadata.tables[name] for name in _TABLES])
+    metadata.create_all(connection)
     if is_postgres:
         create_derived(connection)
-    for statement in () if is_postgres else _FTS:
+        create_cards_index(connection)
+    for statement in () if is_postgres else (*_FTS, *_CARDS_FTS):
         op.execute(statement)
     # Indexes derived from this store carry the id, to know whose they are.
     op.bulk_insert(meta, [{"key": "store_id", "value": uuid.uuid4().hex}])
