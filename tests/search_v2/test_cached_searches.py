@@ -5,7 +5,7 @@ from llama_index.core.schema import QueryBundle
 
 from catalog.core.errors import StageFailedError
 from catalog.library.indexing import Indexer
-from catalog.retrieval.expansion.plan import ExpansionPlan
+from catalog.retrieval.expansion.expanded import ExpansionPlan
 from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.retrievers import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2

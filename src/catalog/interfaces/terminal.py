@@ -28,8 +28,7 @@ from catalog.retrieval.citations import (
     format_other_place,
     format_snippet_place,
 )
-from catalog.retrieval.cut_evidence import cut_lines
-from catalog.retrieval.evidence import format_lines
+from catalog.retrieval.evidence import cut_lines, format_lines
 
 _LONGEST_DATE = 40  # characters; what is written there may be no date
 

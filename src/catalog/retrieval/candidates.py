@@ -13,8 +13,7 @@ from catalog.core.results import Recency
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.retrieval.adaptive import DEPTH
-from catalog.retrieval.expansion.expanded import find_expanded
-from catalog.retrieval.expansion.plan import ExpansionPlan
+from catalog.retrieval.expansion.expanded import ExpansionPlan, find_expanded
 from catalog.retrieval.hybrid import find, fusion_of, report
 from catalog.retrieval.legs import LegQuery, Question, plan_legs, question_about
 from catalog.retrieval.passages import Passage

@@ -22,8 +22,7 @@ from catalog.core.param_types import DatasetChoice, Mode
 from catalog.core.params import SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.retrieval.candidates import legs_of_query
-from catalog.retrieval.expansion.expanded import find_expanded
-from catalog.retrieval.expansion.plan import ExpansionPlan
+from catalog.retrieval.expansion.expanded import ExpansionPlan, find_expanded
 from catalog.retrieval.hybrid import find, report
 from catalog.retrieval.legs import (
     LegQuery,
