@@ -236,7 +236,11 @@ def test_a_name_with_other_joints_comes_before_its_parts_and_after_the_name_as_w
     texts = {"a": "XK, or 320.", "b": "The XK-320.", "c": "The XK320."}
     found = passages(texts, [("a", 3.0), ("b", 2.0), ("c", 1.0)], [("a", 0.9)])
     asked = prefer_words(found, "XK320", 1.0)
-    assert [one.chunk.chunk_id for one in asked] == ["c", "b", "a"]
+    assert [(one.chunk.chunk_id, one.fused.bonus) for one in asked] == [
+        ("c", 6.0),
+        ("b", 5.0),
+        ("a", 0.0),
+    ]
 
 
 def test_what_is_no_keyword_query_or_has_only_one_of_the_keywords_stays_as_it_is():

@@ -15,7 +15,7 @@ from catalog.retrieval.adaptive import AS_WRITTEN, HAS_WORDS, OTHER_JOINTS, PRIO
 from catalog.retrieval.fusion import FusedHit, Leg, RankedList, relative_score, rrf, single
 from catalog.retrieval.legs import LegQuery, LegRun, Question, check_embedding, run_leg
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.query_words import cover_of, has_as_written, keywords_of
+from catalog.retrieval.query_words import cover_of, has_as_written, keywords_of, looks_like_name
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.chunks import load_chunks
@@ -268,7 +268,8 @@ def prefer_words(
             written = float(has_as_written(passage.chunk, keywords))
             if not written and has_as_written(passage.chunk, keywords, joined=True):
                 written = OTHER_JOINTS
-            bonus = scale * (HAS_WORDS + AS_WRITTEN * written)
+            if written or not any(map(looks_like_name, keywords)):  # its parts are no name
+                bonus = scale * (HAS_WORDS + AS_WRITTEN * written)
         elif not by_words and known and letters not in (None, asked_in, *known):
             bonus = -hit.score / 2
         if bonus:
