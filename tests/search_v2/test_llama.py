@@ -1,6 +1,7 @@
 """Catalog as a LlamaIndex user takes it: a name to import, a dataset, and stock parts around."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from functools import partial
@@ -117,6 +118,23 @@ def test_importing_search_loads_no_llama_index_until_a_part_is_asked_for():
         "assert 'llama_index.core' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+
+
+def test_a_search_loads_no_llama_index(tmp_path, notes):
+    """Whatever engine has the words; the model is a static one, of a file."""
+    home = tmp_path / "cold"
+    with open_library(home) as library:
+        Indexer(library).build(notes, "notes")
+    code = (
+        "import sys\n"
+        "from catalog import search_v2\n"
+        "found = search_v2.search('bake bread', dataset='notes', mode='lexical')\n"
+        "assert found[0].path == 'bread.txt'\n"
+        "assert not [name for name in sys.modules if name.startswith('llama_index')]\n"
+    )
+    environment = {**os.environ, "IDX_HOME": str(home), "IDX_RAG_V2__VECTOR_ENGINE": "exact"}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    subprocess.run(command, check=True, timeout=120, env=environment)
 
 
 def test_retrievers_need_a_datasets_name_and_serve_any_query(service):

@@ -20,12 +20,12 @@ from sqlalchemy import delete, insert
 
 from builders import drop, make_database
 from catalog.core.errors import EngineError, EngineLockedError
+from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
 from catalog.store.schema import meta
 from catalog.store.vectors import server as server_module
 from catalog.store.vectors.outbox import Outbox
 from catalog.store.vectors.qdrant_server import address_of
 from catalog.store.vectors.server import ServerEngine
-from catalog.store.vectors.server_index import MinimalQdrantVectorStore
 from catalog.store.vectors.server_versions import collection_name
 from processes import Forked
 from qdrant_protocol import qdrant_protocol
@@ -283,7 +283,9 @@ def test_llama_index_reads_the_collection_with_texts_from_the_truth(desk: Bench)
     engine = engine_of(desk)
     engine.refresh()
     drop(desk.database, DATASET, "0.md")
-    store = MinimalQdrantVectorStore(engine.collection, desk.client, database=desk.database)
+    store = MinimalQdrantVectorStore(
+        engine.collection, desk.client, database=desk.database, dataset=DATASET
+    )
     answer = store.query(VectorStoreQuery(query_embedding=vector(1).tolist(), similarity_top_k=4))
     assert [node.get_content() for node in answer.nodes or []] == ["two windows", "1.md passage 0"]
     assert answer.nodes is not None
@@ -300,7 +302,9 @@ def test_llama_index_reads_the_collection_with_texts_from_the_truth(desk: Bench)
 def test_a_llama_index_retriever_works_on_the_collection(desk: Bench):
     engine = engine_of(desk)
     engine.refresh()
-    store = MinimalQdrantVectorStore(engine.collection, desk.client, database=desk.database)
+    store = MinimalQdrantVectorStore(
+        engine.collection, desk.client, database=desk.database, dataset=DATASET
+    )
     index = VectorStoreIndex.from_vector_store(store, embed_model=MockEmbedding(embed_dim=DIM))
     nodes = index.as_retriever(similarity_top_k=3).retrieve("anything")
     assert len(nodes) == 3

@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
         PrecomputedRetriever,
         precomputed_hybrid,
     )
+    from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
     from catalog.search_v2.query_engine_builder import QueryEngineBuilderV2
     from catalog.search_v2.retrievers import (
         CatalogRetriever,
@@ -93,6 +94,7 @@ _MODULES = {
         "PrecomputedRetriever",
         "precomputed_hybrid",
     ),
+    "search_v2.qdrant_store": ("MinimalQdrantVectorStore",),
     "search_v2.retrievers": (
         "CatalogRetriever",
         "DatasetRetriever",

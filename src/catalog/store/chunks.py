@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
@@ -25,7 +25,7 @@ from catalog.core.documents import (
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
 from catalog.core.places import AS_IN_FILE, Places
 from catalog.store.checksums import PASSAGE, TEXT, is_whole, passage_checksum
-from catalog.store.filter_sql import DatasetNames, among_bound, as_bound, of_datasets
+from catalog.store.filter_sql import DatasetNames, among, among_bound, as_bound, of_datasets
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 from catalog.store.sql_errors import is_damage
 from catalog.store.sql_forms import likely
@@ -113,6 +113,12 @@ def load_chunks(
     if damaged is None and errors:
         raise errors[0]
     return loaded
+
+
+def find_chunks(connection: Connection, dataset: str, chunk_ids: Collection[str]) -> list[Chunk]:
+    """Return those of the chunks of a dataset that are live, by their ids, in no order."""
+    query = select(chunks.c.seq).where(among(chunks.c.chunk_id, chunk_ids))
+    return list(load_chunks(connection, dataset, connection.scalars(query)).values())
 
 
 def list_datasets(connection: Connection) -> list[StoredDataset]:

@@ -1,8 +1,6 @@
 """One collection of a Qdrant server: points in, nearest points out.
 
-The stock class writes every metadata value up to four times and the text once more
-(``_node_content``); here the payload is the node's metadata and nothing else, and a node that
-comes back is joined with the truth.
+A point's payload is what filters and joins need, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,18 +11,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
-from llama_index.core.vector_stores.types import VectorStoreQueryResult
-from llama_index.vector_stores.qdrant import QdrantVectorStore
-from pydantic import PrivateAttr
-from qdrant_client import QdrantClient, models
-from sqlalchemy import select
+from qdrant_client import models
 
 from catalog.core.errors import EngineError
 from catalog.core.settings import QdrantSettings
-from catalog.store.database import Database
-from catalog.store.filter_sql import among
-from catalog.store.schema import chunks, documents
 from catalog.store.vectors.point_filters import PointCondition
 from catalog.store.vectors.point_search import PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
@@ -37,94 +27,10 @@ if TYPE_CHECKING:
 NOTE = "catalog"  # the key of the collection's metadata under which ours stands
 _PAGE = 10_000  # ids read at a time
 _KEYWORD, _FLOAT = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.FLOAT
-_INDEXES: list[dict[str, Any]] = [
+PAYLOAD_INDEXES: list[dict[str, Any]] = [
     {"field_name": field, "field_schema": schema}
     for field, schema in ((TOKENS, _KEYWORD), (DOC, _KEYWORD), (PAGE, _FLOAT))
 ]
-
-
-class MinimalQdrantVectorStore(QdrantVectorStore):
-    """A drop-in ``QdrantVectorStore`` over a collection that catalog keeps.
-
-    With ``database``, a query answers the live chunks only, as nodes with their text, title and
-    path, named by chunk id; a chunk found by several of its windows is answered once. Without
-    it, every point is answered, with its payload as metadata and no text. Filters other than
-    ``doc_ids`` go in through ``qdrant_filters``.
-    """
-
-    _database: Database | None = PrivateAttr(default=None)
-
-    def __init__(
-        self,
-        collection_name: str,
-        client: QdrantClient,
-        *,
-        database: Database | None = None,
-        batch_size: int = 256,
-    ) -> None:
-        super().__init__(
-            collection_name=collection_name,
-            client=client,
-            batch_size=batch_size,
-            max_retries=0,
-            index_doc_id=False,
-            payload_indexes=_INDEXES,
-        )
-        self._database = database
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises it under."""
-        return "MinimalQdrantVectorStore"
-
-    def _build_points(
-        self,
-        nodes: Sequence[BaseNode],
-        sparse_vector_name: str,  # noqa: ARG002  (the overridden method's)
-    ) -> tuple[list[Any], list[str]]:
-        points = [
-            models.PointStruct(
-                id=node.node_id,
-                vector={self.dense_vector_name: node.get_embedding()},
-                payload=dict(node.metadata),
-            )
-            for node in nodes
-        ]
-        return points, [node.node_id for node in nodes]
-
-    def parse_to_query_result(self, response: list[Any]) -> VectorStoreQueryResult:
-        """Return the points as nodes, joined with the truth when there is a database."""
-        scores = [float(getattr(point, "score", 1.0)) for point in response]
-        nodes: list[TextNode]
-        if self._database is None:
-            nodes = [TextNode(id_=str(point.id), metadata=point.payload) for point in response]
-        else:
-            best: dict[str, float] = {}
-            for point, score in zip(response, scores, strict=True):
-                best.setdefault(point.payload[CHUNK], score)
-            live = _live_nodes(self._database, list(best))
-            nodes = [live[chunk_id] for chunk_id in best if chunk_id in live]
-            scores = [best[node.node_id] for node in nodes]
-        ids = [node.node_id for node in nodes]
-        return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=ids)
-
-
-def _live_nodes(database: Database, chunk_ids: Sequence[str]) -> dict[str, TextNode]:
-    columns = (chunks.c.chunk_id, chunks.c.text, chunks.c.title, documents.c.path)
-    query = select(*columns, documents.c.source_doc_id).join(
-        documents, documents.c.id == chunks.c.document_id
-    )
-    with database.read() as connection:
-        rows = connection.execute(query.where(among(chunks.c.chunk_id, chunk_ids))).all()
-    return {
-        row.chunk_id: TextNode(
-            id_=row.chunk_id,
-            text=row.text,
-            metadata={"title": row.title, "path": row.path, DOC: row.source_doc_id},
-            relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=row.source_doc_id)},
-        )
-        for row in rows
-    }
 
 
 def read_note(server: QdrantServer, collection: str) -> dict[str, Any] | None:
@@ -250,7 +156,7 @@ class ServerIndex:
         """Make those payload indexes that are not there: filters are slow without, or refused."""
         client = self._server.client
         there = self._server.call(client.get_collection, self.collection).payload_schema
-        for one in _INDEXES:
+        for one in PAYLOAD_INDEXES:
             if one["field_name"] not in there:
                 self._server.call(client.create_payload_index, self.collection, wait=True, **one)
 

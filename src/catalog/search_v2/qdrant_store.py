@@ -1,0 +1,91 @@
+"""A collection that catalog keeps on a Qdrant server, as a LlamaIndex vector store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.schema import BaseNode, TextNode
+from llama_index.core.vector_stores.types import VectorStoreQueryResult
+from llama_index.vector_stores.qdrant import QdrantVectorStore
+from pydantic import PrivateAttr
+from qdrant_client import QdrantClient, models
+
+from catalog.search_v2.nodes import PassageNode
+from catalog.store import Database
+from catalog.store.chunks import find_chunks
+from catalog.store.vectors.points import CHUNK
+from catalog.store.vectors.server_index import PAYLOAD_INDEXES
+
+
+class MinimalQdrantVectorStore(QdrantVectorStore):
+    """A drop-in ``QdrantVectorStore`` over a collection that catalog keeps.
+
+    The stock class writes every metadata value up to four times and the text once more
+    (``_node_content``). Here the payload is the node's metadata and nothing else.
+
+    With ``database`` and ``dataset``, a query answers the live passages only, as
+    :class:`PassageNode`; a passage found by several of its windows is answered once. Without them,
+    every point is answered, with its payload as metadata and no text. Filters other than
+    ``doc_ids`` go in through ``qdrant_filters``.
+    """
+
+    _database: Database | None = PrivateAttr(default=None)
+    _dataset: str = PrivateAttr(default="")
+
+    def __init__(
+        self,
+        collection_name: str,
+        client: QdrantClient,
+        *,
+        database: Database | None = None,
+        dataset: str = "",
+        batch_size: int = 256,
+    ) -> None:
+        super().__init__(
+            collection_name=collection_name,
+            client=client,
+            batch_size=batch_size,
+            max_retries=0,
+            index_doc_id=False,
+            payload_indexes=PAYLOAD_INDEXES,
+        )
+        self._database, self._dataset = database, dataset
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name LlamaIndex serialises it under."""
+        return "MinimalQdrantVectorStore"
+
+    def _build_points(
+        self,
+        nodes: Sequence[BaseNode],
+        sparse_vector_name: str,  # noqa: ARG002  (the overridden method's)
+    ) -> tuple[list[Any], list[str]]:
+        points = [
+            models.PointStruct(
+                id=node.node_id,
+                vector={self.dense_vector_name: node.get_embedding()},
+                payload=dict(node.metadata),
+            )
+            for node in nodes
+        ]
+        return points, [node.node_id for node in nodes]
+
+    def parse_to_query_result(self, response: list[Any]) -> VectorStoreQueryResult:
+        """Return the points as nodes, joined with the truth when there is a database."""
+        scores = [float(getattr(point, "score", 1.0)) for point in response]
+        nodes: list[TextNode]
+        if self._database is None:
+            nodes = [TextNode(id_=str(point.id), metadata=point.payload) for point in response]
+        else:
+            best: dict[str, float] = {}
+            for point, score in zip(response, scores, strict=True):
+                best.setdefault(point.payload[CHUNK], score)
+            with self._database.read() as connection:
+                found = find_chunks(connection, self._dataset, best)
+            live = {chunk.chunk_id: PassageNode.of(chunk) for chunk in found}
+            nodes = [live[chunk_id] for chunk_id in best if chunk_id in live]
+            scores = [best[node.node_id] for node in nodes]
+        ids = [node.node_id for node in nodes]
+        return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=ids)
