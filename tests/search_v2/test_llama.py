@@ -121,7 +121,7 @@ def test_importing_search_loads_no_llama_index_until_a_part_is_asked_for():
 
 
 def test_a_search_loads_no_llama_index(tmp_path, notes):
-    """Whatever engine has the words; the model is a static one, of a file."""
+    """It has no use for it."""
     home = tmp_path / "cold"
     with open_library(home) as library:
         Indexer(library).build(notes, "notes")
