@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ NOT_A_VERB = set(
 )
 
 
+@cache
 def trees():
     return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in MODULES]
 
@@ -28,10 +30,12 @@ def name_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+NAMES = {name_of(one) for one in MODULES}
+
+
 def imports_of(path, tree):
     """Return the modules that a module imports, for its types and inside functions, too."""
-    known = {name_of(one) for one in MODULES}
-    found = set()
+    known, found = NAMES, set()
     for statement in ast.walk(tree):
         if isinstance(statement, ast.Import):
             found |= {alias.name for alias in statement.names}
