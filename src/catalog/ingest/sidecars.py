@@ -204,8 +204,6 @@ class Sidecars:
         stated = normalise(fields)
         if file.rpartition("/")[2] == FOLDER_FILE:  # its title is the folder's own
             stated = {name: value for name, value in stated.items() if name.casefold() != "title"}
-        if any(name.startswith("confidentiality.") for name in stated):
-            raise ReadError("its confidentiality must be a text or a number, or a list of them")
         return stated
 
 

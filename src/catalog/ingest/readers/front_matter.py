@@ -34,10 +34,10 @@ _LINE_BREAK = re.compile(r"\r\n?|\n")
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 _GUARDED = re.compile(  # as a field's name, of folded text; no heading
     r"(?:(?:^|(?<=[\r\n]))(?!\#+[ \t])[^\w\r\n]*+|\{\s*+[\"']?|,\s*+[\"'])"
-    r"confidentiality(?:[ \t_-]*level|\.[\w.-]*+)?[\"'*_\])]*+\s*+[:=]"
+    r"confidentiality(?:[ \t_-]*level|[\w.-]*+)[\"'*_\])]*+\s*+[:=]"
 )
-_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))", re.IGNORECASE)
-_BLANK_LINE = re.compile(r"(?:\r\n?|\n)[ \t]*(?=[\r\n])")
+_ESCAPE = re.compile(r"\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8}))", re.ASCII)
+_BLANK_LINE = re.compile(r"(?>\r\n?|\n)[ \t]*(?=[\r\n])")
 _ABOVE = re.compile(  # blank lines, comments, headings and directives
     r"(?:[ \t\ufeff]*+(?:[#%][^\r\n]*+|<!--(?:(?!-->).)*+-->[ \t]*+)?(?>\r\n?|\n))*+[ \t\ufeff]*+",
     re.DOTALL,
@@ -156,8 +156,9 @@ def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def check_unread(text: str, name: str) -> None:
+def check_unread(value: object, name: str) -> None:
     """Raise ``ReadError`` if a field that has no names itself holds the word confidentiality."""
+    text = value if isinstance(value, str) else json.dumps(value)
     if LEVEL in _unescaped(text):
         raise ReadError(f"its {name} names a {LEVEL} and is not read: it must be an object")
 

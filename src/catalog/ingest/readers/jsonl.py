@@ -25,8 +25,14 @@ from catalog.ingest.readers.base import (
     choose_title,
     decode,
 )
-from catalog.ingest.readers.front_matter import check_unread, parse_json
-from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
+from catalog.ingest.readers.front_matter import check_unread
+from catalog.ingest.readers.metadata import (
+    LEVEL,
+    check_levels,
+    is_level_name,
+    load_json,
+    normalise,
+)
 from catalog.ingest.readers.plain import PlainTextReader
 
 _SAMPLE_LINES = 20
@@ -134,7 +140,7 @@ def _parse_record(line: str) -> ParsedDocument | str:
     Raises ``ReadError`` where it states a confidentiality that cannot be read.
     """
     try:
-        value = json.loads(line)
+        value = load_json(line)
     except (ValueError, RecursionError) as error:
         return f"not valid JSON: {error}"
     if not isinstance(value, dict):
@@ -151,7 +157,7 @@ def _parse_record(line: str) -> ParsedDocument | str:
     text = storable(text)
     if title and not text.startswith(title):
         text = f"{title}\n\n{text}" if text else title
-    fields = _read_metadata(value, line)
+    fields = _read_metadata(value)
     return ParsedDocument(
         path=identifier,
         text=text,
@@ -163,23 +169,20 @@ def _parse_record(line: str) -> ParsedDocument | str:
     )
 
 
-def _read_metadata(record: dict[str, object], line: str) -> dict[str, MetadataValue]:
+def _read_metadata(record: dict[str, object]) -> dict[str, MetadataValue]:
     """Return ``metadata`` and the confidentiality that the record itself states.
 
     Raises ``ReadError`` where a confidentiality is stated and cannot be read.
     """
     metadata = record.get("metadata")
+    check_levels({name: value for name, value in record.items() if name != "metadata"})
     levels = {name: value for name, value in record.items() if is_level_name(name)}
     if metadata is not None and not isinstance(metadata, dict):
-        is_text = isinstance(metadata, str)
-        check_unread(str(metadata) if is_text else json.dumps(metadata), "metadata")
+        check_unread(metadata, "metadata")
         metadata = None
     if levels and metadata and any(map(is_level_name, metadata)):
         raise ReadError(f"it names {LEVEL} more than once")
-    fields = normalise({**(metadata or {}), **levels})
-    if LEVEL in fields:  # of two equal names in one object the parser takes the last
-        parse_json(line)
-    return fields
+    return normalise({**(metadata or {}), **levels})
 
 
 def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, bool], None, None]:
