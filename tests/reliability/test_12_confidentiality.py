@@ -96,6 +96,30 @@ RECORDS = {
     "a level in metadata": {"metadata": {f"{LEVEL}_level": "secret"}},
 }
 SAYS = f'"{LEVEL}": "secret"'
+LATER = {  # below front matter
+    "first paragraph": f"{LEVEL.title()}: secret",
+    "second block": f"---\n{LEVEL}: secret\n---",
+    "third block": f"---\nx: y\n---\n\n---\n{LEVEL}: secret\n---",
+    "nested in the second block": f"---\nx:\n  {LEVEL}: secret\n---",
+    "second block in TOML": f"+++\n{LEVEL} = 'secret'\n+++",
+    "broken second block": f"---\nx: [\n{LEVEL}: secret\n---",
+    "paragraph below a second block": f"---\nx: y\n---\n\n**{LEVEL}**: secret",
+}
+BEFORE = {  # content below front matter that says a confidentiality
+    "srt": f"1\n00:00:01,000 --> 00:00:03,000\n{CANARY}\n",
+    "vtt": f"WEBVTT\n\n00:00:01.000 --> 00:00:03.000\n{CANARY}\n",
+    "sbv": f"0:00:01.000,0:00:03.000\n{CANARY}\n",
+    "tsv": f"start\tend\ttext\n0\t1000\t{CANARY}\n",
+    "csv": f"a,b\n1,{CANARY}\n",
+    "html": f"<html><body><p>{CANARY}</p></body></html>",
+    "xhtml": f"<p>{CANARY}</p>",
+    "tex": CANARY,
+    "py": f"# {CANARY}\n",
+    "xml": f"<p>{CANARY}</p>\n",
+    "log": CANARY,
+    "adoc": CANARY,
+    "json": f'{{"x": "{CANARY}"}}',
+}
 TWICE = {  # of two equal names a parser takes the last
     "fields": f'"metadata": {{{SAYS}, "{LEVEL}": "public"}}',
     "fields at the top": f'{SAYS}, "{LEVEL}": "public"',
@@ -126,6 +150,16 @@ OTHERS = {
             "cells": [{"cell_type": "raw", "source": CANARY}],
         }
     ),
+    "front.ipynb": json.dumps(
+        {
+            "nbformat": 4,
+            "cells": [
+                {"cell_type": "raw", "source": f"---\n{LEVEL}: secret\n---"},
+                {"cell_type": "markdown", "source": CANARY},
+            ],
+        }
+    ),
+    "front.jsonl": json.dumps({"_id": "front", "text": f"---\n{LEVEL}: secret\n---\n{CANARY}"}),
     "level.html": f'<meta name="{LEVEL}-level" content="secret"><p>{CANARY}',
     "page.html": f'<meta name="{LEVEL}" content="secret"><p>{CANARY}',
     "alike.html": f'<meta name="{LEVEL.replace("e", chr(0x435))}" content="secret"><p>{CANARY}',
@@ -164,6 +198,16 @@ def texts():
     for (name, head), ending, breaks in product(HEADS.items(), ("md", "txt"), ("\n", "\r\n", "\r")):
         text = f"{head}\n\nA {CANARY}.\n".replace("\n", breaks)
         yield f"{name} {breaks.encode().hex()}.{ending}", text
+    for (name, later), ending, breaks in product(LATER.items(), ("md", "txt"), ("\n", "\r\n")):
+        text = f"---\ntitle: x\n---\n{later}\n\nA {CANARY}.\n".replace("\n", breaks)
+        yield f"{name} {len(breaks)}.{ending}", text
+    for (ending, content), (name, block) in product(BEFORE.items(), BLOCKS.items()):
+        yield f"before {name}.{ending}", f"---\n{block}\n---\n{content}"
+        yield f"below a line {name}.{ending}", f"\n---\n{block}\n---\n\n{content}"
+    yield (
+        "before both.html",
+        (f'---\n{LEVEL}: public\n---\n<meta name="{LEVEL}" content="secret"><p>{CANARY}'),
+    )
     told = {f"twice {name}": fields for name, fields in TWICE.items()}
     told |= {name: json.dumps(fields)[1:-1] for name, fields in RECORDS.items()}
     for (name, fields), (ending, form) in product(told.items(), JSON_FILES.items()):
@@ -199,7 +243,10 @@ def test_no_document_that_states_a_confidentiality_is_seen_without_it(seen):
         f"---\n# 5 {LEVEL}: obligations\n\nProse.\n\n---\n\n",
         f"# {LEVEL}: a guide\n\n",
         f"---\ntitle: On {LEVEL}\nsummary: |\n  {LEVEL}: what it is\n---\n\n",
-        f"---\ntitle: x\n---\n{LEVEL}: after the front matter\n\n",
+        f"---\ntitle: x\n---\nProse.\n\n{LEVEL}: after the first paragraph\n\n",
+        f"---\ntitle: x\n---\n# {LEVEL}: a guide\n\n",
+        f"---\ntitle: x\n---\n---\nauthor: y\n---\n\nThe word {LEVEL}: in prose.\n\n",
+        f"---\n{LEVEL}: public\n---\n{LEVEL.title()}: public\n\n",
         f"A text.\n\n{LEVEL}: later on.\n\n",
         "{% raw %}\n\n",
         f"Of integrity, {LEVEL}: and availability.\n\n",

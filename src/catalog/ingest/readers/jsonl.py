@@ -21,11 +21,12 @@ from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     ReadFailure,
     ReadLimits,
+    add_level,
     byte_order_mark,
     choose_title,
     decode,
 )
-from catalog.ingest.readers.front_matter import check_unread
+from catalog.ingest.readers.front_matter import check_unread, read_level
 from catalog.ingest.readers.metadata import (
     LEVEL,
     check_levels,
@@ -155,10 +156,11 @@ def _parse_record(line: str) -> ParsedDocument | str:
     if not title and not text.strip():
         return "empty"
     text = storable(text)
+    level = read_level(text, in_paragraph=False)
     if title and not text.startswith(title):
         text = f"{title}\n\n{text}" if text else title
     fields = _read_metadata(value)
-    return ParsedDocument(
+    document = ParsedDocument(
         path=identifier,
         text=text,
         title=choose_title(identifier, title) if title else identifier,
@@ -167,6 +169,7 @@ def _parse_record(line: str) -> ParsedDocument | str:
         metadata=fields,
         written=frozenset(fields) | ({"title"} if title else set()),
     )
+    return add_level(document, level)
 
 
 def _read_metadata(record: dict[str, object]) -> dict[str, MetadataValue]:

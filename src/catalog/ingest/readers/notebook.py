@@ -12,8 +12,14 @@ from catalog.core.errors import ReadError
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines
-from catalog.ingest.readers.base import ReadFailure, ReadLimits, decode, read_bytes
-from catalog.ingest.readers.front_matter import check_unread
+from catalog.ingest.readers.base import (
+    ReadFailure,
+    ReadLimits,
+    add_level,
+    decode,
+    read_bytes,
+)
+from catalog.ingest.readers.front_matter import check_unread, read_level
 from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.markdown import scan_markdown
 from catalog.ingest.readers.metadata import (
@@ -51,12 +57,14 @@ class NotebookReader:
         for cell in cells:
             _add_cell(joined, cell, language)
         first = joined.headings[0].title if joined.headings else None
-        yield joined.document(
+        document = joined.document(
             path,
             title=first or metadata.get("title"),
             file_type="ipynb",
             metadata=normalise(_fields_of(metadata, language)),
         )
+        is_text = bool(cells) and cells[0].kind != "code"
+        yield add_level(document, read_level(cells[0].source) if is_text else {})
 
 
 def _add_cell(joined: JoinedText, cell: _Cell, language: str) -> None:
