@@ -51,6 +51,8 @@ BLOCKS = {  # front matter between two lines ---
     "invisible letter": f"{LEVEL[:4]}\u200b{LEVEL[4:]}: secret",
     "broken with a Cyrillic letter": f"title: [x\n{LEVEL.replace('o', chr(0x43E))}: secret",
     "broken with an escaped capital": f'"\\U00000063{LEVEL[1:]}": secret\nx: [',
+    "broken in two lines": f'"{LEVEL[:8]}\\\n  {LEVEL[8:]}": secret',
+    "a ligature": f"{LEVEL.replace('fi', chr(0xFB01))}: secret",
     "a name that begins so": f"{LEVEL}_class: secret",
     "a level": f"title: x\n{LEVEL.title()} Level: secret",
     "a dotted name": f"document.{LEVEL}: secret",
@@ -92,6 +94,7 @@ RECORDS = {
     "nested at the top": {"properties": {LEVEL: "secret"}},
     "nested in a list": {"fields": [{"x": {LEVEL: "secret"}}]},
     "metadata in capitals": {"METADATA": {LEVEL: "secret"}},
+    "a ligature": {"metadata": {LEVEL.replace("fi", chr(0xFB01)): "secret"}},
     "a level": {f"{LEVEL}_level": "secret"},
     "a level in metadata": {"metadata": {f"{LEVEL}_level": "secret"}},
 }

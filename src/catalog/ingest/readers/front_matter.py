@@ -43,7 +43,9 @@ _GUARDED = re.compile(  # as a field's name, of folded text; no heading
     r"(?:(?:^|(?<=[\r\n]))(?!\#+[ \t])[^\w\r\n]*+|\{\s*+[\"']?|,\s*+[\"'])"
     r"confidentiality(?:[ \t_-]*level|[\w.-]*+)[\"'*_\])]*+\s*+[:=]"
 )
-_ESCAPE = re.compile(r"\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8}))", re.ASCII)
+_ESCAPE = re.compile(  # also of a line break
+    r"\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|(?>\r\n?|\n)[ \t]*+)", re.ASCII
+)
 _BLANK_LINE = re.compile(r"(?>\r\n?|\n)[ \t]*(?=[\r\n])")
 _ABOVE = re.compile(  # blank lines, comments, headings and directives
     r"(?:[ \t\ufeff]*+(?:[#%][^\r\n]*+|<!--(?:(?!-->).)*+-->[ \t]*+)?(?>\r\n?|\n))*+[ \t\ufeff]*+",
@@ -196,8 +198,9 @@ def _names_level(text: str) -> bool:
 
 def _unescaped(text: str) -> str:
     def unescape(match: re.Match[str]) -> str:
-        code = int(match[1] or match[2] or match[3], 16)
-        return chr(code) if code <= 0x10FFFF else ""
+        digits = match[1] or match[2] or match[3]
+        code = int(digits, 16) if digits else -1
+        return chr(code) if 0 <= code <= 0x10FFFF else ""
 
     return fold(_ESCAPE.sub(unescape, text) if "\\" in text else text)
 

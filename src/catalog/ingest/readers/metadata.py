@@ -118,7 +118,7 @@ def is_level_name(name: object) -> bool:
     So one may ``Confidentiality Level`` and ``dc.confidentiality``.
     """
     text = name.decode("latin-1") if isinstance(name, bytes) else str(_printable(name))
-    if len(text) < len(LEVEL):
+    if len(text) < len(LEVEL) and text.isascii():  # some letters are two, as in a ligature
         return False
     folded = fold(text)
     names = (folded, *re.split(r"[.:]", folded))
