@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers import html
 from catalog.ingest.readers.base import WholeFileReader
-from catalog.ingest.readers.registry import load_reader, sniff
+from catalog.ingest.readers.registry import load_reader, read_file, sniff
 
 PAGE = """<!doctype html><html><head><title>Keys &amp; locks</title>
 <meta name="keywords" content="ops, keys"><meta name="description" content="About keys.">
@@ -168,6 +169,24 @@ def test_html_meta_says_who_may_see_a_page() -> None:
 def test_html_whose_confidentiality_is_not_clear_is_refused(meta: str) -> None:
     with pytest.raises(ReadError, match="confidentiality"):
         parse(f"{meta}<p>A walrus.", "memo.html")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.html", "a.tex", "a.srt", "a.vtt", "a.json"])
+def test_a_confidentiality_in_front_matter_counts_in_any_file(tmp_path: Path, name: str) -> None:
+    front = "---\nconfidentiality: secret\ntags: [x]\n---\n"
+    content = "1\n00:00:01,000 --> 00:00:03,000\nA walrus.\n"
+    (tmp_path / name).write_text(front + content)
+    doc = next(read_file(tmp_path / name, name))
+    assert isinstance(doc, ParsedDocument)
+    assert doc.metadata["confidentiality"] == "secret"
+    assert "confidentiality" in doc.written
+    assert "tags" not in doc.metadata
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.py", "a.json", "a.html"])
+def test_what_is_data_or_markup_may_name_a_confidentiality(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("title: x\nconfidentiality: levels\nA walrus.\n")
+    assert isinstance(next(read_file(tmp_path / name, name)), ParsedDocument)
 
 
 @pytest.mark.parametrize("end", ["---\n", ""])

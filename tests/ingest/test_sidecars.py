@@ -231,6 +231,42 @@ def test_the_sidecar_of_a_picture_or_recording_speaks_for_the_texts_made_of_it(
     assert public(library) == {text}, "its change reaches them, too"
 
 
+@pytest.mark.parametrize("sidecar", ["sub/scan.pdf.meta.yaml", "sub/.catalog.yaml"])
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        ("a/other.md", "---\nsource_file: ../sub/scan.pdf\n---\nA walrus.\n"),
+        ("a/other.md", "---\nSource_File: sub/scan.pdf\n---\nA walrus.\n"),
+        ("other.md", "---\noriginal_file: sub\\scan.pdf\n---\nA walrus.\n"),
+        (".converted/other.md", "---\nsource_file: ./sub/scan.pdf\n---\nA walrus.\n"),
+        ("other.md", "# Scan\n\n*source_file: sub/scan.pdf*\n\nA walrus.\n"),
+        ("other.md", "---\nsource_file: FOLDER/sub/scan.pdf\n---\nA walrus.\n"),
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_is_said_of_a_file_in_another_folder_reaches_the_text_made_of_it(
+    library, folder, sidecar, text, body, is_there
+):
+    body = body.replace("FOLDER", str(folder))
+    put(folder, {text: body, sidecar: SECRET, "sub/b.txt": "x", "a/.catalog.yaml": "tags: x\n"})
+    if is_there:
+        (folder / "sub" / "scan.pdf").write_text("\0")
+    for file in folder.rglob("*"):
+        os.utime(file, (1_600_000_000, 1_600_000_000))
+    build(library, folder)
+    assert len(paths(library)) == 2
+    assert text not in public(library)
+    (folder / sidecar).unlink()
+    Indexer(library).update("notes")
+    assert text in public(library)
+    assert Indexer(library).update("notes").updated == 0
+    (folder / sidecar).write_text("confidentiality: [")
+    assert text in {failure.path for failure in Indexer(library).update("notes").failed}
+    (folder / sidecar).write_text(SECRET)
+    Indexer(library).update("notes")
+    assert text not in public(library), "one that is added later reaches it, too"
+
+
 def test_notes_beside_a_recording_are_not_taken_for_its_transcript(library, folder):
     put(folder, {"talk.pdf.meta.yaml": SECRET, "talk.pdf": "\0", "talk.txt": "A walrus.\n"})
     put(folder, {"talk.mp4.meta.yaml": SECRET, "talk.mp4": "\0"})

@@ -50,12 +50,20 @@ BLOCKS = {  # front matter between two lines ---
     "fullwidth letters": "".join(chr(ord(one) + 0xFEE0) for one in LEVEL) + ": secret",
     "invisible letter": f"{LEVEL[:4]}\u200b{LEVEL[4:]}: secret",
     "broken with a Cyrillic letter": f"title: [x\n{LEVEL.replace('o', chr(0x43E))}: secret",
+    "broken with an escaped capital": f'"\\U00000063{LEVEL[1:]}": secret\nx: [',
+    "broken in two lines": f'"{LEVEL[:8]}\\\n  {LEVEL[8:]}": secret',
+    "a ligature": f"{LEVEL.replace('fi', chr(0xFB01))}: secret",
+    "a name that begins so": f"{LEVEL}_class: secret",
+    "a level": f"title: x\n{LEVEL.title()} Level: secret",
+    "a dotted name": f"document.{LEVEL}: secret",
+    "a part of itself": f"{LEVEL}.level: secret",
     "far down": "x: y\n" * 14_000 + f"{LEVEL}: secret",
     "far down in a comment's shade": "# x\n" * 20_000 + f"{LEVEL}: secret",
 }
 HEADS = {  # at the top of a file, before a blank line
     "above": f"# a comment\n---\n{LEVEL}: secret\n---",
     "below a directive": f"%YAML 1.2\n---\n{LEVEL}: secret\n---",
+    "a directive between lines": f"---\n%YAML 1.2\n---\n{LEVEL}: secret\n---",
     "below an HTML comment": f"<!-- a\nb -->\n---\n{LEVEL}: secret\n---",
     "below blank lines": f"\n \n---\n{{{LEVEL}: secret}}\n---",
     "not closed": f"---\ntitle: x\n\n{LEVEL}: secret",
@@ -83,14 +91,79 @@ RECORDS = {
     "metadata is escaped text": {"metadata": '{"confi\\u0064entiality": "secret"}'},
     "nested": {"metadata": {"meta": {LEVEL: "secret"}}},
     "no plain value": {"metadata": {LEVEL: {"level": "secret"}}},
+    "nested at the top": {"properties": {LEVEL: "secret"}},
+    "nested in a list": {"fields": [{"x": {LEVEL: "secret"}}]},
+    "metadata in capitals": {"METADATA": {LEVEL: "secret"}},
+    "a ligature": {"metadata": {LEVEL.replace("fi", chr(0xFB01)): "secret"}},
+    "a level": {f"{LEVEL}_level": "secret"},
+    "a level in metadata": {"metadata": {f"{LEVEL}_level": "secret"}},
 }
-TWICE = (
-    f'{{"_id": "r", "text": "{CANARY}", "metadata": {{"{LEVEL}": "secret", "{LEVEL}": "public"}}}}'
-)
+SAYS = f'"{LEVEL}": "secret"'
+LATER = {  # below front matter
+    "first paragraph": f"{LEVEL.title()}: secret",
+    "second block": f"---\n{LEVEL}: secret\n---",
+    "third block": f"---\nx: y\n---\n\n---\n{LEVEL}: secret\n---",
+    "nested in the second block": f"---\nx:\n  {LEVEL}: secret\n---",
+    "second block in TOML": f"+++\n{LEVEL} = 'secret'\n+++",
+    "broken second block": f"---\nx: [\n{LEVEL}: secret\n---",
+    "paragraph below a second block": f"---\nx: y\n---\n\n**{LEVEL}**: secret",
+}
+BEFORE = {  # content below front matter that says a confidentiality
+    "srt": f"1\n00:00:01,000 --> 00:00:03,000\n{CANARY}\n",
+    "vtt": f"WEBVTT\n\n00:00:01.000 --> 00:00:03.000\n{CANARY}\n",
+    "sbv": f"0:00:01.000,0:00:03.000\n{CANARY}\n",
+    "tsv": f"start\tend\ttext\n0\t1000\t{CANARY}\n",
+    "csv": f"a,b\n1,{CANARY}\n",
+    "html": f"<html><body><p>{CANARY}</p></body></html>",
+    "xhtml": f"<p>{CANARY}</p>",
+    "tex": CANARY,
+    "py": f"# {CANARY}\n",
+    "xml": f"<p>{CANARY}</p>\n",
+    "log": CANARY,
+    "adoc": CANARY,
+    "json": f'{{"x": "{CANARY}"}}',
+}
+TWICE = {  # of two equal names a parser takes the last
+    "fields": f'"metadata": {{{SAYS}, "{LEVEL}": "public"}}',
+    "fields at the top": f'{SAYS}, "{LEVEL}": "public"',
+    "metadata": f'"metadata": {{{SAYS}}}, "metadata": {{}}',
+    "metadata that is text": f'"metadata": {{"x": {{{SAYS}}}}}, "metadata": "x"',
+    "nested": f'"metadata": {{"meta": {{{SAYS}}}, "meta": {{}}}}',
+}
+JSON_FILES = {  # with FIELDS beside what makes a document
+    "jsonl": '{"_id": "NAME", "text": "CANARY", FIELDS}\n',
+    "json": '{"segments": [{"text": "CANARY", "start": 1, "end": 2}], FIELDS}',
+    "ipynb": '{"nbformat": 4, "cells": [{"cell_type": "raw", "source": "CANARY"}], FIELDS}',
+}
 OTHERS = {
     "transcript.json": json.dumps(
         {LEVEL: "secret", "segments": [{"text": CANARY, "start": 1, "end": 2}]}
     ),
+    "cue.json": json.dumps([{"text": CANARY, "start": 1, "end": 2, LEVEL: "secret"}]),
+    "cell.ipynb": json.dumps(
+        {
+            "nbformat": 4,
+            "cells": [{"cell_type": "raw", "metadata": {LEVEL: "secret"}, "source": CANARY}],
+        }
+    ),
+    "list.ipynb": json.dumps(
+        {
+            "nbformat": 4,
+            "metadata": [{LEVEL: "secret"}],
+            "cells": [{"cell_type": "raw", "source": CANARY}],
+        }
+    ),
+    "front.ipynb": json.dumps(
+        {
+            "nbformat": 4,
+            "cells": [
+                {"cell_type": "raw", "source": f"---\n{LEVEL}: secret\n---"},
+                {"cell_type": "markdown", "source": CANARY},
+            ],
+        }
+    ),
+    "front.jsonl": json.dumps({"_id": "front", "text": f"---\n{LEVEL}: secret\n---\n{CANARY}"}),
+    "level.html": f'<meta name="{LEVEL}-level" content="secret"><p>{CANARY}',
     "page.html": f'<meta name="{LEVEL}" content="secret"><p>{CANARY}',
     "alike.html": f'<meta name="{LEVEL.replace("e", chr(0x435))}" content="secret"><p>{CANARY}',
     "field.rst": f":{LEVEL.title()}: secret\n\n{CANARY}\n",
@@ -125,11 +198,24 @@ def texts():
     ):
         text = f"{mark}---\n{block}\n---\n\nA {CANARY}.\n".replace("\n", breaks)
         yield f"{name} {bool(mark)} {len(breaks)}.{ending}", text
-    for (name, head), ending in product(HEADS.items(), ("md", "txt")):
-        yield f"{name}.{ending}", f"{head}\n\nA {CANARY}.\n"
-    for name, fields in RECORDS.items():
-        yield f"{name}.jsonl", json.dumps({"_id": name, "text": CANARY, **fields}) + "\n"
-    yield "twice.jsonl", TWICE + "\n"
+    for (name, head), ending, breaks in product(HEADS.items(), ("md", "txt"), ("\n", "\r\n", "\r")):
+        text = f"{head}\n\nA {CANARY}.\n".replace("\n", breaks)
+        yield f"{name} {breaks.encode().hex()}.{ending}", text
+    for (name, later), ending, breaks in product(LATER.items(), ("md", "txt"), ("\n", "\r\n")):
+        text = f"---\ntitle: x\n---\n{later}\n\nA {CANARY}.\n".replace("\n", breaks)
+        yield f"{name} {len(breaks)}.{ending}", text
+    for (ending, content), (name, block) in product(BEFORE.items(), BLOCKS.items()):
+        yield f"before {name}.{ending}", f"---\n{block}\n---\n{content}"
+        yield f"below a line {name}.{ending}", f"\n---\n{block}\n---\n\n{content}"
+    yield (
+        "before both.html",
+        (f'---\n{LEVEL}: public\n---\n<meta name="{LEVEL}" content="secret"><p>{CANARY}'),
+    )
+    told = {f"twice {name}": fields for name, fields in TWICE.items()}
+    told |= {name: json.dumps(fields)[1:-1] for name, fields in RECORDS.items()}
+    for (name, fields), (ending, form) in product(told.items(), JSON_FILES.items()):
+        text = form.replace("NAME", name).replace("CANARY", CANARY).replace("FIELDS", fields)
+        yield f"{name}.{ending}", text
     yield from OTHERS.items()
 
 
@@ -160,7 +246,10 @@ def test_no_document_that_states_a_confidentiality_is_seen_without_it(seen):
         f"---\n# 5 {LEVEL}: obligations\n\nProse.\n\n---\n\n",
         f"# {LEVEL}: a guide\n\n",
         f"---\ntitle: On {LEVEL}\nsummary: |\n  {LEVEL}: what it is\n---\n\n",
-        f"---\ntitle: x\n---\n{LEVEL}: after the front matter\n\n",
+        f"---\ntitle: x\n---\nProse.\n\n{LEVEL}: after the first paragraph\n\n",
+        f"---\ntitle: x\n---\n# {LEVEL}: a guide\n\n",
+        f"---\ntitle: x\n---\n---\nauthor: y\n---\n\nThe word {LEVEL}: in prose.\n\n",
+        f"---\n{LEVEL}: public\n---\n{LEVEL.title()}: public\n\n",
         f"A text.\n\n{LEVEL}: later on.\n\n",
         "{% raw %}\n\n",
         f"Of integrity, {LEVEL}: and availability.\n\n",

@@ -32,6 +32,7 @@ RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change 
 _RACY = "it may have changed since it was read"
 _REPLACED_FILE = "another file may have been put in its place"
 _SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
+_ELSEWHERE = "elsewhere"  # in a fingerprint: made of a file in another folder
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 
 
@@ -134,16 +135,19 @@ class FolderChanges:
         """The fingerprint of a file that was not read since what was made of it answers."""
         return f"{self._pipeline}:told"
 
-    def fingerprint(self, file: str, reason: str | None) -> str:
+    def fingerprint(self, file: str, reason: str | None, *, made_elsewhere: bool = False) -> str:
         """Name how a file is read in this run; another name means: read it again.
 
         What it may be made of, beside it, is part of that, and what speaks of it. A file that
-        failed for a ``reason`` is read again under other limits, too.
+        failed for a ``reason`` is read again under other limits, too, and one that is
+        ``made_elsewhere`` whenever a file changes that speaks of any.
         """
-        sidecars = self.sidecars.fingerprint(file)[:16]
+        sidecars = self.sidecars.fingerprint(file, anywhere=made_elsewhere)[:16]
         parts = [f"{self._pipeline}+{sidecars}" if sidecars else self._pipeline]
         if beside := self.originals.beside(file):
             parts.append(sha1_hex("/".join(beside))[:8])
+        if made_elsewhere:
+            parts.append(_ELSEWHERE)
         if reason is not None:
             parts.append(sha1_hex(repr(self._limits))[:8])
         return ":".join(parts)
@@ -199,7 +203,8 @@ class FolderChanges:
             return "its size or date is another"
         if self._reread:
             return "every document is done anew"
-        now = self.fingerprint(file.path, entry.reason)
+        is_elsewhere = _ELSEWHERE in entry.pipeline.split(":")
+        now = self.fingerprint(file.path, entry.reason, made_elsewhere=is_elsewhere)
         if entry.pipeline != now:
             if _SIDECARS.sub("", entry.pipeline) == _SIDECARS.sub("", now):
                 return "what is said of it beside it is another"

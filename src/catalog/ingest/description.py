@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from catalog.core.documents import MetadataValue, ParsedDocument
-from catalog.core.errors import ReadError
 from catalog.core.filter_forms import known_file_type
 from catalog.core.written_dates import read_written_date
 from catalog.ingest.readers.base import one_line
@@ -43,8 +42,7 @@ def describe(
     """Return the document with all that is said of it, and remarks on what could not be taken.
 
     Of each field the author's words in the document count, then ``beside`` in its order, then
-    what a program wrote into the file. Raises ``ReadError`` for a confidentiality that is no
-    value.
+    what a program wrote into the file.
     """
     own = {name: value for name, value in parsed.metadata.items() if name in parsed.written}
     if not own and not beside and not parsed.remarks:
@@ -76,8 +74,6 @@ def _accepted(fields: Mapping[str, MetadataValue], remarks: list[str]) -> dict[s
     """Return the fields without those that have no such meaning; add remarks on these."""
     accepted = dict(fields)
     for name, value in fields.items():
-        if name.startswith("confidentiality."):
-            raise ReadError("its confidentiality must be a text or a number, or a list of them")
         if name in _DATES and read_written_date(value) is None:
             remarks.append(
                 f"{name} {_shown(value)} is no date, or could be two: write it as 2024-05-31"

@@ -14,7 +14,7 @@ from catalog.ingest.discovery import SourceFile
 from catalog.ingest.originals import Originals
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
 from catalog.ingest.readers.opening import digest_file
-from catalog.ingest.sidecars import Sidecars, sidecar_target
+from catalog.ingest.sidecars import Sidecars, named_elsewhere, sidecar_target
 from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
 
@@ -35,7 +35,8 @@ class FileOutcome:
     ``retry`` says that the next run may fare better though the file is the same; without
     ``is_whole`` it was not read to its end, so that a document that is missing may still be there.
     ``refused`` are the paths of those whose part of the file cannot be read. ``digest`` is a hash
-    of the file's bytes. ``dates`` gives the unchanged documents the file's date, by path.
+    of the file's bytes. ``is_made_elsewhere`` says that a document of it names a file in another
+    folder as what it was made of. ``dates`` gives the unchanged documents the file's date, by path.
     """
 
     file: SourceFile
@@ -48,6 +49,7 @@ class FileOutcome:
     is_cut_short: bool = False
     refused: set[str] = field(default_factory=set)
     digest: str | None = None
+    is_made_elsewhere: bool = False
     dates: dict[str, str | None] = field(default_factory=dict)
     _noted: int = 0
 
@@ -96,6 +98,7 @@ class FileOutcome:
 
     def _described(self, parsed: ParsedDocument, sidecars: Sidecars) -> ParsedDocument | None:
         """Return the document with what is said of it; ``None`` if it must stay as it was."""
+        self.is_made_elsewhere |= bool(named_elsewhere(parsed))
         try:
             document, remarks = describe(parsed, sidecars.fields_of(parsed, self.file.path))
         except ReadError as error:

@@ -104,7 +104,7 @@ class PipelineSteps:
         return (f"{len(reasons)} documents measured as 4 characters a token: {first}",)
 
 
-TEXTS_VERSION = 10  # +1 when the same file gives other chunks, metadata, or other text to embed
+TEXTS_VERSION = 11  # +1 when the same file gives other chunks, metadata, or other text to embed
 
 
 class DatasetPipeline(IngestionPipeline):

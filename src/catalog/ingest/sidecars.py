@@ -22,6 +22,7 @@ from catalog.ingest.readers.opening import open_regular
 from catalog.ingest.readers.timed.source_media import (
     CONVERTED,
     file_type_of,
+    media_file_name,
     possible_originals,
     split_extension,
 )
@@ -100,8 +101,13 @@ class Sidecars:
         """Be sent to another process as the list it was made of."""
         return Sidecars, (self._files, self._root)
 
-    def fingerprint(self, path: str) -> str:
-        """Return a hash of all files that may speak of the file at ``path``; empty for none."""
+    def fingerprint(self, path: str, *, anywhere: bool = False) -> str:
+        """Return a hash of all files that may speak of the file at ``path``; empty for none.
+
+        With ``anywhere`` that may be each: it is made of a file in another folder.
+        """
+        if anywhere:
+            return sha1_hex("|".join(f"{file}:{self._digest(file)}" for file in self._files))
         files = dict.fromkeys([*self._of_file(path), *(file for _, file in self._beside(path))])
         return sha1_hex("|".join(f"{file}:{self._digest(file)}" for file in files)) if files else ""
 
@@ -130,8 +136,20 @@ class Sidecars:
             for original, file in self._beside(path)
             if file not in own and _is_made_of(document, path, original)
         ]
+        originals += [file for one in self._named(document, path) for file in self._of_file(one)]
         folders = [file for file in of_file if file not in own]
         return [self._fields(file) for file in dict.fromkeys((*own, *originals, *folders))]
+
+    def _named(self, document: ParsedDocument, path: str) -> list[str]:
+        """Return the paths that a document says it was made of, from its folder or the root."""
+        folders = [path.rpartition("/")[0], path.replace(f"{CONVERTED}/", "").rpartition("/")[0]]
+        root, paths = Path(os.path.normpath(self._root)), []
+        for name, folder in itertools.product(named_elsewhere(document), (*folders, "")):
+            full = Path(os.path.normpath(root / folder / name))
+            if full.is_relative_to(root):
+                paths.append(full.relative_to(root).as_posix())
+        paths = list(dict.fromkeys(paths))
+        return [one for one in paths if os.path.lexists(root / one)] or paths
 
     def _of_file(self, path: str) -> list[str]:
         """Return the files for this path and the file its name names, then those of its folders.
@@ -204,9 +222,18 @@ class Sidecars:
         stated = normalise(fields)
         if file.rpartition("/")[2] == FOLDER_FILE:  # its title is the folder's own
             stated = {name: value for name, value in stated.items() if name.casefold() != "title"}
-        if any(name.startswith("confidentiality.") for name in stated):
-            raise ReadError("its confidentiality must be a text or a number, or a list of them")
         return stated
+
+
+def named_elsewhere(document: ParsedDocument) -> list[str]:
+    """Return the path of the file that a document says it was made of, if it names a folder."""
+    file = str(document.metadata.get("media_file", "")).rpartition("/")[2]
+    named = [
+        str(value).strip().strip("`'\"[]").strip().replace("\\", "/")
+        for key, value in document.metadata.items()
+        if file and key != "media_file" and media_file_name(value) == file
+    ]
+    return [name for name in named if "/" in name]
 
 
 def _name_without_ending(file: str) -> str:

@@ -339,7 +339,10 @@ class SyncRun:
         if gone:
             self._removed += remove_documents(connection, self._dataset, gone, self._clock())
         entry = self._entry(file, state, outcome.reason, outcome.begun_at)
-        return replace(entry, digest=outcome.digest)
+        pipeline = self._changes.fingerprint(
+            file.path, outcome.reason, made_elsewhere=outcome.is_made_elsewhere
+        )
+        return replace(entry, digest=outcome.digest, pipeline=pipeline)
 
     def _entry(
         self, file: SourceFile, state: State, reason: str | None, seen_at: float

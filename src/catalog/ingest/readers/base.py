@@ -6,13 +6,15 @@ import codecs
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, Protocol
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Literal, Protocol
 
-from catalog.core.documents import ParsedDocument
+from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.text import storable
+from catalog.ingest.readers.front_matter import read_level
+from catalog.ingest.readers.metadata import LEVEL
 
 if TYPE_CHECKING:
     from catalog.core.settings import IngestSettings
@@ -78,11 +80,16 @@ class Reader(Protocol):
         ...
 
 
+LevelPlace = Literal["front matter", "first lines", "own fields"]
+
+
 class WholeFileReader(ABC):
     """A reader of a format in which one text file is one document."""
 
     declares_encoding: ClassVar[bool] = False
     """Whether files of the format may name their encoding near the top."""
+    level_in: ClassVar[LevelPlace] = "first lines"
+    """Where a file may say who may see it: its format's own fields are read by :meth:`parse`."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
@@ -98,7 +105,11 @@ class WholeFileReader(ABC):
         text = decode(data, declared=self.declares_encoding)
         if not text or text.isspace():
             raise EmptyDocumentError("empty")
-        document = self.parse(text, path)
+        if self.level_in == "own fields":
+            document = self.parse(text, path)
+        else:
+            level = read_level(text, in_paragraph=self.level_in == "first lines")
+            document = add_level(self.parse(text, path), level)
         yield document
         if document.untimed is not None:
             yield ReadFailure(path, document.untimed)
@@ -106,6 +117,22 @@ class WholeFileReader(ABC):
     @abstractmethod
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document that ``text`` (canonical, not blank) is."""
+
+
+def add_level(document: ParsedDocument, level: dict[str, MetadataValue]) -> ParsedDocument:
+    """Return the document with the confidentiality that stands before its content, if one does.
+
+    Raises ``ReadError`` if the content states another one.
+    """
+    if not level:
+        return document
+    if document.metadata.get(LEVEL, level[LEVEL]) != level[LEVEL]:
+        raise ReadError(f"it names {LEVEL} more than once")
+    return replace(
+        document,
+        metadata={**document.metadata, **level},
+        written=document.written | level.keys(),
+    )
 
 
 def read_bytes(handle: BinaryIO, limit: int) -> bytes:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from catalog.core.documents import MetadataValue
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.metadata import LEVEL, field_name, fold, is_level_name, normalise
+from catalog.ingest.readers.metadata import (
+    LEVEL,
+    field_name,
+    fold,
+    holds_level,
+    is_level_name,
+    normalise,
+)
 
 if TYPE_CHECKING:
     import yaml
@@ -34,10 +41,12 @@ _LINE_BREAK = re.compile(r"\r\n?|\n")
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 _GUARDED = re.compile(  # as a field's name, of folded text; no heading
     r"(?:(?:^|(?<=[\r\n]))(?!\#+[ \t])[^\w\r\n]*+|\{\s*+[\"']?|,\s*+[\"'])"
-    r"confidentiality(?:[ \t_-]*level|\.[\w.-]*+)?[\"'*_\])]*+\s*+[:=]"
+    r"confidentiality(?:[ \t_-]*level|[\w.-]*+)[\"'*_\])]*+\s*+[:=]"
 )
-_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))", re.IGNORECASE)
-_BLANK_LINE = re.compile(r"(?:\r\n?|\n)[ \t]*(?=[\r\n])")
+_ESCAPE = re.compile(  # also of a line break
+    r"\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|(?>\r\n?|\n)[ \t]*+)", re.ASCII
+)
+_BLANK_LINE = re.compile(r"(?>\r\n?|\n)[ \t]*(?=[\r\n])")
 _ABOVE = re.compile(  # blank lines, comments, headings and directives
     r"(?:[ \t\ufeff]*+(?:[#%][^\r\n]*+|<!--(?:(?!-->).)*+-->[ \t]*+)?(?>\r\n?|\n))*+[ \t\ufeff]*+",
     re.DOTALL,
@@ -90,31 +99,42 @@ def read_front_matter(text: str) -> FrontMatter:
     return FrontMatter(fields, body_start if text[body_start:].strip() else 0, problem)
 
 
-def check_head(text: str) -> None:
-    """Raise ``ReadError`` if a text without front matter states its confidentiality at its top.
+def check_head(text: str, *, in_paragraph: bool = True) -> None:
+    """Raise ``ReadError`` if the top of a body states a confidentiality, which is not read there.
 
-    That is in front matter below something else, or in the first paragraph, as in JSON between
-    braces or ``#+confidentiality: secret``.
+    That is in front matter, also below something else, or in the first paragraph, as in JSON
+    between braces or ``#+confidentiality: secret``.
     """
-    below = text[: 2 * _MAX_CHARACTERS]
-    below = below[cast("re.Match[str]", _ABOVE.match(below)).end() :]
-    if any(map(is_level_name, read_front_matter(below).fields)):
-        raise ReadError(f"its front matter names a {LEVEL} and is not read: it is not at the top")
+    text = below = text[: 2 * _MAX_CHARACTERS]
+    while True:
+        below = below[cast("re.Match[str]", _ABOVE.match(below)).end() :]
+        front = read_front_matter(below)
+        if holds_level(front.fields):
+            raise ReadError(
+                f"its front matter names a {LEVEL} and is not read: it is not at the top"
+            )
+        if not front.body_start:
+            break
+        text = below = below[front.body_start :]
+    if not in_paragraph:
+        return
     text = text[:_MAX_CHARACTERS].lstrip("\ufeff \t\r\n")
     blank = _BLANK_LINE.search(text)
     if _names_level(text if blank is None else text[: blank.start()]):
         raise ReadError(f"its first lines name a {LEVEL} and are not read: write it between ---")
 
 
-def read_level(text: str) -> dict[str, MetadataValue]:
+def read_level(text: str, *, in_paragraph: bool = True) -> dict[str, MetadataValue]:
     """Return only the confidentiality of front matter, for text whose other fields are not read.
 
-    Raises ``ReadError`` where one is stated and cannot be read.
+    Raises ``ReadError`` where one is stated and cannot be read, in the first paragraph too unless
+    that is code or markup.
     """
     front = read_front_matter(text)
-    if not front.fields and not front.problem:
-        check_head(text)
-    return {name: value for name, value in normalise(front.fields).items() if name == LEVEL}
+    level = {name: value for name, value in normalise(front.fields).items() if name == LEVEL}
+    if front.body_start or not front.fields:
+        check_head(text[front.body_start :], in_paragraph=in_paragraph and not level)
+    return level
 
 
 def parse_yaml(text: str) -> object:
@@ -156,8 +176,9 @@ def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def check_unread(text: str, name: str) -> None:
+def check_unread(value: object, name: str) -> None:
     """Raise ``ReadError`` if a field that has no names itself holds the word confidentiality."""
+    text = value if isinstance(value, str) else json.dumps(value)
     if LEVEL in _unescaped(text):
         raise ReadError(f"its {name} names a {LEVEL} and is not read: it must be an object")
 
@@ -177,8 +198,9 @@ def _names_level(text: str) -> bool:
 
 def _unescaped(text: str) -> str:
     def unescape(match: re.Match[str]) -> str:
-        code = int(match[1] or match[2] or match[3], 16)
-        return chr(code) if code <= 0x10FFFF else ""
+        digits = match[1] or match[2] or match[3]
+        code = int(digits, 16) if digits else -1
+        return chr(code) if 0 <= code <= 0x10FFFF else ""
 
     return fold(_ESCAPE.sub(unescape, text) if "\\" in text else text)
 

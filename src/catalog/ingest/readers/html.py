@@ -53,6 +53,7 @@ class HtmlReader(WholeFileReader):
     """
 
     declares_encoding = True
+    level_in = "front matter"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document, titled by ``<title>``, else its first heading or its stem.

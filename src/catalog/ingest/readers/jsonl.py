@@ -21,12 +21,19 @@ from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     ReadFailure,
     ReadLimits,
+    add_level,
     byte_order_mark,
     choose_title,
     decode,
 )
-from catalog.ingest.readers.front_matter import check_unread, parse_json
-from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
+from catalog.ingest.readers.front_matter import check_unread, read_level
+from catalog.ingest.readers.metadata import (
+    LEVEL,
+    check_levels,
+    is_level_name,
+    load_json,
+    normalise,
+)
 from catalog.ingest.readers.plain import PlainTextReader
 
 _SAMPLE_LINES = 20
@@ -134,7 +141,7 @@ def _parse_record(line: str) -> ParsedDocument | str:
     Raises ``ReadError`` where it states a confidentiality that cannot be read.
     """
     try:
-        value = json.loads(line)
+        value = load_json(line)
     except (ValueError, RecursionError) as error:
         return f"not valid JSON: {error}"
     if not isinstance(value, dict):
@@ -149,10 +156,11 @@ def _parse_record(line: str) -> ParsedDocument | str:
     if not title and not text.strip():
         return "empty"
     text = storable(text)
+    level = read_level(text, in_paragraph=False)
     if title and not text.startswith(title):
         text = f"{title}\n\n{text}" if text else title
-    fields = _read_metadata(value, line)
-    return ParsedDocument(
+    fields = _read_metadata(value)
+    document = ParsedDocument(
         path=identifier,
         text=text,
         title=choose_title(identifier, title) if title else identifier,
@@ -161,25 +169,23 @@ def _parse_record(line: str) -> ParsedDocument | str:
         metadata=fields,
         written=frozenset(fields) | ({"title"} if title else set()),
     )
+    return add_level(document, level)
 
 
-def _read_metadata(record: dict[str, object], line: str) -> dict[str, MetadataValue]:
+def _read_metadata(record: dict[str, object]) -> dict[str, MetadataValue]:
     """Return ``metadata`` and the confidentiality that the record itself states.
 
     Raises ``ReadError`` where a confidentiality is stated and cannot be read.
     """
     metadata = record.get("metadata")
+    check_levels({name: value for name, value in record.items() if name != "metadata"})
     levels = {name: value for name, value in record.items() if is_level_name(name)}
     if metadata is not None and not isinstance(metadata, dict):
-        is_text = isinstance(metadata, str)
-        check_unread(str(metadata) if is_text else json.dumps(metadata), "metadata")
+        check_unread(metadata, "metadata")
         metadata = None
     if levels and metadata and any(map(is_level_name, metadata)):
         raise ReadError(f"it names {LEVEL} more than once")
-    fields = normalise({**(metadata or {}), **levels})
-    if LEVEL in fields:  # of two equal names in one object the parser takes the last
-        parse_json(line)
-    return fields
+    return normalise({**(metadata or {}), **levels})
 
 
 def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, bool], None, None]:

@@ -19,7 +19,7 @@ from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
 from catalog.ingest.readers.front_matter import check_head, read_front_matter
-from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.metadata import LEVEL, normalise, take_title
 from catalog.ingest.readers.timed.source_media import describe_source, normalise_recording
 from catalog.ingest.readers.timed.timed_markdown import add_segments, read_converter_header
 
@@ -31,19 +31,21 @@ class MarkdownReader(WholeFileReader):
     the facts that the converter put under the title, which become metadata; never a line.
     """
 
+    level_in = "own fields"
+
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document, titled by its front matter, else its first heading or its stem."""
         front_matter, body_start, problem = read_front_matter(text)
         metadata = normalise(front_matter)
-        header = read_converter_header(text, body_start)
-        if header is None and not front_matter and not problem:
-            check_head(text)
+        header, body = read_converter_header(text, body_start), text[body_start:]
         fields: Mapping[Any, object] = front_matter
         recording: dict[str, MetadataValue] = {}
         if header is not None:
             header_fields, text = header
             fields = {**header_fields, **front_matter}
             recording = normalise_recording(header_fields)
+        if LEVEL not in recording and (body_start or not front_matter):
+            check_head(body, in_paragraph=LEVEL not in metadata)
         title = take_title(metadata)
         headings, atomic = scan_markdown(text, body_start)
         first = headings[0].title if headings else None

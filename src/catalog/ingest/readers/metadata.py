@@ -57,7 +57,7 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
     those, that is nested, stated twice or spelled with look-alike letters: who may see the document
     is not guessed at.
     """
-    _check_levels(raw)
+    check_levels(raw)
     flat = {field_name(name): value for name, value in _flatten(raw, "", 0)}
     keys = {key.casefold(): key for key in reversed(flat)}
     fields: dict[str, MetadataValue] = {}
@@ -79,7 +79,7 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
     return {**flat, **fields}
 
 
-def _check_levels(raw: Mapping[Any, object]) -> None:
+def check_levels(raw: Mapping[Any, object]) -> None:
     """Raise ``ReadError`` for a confidentiality that is not one plain field at the top."""
     levels = {str(name): value for name, value in raw.items() if is_level_name(name)}
     if len(levels) > 1:
@@ -89,21 +89,57 @@ def _check_levels(raw: Mapping[Any, object]) -> None:
             raise ReadError(f"its field {name!r} must be spelled {LEVEL}")
         if not _is_level(value):
             raise ReadError(f"its {LEVEL} must be a text or a number, or a list of them")
-    inner = list(raw.values())
+    check_no_level(list(raw.values()))
+
+
+def check_no_level(value: object) -> None:
+    """Raise ``ReadError`` for a confidentiality anywhere in a value that is no place for it."""
+    if holds_level(value):
+        raise ReadError(f"its {LEVEL} stands inside another field: write it at the top")
+
+
+def holds_level(value: object) -> bool:
+    """Return whether a field in a value, at any depth, is named as a confidentiality."""
+    inner = [value]
     while inner:
-        value = inner.pop()
-        if isinstance(value, Mapping):
-            if any(map(is_level_name, value)):
-                raise ReadError(f"its {LEVEL} stands inside another field: write it at the top")
-            inner += value.values()
-        elif isinstance(value, list | tuple | set | frozenset):
-            inner += value
+        one = inner.pop()
+        if isinstance(one, Mapping):
+            if any(map(is_level_name, one)):
+                return True
+            inner += one.values()
+        elif isinstance(one, list | tuple | set | frozenset):
+            inner += [item for item in one if not isinstance(item, str | int | float)]
+    return False
 
 
 def is_level_name(name: object) -> bool:
-    """Return whether a person would read a field's name as ``confidentiality``."""
+    """Return whether a person may read a field's name as ``confidentiality``.
+
+    So one may ``Confidentiality Level`` and ``dc.confidentiality``.
+    """
     text = name.decode("latin-1") if isinstance(name, bytes) else str(_printable(name))
-    return len(text) >= len(LEVEL) and "".join(filter(str.isalnum, fold(text))) == LEVEL
+    if len(text) < len(LEVEL) and text.isascii():  # some letters are two, as in a ligature
+        return False
+    folded = fold(text)
+    names = (folded, *re.split(r"[.:]", folded))
+    return any("".join(filter(str.isalnum, one)).startswith(LEVEL) for one in names)
+
+
+def load_json(text: str) -> object:
+    """Return what a JSON text holds, as ``json.loads`` does, also the errors.
+
+    Raises ``ReadError`` where of two equal names in one object one would lose a confidentiality.
+    """
+    return cast(object, json.loads(text, object_pairs_hook=_without_loss))
+
+
+def _without_loss(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        if any(names.count(name) > 1 and holds_level({name: value}) for name, value in pairs):
+            raise ReadError(f"it names {LEVEL} more than once, or in one of two equal fields")
+    return fields
 
 
 def fold(text: str) -> str:
@@ -128,8 +164,7 @@ def _is_level(value: object) -> bool:
 
 def field_name(name: str) -> str:
     plain = re.sub(r"[-\s]+", "_", name.casefold())
-    head, dot, rest = plain.partition(".")
-    return plain if plain in _NAMES or (dot and rest and head == LEVEL) else name
+    return plain if plain in _NAMES else name
 
 
 def take_title(metadata: dict[str, MetadataValue]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,10 +12,23 @@ from catalog.core.errors import ReadError
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines
-from catalog.ingest.readers.base import ReadFailure, ReadLimits, decode, read_bytes
+from catalog.ingest.readers.base import (
+    ReadFailure,
+    ReadLimits,
+    add_level,
+    decode,
+    read_bytes,
+)
+from catalog.ingest.readers.front_matter import check_unread, read_level
 from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.markdown import scan_markdown
-from catalog.ingest.readers.metadata import is_level_name, normalise
+from catalog.ingest.readers.metadata import (
+    check_levels,
+    check_no_level,
+    is_level_name,
+    load_json,
+    normalise,
+)
 from catalog.ingest.readers.source_lines import count_breaks
 
 _MAX_OUTPUT = 2000
@@ -45,12 +57,14 @@ class NotebookReader:
         for cell in cells:
             _add_cell(joined, cell, language)
         first = joined.headings[0].title if joined.headings else None
-        yield joined.document(
+        document = joined.document(
             path,
             title=first or metadata.get("title"),
             file_type="ipynb",
             metadata=normalise(_fields_of(metadata, language)),
         )
+        is_text = bool(cells) and cells[0].kind != "code"
+        yield add_level(document, read_level(cells[0].source) if is_text else {})
 
 
 def _add_cell(joined: JoinedText, cell: _Cell, language: str) -> None:
@@ -131,7 +145,8 @@ def _parse_notebook(text: str) -> tuple[list[_Cell], Mapping[str, object]]:
     Raises ``ReadError`` if it is no notebook, or too deeply nested.
     """
     try:
-        notebook = json.loads(text)
+        notebook = load_json(text)
+        _check_unread_fields(notebook)
         if isinstance(notebook, dict) and notebook.get("nbformat", 1) != _CURRENT_VERSION:
             notebook = _upgrade(text) or notebook
         if not isinstance(notebook, dict) or not isinstance(_raw_cells(notebook), list):
@@ -147,6 +162,25 @@ def _parse_notebook(text: str) -> tuple[list[_Cell], Mapping[str, object]]:
         raise ReadError("not valid JSON") from error
     metadata = notebook.get("metadata")
     return cells, metadata if isinstance(metadata, dict) else {}
+
+
+def _check_unread_fields(notebook: object) -> None:
+    """Raise ``ReadError`` for a confidentiality that is not a field of the notebook's metadata.
+
+    What a cell put out may hold any field.
+    """
+    if not isinstance(notebook, dict):
+        return
+    fields = dict(notebook)
+    metadata, cells = fields.pop("metadata", None), fields.pop("cells", None)
+    if isinstance(metadata, dict):
+        check_levels(metadata)
+    else:
+        check_unread(metadata, "metadata")
+    check_no_level(fields)
+    for cell in cells if isinstance(cells, list) else ():
+        if isinstance(cell, dict):
+            check_no_level({name: value for name, value in cell.items() if name != "outputs"})
 
 
 def _upgrade(text: str) -> Any:

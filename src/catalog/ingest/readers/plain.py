@@ -7,23 +7,18 @@ from pathlib import PurePosixPath
 from typing import ClassVar
 
 from catalog.core.documents import ParsedDocument
-from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type
-from catalog.ingest.readers.front_matter import read_level
+from catalog.ingest.readers.base import LevelPlace, WholeFileReader, choose_title, file_type
 from catalog.ingest.readers.timed.source_media import describe_source, is_called_transcript
 from catalog.ingest.readers.timed.timed_markdown import add_segments
 from catalog.ingest.readers.timed.transcript_json import read_transcript_json
 
 
 class PlainTextReader(WholeFileReader):
-    """Reads text as it stands, except where its lines open with times.
-
-    Of front matter it takes the confidentiality alone.
-    """
+    """Reads text as it stands, except where its lines open with times."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document as it is, or the transcript that it is; a ``.log`` stays a log."""
-        level = read_level(text)
-        document = replace(_as_it_stands(text, path), metadata=level, written=frozenset(level))
+        document = _as_it_stands(text, path)
         if ".log" in PurePosixPath(path.lower()).suffixes:
             return document
         return add_segments(document, describe_source(path, {}, has_header=False))
@@ -32,11 +27,18 @@ class PlainTextReader(WholeFileReader):
 class CodeReader(WholeFileReader):
     """Reads text that may name its encoding: ``# -*- coding: latin-1 -*-``, ``<?xml …?>``."""
 
-    declares_encoding: ClassVar[bool] = True
+    declares_encoding = True
+    level_in: ClassVar[LevelPlace] = "front matter"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document as it is."""
         return _as_it_stands(text, path)
+
+
+class YamlReader(CodeReader):
+    """Reads YAML, which is data also between ``---``."""
+
+    level_in = "own fields"
 
 
 class JsonReader(CodeReader):

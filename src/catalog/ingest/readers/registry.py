@@ -47,7 +47,7 @@ class Format:
 _CODE = (
     "bash bat c cc cfg clj conf cpp cs css cxx dart el erl ex exs go gradle h hpp hs ini java "
     "jl js jsx kt less lisp lua mjs ml php pl proto ps1 py pyi r rb rs scala scss sh sql "
-    "svelte svg swift tex toml ts tsx vb vue xml xsd xsl yaml yml zig"
+    "svelte svg swift tex toml ts tsx vb vue xml xsd xsl zig"
 )
 _WORD, _SLIDES, _BOOK = "word/document.xml", "ppt/presentation.xml", "META-INF/container.xml"
 
@@ -58,6 +58,7 @@ FORMATS = (
     Format("jsonl", "jsonl.JsonLinesReader", "jsonl ndjson"),
     Format("json", "plain.JsonReader", "json json3"),
     Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv"),
+    Format("yaml", "plain.YamlReader", "yaml yml"),
     Format("code", "plain.CodeReader", _CODE),
     Format("plain", "plain.PlainTextReader"),
     Format("notebook", "notebook.NotebookReader", "ipynb", is_isolated=True),

@@ -38,13 +38,14 @@ _INLINE_MARKUP = (
 class RstReader(WholeFileReader):
     """Reads text as written; the field list (``:Author: …``) is metadata as well."""
 
+    level_in = "own fields"
+
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document, titled by its first heading, else a ``title`` field or its stem."""
         scanner = _Scanner(text)
         scanner.run()
         metadata = normalise(scanner.fields)
-        if LEVEL not in metadata:
-            check_head(text)
+        check_head(text, in_paragraph=LEVEL not in metadata)
         field_title = take_title(metadata) if "title" in scanner.fields else None
         first = scanner.headings[0].title if scanner.headings else None
         return ParsedDocument(

@@ -146,8 +146,9 @@ def _read_metadata(root: Element) -> dict[str, object]:
         for element in named(holder, "meta"):
             if element.get("property") == "dcterms:modified":
                 values.setdefault("modified", []).append(text_of(element))
-            elif is_level_name(element.get("name") or element.get("property") or ""):
-                values.setdefault(LEVEL, []).append(element.get("content") or text_of(element))
+            elif is_level_name(name := element.get("name") or element.get("property") or ""):
+                name = LEVEL if name.strip().casefold() == LEVEL else name
+                values.setdefault(name, []).append(element.get("content") or text_of(element))
         sources = map(text_of, named(holder, "source", "identifier"))
         identifiers += [value for value in sources if value and value.casefold() != _UNKNOWN]
     fields: dict[str, object] = {

@@ -10,7 +10,8 @@ from typing import Any
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.text import storable
 from catalog.ingest.readers.base import choose_title
-from catalog.ingest.readers.metadata import is_level_name
+from catalog.ingest.readers.front_matter import check_unread
+from catalog.ingest.readers.metadata import check_levels, is_level_name, load_json
 from catalog.ingest.readers.timed.cues import ParsedCue, build_transcript
 from catalog.ingest.readers.timed.source_media import find_medium, normalise_recording
 from catalog.ingest.readers.timed.timecodes import parse_timecode, valid_seconds
@@ -31,6 +32,7 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     ``snippets`` or ``segments``: youtube-transcript-api, whisper, WhisperX), YouTube's json3
     (``events``), whisper.cpp (``transcription``), and ``utterances`` with speakers (Deepgram,
     AssemblyAI). At least half of the items must have both words and a time.
+    Raises ``ReadError`` for a confidentiality that is not one field at the top.
     """
     try:
         data = json.loads(text)
@@ -39,7 +41,11 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     cues = _find_cues(data)
     if not cues:
         return None
+    data = load_json(text)
     top = data if isinstance(data, Mapping) else {}
+    check_levels(top or {"items": data})
+    if not isinstance(metadata := top.get("metadata"), Mapping):
+        check_unread(metadata, "metadata")
     names = [top[key] for key in _FILE_KEYS if isinstance(top.get(key), str)]
     medium = find_medium(path, names[0] if names else None)
     transcript, segments, places = build_transcript(cues, medium.transcript_modality)
