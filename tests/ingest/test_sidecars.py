@@ -241,6 +241,7 @@ def test_the_sidecar_of_a_picture_or_recording_speaks_for_the_texts_made_of_it(
         (".converted/other.md", "---\nsource_file: ./sub/scan.pdf\n---\nA walrus.\n"),
         ("other.md", "# Scan\n\n*source_file: sub/scan.pdf*\n\nA walrus.\n"),
         ("other.md", "---\nsource_file: FOLDER/sub/scan.pdf\n---\nA walrus.\n"),
+        ("a.json", '{"file": "sub/scan.pdf", "segments": [{"text": "A walrus.", "start": 1}]}'),
     ],
 )
 @pytest.mark.parametrize("is_there", [True, False])

@@ -57,7 +57,7 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
         title=choose_title(medium.key, top.get("title")),
         file_type=medium.file_type or "video",
         source_type="transcript",
-        metadata={**medium.metadata(), **_metadata(top)},
+        metadata={**medium.metadata(), **_source_elsewhere(names), **_metadata(top)},
         segments=segments,
         places=places,
     )
@@ -180,6 +180,12 @@ def _metadata(top: Mapping[str, object]) -> dict[str, MetadataValue]:
     known = {"language": str(language).replace("_", "-")} if is_code else {}
     levels = {name: value for name, value in top.items() if is_level_name(name)}
     return {**normalise_recording({**fields, **levels}), **known}
+
+
+def _source_elsewhere(names: Sequence[str]) -> dict[str, MetadataValue]:
+    """Return the name of the recording's file as the transcript has it, if it names a folder."""
+    is_elsewhere = bool(names) and re.search(r"[/\\]", names[0]) is not None
+    return {"source_file": storable(names[0])} if is_elsewhere else {}
 
 
 def _address_of(top: Mapping[str, object]) -> object:
