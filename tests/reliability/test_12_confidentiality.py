@@ -45,6 +45,8 @@ BLOCKS = {  # front matter between two lines ---
     "empty": f"{LEVEL}:",
     "true": f"{LEVEL}: true",
     "comment first": f"# note\n{LEVEL}: secret",
+    "name over two lines": f'"{LEVEL[:8]}\\\n  {LEVEL[8:]}": secret',
+    "ligature": f"{LEVEL.replace('fi', chr(0xFB01))}: secret",
     "directive inside": f"%YAML 1.2\n{LEVEL}: secret",
     "Cyrillic letter": f"{LEVEL.replace('c', chr(0x441))}: secret",
     "fullwidth letters": "".join(chr(ord(one) + 0xFEE0) for one in LEVEL) + ": secret",
@@ -64,6 +66,8 @@ HEADS = {  # at the top of a file, before a blank line
     "above": f"# a comment\n---\n{LEVEL}: secret\n---",
     "below a directive": f"%YAML 1.2\n---\n{LEVEL}: secret\n---",
     "a directive between lines": f"---\n%YAML 1.2\n---\n{LEVEL}: secret\n---",
+    "below a block of directives": f"---\n%YAML 1.2\n---\n\n---\n{LEVEL}: secret\n---",
+    "below a block of comments": f"---\n# x\n---\n\n---\n{LEVEL}: secret\n---",
     "below an HTML comment": f"<!-- a\nb -->\n---\n{LEVEL}: secret\n---",
     "below blank lines": f"\n \n---\n{{{LEVEL}: secret}}\n---",
     "not closed": f"---\ntitle: x\n\n{LEVEL}: secret",
@@ -122,12 +126,14 @@ BEFORE = {  # content below front matter that says a confidentiality
     "log": CANARY,
     "adoc": CANARY,
     "json": f'{{"x": "{CANARY}"}}',
+    "jsonl": json.dumps({"_id": "below front matter", "text": CANARY}),
 }
 TWICE = {  # of two equal names a parser takes the last
     "fields": f'"metadata": {{{SAYS}, "{LEVEL}": "public"}}',
     "fields at the top": f'{SAYS}, "{LEVEL}": "public"',
     "metadata": f'"metadata": {{{SAYS}}}, "metadata": {{}}',
     "metadata that is text": f'"metadata": {{"x": {{{SAYS}}}}}, "metadata": "x"',
+    "metadata that was text": f'"metadata": "{LEVEL}: secret", "metadata": {{}}',
     "nested": f'"metadata": {{"meta": {{{SAYS}}}, "meta": {{}}}}',
 }
 JSON_FILES = {  # with FIELDS beside what makes a document
@@ -185,6 +191,11 @@ OTHERS = {
                 "</property></Properties>"
             ),
         }
+    ),
+    "below.vtt": f"WEBVTT\n\n---\n{LEVEL}: secret\n---\n\n00:01.000 --> 00:02.000\n{CANARY}\n",
+    "both.md": (
+        f"---\n{LEVEL}: public\n---\n# Talk\n\n"
+        f"*source_file: talk.mp4*\n*{LEVEL}: secret*\n\n{CANARY}\n"
     ),
     "twice.md": (
         f"# Talk\n\n*source_file: talk.mp4*\n*{LEVEL}: public*\n*{LEVEL}: secret*\n\n{CANARY}\n"

@@ -47,8 +47,9 @@ _ESCAPE = re.compile(  # also of a line break
     r"\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|(?>\r\n?|\n)[ \t]*+)", re.ASCII
 )
 _BLANK_LINE = re.compile(r"(?>\r\n?|\n)[ \t]*(?=[\r\n])")
-_ABOVE = re.compile(  # blank lines, comments, headings and directives
-    r"(?:[ \t\ufeff]*+(?:[#%][^\r\n]*+|<!--(?:(?!-->).)*+-->[ \t]*+)?(?>\r\n?|\n))*+[ \t\ufeff]*+",
+_ABOVE = re.compile(  # blank lines, comments, headings, directives and the mark of WebVTT
+    r"(?:[ \t\ufeff]*+(?:(?:[#%]|WEBVTT\b)[^\r\n]*+|<!--(?:(?!-->).)*+-->[ \t]*+)?(?>\r\n?|\n))*+"
+    r"[ \t\ufeff]*+",
     re.DOTALL,
 )
 
@@ -113,9 +114,13 @@ def check_head(text: str, *, in_paragraph: bool = True) -> None:
             raise ReadError(
                 f"its front matter names a {LEVEL} and is not read: it is not at the top"
             )
-        if not front.body_start:
+        rule = _OPENING.match(below)
+        if front.body_start:
+            text = below = below[front.body_start :]
+        elif rule is not None:  # of a block without fields, such as comments and directives
+            below = below[rule.end() :]
+        else:
             break
-        text = below = below[front.body_start :]
     if not in_paragraph:
         return
     text = text[:_MAX_CHARACTERS].lstrip("\ufeff \t\r\n")

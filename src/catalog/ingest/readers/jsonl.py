@@ -65,6 +65,8 @@ class JsonLinesReader:
         handle.seek(0)
         is_cut_record = len(sample) == 1 and sample[0].startswith("{") and _is_torn(sample[0])
         if is_cut_record or any(map(_is_record, sample)):
+            if read_level("".join(line[:_PIECE] for line in sample), in_paragraph=False):
+                raise ReadError(f"its front matter names a {LEVEL} and is not read above records")
             yield from _read_records(handle, path, limits.text_bytes)
         else:
             yield from PlainTextReader().read(handle, path, limits=limits)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
+from catalog.core.errors import ReadError
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
 from catalog.ingest.readers.front_matter import check_head, read_front_matter
@@ -44,6 +45,8 @@ class MarkdownReader(WholeFileReader):
             header_fields, text = header
             fields = {**header_fields, **front_matter}
             recording = normalise_recording(header_fields)
+            if LEVEL in recording and LEVEL in metadata:
+                raise ReadError(f"it names {LEVEL} more than once")
         if LEVEL not in recording and (body_start or not front_matter):
             check_head(body, in_paragraph=LEVEL not in metadata)
         title = take_title(metadata)

@@ -137,7 +137,10 @@ def _without_loss(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
-        if any(names.count(name) > 1 and holds_level({name: value}) for name, value in pairs):
+        twice = [pair for pair in pairs if names.count(pair[0]) > 1]
+        if holds_level([dict([pair]) for pair in twice]) or LEVEL in fold(
+            " ".join(value for _, value in twice if isinstance(value, str))
+        ):
             raise ReadError(f"it names {LEVEL} more than once, or in one of two equal fields")
     return fields
 
