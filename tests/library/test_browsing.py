@@ -440,22 +440,6 @@ def test_cards_are_made_in_parts_and_what_is_made_stays(listing, library, monkey
     assert make_cards(library.database, "notes") == 2
 
 
-@pytest.mark.of_sqlite
-def test_a_store_of_the_release_before_gets_its_cards_at_the_first_listing(tmp_path, notes):
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(notes, "notes")
-    engine = create_engine(f"sqlite:///{tmp_path / 'home' / 'catalog.db'}")
-    with engine.begin() as connection:  # the schema as release 0004 had it
-        for table in ("document_cards", "document_cards_fts"):
-            connection.exec_driver_sql(f"DROP TABLE {table}")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
-    engine.dispose()
-    with open_library(tmp_path / "home") as library:
-        page = DocumentCatalog(library).query(dataset="notes", query="midnight")
-        assert paths(page) == ["guides/backup.md"]
-        assert page.entries[0].summary == "Backups run at midnight and are kept for thirty days."
-
-
 @pytest.mark.parametrize(
     "query",
     ['"', "NEAR(keys, 2)", "keys*", "title:keys", "\0keys", "\ud800", "a" * 10_000, "x y " * 5000],

@@ -213,6 +213,7 @@ TEXTS = {
     "plain.txt": markdown(),
     "old.txt": markdown().replace("\n", "\r"),
     "code.py": markdown().replace("\n", "\n# "),
+    "values.yaml": markdown().replace("\n", "\n# "),
     "data.json": json.dumps([[title, lines] for title, lines in paragraphs()], indent=2),
     "subtitles.srt": srt(),
     "windows.srt": srt("\r\n"),

@@ -19,7 +19,7 @@ from catalog.retrieval.evidence import (
     group_transcripts,
     keep_nearest,
 )
-from catalog.retrieval.select import short_frame_text
+from catalog.retrieval.frame_text import short_frame_text
 from catalog.retrieval.temporal import merge_windows, seconds_around
 from catalog.search_v2 import QueryEngineBuilderV2
 from catalog.search_v2.nodes import PassageNode

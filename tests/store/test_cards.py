@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import create_engine, delete, func, select, update
+from sqlalchemy import delete, func, select, update
 
-import catalog.store
 from builders import drop, put
 from catalog.store import Database
 from catalog.store.card_search import card_terms, find_documents, search_cards
@@ -13,7 +12,6 @@ from catalog.store.cards import count_without_card, read_uncarded_documents, sav
 from catalog.store.engine_types import Restriction
 from catalog.store.full_text import CARDS
 from catalog.store.listing import allowed_documents
-from catalog.store.migrate import HEAD
 from catalog.store.schema import document_cards, documents
 
 pytestmark = pytest.mark.both_stores
@@ -169,31 +167,6 @@ def test_operators_of_the_index_are_words(database):
     make(database)
     assert found(database, 'NEAR("sea" 2) NOT walrus') == ["a.md", "b.md"]
     assert found(database, "w* wal*") == []
-
-
-@pytest.mark.of_sqlite
-def test_a_store_of_the_release_before_gets_the_tables_that_a_new_one_has(tmp_path, database):
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", f"{catalog.store.__path__[0]}/migrations")
-    config.set_main_option("path_separator", "os")
-    older = tmp_path / "older"
-    older.mkdir()
-    engine = create_engine(f"sqlite:///{older / 'catalog.db'}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
-        before = tables(connection)
-    engine.dispose()
-    upgraded = Database.at(older)
-    with upgraded.read() as old, database.read() as new:
-        assert "document_cards" not in before
-        assert tables(old) == tables(new)
-        assert {"document_cards", "document_cards_fts"} <= set(tables(old))
-        assert old.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD
-    upgraded.close()
 
 
 def tables(connection):

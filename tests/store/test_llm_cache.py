@@ -4,14 +4,11 @@ import json
 import subprocess
 
 import pytest
-from sqlalchemy import create_engine
 
-import catalog.store
 from builders import drop, make_database, put
 from catalog.core.ids import sha1_hex
-from catalog.store import Database, llm_cache
+from catalog.store import llm_cache
 from catalog.store.llm_cache import CacheEntry, CacheStats, cache_key
-from catalog.store.migrate import HEAD
 from processes import Forked
 
 pytestmark = pytest.mark.both_stores
@@ -194,31 +191,6 @@ def test_two_processes_that_save_the_same_keys_lose_nothing(database, tmp_path):
     assert (stats.entries, stats.hits) == (5 + 40, 40)
     assert len({value for value, _ in shared.values()}) == 1  # all five of one transaction
     assert json.loads(shared["shared0"][0]) in {"one-19", "two-19"}
-
-
-@pytest.mark.of_sqlite
-def test_a_store_of_the_release_before_gets_the_table_a_new_store_has(database, tmp_path):
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", f"{catalog.store.__path__[0]}/migrations")
-    config.set_main_option("path_separator", "os")
-    older = tmp_path / "older"
-    older.mkdir()
-    engine = create_engine(f"sqlite:///{older / 'catalog.db'}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0002")
-        before = tables(connection)
-    engine.dispose()
-    upgraded = Database.at(older)
-    with upgraded.read() as old, database.read() as new:
-        assert "llm_cache" not in before
-        assert tables(old) == tables(new)
-        assert {"llm_cache", "llm_cache_kind", "llm_cache_text"} <= set(tables(old))
-        assert old.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD
-    upgraded.close()
 
 
 def tables(connection):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from catalog.core.documents import Chunk, Cue
 from catalog.core.results import Evidence, EvidenceLine
 from catalog.core.text import format_timecode
-from catalog.retrieval.select import FRAME_CHARS, short_frame_text
+from catalog.retrieval.frame_text import FRAME_CHARS, short_frame_text
 
 _SPARE = 4
 _FRAME = "video_frame"
