@@ -41,6 +41,8 @@ def quiet_libraries() -> None:
         logger = logging.getLogger(name)
         least = logging.WARNING if name in _ASKING else logging.INFO
         logger.setLevel(max(logger.getEffectiveLevel(), least))
+    # Ctrl-C while a connection goes back to the pool is logged there, with a traceback.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
 
 
 class ScarceResourceHandler:
