@@ -227,3 +227,19 @@ def test_a_settings_file_that_nests_too_deeply_is_told_in_a_sentence(tmp_path):
     (tmp_path / "catalog.toml").write_text("a = " + "[" * 100_000)
     with pytest.raises(ConfigError, match="nests too deeply"):
         load_settings(overrides={"home": tmp_path})
+
+
+def test_settings_are_read_again_only_when_something_changed(tmp_path, monkeypatch):
+    first = get_settings()
+    assert get_settings() is first
+    for variable, value in (("IDX_RAG_V2__RRF_K", "7"), ("IDX_LOG_LEVEL", "DEBUG")):
+        before = get_settings()
+        monkeypatch.setenv(variable, value)
+        assert get_settings() != before
+    file = tmp_path / "home" / "catalog.toml"
+    file.parent.mkdir(exist_ok=True)
+    for size in (300, 400):  # of one length, whatever the time of the change
+        file.write_text(f"[rag_v2]\nchunk_size = {size}\n")
+        assert get_settings().rag_v2.chunk_size == size
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "other"))
+    assert get_settings().rag_v2.chunk_size == RAGv2Settings().chunk_size

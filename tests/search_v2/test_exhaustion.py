@@ -4,9 +4,8 @@ import pytest
 
 from catalog.core.query import parse_query
 from catalog.library.indexing import Indexer
-from catalog.retrieval.candidates import legs_of_query
 from catalog.retrieval.hybrid import find
-from catalog.retrieval.legs import Question
+from catalog.retrieval.legs import Question, plan_legs
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from fakes import open_library
@@ -28,7 +27,7 @@ def is_exhausted(tmp_path):
 
         def search(mode, *, lexical=10, vector=10, fused=10):
             query, within = parse_query("tea", max_chars=100), Restriction("tea")
-            legs = legs_of_query(parts, query, within, mode, k_lex=lexical, k_dense=vector)
+            legs = plan_legs(parts, within, query.parts, mode, k_lex=lexical, k_dense=vector)
             return find(parts, legs, Question("tea"), fused).is_exhausted
 
         yield search

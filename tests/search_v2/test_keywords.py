@@ -9,10 +9,11 @@ from builders import make_database, put
 from catalog.core.documents import Chunk, Locator
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
+from catalog.retrieval.adaptive import OTHER_JOINTS
 from catalog.retrieval.fusion import FoundWords, RankedList, rrf
 from catalog.retrieval.hybrid import prefer_words
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.query_words import find_words, has_as_written, keywords_of, looks_like_name
+from catalog.retrieval.query_words import find_words, how_written, keywords_of, looks_like_name
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
@@ -112,9 +113,8 @@ def test_a_query_of_one_or_two_words_without_a_stop_word_has_keywords(query, key
     ],
 )
 def test_words_as_they_are_written(words, text, is_written):
-    assert has_as_written(chunk(text), words) is is_written
-    assert has_as_written(chunk("-", title=text), words) is is_written
-    assert has_as_written(chunk("-", headings=(text,)), words) is is_written
+    for one in (chunk(text), chunk("-", title=text), chunk("-", headings=(text,))):
+        assert (how_written(one, words) == 1) is is_written
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,7 @@ def test_words_as_they_are_written(words, text, is_written):
     ],
 )
 def test_a_name_with_other_joints_is_that_name(words, text, is_joined):
-    assert not has_as_written(chunk(text), words)
-    assert has_as_written(chunk(text), words, joined=True) is is_joined
+    assert how_written(chunk(text), words) == (OTHER_JOINTS if is_joined else 0)
 
 
 @pytest.fixture(params=["bm25", "fts"])

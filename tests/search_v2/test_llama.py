@@ -1,10 +1,12 @@
 """Catalog as a LlamaIndex user takes it: a name to import, a dataset, and stock parts around."""
 
+import ast
 import asyncio
 import os
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from llama_index.core import QueryBundle
@@ -106,6 +108,12 @@ def test_every_part_is_imported_from_one_place():
     for name in search_v2.__all__:
         assert getattr(search_v2, name).__name__ == name
     assert set(search_v2.__all__) <= set(dir(search_v2))
+    # type checkers read the same names of the same modules
+    tree = ast.parse(Path(search_v2.__file__).read_text(encoding="utf-8"))
+    [typed] = [node for node in tree.body if isinstance(node, ast.If)]
+    told = {alias.name: f"{one.module}" for one in typed.body for alias in one.names}
+    assert told.pop("SearchResults") == "catalog.core.results"
+    assert told == search_v2._MODULE_OF
     with pytest.raises(AttributeError, match="no attribute 'Retriever'"):
         _ = search_v2.Retriever
 
@@ -121,7 +129,6 @@ def test_importing_search_loads_no_llama_index_until_a_part_is_asked_for():
 
 
 def test_a_search_loads_no_llama_index(tmp_path, notes):
-    """It has no use for it."""
     home = tmp_path / "cold"
     with open_library(home) as library:
         Indexer(library).build(notes, "notes")

@@ -95,7 +95,7 @@ class ParsedQuery:
     readings: tuple[str, ...] = ()
 
     @property
-    def keywords(self) -> str:
+    def lexical_text(self) -> str:
         """Return the text that is looked for by words, corrected where it was misspelt."""
         lexical = [part.text for part in self.parts if part.kind == "lex"]
         return lexical[0] if lexical and not self.is_typed else self.words

@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-from catalog.core.errors import QueryError
-from catalog.core.param_types import Mode
-from catalog.core.query import ParsedQuery
 from catalog.core.results import Recency
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
 from catalog.retrieval.adaptive import DEPTH
-from catalog.retrieval.expansion.expanded import ExpansionPlan, find_expanded
-from catalog.retrieval.hybrid import find, fusion_of, report
-from catalog.retrieval.legs import LegQuery, Question, plan_legs, question_about
+from catalog.retrieval.expansion.expanded import ExpansionPlan, find_reported
+from catalog.retrieval.hybrid import fusion_of
+from catalog.retrieval.legs import Question, plan_legs, plan_own_legs, question_about
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.request import SearchRequest
 from catalog.retrieval.router import route
@@ -118,23 +116,11 @@ def _search(
         k_lex = max(least, max(rag.fts_top_k, request.top_k) * factor)
         k_dense = max(least, max(rag.vector_top_k, request.top_k) * factor)
         top_k = max(rag.fusion_top_k, 2 * wanted) * max(1, factor // rag.overfetch)
-        depths = {"k_lex": k_lex, "k_dense": k_dense}
-        legs = legs_of_query(parts, parsed, bound, request.mode, **depths)
-        if plan is None:
-            run = find(parts, legs, question, top_k)
-            report(run, rag, round_stages)
-        else:
-            run = find_expanded(
-                parts,
-                legs,
-                question,
-                top_k,
-                round_stages,
-                plan=plan,
-                within=bound,
-                mode=request.mode,
-                **depths,
-            )
+        make_legs = partial(
+            plan_legs, parts, bound, mode=request.mode, k_lex=k_lex, k_dense=k_dense
+        )
+        legs = plan_own_legs(make_legs, parsed, request.mode)
+        run = find_reported(parts, legs, question, top_k, round_stages, plan, make_legs)
         found = list(run.passages)
         if request.recency_half_life_days > 0:
             found = favour_recent(found, request.recency_half_life_days, time.time())
@@ -152,23 +138,6 @@ def _search(
             notes.append(f"legs searched {factor} times deeper to fill the answer")
     allowed = replace(request.restriction, without=request.query.exclusions)
     return [passage._replace(restriction=allowed) for passage in selected], fusion_of(run, rag)
-
-
-def legs_of_query(
-    parts: SearchParts,
-    query: ParsedQuery,
-    within: Restriction,
-    mode: Mode,
-    *,
-    k_lex: int,
-    k_dense: int,
-) -> list[LegQuery]:
-    """Return the legs of a parsed query; raise :class:`QueryError` if the mode has none."""
-    is_own = not query.is_typed
-    legs = plan_legs(parts, within, query.parts, mode, k_lex=k_lex, k_dense=k_dense, is_own=is_own)
-    if not legs:
-        raise QueryError(f"the typed query has no part for mode {mode}")
-    return legs
 
 
 def _cap_per_document(rag: RAGv2Settings, request: SearchRequest) -> int:

@@ -11,11 +11,11 @@ from operator import itemgetter
 
 from catalog.core.errors import DamagedDocumentError
 from catalog.core.settings import RAGv2Settings
-from catalog.retrieval.adaptive import AS_WRITTEN, HAS_WORDS, OTHER_JOINTS, PRIOR, Balance, adaptive
+from catalog.retrieval.adaptive import AS_WRITTEN, HAS_WORDS, PRIOR, Balance, adaptive
 from catalog.retrieval.fusion import FusedHit, Leg, RankedList, relative_score, rrf, single
 from catalog.retrieval.legs import LegQuery, LegRun, Question, check_embedding, run_leg
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.query_words import cover_of, has_as_written, keywords_of, looks_like_name
+from catalog.retrieval.query_words import cover_of, how_written, keywords_of, looks_like_name
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.chunks import load_chunks
@@ -258,17 +258,15 @@ def prefer_words(
     its vector is mostly noise.
     """
     keywords, asked_in = phrases or keywords_of(query, _MOST_KEYWORDS), language_of_letters(query)
-    ordered = []
+    has_name, ordered = any(map(looks_like_name, keywords)), []
     for passage in passages:
         hit, text = passage.fused, passage.chunk.text
         by_words = hit.originals("lexical")
         letters = language_of_letters(text[:_LETTERS_READ])
         bonus = 0.0
         if keywords and by_words and cover_of(passage.chunk, query) == 1.0:
-            written = float(has_as_written(passage.chunk, keywords))
-            if not written and has_as_written(passage.chunk, keywords, joined=True):
-                written = OTHER_JOINTS
-            if written or not any(map(looks_like_name, keywords)):  # its parts are no name
+            written = how_written(passage.chunk, keywords)
+            if written or not has_name:  # the parts of a name are not the name
                 bonus = scale * (HAS_WORDS + AS_WRITTEN * written)
         elif not by_words and known and letters not in (None, asked_in, *known):
             bonus = -hit.score / 2

@@ -174,6 +174,19 @@ def plan_legs(
     return legs
 
 
+def plan_own_legs(
+    make_legs: Callable[..., list[LegQuery]], query: ParsedQuery, mode: Mode
+) -> list[LegQuery]:
+    """Return the legs of a parsed query itself; raise :class:`QueryError` if the mode has none.
+
+    ``make_legs`` is :func:`plan_legs` with all but the sub-queries.
+    """
+    legs = make_legs(query.parts, is_own=not query.is_typed)
+    if not legs:
+        raise QueryError(f"the typed query has no part for mode {mode}")
+    return legs
+
+
 def question_about(question: Question, query: ParsedQuery, mode: Mode) -> Question:
     """Return the question with what the parsed query is about; what it brings to embed stays."""
     text = query.about(mode)

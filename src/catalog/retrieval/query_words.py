@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.documents import Chunk
-from catalog.retrieval.adaptive import rarity_of
+from catalog.retrieval.adaptive import OTHER_JOINTS, rarity_of
 from catalog.retrieval.fusion import FoundWords
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Hit, Restriction, read_chunk_ids
@@ -348,25 +348,29 @@ def keywords_of(query: str, most: int = MOST_KEYWORDS) -> tuple[str, ...]:
     return tuple(written)
 
 
-def has_as_written(chunk: Chunk, words: Iterable[str], *, joined: bool = False) -> bool:
-    """Tell whether a passage, title and headings included, contains words as they are written.
+def how_written(chunk: Chunk, words: Iterable[str]) -> float:
+    """Return 1 if a passage contains words as they are written, else less, and 0 for no such words.
 
-    A phrase may run over a line break. Case counts for stop words in capitals alone: ``IT`` is not
-    ``it``. With ``joined`` the joints of a name may differ: ``XK320``, ``XK-320`` and ``XK 320``,
-    ``maxRetries`` and ``max_retries``.
+    Title and headings count. A phrase may run over a line break. Case counts for stop words in
+    capitals alone: ``IT`` is not ``it``. :data:`OTHER_JOINTS` is for names whose joints differ:
+    ``XK320`` and ``XK-320``, ``maxRetries`` and ``max_retries``, ``10 kg`` and ``10kg``.
     """
     text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
     text = unicodedata.normalize("NFC", text).translate(_DASHES)  # as queries are
-    folded = text.casefold()
-    words = tuple(words)
-    if joined and len(words) > 1 and _has_word(folded, " ".join(words).casefold(), joined=True):
-        return True  # 10 kg as 10kg
-    return all(
-        _has_word(text, word, joined=joined)
-        if word.isupper() and word.casefold() in stop_words("english")
-        else _has_word(folded, word.casefold(), joined=joined)
-        for word in (word.translate(_DASHES) for word in words)
-    )
+    folded, common = text.casefold(), stop_words("english")
+    words = tuple(word.translate(_DASHES) for word in words)
+
+    def has(word: str, *, joined: bool) -> bool:
+        is_name = word.isupper() and word.casefold() in common
+        word = word if is_name else word.casefold()
+        if UNSPACED.search(word):
+            return word in folded
+        return _written(word, joined=joined).search(text if is_name else folded) is not None
+
+    if all(has(word, joined=False) for word in words):
+        return 1.0
+    is_joined = all(has(word, joined=True) for word in words) or has(" ".join(words), joined=True)
+    return OTHER_JOINTS if is_joined else 0.0
 
 
 def find_phrase(text: str, phrase: str) -> tuple[int, int] | None:
@@ -378,12 +382,6 @@ def find_phrase(text: str, phrase: str) -> tuple[int, int] | None:
     loose = r"\W+".join(rf"{re.escape(stem)}\w{{0,9}}" for stem in stems)
     found = re.search(rf"(?<!\w){loose}(?!\w)", text, re.IGNORECASE) if loose else None
     return None if found is None else found.span()
-
-
-def _has_word(text: str, word: str, *, joined: bool) -> bool:
-    if UNSPACED.search(word):
-        return word in text
-    return _written(word, joined=joined).search(text) is not None
 
 
 @lru_cache(maxsize=256)

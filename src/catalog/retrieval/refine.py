@@ -65,18 +65,14 @@ def refine(
 def _rerank(
     parts: SearchParts, passages: list[Passage], query: str, stages: StageLog
 ) -> list[Passage]:
-    started, options = time.perf_counter(), rerank_options(parts.rag)
-    try:
+    options = rerank_options(parts.rag)
+    with stages.run("rerank", survives=CatalogError) as notes:
         done = rerank_passages(passages, query, parts.reranker, parts.rerank_cache, options)
-    except CatalogError as error:
-        stages.failed("rerank", (time.perf_counter() - started) * 1000, error)
-        return passages
-    ms = (time.perf_counter() - started) * 1000
-    if done.error is None:
-        stages.ran("rerank", ms, done.note)
-    else:
-        stages.failed("rerank", ms, done.error)
-    return done.passages
+        passages = done.passages
+        notes.append(done.note)
+        if done.error is not None:  # it stopped, and what was scored counts
+            raise done.error
+    return passages
 
 
 def _estimate(
@@ -88,7 +84,7 @@ def _estimate(
         return passages, 0.0
     with stages.run("relevance") as notes:
         judged, confidence = judge_relevance(
-            passages, request.query.keywords, parts.calibration, request.query.phrases
+            passages, request.query.lexical_text, parts.calibration, request.query.phrases
         )
         notes.append(f"best {judged[0].relevance:.2f}, confidence {confidence:.2f}")
     return judged, confidence
@@ -156,11 +152,7 @@ def _expand_in_time(
     if not any(is_timed(passage.chunk) for passage in passages):
         stages.skipped("temporal", "no timed passage")
         return passages
-    started = time.perf_counter()
-    try:
-        expanded, note = temporal.expand(passages)
-    except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
-        stages.failed("temporal", (time.perf_counter() - started) * 1000, error)
-        return passages
-    stages.ran("temporal", (time.perf_counter() - started) * 1000, note)
-    return expanded
+    with stages.run("temporal", survives=Exception) as notes:
+        passages, note = temporal.expand(passages)
+        notes.append(note)
+    return passages

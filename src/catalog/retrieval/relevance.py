@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.results import Certainty
 from catalog.retrieval.fusion import NO_WORDS, FoundWords
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.query_words import cover_of, has_as_written, keywords_of
+from catalog.retrieval.query_words import cover_of, how_written, keywords_of
 from catalog.store.lexical.languages import detect_language
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def judge_relevance(
             relevance=relevance,
             certainty=_describe(
                 relevance,
-                is_exact=has_as_written(passage.chunk, phrases) if phrases else one.exact > 0,
+                is_exact=how_written(passage.chunk, phrases) == 1 if phrases else one.exact > 0,
             ),
         )
         for passage, relevance, one in zip(passages, _never_rising(estimates), seen, strict=True)
@@ -171,7 +171,7 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
             rank=1 / place,
             name=named * (passage.chunk.chunk_id in found.rare),
             named=named,
-            exact=float(bool(keywords) and has_as_written(passage.chunk, keywords, joined=True)),
+            exact=float(bool(keywords) and how_written(passage.chunk, keywords) > 0),
             keywords=float(bool(keywords)),
         )
         for place, (passage, own) in enumerate(zip(passages, vectors, strict=True), start=1)

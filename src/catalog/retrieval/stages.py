@@ -34,12 +34,19 @@ class StageLog:
         self._reports.extend(other.reports)
 
     @contextmanager
-    def run(self, name: str) -> Iterator[list[str]]:
-        """Time a step; what is appended to the yielded list becomes its note."""
+    def run(self, name: str, *, survives: type[Exception] | tuple[()] = ()) -> Iterator[list[str]]:
+        """Time a step, and report it; the texts in the yielded list become its note.
+
+        An error that the search ``survives`` is reported as the step's failure, and ends it.
+        """
         notes: list[str] = []
         started = time.perf_counter()
-        yield notes
-        self.ran(name, (time.perf_counter() - started) * 1000, "; ".join(notes))
+        try:
+            yield notes
+        except survives as error:
+            self.failed(name, (time.perf_counter() - started) * 1000, error)
+        else:
+            self.ran(name, (time.perf_counter() - started) * 1000, "; ".join(notes))
 
     def ran(self, name: str, ms: float, note: str = "") -> None:
         """Report that the step did its work."""

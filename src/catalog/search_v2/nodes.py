@@ -27,8 +27,6 @@ from catalog.retrieval.passages import Passage
 from catalog.retrieval.snippets import Snippet
 from catalog.store.engine_types import Restriction
 
-_NOWHERE = Locator(None, None, 1, 1, None, None)
-
 
 class PassageNode(TextNode):
     """A LlamaIndex node of one stored chunk; ``node_id`` is the chunk id."""
@@ -218,7 +216,7 @@ def _foreign_chunk(node: Any, text: str) -> Chunk:
         end_offset=len(text),
         heading_path=tuple(str(name) for name in headings if name),
         modality="video_frame" if is_frame else "text",
-        locator=_NOWHERE,
+        locator=Locator(),
         text=text,
     )
 

@@ -264,7 +264,8 @@ class TemporalExpansion(PassagePostprocessor):
     transcript_seconds: float = Field(15.0, ge=0.0, le=600.0)
     frame_seconds: float = Field(10.0, ge=0.0, le=600.0)
     max_chars: int = Field(6000, ge=0)
-    _expander: TemporalExpander = PrivateAttr()
+    _database: Database = PrivateAttr()
+    _restriction: Restriction | None = PrivateAttr(default=None)
 
     def __init__(
         self,
@@ -274,17 +275,19 @@ class TemporalExpansion(PassagePostprocessor):
     ) -> None:
         """Take the store to read, else that of the service which this process shares."""
         super().__init__(**settings)
-        self._expander = TemporalExpander(
-            shared_service().library.database if database is None else database,
+        self._database = shared_service().library.database if database is None else database
+        self._restriction = restriction
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
+        expander = TemporalExpander(
+            self._database,
             self.transcript_seconds,
             self.frame_seconds,
             self.max_chars,
-            restriction,
+            self._restriction,
         )
-
-    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
         try:
-            return self._expander.expand(passages, query or "")[0]
+            return expander.expand(passages, query or "")[0]
         except CatalogError as error:
             _log.warning("passages of recordings stand alone: %s", error)
             return passages

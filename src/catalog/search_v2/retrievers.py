@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from llama_index.core import Settings as LlamaSettings
@@ -21,14 +22,14 @@ from catalog.core.errors import DamagedDocumentError, InputError
 from catalog.core.param_types import DatasetChoice, Mode
 from catalog.core.params import SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
-from catalog.retrieval.candidates import legs_of_query
-from catalog.retrieval.expansion.expanded import ExpansionPlan, find_expanded
-from catalog.retrieval.hybrid import find, report
+from catalog.retrieval.expansion.expanded import ExpansionPlan, MakeLegs, find_reported
 from catalog.retrieval.legs import (
     LegQuery,
     Question,
     UnembeddedError,
     lexical_leg,
+    plan_legs,
+    plan_own_legs,
     question_about,
     vector_leg,
 )
@@ -146,7 +147,7 @@ class HybridRetrieverV2(FusionRetriever):
 
     A failing leg is a failed stage, not a failed query, unless every leg fails. ``stages`` tells
     how the last retrieval went; build one retriever per query. With an ``expansion`` its lines are
-    asked as well; ``within``, ``mode`` and the depths are for these.
+    asked as well, by the legs that ``make_legs`` makes of them.
     """
 
     def __init__(
@@ -157,23 +158,24 @@ class HybridRetrieverV2(FusionRetriever):
         top_k: int,
         stages: StageLog | None = None,
         expansion: ExpansionPlan | None = None,
-        **of_expansion: Any,
+        make_legs: MakeLegs | None = None,
     ) -> None:
         super().__init__([LegRetriever(parts.database, leg) for leg in legs], top_k)
         self._parts, self.legs = parts, tuple(legs)
-        self._expansion, self._of_expansion = expansion, of_expansion
+        self._expansion, self._make_legs = expansion, make_legs
         self.stages = stages or StageLog()
 
     def find(self, question: Question) -> list[Passage]:
         """Return the passages that ``retrieve`` makes nodes of; no callback is told."""
-        parts, legs, top_k, plan = self._parts, self.legs, self.similarity_top_k, self._expansion
-        if plan is None:
-            run = find(parts, legs, question, top_k)
-            report(run, parts.rag, self.stages)
-        else:
-            run = find_expanded(
-                parts, legs, question, top_k, self.stages, plan=plan, **self._of_expansion
-            )
+        run = find_reported(
+            self._parts,
+            self.legs,
+            question,
+            self.similarity_top_k,
+            self.stages,
+            self._expansion,
+            self._make_legs,
+        )
         return list(run.passages)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -258,16 +260,21 @@ class HybridRetrieverFactoryV2:
             within = request.restriction
             parsed = request.query if isinstance(query, str) else parsed
         within = replace(within, without=parsed.exclusions, containing=parsed.required)
-        depth = {"k_lex": k_lex or rag.fts_top_k, "k_dense": k_dense or rag.vector_top_k}
+        make_legs = partial(
+            plan_legs,
+            parts,
+            within,
+            mode=mode,
+            k_lex=k_lex or rag.fts_top_k,
+            k_dense=k_dense or rag.vector_top_k,
+        )
         return HybridRetrieverV2(
             parts,
-            legs_of_query(parts, parsed, within, mode, **depth),
+            plan_own_legs(make_legs, parsed, mode),
             top_k=k_fused or rag.fusion_top_k,
             stages=self._stages,
             expansion=expansion,
-            within=within,
-            mode=mode,
-            **depth,
+            make_legs=make_legs,
         )
 
     @property

@@ -1,4 +1,4 @@
-"""A hybrid search that also asks an expansion's lines."""
+"""A hybrid search that may also ask an expansion's lines: when, which, and from the cache."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from catalog.core.errors import CatalogError, LLMError
-from catalog.core.param_types import Mode
 from catalog.core.query import SubQuery
 from catalog.retrieval.expansion.expander import Expander
 from catalog.retrieval.expansion.lines import ExpansionLine, describe_dropped
 from catalog.retrieval.fusion import Leg
 from catalog.retrieval.hybrid import HybridRun, find, report
-from catalog.retrieval.legs import LegQuery, LegRun, Question, plan_legs
+from catalog.retrieval.legs import LegQuery, LegRun, Question
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.stages import StageLog
-from catalog.store.engine_types import Hit, Restriction, read_stamps
+from catalog.store.engine_types import Hit, read_stamps
 from catalog.store.statistics import count_vectors
 
 _FOUND = 100  # a line must be as near to the query as this one of the passages it found,
 _SHARE = 4  # or the one at a quarter of all there are, if they are so few,
 _LEAST = 2  # but not the first
+_CACHED = "kept from an earlier search"
+MakeLegs = Callable[[Sequence[SubQuery]], list[LegQuery]]
 
 
 class ExpansionPlan:
@@ -129,9 +130,6 @@ def _first_hits(runs: Sequence[LegRun], leg: Leg) -> Sequence[Hit]:
     return next((run.hits for run in runs if run.leg == leg), ())
 
 
-_CACHED = "kept from an earlier search"
-
-
 @dataclass(frozen=True, slots=True)
 class CachedRetrieval:
     """An expanded retrieval over one state of a dataset, told as having taken no time."""
@@ -141,31 +139,32 @@ class CachedRetrieval:
     since: float  # time.monotonic()
 
 
-def find_expanded(
+def find_reported(
     parts: SearchParts,
     legs: Sequence[LegQuery],
     question: Question,
     top_k: int,
     stages: StageLog,
-    *,
-    plan: ExpansionPlan,
-    within: Restriction,
-    mode: Mode,
-    k_lex: int,
-    k_dense: int,
+    plan: ExpansionPlan | None = None,
+    make_legs: MakeLegs | None = None,
 ) -> HybridRun:
-    """Find as :func:`~catalog.retrieval.hybrid.find` does, then ask what the plan adds as well.
+    """Find as :func:`~catalog.retrieval.hybrid.find` does, and report every stage in ``stages``.
 
-    The added lists weigh ``expansion_weight``, the question's own ``original_weight``; filters and
-    scope are the same for all. A plan that comes to nothing leaves the plain hybrid answer.
-    A retrieval in which nothing failed is kept in memory until the dataset changes, at most for
-    ``cache_ttl_seconds``, for the same question again: many legs cost more than two. Every stage
-    is reported in ``stages``.
+    With a ``plan``, the sub-queries that it adds are asked as well, by the legs that ``make_legs``
+    makes of them. Their lists weigh ``expansion_weight``, the question's own ``original_weight``.
+    A plan that adds nothing leaves the plain hybrid answer. An expanded retrieval in which nothing
+    failed is cached until the dataset changes, at most for ``cache_ttl_seconds``: many legs cost
+    more than two.
     """
+    if plan is None or make_legs is None:
+        run = find(parts, legs, question, top_k)
+        report(run, parts.rag, stages)
+        return run
+    dataset = legs[0].restriction.dataset
     key = _cache_key(parts, legs, question, top_k, plan, strict=stages.strict)
     with parts.database.read() as connection:
-        stamps = read_stamps(connection, within.dataset)
-    cache = parts.cached_retrievals(within.dataset, stamps)
+        stamps = read_stamps(connection, dataset)
+    cache = parts.cached_retrievals(dataset, stamps)
     cached: CachedRetrieval | None = None if key is None else cache.get(key)
     if cached is not None and time.monotonic() - cached.since <= parts.rag.cache_ttl_seconds:
         stages.join(cached.stages)
@@ -174,11 +173,10 @@ def find_expanded(
 
     def count() -> int:
         with parts.database.read() as connection:
-            return count_vectors(connection, within.dataset)
+            return count_vectors(connection, dataset)
 
     def further(question: Question, runs: Sequence[LegRun]) -> list[LegQuery]:
-        added = plan.sub_queries(question.text, runs, count)
-        return plan_legs(parts, within, added, mode, k_lex=k_lex, k_dense=k_dense)
+        return make_legs(plan.sub_queries(question.text, runs, count))
 
     run = find(parts, legs, question, top_k, further)
     stages.join(plan.stages)

@@ -102,7 +102,9 @@ def _find_candidates(
     near_stems = {
         stem for stems in analyzer.query_terms(variants, snapshot.languages) for stem in stems
     }
-    nearest = {stem: 1 for stem in near_stems if any(map(_is_there, snapshot.find(stem)))}
+    nearest = {
+        stem: 1 for stem in near_stems if any(part is not None for part in snapshot.find(stem))
+    }
     of_stems: dict[str, int] = {}
     for query in near:
         for token, distance, _ in process.extract(
@@ -131,10 +133,6 @@ def _one_edit(word: str) -> Iterator[str]:
             yield from (f"{before}{letter}{after[1:]}" for letter in letters)
         if len(after) > 1:
             yield f"{before}{after[1]}{after[0]}{after[2:]}"
-
-
-def _is_there(found: object) -> bool:
-    return found is not None
 
 
 def _is_held(token: str, snapshot: LexicalSnapshot, masks: Sequence[Mask]) -> bool:
