@@ -97,14 +97,14 @@ def _query_encoder(settings: EmbeddingSettings, encoder: Encoder) -> Encoder | N
 
 
 def document_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:
-    """Return what is put before a passage: the setting, or else what the model's profile says."""
+    """Return the prefix of passages: the setting, or else that of the model's profile."""
     if rag is not None and rag.embed_prefix_doc is not None:
         return rag.embed_prefix_doc
     return profile_of(settings.model).document_prefix
 
 
 def query_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:
-    """Return what is put before a query: the setting, or else what the model's profile says."""
+    """Return the prefix of queries: the setting, or else that of the model's profile."""
     if rag is not None and rag.embed_prefix_query is not None:
         return rag.embed_prefix_query
     return profile_of(settings.model).query_prefix

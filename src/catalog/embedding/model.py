@@ -27,8 +27,8 @@ class EmbeddingModel:
     """An encoder with prefixes by side, where one bad text costs only itself.
 
     ``query_encoder`` is the same model set up for single queries, ``None`` where that is
-    ``encoder``. ``has_sides`` says that it embeds a passage otherwise than a query. ``reports``:
-    LlamaIndex is told of what is embedded, where a program uses it.
+    ``encoder``. ``has_sides``: it embeds passages and queries differently. ``reports``: each
+    embedding is reported to LlamaIndex's callbacks, where a program uses LlamaIndex.
 
     >>> from catalog.embedding import get_model
     >>> get_model().embed_query("how to rotate a key").shape  # doctest: +SKIP
@@ -45,11 +45,11 @@ class EmbeddingModel:
 
     @property
     def usage(self) -> EmbeddingUsage | None:
-        """What a server took to embed documents so far, ``None`` for a model in this process."""
+        """The requests, tokens and cost of a server so far; ``None`` for a model in this process."""
         return getattr(self.encoder, "usage", None)
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResult:
-        """Embed texts as they are; see :func:`~catalog.embedding.encoder.embed_in_batches`."""
+        """Embed texts without a prefix; see :func:`~catalog.embedding.encoder.embed_in_batches`."""
         with self._reported(texts) as vectors:
             encode, dim = self.encoder.encode, self.encoder.dim
             result = embed_in_batches(encode, texts, dim=dim, batch_size=self.batch_size)
@@ -57,9 +57,9 @@ class EmbeddingModel:
         return result
 
     def windows(self, text: str, lead: str = "", *, tokens: int | None = None) -> list[str]:
-        """Cut ``text`` into what the model reads at once, prefix and ``lead`` before each.
+        """Cut ``text`` into parts that the model reads at once, prefix and ``lead`` before each.
 
-        ``tokens`` is the size of the text, where it is known.
+        ``tokens`` is the size of the text, if known.
         """
         encoder, lead = self.encoder, self.document_prefix + lead
         counter = FallbackCounter(encoder.counter)
@@ -70,9 +70,9 @@ class EmbeddingModel:
         return self.embed_alone(self.query_prefix + query)
 
     def embed_alone(self, text: str, *, is_passage: bool = False) -> Vector:
-        """Embed one short text as it is, on the encoder that queries use.
+        """Embed one short text without a prefix, by the encoder for queries.
 
-        Some models treat queries and passages unlike: ``is_passage`` says which it is.
+        Some models embed passages differently: then ``is_passage`` matters.
         """
         encoder = self.query_encoder or self.encoder
         if is_passage and self.has_sides:
@@ -84,7 +84,7 @@ class EmbeddingModel:
 
     @contextmanager
     def _reported(self, texts: Sequence[str]) -> Iterator[list[Vector | None]]:
-        """Report an embedding to LlamaIndex; what is appended to the yielded list is its result."""
+        """Report an embedding to LlamaIndex; the caller appends its vectors to the yielded list."""
         if not self.reports or "llama_index.core" not in sys.modules:
             yield []
             return

@@ -152,7 +152,7 @@ def _cap_per_document(rag: RAGv2Settings, request: SearchRequest) -> int:
 def _plan_expansion(
     parts: SearchParts, request: SearchRequest, stages: StageLog
 ) -> ExpansionPlan | None:
-    """Plan what else to ask, if the call says so and the user did not."""
+    """Return the plan of an expansion, if the call wants one and the query is not typed."""
     if not request.expand:
         return None
     if request.query.is_typed:

@@ -37,7 +37,7 @@ class HybridRun:
     """How each leg answered, and the best ``top_k`` of the ``candidates`` that they gave.
 
     ``is_whole``: both legs saw the state of the store that was fused. ``ms`` is the fusion's.
-    ``damaged`` says which passages are left out because they are not what was stored.
+    ``damaged``: passages that are left out, because their bytes changed since they were stored.
     """
 
     legs: tuple[LegRun, ...]
@@ -249,13 +249,12 @@ def prefer_words(
     known: Collection[str] = (),
     phrases: tuple[str, ...] = (),
 ) -> tuple[Passage, ...]:
-    """Return fused passages in the order that the words they contain lead to, best first.
+    """Return fused passages ordered again by the words that they contain, best first.
 
-    A query of one to three keywords prefers passages that contain them, and more so as they are
-    written, and one with quoted ``phrases`` those that have these as written; ``scale`` is the
-    weight of its keyword list. Where the model knows only the languages
-    ``known``, a passage in letters that neither they nor the query use loses half of its score:
-    its vector is mostly noise.
+    A query of one to three keywords, or with quoted ``phrases``, gives a bonus to passages that
+    contain them, and a higher one where they are written as in the query. ``scale`` is the weight
+    of the keyword list. Where the model knows only the languages ``known``, a passage in letters
+    that neither they nor the query use loses half of its score: its vector is mostly noise.
     """
     keywords, asked_in = phrases or keywords_of(query, _MOST_KEYWORDS), language_of_letters(query)
     has_name, ordered = any(map(looks_like_name, keywords)), []

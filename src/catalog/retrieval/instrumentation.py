@@ -1,7 +1,7 @@
-"""Spans of questions, searches and their stages, told to LlamaIndex's instrumentation.
+"""Spans of questions, searches and their stages, reported to LlamaIndex's instrumentation.
 
-Any span handler that is added to its dispatcher gets them beside LlamaIndex's own. Nothing of a
-question or a document is in them: names, times, the edge, and errors by class.
+A span handler of its dispatcher gets them together with LlamaIndex's own. They contain names,
+times, the edge and the class of an error, and no text of a question or a document.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STARTING = Lock()
 
 @contextmanager
 def report_span(name: str) -> Iterator[None]:
-    """Tell of a block when it begins and ends; of an error only the class."""
+    """Report the begin and the end of a block, and the class of an error."""
     if not _is_watched():
         yield
         return
@@ -54,7 +54,7 @@ def report_span(name: str) -> Iterator[None]:
 
 
 def report_stage(report: StageReport) -> None:
-    """Tell of a stage that is over, with its milliseconds; of one that was skipped nothing."""
+    """Report a stage that has ended, with its milliseconds; skipped stages are not reported."""
     if report.status == "skipped" or not _is_watched():
         return
     number = f"{report.name}-{uuid4()}"
@@ -122,7 +122,7 @@ class OtelSpanHandler(BaseSpanHandler[BaseSpan]):
         tags: dict[str, Any] | None = None,
         **_: Any,
     ) -> BaseSpan:
-        """Begin a span; one that is told with its milliseconds began so long ago."""
+        """Begin a span; one with milliseconds in its tags began that long ago."""
         from opentelemetry.trace import set_span_in_context
 
         del bound_args, instance
@@ -146,7 +146,7 @@ class OtelSpanHandler(BaseSpanHandler[BaseSpan]):
     def prepare_to_drop_span(
         self, id_: str, *_: Any, err: BaseException | None = None, **__: Any
     ) -> BaseSpan | None:
-        """End a span with an error, told by its class."""
+        """End a span with the class of an error."""
         from opentelemetry.trace import Status, StatusCode
 
         ended = self._spans.pop(id_)
@@ -165,6 +165,6 @@ def _unquoted(name: str) -> _UnquotedError:
 
 
 def _is_watched() -> bool:
-    """Tell whether any handler takes spans."""
+    """Return whether any handler takes spans."""
     handlers = (*_DISPATCHER.span_handlers, *_DISPATCHER.root.span_handlers)
     return any(not isinstance(handler, NullSpanHandler) for handler in handlers)

@@ -52,9 +52,9 @@ UNSEARCHABLE = "the query has no words, or only such as are too common to look f
 
 
 class Question(NamedTuple):
-    """A query's text, and what else may be searched for by meaning in its place.
+    """A query's text, and optionally a vector or texts to search for by meaning instead.
 
-    That is an ``embedding`` of shape ``(dim,)``, else the mean of those of ``texts``.
+    The vector is ``embedding``, shape ``(dim,)``, or the mean of the vectors of ``texts``.
     """
 
     text: str
@@ -109,7 +109,7 @@ class LegQuery:
 
 
 class UnembeddedError(Exception):
-    """A query has no vector for want of a key, credit or model: words may answer meanwhile."""
+    """A query has no vector, because a key, credit or the model is missing: words may answer."""
 
     def __init__(self, reason: ConfigError) -> None:
         super().__init__(str(reason))
@@ -133,8 +133,8 @@ def vector_leg(
 ) -> LegQuery:
     """Return the leg by meaning: nearest neighbours; a cosine is the same in every dataset.
 
-    When another process holds the index, or it cannot be used for want of room or rights,
-    ``exact`` searches the stored vectors instead: the same answer, slower, and the note says so.
+    Where another process has the index, or room or rights for it are missing, the stored vectors
+    are searched instead: the answer is the same, it takes longer, and the note says so.
     Where the store adopted a model that was tried, the search goes on with that.
     A sub-query of the kind ``hyde``, a hypothetical answer, is embedded as a passage.
     """
@@ -153,8 +153,8 @@ def plan_legs(
 ) -> list[LegQuery]:
     """Return a leg for each sub-query that the mode has one for, all under one restriction.
 
-    The phrases of a lexical sub-query bind its own leg besides. ``is_own`` sub-queries are the
-    question itself: their legs take it as it is given, but the lexical leg takes corrected words.
+    The phrases of a lexical sub-query bind its own leg, too. ``is_own`` sub-queries are the
+    question itself: their legs take the question they are given, except for corrected words.
     """
     legs: list[LegQuery] = []
     queries = list(queries)
@@ -188,7 +188,7 @@ def plan_own_legs(
 
 
 def question_about(question: Question, query: ParsedQuery, mode: Mode) -> Question:
-    """Return the question with what the parsed query is about; what it brings to embed stays."""
+    """Return the question with the text of the parsed query, and its own vector or texts."""
     text = query.about(mode)
     texts = tuple(text if one == question.text else one for one in question.texts)
     return Question(text, question.embedding, texts)
@@ -297,7 +297,7 @@ def _search_once(parts: SearchParts, leg: LegQuery, question: Question) -> LegRu
 
 
 def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) -> _Nearest:
-    """Return what the index of one of the datasets answers, exactly where it is blocked."""
+    """Return the answer of one dataset's index, or of an exact search where that is blocked."""
     within, fallback = leg.restriction.of(dataset), ""
     engine = parts.vector(dataset)
     try:

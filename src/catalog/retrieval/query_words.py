@@ -318,9 +318,9 @@ def find_words(
 
 
 def looks_like_name(word: str) -> bool:
-    """Tell whether a word looks like an identifier: ``maxRetries``, ``rerere.enabled``, ``XK-320``.
+    """Return whether a word looks like a name: ``maxRetries``, ``rerere.enabled``, ``XK-320``.
 
-    It has a digit beside letters, an underscore, a dot or a capital within, or capitals alone.
+    It has letters and a digit, an underscore, a dot or a capital within, or capitals alone.
     """
     return _NAME.search(word) is not None
 
@@ -349,7 +349,7 @@ def keywords_of(query: str, most: int = MOST_KEYWORDS) -> tuple[str, ...]:
 
 
 def how_written(chunk: Chunk, words: Iterable[str]) -> float:
-    """Return 1 if a passage contains words as they are written, else less, and 0 for no such words.
+    """Return 1.0 if a passage contains words exactly as written, less if nearly, 0.0 if not.
 
     Title and headings count. A phrase may run over a line break. Case counts for stop words in
     capitals alone: ``IT`` is not ``it``. :data:`OTHER_JOINTS` is for names whose joints differ:
@@ -374,7 +374,7 @@ def how_written(chunk: Chunk, words: Iterable[str]) -> float:
 
 
 def find_phrase(text: str, phrase: str) -> tuple[int, int] | None:
-    """Return where a text has a phrase: as it is written, else with other endings of its words."""
+    """Return where a text contains a phrase: as written, else with other endings of its words."""
     whole = _written(phrase.translate(_DASHES), joined=False).pattern
     if found := re.search(whole, text.translate(_DASHES), re.IGNORECASE):
         return found.span()
@@ -386,7 +386,7 @@ def find_phrase(text: str, phrase: str) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=256)
 def _written(word: str, *, joined: bool) -> re.Pattern[str]:
-    """Return the pattern of a word or phrase as it is written, in a text with equal dashes."""
+    """Return the pattern of a word or phrase as written, for a text whose dashes are all ``-``."""
     if joined and word[0].isalnum() and word[-1].isalnum() and (parts := _RUNS.findall(word)):
         body = "[-_. ]?".join("[-_.,]?".join(map(re.escape, part)) for part in parts)
     else:

@@ -42,7 +42,7 @@ def refine(
 ) -> tuple[list[Passage], float]:
     """Return the passages of the answer, and the confidence in them, 0 without any.
 
-    A stage that fails leaves the passages as they are.
+    A stage that fails does not change the passages.
     """
     rag, words, top_k = parts.rag, request.query.words, request.top_k
     query = request.query.about(request.mode)  # for the models; words are for what is shown

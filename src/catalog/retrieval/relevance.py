@@ -71,7 +71,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The coefficients of the module's formulas; ``about`` says what they were fitted on."""
+    """The coefficients of the module's formulas; ``about`` names the labels they were fitted to."""
 
     constant: float
     cosine: float = 0.0
@@ -179,13 +179,13 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
 
 
 def _found_words(passages: Sequence[Passage]) -> FoundWords:
-    """Return what the keyword leg said of the query's words; nothing where it found no passage."""
+    """Return the keyword leg's report on the query's words, empty if it found no passage."""
     sources = (share.source for one in passages for share in one.fused.originals("lexical"))
     return next((source.words for source in sources), NO_WORDS)
 
 
 def _is_english(passages: Sequence[Passage]) -> bool:
-    """Tell whether the first passages are in English, as the texts of the fit, or do not show."""
+    """Return whether the first passages are in English, as in the fit, or in no known language."""
     text = " ".join([passage.chunk.text[:_READ] for passage in passages[:_TELLING]])
     return detect_language(text, text.split()) in (None, "english")
 

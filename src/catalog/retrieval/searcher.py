@@ -41,7 +41,7 @@ _DAMAGED = 3  # documents named in notes
 class Searcher:
     """Search one store. Thread-safe; keep it open, since models and indexes load once.
 
-    ``parts`` stand in for those that the library's settings make.
+    ``parts`` replace those that the library's settings make.
     """
 
     def __init__(self, library: Library, parts: SearchParts | None = None) -> None:
@@ -63,11 +63,11 @@ class Searcher:
     def search(self, params: SearchParams) -> SearchResults:
         """Return the ``top_k`` best passages for a query, best first.
 
-        They are those of a dataset, or of several as though these were one: of all unless named.
+        Several datasets are searched as one; without ``dataset``, all are.
 
         The parameters are those of :class:`SearchParams`. A stage that fails is reported in
         ``stages`` and the rest answers, unless ``strict``. ``compare_with_v1`` asks the baseline
-        too and tells the differences in ``comparison``. Raises :class:`InputError` kinds for a
+        too and puts the differences into ``comparison``. Raises :class:`InputError` kinds for a
         bad call, :class:`ConfigError` kinds for a stage that is on and has no model.
         """
         return self.run(params)
@@ -85,7 +85,7 @@ class Searcher:
         return results
 
     def warm_up(self, dataset: str, mode: Mode | None = None) -> None:
-        """Load what a search of the dataset needs."""
+        """Load the models and indexes that a search of the dataset needs."""
         with searching(str(self.library.settings.home)):
             find_passages(self.parts, SearchParams("warm up", dataset=dataset, top_k=1, mode=mode))
 

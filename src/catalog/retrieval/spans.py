@@ -19,7 +19,7 @@ _PACKAGE = "llama_index_instrumentation"
 
 @contextmanager
 def span(name: str) -> Iterator[None]:
-    """Report a block when it begins and ends; of an error only the class."""
+    """Report the begin and the end of a block, and the class of an error."""
     if _PACKAGE not in sys.modules:
         yield
         return
@@ -29,12 +29,12 @@ def span(name: str) -> Iterator[None]:
         yield
 
 
-def tell_stage(report: StageReport) -> None:
-    """Report a stage that is over, with its milliseconds; nothing of one that was skipped."""
+def report_stage(report: StageReport) -> None:
+    """Report a stage that has ended, with its milliseconds; skipped stages are not reported."""
     if _PACKAGE in sys.modules:
-        from catalog.retrieval.instrumentation import report_stage
+        from catalog.retrieval import instrumentation
 
-        report_stage(report)
+        instrumentation.report_stage(report)
 
 
 def export_spans() -> None:

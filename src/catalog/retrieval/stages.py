@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from catalog.core.errors import StageFailedError
 from catalog.core.results import StageReport
 from catalog.core.retrieval_events import tell_failure, tell_fallback
-from catalog.retrieval.spans import tell_stage
+from catalog.retrieval.spans import report_stage
 
 
 class StageLog:
@@ -30,7 +30,7 @@ class StageLog:
         return StageLog(strict=self.strict)
 
     def join(self, other: StageLog) -> None:
-        """Take over what the other log reported."""
+        """Add the reports of another log."""
         self._reports.extend(other.reports)
 
     @contextmanager
@@ -70,9 +70,9 @@ class StageLog:
                 log.warning("%s failed, the rest answers: %s", report.name, report.note)
 
     def fell_back(self, name: str, note: str, *, reason: str) -> None:
-        """Note that the step did its work another way than set; ``strict`` raises.
+        """Report that the step worked in another way than set; ``strict`` raises.
 
-        ``reason`` is for the log, so it quotes neither query nor document.
+        ``reason`` is logged, so it must not quote a query or a document.
         """
         tell_fallback(name, reason)
         if self.strict:
@@ -81,4 +81,4 @@ class StageLog:
     def _add(self, name: str, status: str, ms: float, note: str) -> None:
         report = {"name": name, "status": status, "ms": round(ms, 3), "note": note}
         self._reports.append(StageReport.model_validate(report))
-        tell_stage(self._reports[-1])
+        report_stage(self._reports[-1])

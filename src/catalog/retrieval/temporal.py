@@ -84,13 +84,13 @@ def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[
 
 
 class _Bundles(NamedTuple):
-    """Passages of one recording that tell no seconds twice, and their windows, made one by one."""
+    """Passages of one recording, none from two transcripts at once, and their joined windows."""
 
     chunks: list[Chunk]
     windows: list[TimeWindow]
 
     def has_room(self, chunk: Chunk) -> bool:
-        """Return whether the passage tells no seconds that another document's passage tells."""
+        """Return whether no other transcript's passage covers seconds of this one."""
         return not any(repeats(chunk, other) for other in self.chunks)
 
     def touched(self, window: TimeWindow) -> list[TimeWindow]:
@@ -108,10 +108,10 @@ class _Bundles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TemporalExpander:
-    """Gives passages of recordings their evidence; all others stay as they are.
+    """Give passages of recordings their evidence; other passages are not changed.
 
-    Neighbours are what ``restriction`` allows, or else what the passage's own search did; of a
-    passage that knows neither, the evidence is the passage alone.
+    Neighbours are passages that ``restriction`` allows, or else the restriction of the passage's
+    own search. Without either, the evidence is the passage alone.
     """
 
     database: Database
@@ -167,9 +167,9 @@ class TemporalExpander:
         return expanded, f"{hits} in {bundles} {'bundle' if bundles == 1 else 'bundles'}"
 
     def take(self, passages: Sequence[Passage], limit: int) -> list[Passage]:
-        """Return the first ``limit`` passages, and one more for each that an earlier one tells.
+        """Return the first ``limit`` passages, and one more for each that shares a bundle.
 
-        Those further ones tell bundles of their own.
+        A passage shares a bundle if an earlier one is near it. Those that are added do not.
         """
         taken: list[Passage] = list(passages[:limit])
         others = passages[limit:]
@@ -206,7 +206,7 @@ class TemporalExpander:
         return passage.restriction if self.restriction is None else self.restriction
 
     def _recording_of(self, passage: Passage) -> object:
-        """Return the recording, and who may answer beside it: what has one neighbourhood."""
+        """Return a key of recording and restriction: passages of one key may be neighbours."""
         chunk = passage.chunk
         key = media_key(chunk)
         recording = (chunk.dataset, key, chunk.source_doc_id if key is None else "")
@@ -268,9 +268,9 @@ class TemporalExpander:
 def keep_telling(
     temporal: TemporalExpander, passages: Sequence[Passage], limit: int
 ) -> list[Passage]:
-    """Keep the first ``limit`` passages, and more for those that only repeat.
+    """Keep the first ``limit`` passages, and one more for each that shares its evidence.
 
-    One whose evidence is told with an earlier passage's takes no place of another.
+    Example: of three hits within one minute, one counts.
     """
     try:
         return temporal.take(passages, limit)

@@ -98,8 +98,8 @@ class ScoredPassage(NodeWithScore):
         scored._passage = passage
         return scored
 
-    def told(self, passage: Passage) -> ScoredPassage:
-        """Return the node with what has become of its passage."""
+    def changed(self, passage: Passage) -> ScoredPassage:
+        """Return the node with a changed passage."""
         before, node = self._passage, self.node
         assert isinstance(node, PassageNode)
         if (passage.evidence, passage.copies) != (before.evidence, before.copies):
@@ -129,7 +129,7 @@ class ScoredPassage(NodeWithScore):
 
     @property
     def reranked(self) -> Reranked | None:
-        """What a reranker made of the fused score, if one was asked."""
+        """The reranker's part in the score, if one was asked."""
         return self._passage.reranked
 
     @property
@@ -144,7 +144,7 @@ class ScoredPassage(NodeWithScore):
 
     @property
     def restriction(self) -> Restriction | None:
-        """What the passage's search let answer, exclusions included; ``None`` if not known."""
+        """The restriction of the passage's search, exclusions included; ``None`` if not known."""
         return self._passage.restriction
 
     @property
@@ -169,10 +169,10 @@ def to_question(bundle: QueryBundle) -> Question:
 
 
 def to_passage(node: NodeWithScore) -> Passage:
-    """Return the passage of a node; that of another retriever's node names no place.
+    """Return a node as a passage; a node of another retriever has no place in a file.
 
-    Its document is what its metadata or its source says, else the node itself. Its relevance is
-    what the node says in ``relevance``, else its score, if that lies in 0..1.
+    Its document is ``source_doc_id`` of its metadata, else its source node, else the node itself.
+    Its relevance is the node's ``relevance``, else its score, if that is from 0 to 1.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
@@ -247,11 +247,11 @@ class PassagePostprocessor(BaseNodePostprocessor):
 
 
 def _to_node(after: Passage, before: Passage, given: NodeWithScore) -> NodeWithScore:
-    """Return the node that was given as it is told after a stage; itself if nothing changed."""
+    """Return the given node with the changes that a stage made; itself if there are none."""
     if after is before or after == before:
         return given
     if isinstance(given, ScoredPassage):
-        return given.told(after)
+        return given.changed(after)
     node = given.node
     if isinstance(node, PassageNode) and after.evidence is not None:
         node = node.telling(after)

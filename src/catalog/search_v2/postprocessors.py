@@ -71,7 +71,7 @@ class KeepFirst(PassagePostprocessor):
 
 
 class KeywordChunkSelector(PassagePostprocessor):
-    """Keep the best node of each document, where the document's first node stood.
+    """Keep the best node of each document, in the place of the document's first one.
 
     The rule is :func:`~catalog.retrieval.select.select_by_keyword`. Nodes of other retrievers
     know no leg.
@@ -149,7 +149,8 @@ class RelevanceEstimator(PassagePostprocessor):
         query = "" if query_bundle is None else query_bundle.query_str
         judged = iter(judge_relevance([to_passage(node) for node in ours], query, self._find)[0])
         return [
-            node.told(next(judged)) if isinstance(node, ScoredPassage) else node for node in nodes
+            node.changed(next(judged)) if isinstance(node, ScoredPassage) else node
+            for node in nodes
         ]
 
 
@@ -256,9 +257,9 @@ class TemporalExpansion(PassagePostprocessor):
 
     A node with evidence is a new one: the metadata ``evidence`` is its text, not to be embedded
     and for a language model to read, of nodes that share it in the first one; a
-    :class:`ScoredPassage` has it as ``evidence``. Neighbours are what ``restriction`` allows, or
-    else what the passage's own search did; of a passage that knows neither, the evidence is the
-    passage alone.
+    :class:`ScoredPassage` has it as ``evidence``. Neighbours are passages that
+    ``restriction`` allows, or else the restriction of the passage's own search; without either,
+    the evidence is the passage alone.
     """
 
     transcript_seconds: float = Field(15.0, ge=0.0, le=600.0)
@@ -294,10 +295,7 @@ class TemporalExpansion(PassagePostprocessor):
 
 
 class KeepTelling(KeepFirst):
-    """Keep the first ``limit`` passages, and more for those that only repeat.
-
-    One whose evidence is told with an earlier passage's takes no place of another.
-    """
+    """Keep the first ``limit`` nodes, and one more for each that shares its evidence."""
 
     _expander: TemporalExpander = PrivateAttr()
 
@@ -345,7 +343,7 @@ def stages_of(parts: SearchParts, params: SearchParams) -> list[BaseNodePostproc
 
 
 class ServicePostprocessor(BaseNodePostprocessor):
-    """The service's own stages in one, told what a query is about and not how it was typed.
+    """The service's own stages in one; they get the query without quotes, exclusions and types.
 
     ``stages`` are LlamaIndex postprocessors, to be taken out and used.
     """

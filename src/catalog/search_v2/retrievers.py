@@ -117,7 +117,7 @@ class VectorRetriever(LegRetriever):
 
 
 class FusionRetriever(QueryFusionRetriever):
-    """A ``QueryFusionRetriever`` of which only the type is used.
+    """A ``QueryFusionRetriever`` by type only: legs and fusion are ours.
 
     The stock class ignores weights, merges equal texts, counts ranks from 0, wants an LLM and
     runs synchronous retrievers one after the other. Retrievals are reported to the
@@ -145,9 +145,9 @@ class FusionRetriever(QueryFusionRetriever):
 class HybridRetrieverV2(FusionRetriever):
     """The legs of one query at once, fused as the settings say.
 
-    A failing leg is a failed stage, not a failed query, unless every leg fails. ``stages`` tells
-    how the last retrieval went; build one retriever per query. With an ``expansion`` its lines are
-    asked as well, by the legs that ``make_legs`` makes of them.
+    A failing leg is a failed stage, not a failed query, unless every leg fails. ``stages`` has
+    the reports of the last retrieval; build one retriever per query. With an ``expansion`` its
+    lines are asked as well, by the legs that ``make_legs`` makes of them.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class HybridRetrieverV2(FusionRetriever):
         self.stages = stages or StageLog()
 
     def find(self, question: Question) -> list[Passage]:
-        """Return the passages that ``retrieve`` makes nodes of; no callback is told."""
+        """Return the passages of ``retrieve``, not as nodes, and report to no callback."""
         run = find_reported(
             self._parts,
             self.legs,
@@ -337,7 +337,7 @@ class DatasetRetriever(FusionRetriever):
         return to_nodes(passages)
 
     def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
-        """Return what else is to be asked; nothing here."""
+        """Return the plan of an expansion; none here."""
         del parts, request
         return None
 
@@ -366,7 +366,7 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
 def check_depths(
     k_lex: int | None, k_dense: int | None, k_fused: int | None
 ) -> tuple[int | None, int | None, int | None]:
-    """Return the depths as they are; raise :class:`InputError` for one below 1."""
+    """Return the depths; raise :class:`InputError` for one below 1."""
     for name, depth in (("k_lex", k_lex), ("k_dense", k_dense), ("k_fused", k_fused)):
         if depth is not None and (isinstance(depth, bool) or depth < 1):
             raise InputError(f"{name} is {depth}: use 1 or more, or leave it out")

@@ -46,7 +46,7 @@ def find_nodes(
     """Return the passages of a search as LlamaIndex nodes, or the candidates they are chosen from.
 
     A ``bundle`` may bring an embedding, or texts to embed, in place of the query's. A stage
-    that fails is logged, since nodes cannot tell of it.
+    that fails is logged, since nodes have no place for it.
     """
     with searching(str(service.library.settings.home)):
         params = for_agent(params, service.parts.settings)

@@ -26,7 +26,7 @@ MakeLegs = Callable[[Sequence[SubQuery]], list[LegQuery]]
 
 
 class ExpansionPlan:
-    """The further sub-queries of one request, and the stages that tell how they came about.
+    """The further sub-queries of one request, and the reports of how they were found.
 
     No model is asked when the lexical leg is sure already. Raises :class:`ConfigError` when the
     library has no language model.
@@ -132,7 +132,7 @@ def _first_hits(runs: Sequence[LegRun], leg: Leg) -> Sequence[Hit]:
 
 @dataclass(frozen=True, slots=True)
 class CachedRetrieval:
-    """An expanded retrieval over one state of a dataset, told as having taken no time."""
+    """An expanded retrieval over one state of a dataset, with all its times set to 0."""
 
     stages: StageLog
     run: HybridRun
@@ -198,7 +198,7 @@ def _cache_key(
     *,
     strict: bool,
 ) -> Hashable | None:
-    """Return all that the answer depends on beside the dataset; ``None``: do not cache it."""
+    """Return all that the answer depends on except the dataset; ``None``: do not cache it."""
     if question.embedding is not None or question.texts or not parts.rag.cache_ttl_seconds:
         return None
     try:
@@ -209,7 +209,7 @@ def _cache_key(
 
 
 def _leg_key(leg: LegQuery) -> Hashable:
-    """Return what a leg is asked; to Python the filters ``x = 1`` and ``x = True`` are equal."""
+    """Return a leg's key; to Python the filters ``x = 1`` and ``x = True`` would be equal."""
     bounds = (leg.restriction, repr(leg.restriction.filter), leg.top_k)
     return (leg.kind, leg.sub_query, *bounds)
 
@@ -219,7 +219,7 @@ def _is_sound(legs: Sequence[LegRun]) -> bool:
 
 
 def _timeless(stages: StageLog) -> StageLog:
-    """Return the same account, told as that of an earlier search."""
+    """Return the same reports, marked as those of an earlier search."""
     account = stages.fork()
     for stage in stages.reports:
         if stage.status == "ran":

@@ -1,7 +1,7 @@
 """Reranking: which passages are scored, from the cache or by the model, and blended.
 
-The reranker may be anybody's: what it raises becomes a :class:`RerankError`, and what it answers
-is checked.
+The reranker may be a user's: its exceptions become a :class:`RerankError`, and its scores are
+checked.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def rerank_passages(
 ) -> RerankOutcome:
     """Let a reranker read the first passages, and blend what it says with their scores.
 
-    A passage is read behind its title and headings, at its best run of words. What was scored
-    before a failure counts and is cached. Raises :class:`RerankError` when nothing was scored.
+    A passage is read behind its title and headings, at its best run of words. Scores from
+    before a failure count and are cached. Raises :class:`RerankError` when nothing was scored.
     """
     deadline = clock() + options.budget_ms / 1000 if options.budget_ms else math.inf
     with as_rerank_errors(reranker):
@@ -155,9 +155,9 @@ class RerankText:
 
 
 class RerankScoring:
-    """Raw scores by cache key, as far as time allows; what of them is new; what was read in part.
+    """Score passages while time is left: scores by cache key, new ones, and how many were cut.
 
-    ``error`` is what stopped it early; running out of time is none.
+    ``error`` is the failure that stopped it; running out of time is not a failure.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class RerankScoring:
         self.error: CatalogError | None = None
 
     def score(self, texts: Sequence[RerankText]) -> None:
-        """Score what is missing, best first and equal texts once, while time is left."""
+        """Score the texts without a score, in order and equal texts once, while time is left."""
         missing = list({text.key: text for text in texts if text.key not in self.scores}.values())
         slowest = 0.0
         try:

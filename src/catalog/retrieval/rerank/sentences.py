@@ -40,11 +40,11 @@ def choose_sentences(
 ) -> tuple[list[Passage], str]:
     """Give reranked passages of recordings the snippet around the sentence that scores best.
 
-    A passage with a single sentence, or one after :data:`MOST_SENTENCES` are read, stays as it is,
-    and so do all where the reranker does not choose sentences (see :class:`Reranker`). Returned
-    beside the passages is a note of what was read, blank if nothing was. ``words`` are marked in
-    the snippets. What is not scored within ``seconds`` stays as it is. Raises
-    :class:`RerankError` when the reranker fails.
+    Passages with a single sentence do not change, nor do those after :data:`MOST_SENTENCES`
+    sentences or ``seconds``, nor any where the reranker does not choose sentences (see
+    :class:`Reranker`). Return the passages, and a note of how many sentences were read, blank for
+    none. ``words`` are marked in the snippets. Raises :class:`RerankError` when the reranker
+    fails.
     """
     chosen, total = list(passages), 0
     if not getattr(reranker, "chooses_sentences", False):
