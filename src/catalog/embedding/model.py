@@ -45,7 +45,7 @@ class EmbeddingModel:
 
     @property
     def usage(self) -> EmbeddingUsage | None:
-        """The requests, tokens and cost of a server so far; ``None`` for a model in this process."""
+        """Requests, tokens and cost of a server so far; ``None`` for a model in this process."""
         return getattr(self.encoder, "usage", None)
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResult:
