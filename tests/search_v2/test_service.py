@@ -536,6 +536,21 @@ def test_a_misspelt_word_is_searched_as_it_is_spelt_and_a_note_says_so(
     assert not any("did you mean" in note for note in quoted.notes)
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+@pytest.mark.parametrize("query", ["-O2", '"-O2"'])
+def test_a_text_with_the_signs_of_the_query_comes_first_and_is_the_exact_one(
+    library, service, notes, query, mode
+):
+    (notes / "valve.md").write_text("Press the O2 valve. O2 is oxygen, O2.")
+    (notes / "gcc.md").write_text(
+        "The compiler builds it with -O2 and many other flags of its own."
+    )
+    Indexer(library).update("notes")
+    found = service.search(query, dataset="notes", mode=mode)
+    assert [hit.path for hit in found if hit.certainty == "exact"] == ["gcc.md"]
+    assert (found[0].path, found[1].path) == ("gcc.md", "valve.md")
+
+
 def test_a_query_of_signs_is_answered_by_signs_alone(library, service, notes):
     (notes / "arrow.md").write_text("write a -> b")
     Indexer(library).update("notes")

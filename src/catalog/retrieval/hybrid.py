@@ -150,11 +150,13 @@ def _fuse(
         for hit in best
         if (seq := seq_of[hit.chunk_id]) in chunks
     )
-    if len(lists) > 1 and parts.rag.fusion_mode == "adaptive":
-        text = next(run.query.text for run in runs if run.query.origin == "original")
-        rag = parts.rag
-        scale = rag.lexical_weight * rag.original_weight
-        passages = prefer_words(passages, text, scale, parts.known_languages, phrases)
+    if lists and parts.rag.fusion_mode == "adaptive":
+        text, rag = next(r.query.text for r in runs if r.query.origin == "original"), parts.rag
+        # BM25 alone orders plain words well, and knows nothing of signs.
+        has_signs = any(not word.isalpha() for word in phrases or keywords_of(text))
+        if len(lists) > 1 or (lists[0].leg == "lexical" and has_signs):
+            scale = rag.lexical_weight * rag.original_weight
+            passages = prefer_words(passages, text, scale, parts.known_languages, phrases)
     ms = (time.perf_counter() - started) * 1000
     is_whole = is_same and len(ids) == len(seqs)
     return HybridRun(
