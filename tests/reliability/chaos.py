@@ -10,13 +10,17 @@ DEFAULT_SEED = 13
 
 def seeds(count=1):
     """The seeds of a test: ``IDX_TEST_SEED`` alone, else the same ``count`` each time; while
-    ``IDX_TEST_CHAOS_SECONDS`` last, fresh ones after them.
+    ``IDX_TEST_CHAOS_SECONDS`` last, fresh ones after them, whose number is printed.
     """
     chosen = os.environ.get("IDX_TEST_SEED")
     yield from [int(chosen)] if chosen else range(DEFAULT_SEED, DEFAULT_SEED + count)
     ends = time.monotonic() + float(os.environ.get("IDX_TEST_CHAOS_SECONDS") or 0)
+    fresh = 0
     while chosen is None and time.monotonic() < ends:
+        fresh += 1
         yield int.from_bytes(os.urandom(4))
+    if fresh:
+        print(f"{count + fresh} seeds", flush=True)  # seen with pytest -s
 
 
 def some(*cases, count):

@@ -8,7 +8,7 @@ from catalog.retrieval.hybrid import find
 from catalog.retrieval.legs import Question, plan_legs
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
-from fakes import open_library
+from fakes import open_library, write
 
 FILES = {f"{name}.md": f"# {name}\n\nTea with {name}.\n" for name in ("honey", "lemon", "milk")}
 
@@ -52,3 +52,15 @@ def test_of_two_legs_both_must_be_exhausted(is_exhausted):
 def test_candidates_cut_after_fusion_are_not_exhausted(is_exhausted):
     assert is_exhausted("hybrid", fused=3)
     assert not is_exhausted("hybrid", fused=2)
+
+
+@pytest.mark.parametrize(("text", "is_deeper"), [("Tea 7.", False), ("Coffee.", True)])
+def test_legs_go_no_deeper_than_documents_can_fill_the_answer(tmp_path, text, is_deeper):
+    long = "".join(f"# Tea {number}\n\nTea {number}.\n\n" for number in range(300))
+    write(tmp_path / "tea", long_dot_md=long, short_dot_md=text)
+    with open_library(tmp_path / "home", chunk_size=20, chunk_overlap=0) as library:
+        Indexer(library).build(tmp_path / "tea", "tea")
+        results = SearchServiceV2(library).search("tea 7", top_k=10)
+    (select,) = (stage for stage in results.stages if stage.name == "select")
+    assert len(results) == 4  # three of the long document, and one
+    assert ("times deeper" in select.note) == is_deeper

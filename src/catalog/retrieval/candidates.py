@@ -20,7 +20,7 @@ from catalog.retrieval.router import route
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import keep_distinct, keep_few_of_each, select_by_keyword
 from catalog.retrieval.stages import StageLog
-from catalog.store.engine_types import Restriction
+from catalog.store.engine_types import Restriction, count_passages
 
 MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
 
@@ -110,7 +110,7 @@ def _search(
     least = DEPTH if rag.fusion_mode == "adaptive" and request.mode == "hybrid" else 1
     parsed, plan = request.query, _plan_expansion(parts, request, stages)
     bound = replace(within, without=parsed.exclusions, containing=parsed.required)
-    factor, limit = rag.overfetch, _cap_per_document(rag, request)
+    factor, limit, most = rag.overfetch, _cap_per_document(rag, request), request.top_k
     while True:
         round_stages = stages.fork()
         k_lex = max(least, max(rag.fts_top_k, request.top_k) * factor)
@@ -125,9 +125,13 @@ def _search(
         if request.recency_half_life_days > 0:
             found = favour_recent(found, request.recency_half_life_days, time.time())
         selected = select_passages(found, question.text, rag, limit, distinct=request.distinct)
-        is_filled = len(selected) >= request.top_k
-        if is_filled or run.is_exhausted or factor >= MAX_FACTOR:
+        if len(selected) >= most or run.is_exhausted or factor >= MAX_FACTOR:
             break
+        if factor == rag.overfetch and limit:  # a few long documents may have no more to give
+            with parts.database.read() as connection:
+                most = min(most, count_passages(connection, within, limit))
+            if len(selected) >= most:
+                break
         factor *= 4
     stages.join(round_stages)
     with stages.run("select") as notes:

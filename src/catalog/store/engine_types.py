@@ -200,6 +200,14 @@ def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset
     return frozenset(connection.scalars(joined.where(restriction.clause()).distinct()))
 
 
+def count_passages(connection: Connection, restriction: Restriction, per_document: int) -> int:
+    """Count the chunks that may answer, at most ``per_document`` of each document."""
+    if restriction.scope.is_nothing:
+        return 0
+    sizes = select(func.count()).where(restriction.clause()).group_by(chunks.c.document_id)
+    return sum(min(size, per_document) for size in connection.scalars(sizes))
+
+
 def is_written_as_flag(connection: Connection, restriction: Restriction, word: str) -> bool:
     """Return whether a chunk that may answer writes the word with a minus: ``find -name``."""
     if restriction.scope.is_nothing:
