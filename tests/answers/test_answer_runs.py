@@ -10,10 +10,14 @@ from answers.conftest import WritingLLM, serve
 from catalog.core.errors import BackendError
 from catalog.core.params import AskParams
 from catalog.evaluation import answer_runs
-from catalog.evaluation.answer_runs import run_answers
-from catalog.evaluation.answer_summary import answer_run_dict, answer_run_lines, read_answers
+from catalog.evaluation.answer_runs import (
+    answer_run_dict,
+    answer_run_lines,
+    read_answers,
+    run_answers,
+)
+from catalog.evaluation.backends import require_run
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.evaluation.recorded_backend import require_run
 from catalog.evaluation.run_records import diff_runs
 from catalog.evaluation.summary import diff_lines
 from catalog.ingest.sync_report import Silent

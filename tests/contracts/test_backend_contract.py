@@ -9,10 +9,9 @@ import pytest
 
 from catalog.core.user_search import Ranking
 from catalog.embedding.resilient import ResilientEmbedding
-from catalog.evaluation.backends import Backends
+from catalog.evaluation.backends import Backends, write_run
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import score_run
-from catalog.evaluation.recorded_backend import write_run
 from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends
 from catalog.ingest.sync_report import Silent

@@ -4,9 +4,16 @@ import pytest
 
 from catalog.core.answers import AnswerSentence
 from catalog.core.results import ResultLocator
-from catalog.evaluation.answer_metrics import AnswerRecord, PassageRecord, holds_span, score_answers
+from catalog.evaluation.answer_metrics import (
+    AnswerRecord,
+    NuggetAssignment,
+    PassageRecord,
+    holds_span,
+    nuggets_of,
+    score_answers,
+    score_nuggets,
+)
 from catalog.evaluation.golden import Span
-from catalog.evaluation.nuggets import NuggetAssignment, nuggets_of, score_nuggets
 from evaluation.stubs import golden, question
 
 

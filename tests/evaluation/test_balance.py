@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from catalog.evaluation.balance import SHIFTS, fit_balance, measure_shifts
+from catalog.evaluation.calibration import SHIFTS, fit_balance, measure_shifts
 from catalog.evaluation.golden_files import read_golden
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer

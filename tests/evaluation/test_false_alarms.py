@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from catalog.core.errors import BlindComparisonError
-from catalog.evaluation.false_alarms import (
+from catalog.evaluation.gates import (
     USUAL_GATES,
     count_false_alarms,
     false_alarm_dict,
     false_alarm_lines,
+    parse_gate,
 )
-from catalog.evaluation.gates import parse_gate
 from evaluation.stubs import compared, question
 
 QUERIES = [question(number) for number in range(100)]

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 from catalog.core.errors import GoldenSetError
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.golden import Expected, GoldenQuery
-from catalog.evaluation.golden_files import load_golden, read_golden, save_golden
-from catalog.evaluation.labelling import add_grades, ask_grades, next_id, pool_hits
+from catalog.evaluation.golden_files import (
+    add_grades,
+    ask_grades,
+    load_golden,
+    next_id,
+    pool_hits,
+    read_golden,
+    save_golden,
+)
 
 
 def answer(*paths):

@@ -17,10 +17,14 @@ from catalog.core.errors import InputError
 from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import PipelineComparison
 from catalog.evaluation.gates import parse_gate
-from catalog.evaluation.report import build_page, render_report, write_report
+from catalog.evaluation.report import (
+    build_page,
+    compare_settings,
+    query_view,
+    render_report,
+    write_report,
+)
 from catalog.evaluation.report_charts import Axis, latency_chart
-from catalog.evaluation.report_queries import query_view
-from catalog.evaluation.report_tables import compare_settings
 from catalog.evaluation.report_text import (
     compile_words,
     cut_excerpt,

@@ -9,9 +9,8 @@ from builders import drop, make_database, put
 from catalog.core.errors import InputError, RunNotFoundError
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation import backends
-from catalog.evaluation.backends import Backends
+from catalog.evaluation.backends import Backends, require_run
 from catalog.evaluation.metrics import score_run
-from catalog.evaluation.recorded_backend import require_run
 from catalog.evaluation.run_records import (
     diff_runs,
     find_recorded_run,

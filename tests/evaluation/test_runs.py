@@ -4,9 +4,9 @@ import pytest
 
 from catalog.core.errors import InputError
 from catalog.core.user_search import RankedHit, Ranking
+from catalog.evaluation.backends import RecordedBackend
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import score_run
-from catalog.evaluation.recorded_backend import RecordedBackend
 from catalog.evaluation.runs import run_backends
 from evaluation.stubs import TableBackend, golden, question, ticking
 

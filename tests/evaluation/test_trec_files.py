@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ir_measures import read_trec_run
 
 from catalog.core.errors import GoldenSetError
-from catalog.evaluation.recorded_backend import read_run, write_run
+from catalog.evaluation.backends import read_run, write_run
 
 ODD = [
     "plain.md",

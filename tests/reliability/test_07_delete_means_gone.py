@@ -4,9 +4,8 @@ import pytest
 from sqlalchemy import select
 
 from catalog.core.errors import DocumentNotFoundError
-from catalog.evaluation.backends import Backends
+from catalog.evaluation.backends import Backends, write_run
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.evaluation.recorded_backend import write_run
 from catalog.evaluation.runs import run_backends
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.answers.answering import answer_question, choose_llm
@@ -11,14 +13,23 @@ from catalog.answers.bounds import answer_conditions, bound_in_force, model_text
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.errors import BackendError, CatalogError, StoreBusyError
 from catalog.core.params import AskParams
+from catalog.core.settings import flatten
 from catalog.core.user_search import RankedHit, Ranking
-from catalog.evaluation.answer_metrics import AnswerRecord, score_answers
+from catalog.evaluation.answer_metrics import (
+    ANSWER_METRICS,
+    AnswerRecord,
+    assign_nuggets,
+    score_answers,
+)
 from catalog.evaluation.backends import code_digest
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.evaluation.metrics import score_run
-from catalog.evaluation.nuggets import assign_nuggets
+from catalog.evaluation.metrics import SHOWN_METRICS, score_run
+from catalog.evaluation.report import render_template, write_page
+from catalog.evaluation.report_text import format_score
 from catalog.evaluation.run_records import corpus_digest, record_run, run_key
 from catalog.evaluation.runs import BackendRun, QueryOutcome
+from catalog.evaluation.significance import mean_interval
+from catalog.evaluation.summary import run_dict
 from catalog.ingest.sync_report import Progress
 from catalog.llm import llm_name
 from catalog.retrieval.caches import ModelCache
@@ -172,3 +183,115 @@ def _ranking(answer: AnswerRecord, query: GoldenQuery) -> Ranking:
     )
     ranking = Ranking(tuple(hits), low_confidence=answer.low_confidence)
     return ranking.as_judged(query.grades)
+
+
+_SHOWN = (*SHOWN_METRICS[:-1], *ANSWER_METRICS)
+_FAILURES_SHOWN = 3
+
+
+def read_answers(run: EvalRun) -> dict[str, AnswerRecord]:
+    """Return what a run answered, by query id; nothing of a run of searches."""
+    return {query: AnswerRecord.model_validate(value) for query, value in run.answers.items()}
+
+
+def answer_run_lines(run: EvalRun) -> Iterator[str]:
+    """Yield each metric with its interval, then how many were answered and what that took."""
+    yield f"{run.golden} on {run.dataset}: {run.queries} questions, {run.backend}; run {run.id}"
+    yield f"{'metric':14}{'n':>6}{'mean':>9}{'95 % interval':>20}"
+    for name, row in measured(run).items():
+        interval = f"[{row['low']:.3f}, {row['high']:.3f}]"
+        yield f"{name:14}{row['n']:6}{row['mean']:9.3f}{interval:>20}"
+    yield ""
+    yield account(run)
+    errors: Mapping[str, str] = run.summary["errors"]
+    for query, reason in list(errors.items())[:_FAILURES_SHOWN]:
+        yield f"! failed: {query}: {reason}"
+    if len(errors) > _FAILURES_SHOWN:
+        yield f"! and {len(errors) - _FAILURES_SHOWN} more"
+
+
+def answer_run_dict(run: EvalRun) -> dict[str, Any]:
+    """Return the run with the interval of each metric and the answers by query id."""
+    answers = {query: {**value} for query, value in run.answers.items()}
+    for value in answers.values():
+        del value["nuggets"]  # they tell runs apart, not questions
+    return run_dict(run) | {"measured": measured(run), "answers": answers}
+
+
+def measured(run: EvalRun) -> dict[str, dict[str, float]]:
+    """Return ``n``, ``mean`` and the ends of the 95 % interval of each metric shown."""
+    rows = {}
+    for name in _SHOWN:
+        values = list(run.scores.get(name, {}).values())
+        if values:
+            mean = sum(values) / len(values)
+            rows[name] = {"n": len(values), "mean": mean, **asdict(mean_interval(values))}
+    return rows
+
+
+def account(run: EvalRun) -> str:
+    """Return how many questions were answered, in how many sentences, and what that took."""
+    answers = read_answers(run).values()
+    given = [one for one in answers if one.reason is None]
+    sentences = [sentence for one in given for sentence in one.sentences]
+    parts = [f"{len(given)} of {run.queries} questions answered"]
+    unsupported = sum(not one.supported for one in sentences)
+    parts.append(f"{len(sentences)} sentences, {unsupported} of them unsupported")
+    if tokens := sum(one.tokens or 0 for one in answers):
+        parts.append(f"{tokens:,} tokens")
+    if latency := run.summary["latency"]:
+        parts.append(f"p50 {latency['p50']:.0f} ms, p95 {latency['p95']:.0f} ms")
+    return "; ".join(parts)
+
+
+def write_answer_report(run: EvalRun, golden: GoldenSet, path: Path) -> None:
+    """Write the page in one step; equal runs give equal pages.
+
+    Raises :class:`~catalog.core.errors.InputError` where the file cannot be written.
+    """
+    write_page(render_template("answers.html.j2", _page(run, golden)), path)
+
+
+def _page(run: EvalRun, golden: GoldenSet) -> Mapping[str, Any]:
+    answers, errors = read_answers(run), run.summary["errors"]
+    questions = [_question(query, answers.get(query.id), errors.get(query.id)) for query in golden]
+    return {
+        "headline": f"Answers to {run.golden} from {run.dataset}, {run.backend}",
+        "run": run.id,
+        "created": datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "account": account(run),
+        "metrics": [
+            (name, row["n"], format_score(row["mean"]), f"{row['low']:.3f} to {row['high']:.3f}")
+            for name, row in measured(run).items()
+        ],
+        "questions": sorted(questions, key=lambda one: not one["problems"]),
+        "settings": [(name, str(value)) for name, value in flatten(run.identity)],
+    }
+
+
+def _question(query: GoldenQuery, answer: AnswerRecord | None, error: str | None) -> dict[str, Any]:
+    cited = () if answer is None else answer.cited
+    return {
+        "query": query.query,
+        "problems": list(_problems(query, answer)),
+        "reason": error if answer is None else answer.reason,
+        "sentences": [
+            (one.marked(), "; ".join(one.reasons)) for one in (answer.sentences if answer else ())
+        ],
+        "cited": [(one.n, one.path, "✓" if one.is_of(query.relevant) else "–") for one in cited],
+    }
+
+
+def _problems(query: GoldenQuery, answer: AnswerRecord | None) -> Iterator[str]:
+    if answer is None:
+        yield "it failed"
+    elif answer.reason is not None:
+        if query.has_answer:
+            yield "not answered"
+    else:
+        if not query.has_answer:
+            yield "answered, and nothing answers it"
+        elif query.relevant and not any(one.is_of(query.relevant) for one in answer.cited):
+            yield "no labelled document is cited"
+        if any(not one.supported for one in answer.sentences):
+            yield "a sentence is unsupported"

@@ -1,7 +1,7 @@
 """Conditions that fail a comparison, for use in CI: ``ndcg@10 worse``, ``p95_ms > 50``.
 
 A metric of quality is decided on bounds of its mean paired difference, since a difference as
-measured is noise for the most part: see :mod:`catalog.evaluation.loss_bounds`.
+measured is noise for the most part: see :func:`bound_losses`.
 
 ==============================  ===================================================================
 ``ndcg@10 worse``               a loss is shown (one-sided test)
@@ -27,10 +27,88 @@ import numpy.typing as npt
 
 from catalog.core.errors import BlindComparisonError, InputError
 from catalog.evaluation.comparison import PipelineComparison
-from catalog.evaluation.loss_bounds import LEVEL, LossBounds, bound_losses
-from catalog.evaluation.metrics import QUALITY, find_metric, timing
+from catalog.evaluation.metrics import PRIMARY, QUALITY, find_metric, timing
 from catalog.evaluation.runs import QueryOutcome
 from catalog.evaluation.significance import MIN_QUERIES
+
+Floats = npt.NDArray[np.float64]
+
+LEVEL = 0.05
+"""How often each bound, and the test of a loss, may be wrong: in one of twenty cases."""
+
+_CELLS = 1 << 20  # numbers drawn at a time: 8 MB
+_SUM_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class LossBounds:
+    """Bounds of the mean difference, and p of a loss; an entry a comparison.
+
+    ``low`` and ``high`` are the ends of the 90 % percentile bootstrap interval, so that the truth
+    is beyond each in about 5 % of cases. ``safe_low`` and ``safe_high`` are the same with one more
+    query that is lost, or gained, as a whole: for a claim that there is *no* more than some loss,
+    which queries that nobody asked could refute. ``p`` is the chance of a sum as low when every
+    query's two scores are dealt to the two sides by a coin.
+    """
+
+    low: Floats
+    high: Floats
+    safe_low: Floats
+    safe_high: Floats
+    p: Floats
+
+
+def bound_losses(differences: Floats, *, resamples: int = 10_000, seed: int = 0) -> LossBounds:
+    """Compute the bounds for each row; memory grows with rows and ``resamples``, not queries.
+
+    The plain interval is Efron and Tibshirani's (1993, An Introduction to the Bootstrap, §13.3),
+    the test one-sided randomisation (Smucker, Allan and Carterette 2007). One query more at the
+    worst value is how the exact bound of a share is made (Clopper and Pearson 1934), and Gaffke's
+    (2005) of a mean: where no query of n is lost the bound is about 3/n, the rule of three (Hanley
+    and Lippman-Hand 1983), and not 0.
+    """
+    rows, n = differences.shape
+    generator = np.random.default_rng(seed)
+    means = np.empty((rows, resamples))
+    worst, best = np.empty((rows, resamples)), np.empty((rows, resamples))
+    for drawn in _batches(resamples, n):
+        size = drawn.stop - drawn.start
+        means[:, drawn] = differences @ _draw_counts(generator, size, n).T / n
+        counts = _draw_counts(generator, size, n + 1)
+        sums, extra = differences @ counts[:, :n].T, counts[:, n]
+        worst[:, drawn], best[:, drawn] = (sums - extra) / (n + 1), (sums + extra) / (n + 1)
+    low, high = np.quantile(means, [LEVEL, 1 - LEVEL], axis=1)
+    return LossBounds(
+        low=low,
+        high=high,
+        safe_low=np.quantile(worst, LEVEL, axis=1),
+        safe_high=np.quantile(best, 1 - LEVEL, axis=1),
+        p=_chance_of_loss(differences, resamples, generator),
+    )
+
+
+def _chance_of_loss(differences: Floats, drawn: int, generator: np.random.Generator) -> Floats:
+    """Return (1 + sums as low) / (1 + drawn) over random signs, for each row."""
+    limits = differences.sum(axis=1) + _SUM_ROUNDING * np.abs(differences).sum(axis=1)
+    as_low = np.zeros(len(differences))
+    for part in _batches(drawn, differences.shape[1]):
+        shape = (part.stop - part.start, differences.shape[1])
+        signs = 2.0 * generator.integers(0, 2, size=shape, dtype=np.int8) - 1.0
+        as_low += (differences @ signs.T <= limits[:, None]).sum(axis=1)
+    return np.asarray((1 + as_low) / (1 + drawn))
+
+
+def _draw_counts(generator: np.random.Generator, rows: int, n: int) -> Floats:
+    """Return how often each of n is drawn in n draws with replacement: (rows, n)."""
+    drawn = generator.integers(0, n, size=(rows, n)) + n * np.arange(rows)[:, None]
+    return np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+
+
+def _batches(resamples: int, columns: int) -> Iterator[slice]:
+    rows = max(1, _CELLS // (columns + 1))
+    for start in range(0, resamples, rows):
+        yield slice(start, min(start + rows, resamples))
+
 
 Form = Literal["worse", "not as good", "not equivalent", "as measured"]
 
@@ -236,3 +314,113 @@ def _measure(name: str, outcomes: Sequence[QueryOutcome]) -> float:
     if times is None:
         return math.nan
     return times.p50 if name == "p50_ms" else times.p95
+
+
+REPETITIONS = 1_000
+USUAL_GATES = (
+    "ndcg@10 worse",
+    "ndcg@10 not as good within 0.02",
+    "ndcg@10 not as good within 0.05",
+    "ndcg@10 not equivalent within 0.05",
+)
+_RESAMPLES = 2_000  # of each repetition; a decided gate draws 10,000
+_ROWS = 50  # repetitions at a time
+
+
+@dataclass(frozen=True, slots=True)
+class FalseAlarms:
+    """``fired`` of ``repetitions`` A/A comparisons in which a gate failed."""
+
+    gate: str
+    fired: int
+    repetitions: int
+
+    @property
+    def share(self) -> float:
+        """Return the estimated chance of a false alarm."""
+        return self.fired / self.repetitions
+
+
+def count_false_alarms(
+    comparison: PipelineComparison,
+    gates: Sequence[Gate] = (),
+    *,
+    repetitions: int = REPETITIONS,
+    seed: int = 0,
+) -> list[FalseAlarms]:
+    """Count how often each gate fires when neither side is better; the usual gates if none.
+
+    Each repetition draws as many queries as there are, with replacement, and deals the two answers
+    to each to the two sides by a coin. Both sides are then one search, that answers as either of
+    the two does, so whatever fires does so for nothing. Hence this estimates the chance of a false
+    alarm for a change that alters as many queries, as much, as lie between these two, and is worth
+    nothing on the whole. With one search on both sides only its own unsteadiness is left.
+
+    Raises as :meth:`Gate.decide` does. Costs seconds; equal arguments give equal counts.
+    """
+    chosen = gates or [parse_gate(text) for text in USUAL_GATES]
+    return [
+        FalseAlarms(gate.text, _count_fired(comparison, gate, repetitions, seed), repetitions)
+        for gate in chosen
+    ]
+
+
+def false_alarm_lines(
+    comparison: PipelineComparison, alarms: Sequence[FalseAlarms]
+) -> Iterator[str]:
+    """Yield how often each gate fires for nothing, and what that was estimated from."""
+    told = false_alarm_dict(comparison, alarms)
+    yield ""
+    yield (
+        f"A/A: how often each gate fires for nothing, of {told['repetitions']:,} comparisons in "
+        "which neither side is better."
+    )
+    yield (
+        f"Each deals the two answers of a query by a coin; {PRIMARY} differs on "
+        f"{told['differing']} of {told['queries']} queries."
+    )
+    for alarm in alarms:
+        yield f"  {alarm.share:6.1%}  {alarm.gate}"
+
+
+def false_alarm_dict(
+    comparison: PipelineComparison, alarms: Sequence[FalseAlarms]
+) -> dict[str, Any]:
+    """Return the same as data; ``differing`` counts queries whose deciding metric differs."""
+    differences = comparison.differences(PRIMARY)
+    return {
+        "repetitions": alarms[0].repetitions,
+        "queries": differences.size,
+        "differing": int((abs(differences) > 1e-9).sum()),
+        "gates": [{"gate": one.gate, "fired": one.fired, "share": one.share} for one in alarms],
+    }
+
+
+def _count_fired(comparison: PipelineComparison, gate: Gate, repetitions: int, seed: int) -> int:
+    generator = np.random.default_rng(seed)
+    if gate.form == "as measured":
+        pairs = [
+            (comparison.baseline.outcomes[query.id], comparison.candidate.outcomes[query.id])
+            for query in comparison.golden
+        ]
+        gate.decide(comparison)  # raises where nothing was timed
+        return sum(
+            gate.holds(gate.measure_difference(*zip(*_deal(pairs, generator), strict=True)))
+            for _ in range(repetitions)
+        )
+    differences = gate.require_differences(comparison)
+    n, fired = differences.size, 0
+    for start in range(0, repetitions, _ROWS):
+        shape = (min(_ROWS, repetitions - start), n)
+        coins = 2.0 * generator.integers(0, 2, size=shape) - 1.0
+        dealt = coins * differences[generator.integers(0, n, size=shape)]
+        bounds = bound_losses(dealt, resamples=_RESAMPLES, seed=seed + start)
+        fired += int(gate.fails(bounds).sum())
+    return fired
+
+
+def _deal(pairs: Sequence[Any], generator: np.random.Generator) -> Iterator[Any]:
+    chosen = generator.integers(0, len(pairs), size=len(pairs))
+    coins = generator.integers(0, 2, size=len(pairs))
+    for index, coin in zip(chosen, coins, strict=True):
+        yield pairs[index][::-1] if coin else pairs[index]

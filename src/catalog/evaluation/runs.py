@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from catalog.core.errors import InputError
 from catalog.core.user_search import Ranking
-from catalog.evaluation.backends import SearchBackend
+from catalog.evaluation.backends import RecordedBackend, SearchBackend
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
-from catalog.evaluation.recorded_backend import RecordedBackend
 from catalog.ingest.sync_report import Progress, Silent
 
 DEFAULT_TOP_K = 100

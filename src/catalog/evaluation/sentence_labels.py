@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from catalog.answers.bounds import flat_conditions
 from catalog.answers.risk import RiskBound, bound_risk, labels_needed
 from catalog.core.errors import GoldenSetError, InputError
-from catalog.evaluation.answer_summary import read_answers
+from catalog.evaluation.answer_runs import read_answers
 from catalog.evaluation.golden import GoldenSet
 from catalog.store.eval_runs import EvalRun
 

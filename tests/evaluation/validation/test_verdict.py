@@ -2,7 +2,6 @@
 
 import pytest
 
-from catalog.evaluation.validation.failure_patterns import MEANINGS, PATTERNS, find_patterns
 from catalog.evaluation.validation.measurement import (
     EmbeddingTimes,
     QueryMeasurement,
@@ -12,7 +11,13 @@ from catalog.evaluation.validation.measurement import (
 from catalog.evaluation.validation.recommendations import answer_research
 from catalog.evaluation.validation.suite import SuiteLimits, SuiteQuery, ValidationSuite
 from catalog.evaluation.validation.validation_report import validation_lines
-from catalog.evaluation.validation.verdict import Validation, validation_dict
+from catalog.evaluation.validation.verdict import (
+    MEANINGS,
+    PATTERNS,
+    Validation,
+    find_patterns,
+    validation_dict,
+)
 
 
 def passage(rank=1, relevance=0.6, *sources, **fields):

@@ -13,10 +13,9 @@ from catalog.evaluation.report_text import (
     shorten,
 )
 from catalog.evaluation.significance import MIN_QUERIES
-from catalog.evaluation.validation.failure_patterns import MEANINGS
 from catalog.evaluation.validation.measurement import QueryMeasurement, ShownPassage, SuiteRun
 from catalog.evaluation.validation.recommendations import ResearchAnswer
-from catalog.evaluation.validation.verdict import Validation, measured_times
+from catalog.evaluation.validation.verdict import MEANINGS, Validation, measured_times
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|])")
 _WIDEST = 80

@@ -3,15 +3,211 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from statistics import fmean
+from typing import Any, Literal, get_args
 
 from catalog.evaluation.metrics import timing
-from catalog.evaluation.validation.criteria import Criterion, decide_criteria
-from catalog.evaluation.validation.failure_patterns import PATTERNS, FailurePattern, find_patterns
+from catalog.evaluation.report_text import format_ms, format_score, format_share
+from catalog.evaluation.significance import Interval, share_interval, wilson_interval
 from catalog.evaluation.validation.measurement import QueryMeasurement, SuiteRun
 from catalog.evaluation.validation.recommendations import ResearchAnswer, answer_research
+from catalog.evaluation.validation.suite import ScoreKind
+
+FailurePattern = Literal[
+    "failed",
+    "empty",
+    "absent",
+    "irrelevant",
+    "incomplete",
+    "low confidence",
+    "unwarranted",
+    "outside filters",
+    "no score",
+]
+PATTERNS: tuple[FailurePattern, ...] = get_args(FailurePattern)
+MEANINGS: dict[FailurePattern, tuple[str, str]] = {
+    "failed": (
+        "the search, or a stage of it, ended with an error",
+        "the error beside the question; `catalog doctor`",
+    ),
+    "empty": (
+        "nothing came, and something should have",
+        "filters and threshold of the question; whether the documents are indexed",
+    ),
+    "absent": (
+        "an expected source is of no passage of the dataset",
+        "the suite's path, address or section; `catalog index update`",
+    ),
+    "irrelevant": (
+        "passages came, and none is right",
+        "`catalog search QUERY --explain`: which leg found what; words the documents do not use",
+    ),
+    "incomplete": (
+        "a right passage came, and an expected source did not",
+        "a larger top_k (R-01); several passages of one document that crowd out another",
+    ),
+    "low confidence": (
+        "the best right passage scores below the threshold",
+        "the threshold (R-02); a calibration of your own: `catalog golden calibrate`",
+    ),
+    "unwarranted": (
+        "nothing answers the question, and a passage scores as though it did",
+        "a higher threshold (R-02)",
+    ),
+    "outside filters": (
+        "a passage came that the filters forbid",
+        "this is a defect of the search: report it with the question",
+    ),
+    "no score": (
+        "nothing answers the question, and no score tells how near what came is",
+        '`catalog golden calibrate`, or `score = "cosine"` with the threshold of R-02',
+    ),
+}
+
+
+def find_patterns(measurement: QueryMeasurement, score: ScoreKind) -> tuple[FailurePattern, ...]:
+    """Return the ways in which a question failed; none of one that went as it should."""
+    return tuple(_patterns(measurement, score))
+
+
+def _patterns(measured: QueryMeasurement, score: ScoreKind) -> Iterator[FailurePattern]:
+    if measured.failures:
+        yield "failed"
+    if any(passage.is_outside for passage in measured.passages):
+        yield "outside filters"
+    if not measured.query.is_answerable:
+        yield from _unanswerable(measured, score)
+        return
+    if measured.absent:
+        yield "absent"
+    right = [passage for passage in measured.passages if passage.is_right]
+    if not measured.passages:
+        if not measured.failures:
+            yield "empty"
+    elif not right:
+        yield "irrelevant"
+    else:
+        found = frozenset[int]().union(*(passage.sources for passage in right))
+        if len(found | set(measured.absent)) < len(measured.query.sources):
+            yield "incomplete"
+        strengths = [passage.strength(score) for passage in right]
+        known = [strength for strength in strengths if strength is not None]
+        if known and max(known) < measured.threshold:
+            yield "low confidence"
+
+
+def _unanswerable(measured: QueryMeasurement, score: ScoreKind) -> Iterator[FailurePattern]:
+    strengths = [passage.strength(score) for passage in measured.passages]
+    if any(strength is not None and strength >= measured.threshold for strength in strengths):
+        yield "unwarranted"
+    elif strengths and all(strength is None for strength in strengths):
+        yield "no score"
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One condition. ``value`` is ``None`` where nothing was measured that it is about.
+
+    ``unit`` is a share or mean from 0 to 1, or milliseconds. A share or mean has to be at least
+    the limit, milliseconds at most. ``n`` counts what the number is of.
+    """
+
+    id: str
+    name: str
+    value: float | None
+    limit: float
+    unit: str
+    n: int
+    interval: Interval | None = None
+    is_needed: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the number keeps the limit; one that is not there does if none is due."""
+        if self.value is None:
+            return not self.is_needed
+        return self.value <= self.limit if self.unit == "ms" else self.value >= self.limit
+
+    @property
+    def value_text(self) -> str:
+        """Return the number as a person reads it."""
+        return "nothing measured" if self.value is None else self._text(self.value)
+
+    @property
+    def limit_text(self) -> str:
+        """Return the limit with its direction."""
+        return f"{'at most' if self.unit == 'ms' else 'at least'} {self._text(self.limit)}"
+
+    @property
+    def interval_text(self) -> str:
+        """Return the interval, empty if there is none."""
+        if self.interval is None:
+            return ""
+        return f"{self._text(self.interval.low)} to {self._text(self.interval.high)}"
+
+    def _text(self, value: float) -> str:
+        form = {"ms": format_ms, "share": format_share}.get(self.unit, format_score)
+        return form(value)
+
+
+def decide_criteria(run: SuiteRun) -> tuple[Criterion, ...]:
+    """Return every criterion with its number; SC-001 has three parts and SC-002 two."""
+    return tuple(_criteria(run))
+
+
+def _criteria(run: SuiteRun) -> Iterator[Criterion]:
+    limits, suite = run.suite.limits, run.suite
+    good = [not find_patterns(one, suite.score) for one in run.measurements]
+    yield _share("SC-001", "questions that went as they should", good, limits.queries)
+    precisions = [one.precision(one.passages) for one in run.answerable]
+    yield _mean("SC-001", f"precision@{run.top_k}", precisions, limits.precision)
+    recalls = [one.recall(one.passages) for one in run.answerable]
+    yield _mean("SC-001", f"recall@{run.top_k} of expected sources", recalls, limits.recall)
+    complete = [not passage.problems for one in run.measurements for passage in one.passages]
+    yield _share("SC-002", "passages with complete metadata", complete, limits.metadata)
+    inside = [
+        not passage.is_outside
+        for one in run.measurements
+        for passage in one.passages
+        if one.query.filters
+    ]
+    yield _share("SC-002", "passages within the question's filters", inside, 1.0, is_needed=False)
+    embedding = [ms for one in run.measurements for ms in one.embedding_ms]
+    if suite.mode == "lexical":
+        embedding = []
+    name, is_needed = "embedding a query, p95", suite.mode != "lexical"
+    yield _time("SC-003", name, embedding, limits.embedding_p95_ms, is_needed=is_needed)
+    searching = [ms for one in run.measurements for ms in one.search_ms]
+    yield _time("SC-004", "searching with its vector, p95", searching, limits.search_p95_ms)
+    stable = [one.is_stable for one in run.measurements]
+    yield _share("SC-005", "questions with equal ids and scores each time", stable, limits.stable)
+
+
+def _share(
+    id_: str, name: str, values: Sequence[bool], limit: float, *, is_needed: bool = True
+) -> Criterion:
+    if not values:
+        return Criterion(id_, name, None, limit, "share", 0, is_needed=is_needed)
+    right, total = sum(values), len(values)
+    interval = Interval(*wilson_interval(right, total))
+    return Criterion(id_, name, right / total, limit, "share", total, interval)
+
+
+def _mean(id_: str, name: str, values: Sequence[float], limit: float) -> Criterion:
+    if not values:
+        return Criterion(id_, name, None, limit, "mean", 0, is_needed=False)
+    interval = share_interval(values)
+    return Criterion(id_, name, fmean(values), limit, "mean", len(values), interval)
+
+
+def _time(
+    id_: str, name: str, values: Sequence[float], limit: float, *, is_needed: bool = True
+) -> Criterion:
+    times = timing(values)
+    p95 = None if times is None else times.p95
+    return Criterion(id_, name, p95, limit, "ms", len(values), is_needed=is_needed)
 
 
 @dataclass(frozen=True, slots=True)

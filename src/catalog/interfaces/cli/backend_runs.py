@@ -158,7 +158,7 @@ def record_run_and_file(
     library: Library, run: BackendRun, scores: RunScores, queries: GoldenSet, folder: Path | None
 ) -> EvalRun:
     """Record a run in the store, and write its TREC file if there is a folder for it."""
-    from catalog.evaluation.recorded_backend import write_run
+    from catalog.evaluation.backends import write_run
     from catalog.evaluation.run_records import record_run
 
     record = record_run(library.database, run, scores, queries, now=time.time())

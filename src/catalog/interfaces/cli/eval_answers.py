@@ -58,8 +58,11 @@ def eval_answers(
     from catalog.core.errors import InputError
     from catalog.core.param_types import MODES
     from catalog.core.params import AskParams
-    from catalog.evaluation.answer_report import write_answer_report
-    from catalog.evaluation.answer_summary import answer_run_dict, answer_run_lines
+    from catalog.evaluation.answer_runs import (
+        answer_run_dict,
+        answer_run_lines,
+        write_answer_report,
+    )
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.run_records import diff_runs
     from catalog.evaluation.summary import diff_dict, diff_lines
@@ -135,7 +138,7 @@ def _write_sentences(path: Path, run: EvalRun, queries: GoldenSet) -> int:
 def _earlier(context: typer.Context, home: Path | None, against: str) -> EvalRun | None:
     """Return the recorded run whose id starts so; ``None`` if it is a preset's name."""
     from catalog.core.settings import find_presets
-    from catalog.evaluation.recorded_backend import require_run
+    from catalog.evaluation.backends import require_run
 
     if against in find_presets():
         return None

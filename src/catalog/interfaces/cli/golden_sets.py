@@ -87,8 +87,13 @@ def label(
 ) -> None:
     """Grade what the pipelines find, 0 to 3, as golden queries; saved after each query."""
     from catalog.evaluation.golden import DIFFICULTIES, KINDS
-    from catalog.evaluation.golden_files import load_golden, save_golden
-    from catalog.evaluation.labelling import add_grades, ask_grades, pool_hits
+    from catalog.evaluation.golden_files import (
+        add_grades,
+        ask_grades,
+        load_golden,
+        pool_hits,
+        save_golden,
+    )
 
     offered = [name for name in KINDS if name not in UNOFFERED_KINDS]
     new_kind = None if kind is None else known_name("--kind", kind, offered)
@@ -221,7 +226,7 @@ def _fit_balance(
     parts: SearchParts, queries: GoldenSet, dataset: str, progress: Progress, *, keep: bool
 ) -> str:
     """Fit the balance of the dataset's legs, keep it if it wins, and return what came of it."""
-    from catalog.evaluation.balance import LEAST_QUERIES, fit_balance, measure_shifts
+    from catalog.evaluation.calibration import LEAST_QUERIES, fit_balance, measure_shifts
     from catalog.retrieval.balances import save_balance
 
     count = sum(query.filters is None for query in queries.answerable)
@@ -265,8 +270,7 @@ def _find_or_make(
     from pydantic import ValidationError
 
     from catalog.evaluation.golden import GoldenQuery
-    from catalog.evaluation.golden_files import describe_problems
-    from catalog.evaluation.labelling import next_id
+    from catalog.evaluation.golden_files import describe_problems, next_id
 
     for number, query in enumerate(queries):
         if query.query == text:

@@ -81,12 +81,14 @@ def compare(
 ) -> None:
     """Compare two searches on labelled queries: which is better?"""
     from catalog.evaluation.comparison import compare_runs
-    from catalog.evaluation.false_alarms import (
+    from catalog.evaluation.gates import (
         count_false_alarms,
         false_alarm_dict,
         false_alarm_lines,
+        gate_dict,
+        gate_lines,
+        parse_gate,
     )
-    from catalog.evaluation.gates import gate_dict, gate_lines, parse_gate
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.metrics import SHOWN_METRICS, require_metric
@@ -273,8 +275,8 @@ def show_recorded(
     preset: PresetOption = None,
 ) -> None:
     """Show one run: its scores, and exactly what was run."""
-    from catalog.evaluation.answer_summary import answer_run_dict, answer_run_lines
-    from catalog.evaluation.recorded_backend import require_run
+    from catalog.evaluation.answer_runs import answer_run_dict, answer_run_lines
+    from catalog.evaluation.backends import require_run
     from catalog.evaluation.summary import run_detail_lines, run_dict
 
     with open_library(context, home, preset) as library:
@@ -299,7 +301,7 @@ def diff_recorded(
     preset: PresetOption = None,
 ) -> None:
     """Show what changed from one run to another: settings, and metrics with their tests."""
-    from catalog.evaluation.recorded_backend import require_run
+    from catalog.evaluation.backends import require_run
     from catalog.evaluation.run_records import diff_runs
     from catalog.evaluation.summary import diff_dict, diff_lines
 
