@@ -29,7 +29,7 @@ from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.rerank.blending import BlendName, RerankScore, blend, sort_positions
+from catalog.retrieval.rerank.scoring import BlendName, RerankScore, blend, sort_positions
 from catalog.search_v2.nodes import ScoredPassage
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import read_documents

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from catalog.search_v2.precomputed import embedding_files
+from catalog.search_v2.precomputed import embedding_index
 from catalog.search_v2.precomputed.embedding_index import EmbeddingIndex
 from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever
 
@@ -35,10 +35,10 @@ def main() -> None:
     queries = chance.standard_normal((QUERIES, options.dim), dtype=np.float32)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "cache"
-        (folder / embedding_files.SNAPSHOT).mkdir(parents=True)
+        (folder / embedding_index.SNAPSHOT).mkdir(parents=True)
         ids = [f"{number:064x}" for number in range(options.chunks)]
-        changed_at = embedding_files._changed_at(folder)
-        embedding_files._write_snapshot(folder, EmbeddingIndex(ids, matrix), changed_at)
+        changed_at = embedding_index._changed_at(folder)
+        embedding_index._write_snapshot(folder, EmbeddingIndex(ids, matrix), changed_at)
         loaded, retriever = _timed(lambda: SemanticContextRetriever(folder))
         print(f"{options.chunks:,} × {options.dim} from the snapshot: {loaded:.3f} s")
         ours = [_timed(lambda q=query: retriever.retrieve(q))[0] for query in queries]

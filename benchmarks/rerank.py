@@ -31,9 +31,8 @@ from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.models.packaged import MS_MARCO, locate
-from catalog.retrieval.rerank.blending import RerankScore, blend, sort_positions
 from catalog.retrieval.rerank.cross_encoder import FastEmbedReranker
-from catalog.retrieval.rerank.scoring import RerankText
+from catalog.retrieval.rerank.scoring import RerankScore, RerankText, blend, sort_positions
 from catalog.search_v2.service import SearchServiceV2
 
 SEED = 20261123

@@ -3,8 +3,7 @@
 import pytest
 
 from answers.conftest import WritingLLM, serve
-from catalog.answers.artifact_schemas import SCHEMAS, find_misses, split_sections
-from catalog.answers.generating import generate_artifact
+from catalog.answers.generating import SCHEMAS, find_misses, generate_artifact, split_sections
 from catalog.core.errors import ArtifactSchemaError, InputError, StageFailedError
 from catalog.core.params import GenerateParams
 from catalog.interfaces.cli import main

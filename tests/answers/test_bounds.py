@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 from answers.conftest import WritingLLM, asking, serve
 from catalog.answers.answering import answer_question
-from catalog.answers.bounds import answer_conditions, flat_conditions, save_bound
-from catalog.answers.risk import RiskBound
+from catalog.answers.risk import RiskBound, answer_conditions, flat_conditions, save_bound
 from catalog.core.agents import Agent
 from catalog.interfaces.cli.commands import app
 

@@ -7,11 +7,11 @@ import pytest
 
 from answers.conftest import WritingLLM, asking, serve
 from catalog.answers import claims as claims_module
-from catalog.answers.analysed_text import strip_references
 from catalog.answers.answering import answer_question
 from catalog.answers.claims import ClaimReader, check_claim, split_claims
 from catalog.answers.extracting import extract_sentences
 from catalog.answers.neutralising import GONE, neutralise
+from catalog.answers.support import strip_references
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from fakes import open_library, write

@@ -9,8 +9,7 @@ from catalog.evaluation.calibration import SHIFTS, fit_balance, measure_shifts
 from catalog.evaluation.golden_files import read_golden
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
-from catalog.retrieval.adaptive import BY_WORDS, PRIOR
-from catalog.retrieval.balances import find_shift, save_balance
+from catalog.retrieval.adaptive import BY_WORDS, PRIOR, find_shift, save_balance
 from catalog.retrieval.search_parts import SearchParts
 from fakes import open_library
 

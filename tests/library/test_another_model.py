@@ -11,7 +11,7 @@ from catalog.ingest.pipeline import PipelineSteps
 from catalog.library import indexing
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
-from catalog.retrieval.balances import save_balance
+from catalog.retrieval.adaptive import save_balance
 from catalog.retrieval.relevance import Calibration, save_calibration
 from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.service import SearchServiceV2

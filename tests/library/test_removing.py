@@ -12,8 +12,7 @@ import pytest
 from llama_index.core.schema import Document
 from sqlalchemy import event, inspect, select, text
 
-from catalog.answers.bounds import find_bound, save_bound
-from catalog.answers.risk import RiskBound
+from catalog.answers.risk import RiskBound, find_bound, save_bound
 from catalog.core.errors import InputError, StoreBusyError, StoreFullError, UnknownDatasetError
 from catalog.core.settings import TsvectorSettings
 from catalog.ingest.sync_report import Silent
@@ -21,7 +20,7 @@ from catalog.library.health import diagnose
 from catalog.library.importing import _ImportRun
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
-from catalog.retrieval.balances import find_shift, save_balance
+from catalog.retrieval.adaptive import find_shift, save_balance
 from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.service import SearchServiceV2

@@ -10,7 +10,7 @@ from catalog.core.filter_forms import parse_filters
 from catalog.core.param_types import MODES
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
-from catalog.retrieval.router import shortlist
+from catalog.retrieval.candidates import shortlist
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.schema import document_cards
@@ -223,7 +223,7 @@ def test_a_failing_router_is_a_failed_stage_and_everything_is_searched(
         raise OSError("the disk is gone")
 
     plain = told(off(library).search("cedar keys", dataset="trees"))
-    monkeypatch.setattr(f"catalog.retrieval.router.{name}", fails)
+    monkeypatch.setattr(f"catalog.retrieval.candidates.{name}", fails)
     answer = service.search("cedar keys", dataset="trees")
     assert (route(answer).status, route(answer).note) == ("failed", "OSError: the disk is gone")
     assert told(answer)["results"] == plain["results"]
@@ -249,7 +249,7 @@ def test_an_error_of_the_store_other_than_busy_is_the_stages_failure(service, mo
     def fails(*_args):
         raise StoreError("the store failed")
 
-    monkeypatch.setattr("catalog.retrieval.router.count_documents", fails)
+    monkeypatch.setattr("catalog.retrieval.candidates.count_documents", fails)
     assert route(service.search("cedar", dataset="trees")).status == "failed"
 
 

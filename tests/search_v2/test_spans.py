@@ -13,7 +13,8 @@ from catalog.core.edges import asked_at
 from catalog.core.errors import MissingExtraError
 from catalog.core.params import AskParams
 from catalog.library.indexing import Indexer
-from catalog.retrieval import instrumentation, spans
+from catalog.retrieval import instrumentation
+from catalog.retrieval import stages as spans
 from catalog.search_v2 import SearchServiceV2
 from fakes import open_library, write
 

@@ -11,34 +11,76 @@ from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from catalog.answers.bounds import bound_in_force
 from catalog.answers.cited_sources import cite_as, cite_sources
 from catalog.answers.extracting import extract_sentences
-from catalog.answers.refusing import (
-    MODEL_ABSTAINS,
-    NONE_SUPPORTED,
-    refuse,
-    why_not_answered,
-)
+from catalog.answers.risk import bound_in_force
 from catalog.core.agent_calls import read_agent, with_agent
-from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
+from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
 from catalog.core.edges import asked_at
 from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.llm import PROVIDERS, get_llm, llm_name
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.spans import span
-from catalog.retrieval.stages import StageLog
+from catalog.retrieval.stages import StageLog, span
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
 
     from catalog.answers.writing import Draft
     from catalog.core.agents import Agent
+    from catalog.core.results import SearchResults
     from catalog.core.settings import Profile
     from catalog.library.library import Library
     from catalog.retrieval.searcher import Searcher
+
+
+NO_PASSAGE = "no passage was found"
+NOTHING_RELATED = (
+    "I don't see content in this project that directly answers that question yet. "
+    "Try ingesting more relevant documents ({examples}) and run this again."
+)
+NOT_ENOUGH = "I don't see enough information in this brain to answer that yet."
+NONE_SUPPORTED = "nothing that the language model wrote stands in the passages it cites"
+MODEL_ABSTAINS = "the language model finds no answer in the passages"
+_EXAMPLES = "such as your pricing sheets, webinar transcripts, or SOPs"
+_NEAREST = 3
+
+
+def why_not_answered(results: SearchResults, least: float) -> str | None:
+    """Return why what was found does not answer; ``None`` where it may.
+
+    ``least`` is the confidence, 0 to 1, from which on to answer.
+    """
+    if len(results) == 0:
+        return NO_PASSAGE
+    if results.confidence >= least:
+        return None
+    return (
+        f"the passages found answer with an estimated {results.confidence:.0%}, "
+        f"and {least:.0%} is needed"
+    )
+
+
+def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -> Abstained:
+    """Return the abstention; ``had_passages``: what was found might have answered, and did not."""
+    nearest: dict[str, NearDocument] = {}
+    for result in results:
+        near = NearDocument(
+            source_doc_id=result.source_doc_id,
+            path=result.path,
+            title=result.title,
+            relevance=result.relevance,
+        )
+        nearest.setdefault(result.source_doc_id, near)
+    where = " or ".join(results.datasets)
+    return Abstained(
+        message=NOT_ENOUGH if had_passages else NOTHING_RELATED.format(examples=_EXAMPLES),
+        reason=reason,
+        nearest=tuple(nearest.values())[:_NEAREST],
+        ingest=f"add documents that say it: catalog index build FOLDER --dataset {where}",
+    )
+
 
 HOW_TO_CONFIGURE = (
     "sentences of the documents, word for word: for an answer that a language model writes, "

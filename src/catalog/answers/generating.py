@@ -5,37 +5,196 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from catalog.answers.answering import HOW_TO_CONFIGURE, choose_llm, choose_summariser, search_params
-from catalog.answers.artifact_schemas import MAX_TOKENS, SCHEMAS
+from catalog.answers.answering import (
+    HOW_TO_CONFIGURE,
+    NONE_SUPPORTED,
+    choose_llm,
+    choose_summariser,
+    search_params,
+    why_not_answered,
+)
 from catalog.answers.cited_sources import cite_as, cite_sources
+from catalog.answers.claims import split_claims
 from catalog.answers.extracting import extract_sentences
-from catalog.answers.refusing import NONE_SUPPORTED, why_not_answered
+from catalog.answers.neutralising import neutralise
+from catalog.answers.prompting import artifact_rules, ask_for_headings
+from catalog.answers.writing import CheckedWriter
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent
+from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.artifacts import Artifact, ArtifactSection
 from catalog.core.edges import asked_at
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
-from catalog.core.param_types import KINDS
+from catalog.core.param_types import KINDS, ArtifactKind
 from catalog.core.params import GenerateParams
+from catalog.core.quoted_text import clean
 from catalog.llm import llm_name
 from catalog.retrieval.query_words import query_coverage
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.spans import span
-from catalog.retrieval.stages import StageLog
+from catalog.retrieval.stages import StageLog, span
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM
 
-    from catalog.answers.artifact_writing import ArtifactDraft
     from catalog.core.answers import AnswerSentence
     from catalog.core.results import SearchResult, SearchResults
+    from catalog.core.settings import AnswerSettings
     from catalog.retrieval.searcher import Searcher
+
+
+SCHEMAS: Mapping[ArtifactKind, Mapping[str, str]] = {
+    "blueprint": {
+        "# Overview": "what is {topic}",
+        "## Goals": "what are the goals of {topic}",
+        "## Architecture": "what is the architecture of {topic}",
+        "## Features": "which features does {topic} have",
+        "## Risks": "what are the risks of {topic}",
+        "## Next Steps": "what are the next steps for {topic}",
+    },
+    "pdr": {
+        "# Summary": "what is {topic}",
+        "## Problem": "which problem does {topic} solve",
+        "## Users": "who are the users of {topic}",
+        "## Requirements": "what are the requirements of {topic}",
+        "## Design": "what is the design of {topic}",
+        "## Constraints": "what are the limits of {topic}",
+        "## Open Questions": "which questions about {topic} are open",
+    },
+    "workflow": {
+        "# Purpose": "what is the purpose of {topic}",
+        "## Roles": "who is responsible for {topic}",
+        "## Inputs": "what is needed before {topic}",
+        "## Steps": "what are the steps of {topic}",
+        "## Outputs": "what is the result of {topic}",
+        "## Exceptions": "what can fail in {topic}",
+    },
+    "build-plan": {
+        "# Scope": "what is {topic}",
+        "## Milestones": "what are the milestones of {topic}",
+        "## Tasks": "what are the tasks of {topic}",
+        "## Dependencies": "what does {topic} depend on",
+        "## Testing": "how is {topic} tested",
+        "## Risks": "what are the risks of {topic}",
+    },
+}
+"""Of each kind, its headings in order, and the question that finds what a section is made of."""
+MAX_TOKENS: Mapping[ArtifactKind, int] = {
+    "blueprint": 1600,
+    "pdr": 2000,
+    "workflow": 1200,
+    "build-plan": 1600,
+}
+"""How long a model may write each kind, in its tokens."""
+_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
+_FENCE = re.compile(r"\s*```\w*\s*")
+_DECORATION = " \t*_:#"
+
+
+def split_sections(text: str) -> list[tuple[str, str]]:
+    """Return each heading of a Markdown text, plain, and what stands under it.
+
+    What stands before the first is under the heading "". Fences of code around all are left out.
+    """
+    sections: list[tuple[str, list[str]]] = [("", [])]
+    for line in text.splitlines():
+        heading = _HEADING.fullmatch(line.strip())
+        if heading is not None:
+            sections.append((f"{heading[1]} {heading[2].strip(_DECORATION)}", []))
+        elif not _FENCE.fullmatch(line):
+            sections[-1][1].append(line)
+    bodies = [(heading, "\n".join(lines).strip()) for heading, lines in sections]
+    return bodies if bodies[0][1] else bodies[1:]
+
+
+def find_misses(headings: Sequence[str], schema: Sequence[str]) -> list[str]:
+    """Say how headings differ from those of a schema: nothing if they are the same, in order."""
+    misses = [f"{one} is missing" for one in schema if one not in headings]
+    for at, one in enumerate(headings):
+        if not one:
+            misses.append(f"there is text before {schema[0]}")
+        elif one not in schema:
+            misses.append(f"{one} is no heading of it")
+        elif one in headings[:at]:
+            misses.append(f"{one} is there twice")
+    if not misses and list(headings) != list(schema):
+        misses.append(f"the order is not {', '.join(schema)}")
+    return misses
+
+
+_MOST_OF_WINDOW = 2  # the reply may take one part in so many of what a model reads at once
+_NOTHING = "no evidence"
+
+
+class ArtifactDraft(NamedTuple):
+    """The sentences under each heading, checked, and what they took."""
+
+    sections: Mapping[str, tuple[AnswerSentence, ...]]
+    tokens: TokenCounts
+    passages: int
+    dropped: int
+    is_cut: bool
+
+
+def write_sections(
+    llm: LLM,
+    kind: ArtifactKind,
+    topic: str,
+    sections: Mapping[str, bool],
+    results: Sequence[SearchResult],
+    settings: AnswerSettings,
+    seconds: float,
+    agent: Agent,
+    summariser: LLM | None,
+) -> ArtifactDraft:
+    """Return what the model writes under each heading; ``sections`` say which have passages.
+
+    A section without a supported sentence is empty. Raises :class:`ArtifactSchemaError`, with the
+    draft, for Markdown with other headings even after one repair, and :class:`LLMError` kinds for
+    a model that fails.
+    """
+    most = llm.metadata.context_window // _MOST_OF_WINDOW
+    agent = agent.model_copy(update={"max_tokens": min(agent.max_tokens or most, most)})
+    writer = CheckedWriter(llm, results, settings, seconds, agent, summariser)
+    messages, passages = writer.prompt(
+        f"Generate a {kind} on: {topic}", artifact_rules(kind, sections), parts=len(sections)
+    )
+    draft = writer.reply(messages)
+    if misses := find_misses([name for name, _ in split_sections(draft)], list(sections)):
+        draft = writer.reply(ask_for_headings(messages, draft, misses, list(sections)))
+        misses = find_misses([name for name, _ in split_sections(draft)], list(sections))
+        if misses:
+            cut = " (its reply was cut: raise max_tokens of the agent)" if writer.is_cut else ""
+            raise ArtifactSchemaError(
+                f"the language model did not write a {kind}, nor when asked again{cut}: "
+                f"{'; '.join(misses)}",
+                neutralise(clean(draft), results),
+            )
+    checked = {name: list(_check(body, writer)) for name, body in split_sections(draft)}
+    kept = {name: _keep(sentences, settings) for name, sentences in checked.items()}
+    dropped = sum(len(checked[name]) - len(kept[name]) for name in checked)
+    return ArtifactDraft(kept, writer.tokens, passages, dropped, writer.is_cut)
+
+
+def _check(body: str, writer: CheckedWriter) -> Iterator[AnswerSentence]:
+    for claim in split_claims(body):
+        if not claim.text.strip(" *_-.").casefold().startswith(_NOTHING):
+            yield writer.check(claim)
+
+
+def _keep(
+    sentences: Sequence[AnswerSentence], settings: AnswerSettings
+) -> tuple[AnswerSentence, ...]:
+    """Return the sentences of a section that stay: none where none is supported."""
+    supported = tuple(one for one in sentences if one.supported)
+    return tuple(sentences) if supported and settings.unsupported == "mark" else supported
+
 
 _WIDER = 4  # times as many sentences are looked at as a section may have
 _LEAST_OF_TOPIC = 0.5  # share of its words
@@ -180,7 +339,6 @@ def _write(
         llm = llm or choose_llm(service.library, params.model, agent.profile)
         if llm is None:
             return None, None, HOW_TO_CONFIGURE
-        from catalog.answers.artifact_writing import write_sections
 
         has_passages = {heading: one.reason is None for heading, one in evidence.items()}
         seconds = settings.llm.timeout_seconds

@@ -10,15 +10,329 @@ is meant. ``docs/abstention.md`` says how well this works.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
 
-from catalog.answers.analysed_text import AnalysedText, analyse_text, strip_references
-from catalog.answers.details import Date, Detail, Quantity, is_name
-from catalog.answers.measurement_units import MeasurementUnit
-from catalog.answers.negation import find_contradictions
-from catalog.answers.stretches import is_scattered
+from catalog.answers.details import Date, Detail, MeasurementUnit, Quantity, find_details, is_name
+from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.retrieval.query_words import language_of_words
+from catalog.store.lexical.analysis import WORD, Analyzer, fold
+
+_REFERENCE = re.compile(
+    r"(?<!\s)\s*+\[(?:\d{1,3}(?:\s*+[,–-]\s*+\d{1,3})*+|(?:source|chunk):[^\]\n]{1,300})\]"
+)
+_NOT_TEXT = (
+    "not no never without cannot none nobody nothing neither nor hardly barely unable lack lacks "
+    "lacked lacking fail fails failed non absence"
+)
+_NOT = frozenset(_NOT_TEXT.split())
+_QUOTES = "\"'`“‘"  # "None" is a value, and NO a gas
+BOUNDARY = "."
+"""Stands in ``forms`` between sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextWord:
+    """``form`` is how neighbours are compared, ``tokens`` the content, none of a stop word."""
+
+    start: int
+    text: str
+    form: str
+    tokens: frozenset[str]
+    is_negation: bool
+    ends_clause: bool
+
+
+@dataclass(frozen=True)
+class AnalysedText:
+    """A text with its words, one list for each sentence; ``details`` are those of all of it."""
+
+    text: str
+    sentences: tuple[tuple[TextWord, ...], ...]
+    details: tuple[Detail, ...]
+
+    @cached_property
+    def tokens(self) -> frozenset[str]:
+        """Return the content of all sentences."""
+        return frozenset().union(*map(tokens_of, self.sentences))
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Return the folded words of the text and their parts, stop words included."""
+        return frozenset(
+            part
+            for match in WORD.finditer(self.text)
+            for part in (fold(match[1]), *re.split(r"[\W_]+", fold(match[1])))
+        )
+
+    @cached_property
+    def forms(self) -> tuple[list[str], list[int]]:
+        """Return all words' forms in a row, with a boundary around sentences, and their starts."""
+        forms, starts = [BOUNDARY], [-1]
+        for sentence in self.sentences:
+            for word in sentence:
+                forms.append(word.form)
+                starts.append(word.start)
+            forms.append(BOUNDARY)
+            starts.append(starts[-1])
+        return forms, starts
+
+    def around(self, detail: Detail, reach: int) -> tuple[list[str], list[str]]:
+        """Return the forms before a detail, nearest first, and those behind it."""
+        forms, starts = self.forms
+        first, last = bisect_left(starts, detail.start), bisect_left(starts, detail.end)
+        before = forms[max(0, first - reach) : first][::-1]
+        if first < last and forms[last - 1] == BOUNDARY:
+            last -= 1
+        return before, forms[last : last + reach]
+
+
+def tokens_of(words: Sequence[TextWord]) -> frozenset[str]:
+    """Return the content of words."""
+    return frozenset(token for word in words for token in word.tokens)
+
+
+def strip_references(text: str) -> str:
+    """Remove the citations of a sentence: ``[1]``, ``[source: …]``, ``[chunk: …]``."""
+    return _REFERENCE.sub("", text)
+
+
+@lru_cache(maxsize=128)
+def analyse_text(text: str, language: str | None = None) -> AnalysedText:
+    """Read a text; its words are stemmed as those of its language unless another is given."""
+    details = find_details(text)
+    analyzer = _analyzer(language or language_of_words(text))
+    masks = {
+        at: detail.kind
+        for detail in details
+        if detail.kind in ("number", "date")
+        for at in range(detail.start, detail.end)
+    }
+    sentences = []
+    for start, end in sentence_spans(text):
+        matches = list(WORD.finditer(text, start, end))
+        ends = [*(match.start() for match in matches[1:]), *([end] if matches else [])]
+        sentences.append(
+            tuple(
+                _read_word(text, match, following, masks.get(match.start()), analyzer)
+                for match, following in zip(matches, ends, strict=True)
+            )
+        )
+    return AnalysedText(text, tuple(sentences), tuple(details))
+
+
+def _read_word(
+    text: str, match: re.Match[str], following: int, mask: str | None, analyzer: Analyzer
+) -> TextWord:
+    whole = match.group().lower().replace("\u2019", "'")
+    tokens = frozenset() if mask else frozenset(analyzer.tokens(match[1]))
+    is_negation = whole.endswith("n't") or (
+        fold(match[1]) in _NOT
+        and match[1] != "NO"
+        and text[max(0, match.start() - 1) : match.start()] not in tuple(_QUOTES)
+    )
+    return TextWord(
+        start=match.start(),
+        text=match.group(),
+        form=f"#{mask}" if mask else min(tokens, default=fold(match[1])),
+        tokens=frozenset() if is_negation else tokens,
+        is_negation=is_negation,
+        ends_clause=any(mark in text[match.end() : following] for mark in ",;:()–—"),
+    )
+
+
+@cache
+def _analyzer(language: str) -> Analyzer:
+    return Analyzer(language)
+
+
+_SCOPE = 4  # content words behind a negation that it may be about
+_AROUND = 6  # content words on either side that say which sentence is meant
+_ALIKE = 0.6  # of a sentence's words that another must have to be about the same
+_OPPOSITES = """
+    increase/decrease increase/reduce raise/lower rise/fall grow/shrink gain/lose high/low
+    higher/lower highest/lowest more/less more/fewer most/least greater/smaller greater/less
+    larger/smaller above/below before/after earlier/later always/never all/none enable/disable
+    allow/prevent allow/forbid permit/forbid include/exclude accept/reject true/false
+    positive/negative improve/worsen best/worst better/worse maximum/minimum success/failure
+    succeed/fail required/optional same/different start/stop begin/end open/close first/last
+    present/absent valid/invalid possible/impossible supported/unsupported upper/lower
+    significant/insignificant able/unable likely/unlikely known/unknown safe/unsafe public/private
+    strong/weak old/new add/remove show/hide early/late promote/inhibit activate/inhibit
+    upregulate/downregulate upregulated/downregulated first/second first/third second/third
+    day/week day/month night/week week/month week/year month/year daily/weekly daily/monthly
+    weekly/monthly monthly/yearly
+"""
+
+
+def find_contradictions(claim: AnalysedText, source: AnalysedText) -> Iterator[str]:
+    """Say where one of two texts denies what the other says.
+
+    A word is compared with the same word in that sentence of the passage which shares most of the
+    words around it, if it shares enough.
+    """
+    denied_heads = {head for other in source.sentences for head in _heads(other)}
+    for sentence in claim.sentences:
+        heads = {id(scope[0]) for scope in _scopes(sentence)}
+        denied = _denied(sentence)
+        content = [word for word in sentence if word.tokens]
+        for at, word in enumerate(content):
+            around = content[max(0, at - _AROUND) : at + _AROUND + 1]
+            if id(word) in heads:
+                nearest = _nearest(word, around, source)
+                is_contrary = nearest and not any(word.form in _denied(one) for one in nearest)
+            elif word.form in denied_heads and word.form not in denied:
+                nearest = _nearest(word, around, source)
+                is_contrary = nearest and all(_always_denies(one, word.form) for one in nearest)
+            else:
+                continue
+            if is_contrary:
+                yield f"negation: only one of the two denies {word.text!r}"
+                break
+        else:
+            yield from _find_opposite(sentence, content, source)
+
+
+def _nearest(
+    word: TextWord | None, around: Sequence[TextWord], source: AnalysedText
+) -> list[Sequence[TextWord]]:
+    """Return the sentences with the word that share most of those around it, none if not many."""
+    forms = {one.form for one in around}
+    others = [
+        (len(forms & its), other)
+        for other in source.sentences
+        for its in [{one.form for one in other if one.tokens}]
+        if word is None or word.form in its
+    ]
+    most = max((n for n, _ in others), default=0)
+    if most < max(_ALIKE * len(forms), 2):
+        return []
+    return [other for n, other in others if n == most]
+
+
+def _denied(sentence: Sequence[TextWord]) -> frozenset[str]:
+    return frozenset(word.form for scope in _scopes(sentence) for word in scope)
+
+
+def _heads(sentence: Sequence[TextWord]) -> frozenset[str]:
+    return frozenset(scope[0].form for scope in _scopes(sentence))
+
+
+def _always_denies(sentence: Sequence[TextWord], form: str) -> bool:
+    """Return whether a negation is first of all about that word, wherever the word stands."""
+    denied = {id(word) for scope in _scopes(sentence) for word in scope}
+    others = [word for word in sentence if word.form == form and id(word) not in denied]
+    return form in _heads(sentence) and not others
+
+
+def _scopes(sentence: Sequence[TextWord]) -> list[list[TextWord]]:
+    scopes = (_scope(sentence, at) for at, word in enumerate(sentence) if word.is_negation)
+    return [scope for scope in scopes if scope]
+
+
+def _scope(sentence: Sequence[TextWord], at: int) -> list[TextWord]:
+    """Return the content words that a negation is about: the next ones, else the one before."""
+    scope: list[TextWord] = []
+    for word in sentence[at + 1 :]:
+        if word.tokens:
+            scope.append(word)
+        if len(scope) == _SCOPE or (scope and word.ends_clause):
+            break
+    return scope or [word for word in sentence[:at] if word.tokens][-1:]
+
+
+def _find_opposite(
+    sentence: Sequence[TextWord], content: Sequence[TextWord], source: AnalysedText
+) -> Iterator[str]:
+    """Say which word has its opposite in the sentence of the passage that is otherwise alike."""
+    mine = {word.form for word in sentence}
+    for word in sentence:
+        opposites: set[str] = _opposites().get(word.form, set()) - mine
+        if not opposites:
+            continue
+        near = [one for one in content if one is not word]
+        near.sort(key=lambda one: abs(one.start - word.start))
+        nearest = _nearest(None, near[: 2 * _AROUND], source)
+        for other in sorted(opposites) if nearest else ():
+            forms = [{one.form for one in its} for its in nearest]
+            if all(other in its and word.form not in its for its in forms):
+                yield f"negation: {word.text!r}, where the passage has the opposite"
+                return
+
+
+@cache
+def _opposites() -> dict[str, set[str]]:
+    analyzer = Analyzer("english")
+    opposites: dict[str, set[str]] = {}
+    for pair in _OPPOSITES.split():
+        one, other = (min(analyzer.tokens(word), default=word) for word in pair.split("/"))
+        opposites.setdefault(one, set()).add(other)
+        opposites.setdefault(other, set()).add(one)
+    return opposites
+
+
+_LEAST = 30  # words of a stretch
+_TIMES = 1.5  # as many words as the sentence, or clause, has
+_ELSEWHERE = 0.15  # of a sentence's content that may stand only outside the stretch
+_CLAUSE = 4  # content words: a shorter clause is read with the next
+
+
+def is_scattered(
+    claim: AnalysedText, source: AnalysedText, *, headings: int, stretches: int
+) -> bool:
+    """Return whether more of a claim than may be stands only outside the best stretches.
+
+    The first ``headings`` characters of ``source`` are over all of it, and ``stretches`` is how
+    many of these may be put together.
+    """
+    words = [word for sentence in source.sentences for word in sentence]
+    above = tokens_of([word for word in words if word.start < headings])
+    text = [word.tokens - above for word in words if word.start >= headings]
+
+    everything = frozenset[str]().union(*text)
+
+    def is_elsewhere(part: Sequence[TextWord]) -> bool:
+        tokens = tokens_of(part)
+        size = max(_LEAST, round(_TIMES * len(part)))
+        missing = tokens & everything
+        for _ in range(stretches):
+            missing -= _best_stretch(missing, text, size)
+        return len(missing) > _ELSEWHERE * len(tokens)
+
+    whole = [word for sentence in claim.sentences for word in sentence]
+    return is_elsewhere(whole) and any(map(is_elsewhere, _clauses(whole)))
+
+
+def _clauses(words: Sequence[TextWord]) -> Iterator[Sequence[TextWord]]:
+    clauses: list[list[TextWord]] = [[]]
+    for word in words:
+        clauses[-1].append(word)
+        if word.ends_clause and len(tokens_of(clauses[-1])) >= _CLAUSE:
+            clauses.append([])
+    if len(clauses) > 1 and len(tokens_of(clauses[-1])) < _CLAUSE:
+        last = clauses.pop()
+        clauses[-1] += last
+    yield from clauses
+
+
+def _best_stretch(
+    wanted: frozenset[str], words: Sequence[frozenset[str]], size: int
+) -> frozenset[str]:
+    """Return the tokens that the ``size`` words in a row with most different ones of them have."""
+    held: Counter[str] = Counter()
+    best: frozenset[str] = frozenset()
+    for at, tokens in enumerate(words):
+        held.update(tokens & wanted)
+        if at >= size:
+            held -= Counter(words[at - size] & wanted)
+        if len(held) > len(best):
+            best = frozenset(held)
+    return best
+
 
 THRESHOLD = 0.6
 _SHORT = 3

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.cited_sources import cite_as
 from catalog.answers.claims import Claim, ClaimReader, check_claim, without_thoughts
-from catalog.answers.context import ContextPassage, choose_context, token_counter
-from catalog.answers.prompting import JUDGE_RULES, RULES, SUMMARY_RULES, ask_again, build_messages
+from catalog.answers.prompting import (
+    JUDGE_RULES,
+    RULES,
+    SUMMARY_RULES,
+    ContextPassage,
+    ask_again,
+    build_messages,
+    choose_context,
+    token_counter,
+)
 from catalog.core.agents import Agent
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import LLMError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.answers.answering import answer_question, choose_llm
-from catalog.answers.bounds import answer_conditions, bound_in_force, model_text
+from catalog.answers.risk import answer_conditions, bound_in_force, model_text
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.errors import BackendError, CatalogError, StoreBusyError
 from catalog.core.params import AskParams

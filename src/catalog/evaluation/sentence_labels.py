@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from catalog.answers.bounds import flat_conditions
-from catalog.answers.risk import RiskBound, bound_risk, labels_needed
+from catalog.answers.risk import RiskBound, bound_risk, flat_conditions, labels_needed
 from catalog.core.errors import GoldenSetError, InputError
 from catalog.evaluation.answer_runs import read_answers
 from catalog.evaluation.golden import GoldenSet

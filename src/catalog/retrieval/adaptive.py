@@ -35,13 +35,21 @@ Straccia 2003. ``docs/scoring.md`` tells how it fares, and how that was measured
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from catalog.core.ids import sha256_hex
 from catalog.retrieval.fusion import FusedHit, Leg, ListContribution, RankedList, fuse
 from catalog.store.lexical.postings import term_weight
+
+if TYPE_CHECKING:
+    from catalog.core.settings import RAGv2Settings
+    from catalog.store import Database
+
 
 DEPTH = 100
 SCALE_VERSION = 5  # of the formula: raise it whenever the same hits would get other scores
@@ -170,3 +178,37 @@ def _balance_legs(lists: Sequence[RankedList], balance: Balance) -> dict[str, fl
     cover = max(words.cover, _ENOUGH * words.rarity) if is_rare_found else words.cover
     share = balance.vector_share(cover)
     return {"lexical": 1 - share, "vector": share}
+
+
+def find_shift(
+    database: Database, dataset: str, embedding: str, rag: RAGv2Settings
+) -> float | None:
+    """Return the shift that labels taught for hybrid searches with an embedding model.
+
+    ``None``: they taught none.
+    """
+    stored = database.meta(_key(dataset, embedding, rag))
+    return None if stored is None else json.loads(stored).get("fit")
+
+
+def save_balance(
+    database: Database,
+    dataset: str,
+    embedding: str,
+    rag: RAGv2Settings,
+    *,
+    shift: float | None,
+    about: str,
+) -> None:
+    """Save how far the vector leg's share is shifted, ``None``: as it is where nothing was learnt.
+
+    Searches use it from the next opening on.
+    """
+    entry = {"fit": shift, "of": dataset, "about": about, "embedding": embedding}
+    database.set_meta(_key(dataset, embedding, rag), json.dumps(entry))
+
+
+def _key(dataset: str, embedding: str, rag: RAGv2Settings) -> str:
+    """Return the name of the entry: it holds for one model, engine, formula and weights only."""
+    formula = f"{SCALE_VERSION}|{rag.lexical_weight}|{rag.vector_weight}|{rag.lexical_engine}"
+    return f"balance:{sha256_hex(f'{dataset}|{formula}|{embedding}')[:16]}"

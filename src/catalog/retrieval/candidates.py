@@ -3,24 +3,122 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 
+from catalog.core.errors import StoreError
 from catalog.core.results import Recency
 from catalog.core.scope import Scope
 from catalog.core.settings import RAGv2Settings
+from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.retrieval.adaptive import DEPTH
 from catalog.retrieval.expansion.expanded import ExpansionPlan, find_reported
 from catalog.retrieval.hybrid import fusion_of
 from catalog.retrieval.legs import Question, plan_legs, plan_own_legs, question_about
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.request import SearchRequest
-from catalog.retrieval.router import route
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import keep_distinct, keep_few_of_each, select_by_keyword
 from catalog.retrieval.stages import StageLog
+from catalog.store import Database
+from catalog.store.card_search import card_terms, search_cards
+from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.engine_types import Restriction, count_passages
+from catalog.store.filter_sql import DatasetNames
+from catalog.store.listing import (
+    allowed_documents,
+    count_documents,
+    read_documents_of_chunks,
+    read_source_ids,
+)
+
+PASSAGES = 100  # of the lexical index, whose documents are candidates
+
+
+def shortlist(
+    parts: SearchParts, query: str, restriction: Restriction, limit: int
+) -> tuple[list[str], str]:
+    """Return at most ``limit`` source document ids, likeliest first, and the other files of these.
+
+    Documents are taken in turn from those of the best passages by keywords and from those of
+    the best cards by BM25 (title, name, headings, summary, metadata): the one list finds
+    what only a passage says, the other what a document is about. Beside the ids stands a note. No
+    id means that all documents are to be searched, and the note says why: the query has no words
+    or no match, or the restriction leaves no more than ``limit`` documents. Raises what the store
+    and the lexical engine raise.
+    """
+    terms = card_terms(query)
+    if not terms:
+        return [], "the query has no words"
+    dataset, database = restriction.dataset, parts.database
+    notes = _refresh_cards(database, dataset)
+    allowed = allowed_documents(restriction)
+    with database.read() as connection:
+        if count_documents(connection, allowed, limit + 1) <= limit:
+            return [], f"no more than {limit} documents may answer"
+        by_card = search_cards(connection, terms, allowed, limit)
+        names = read_source_ids(connection, by_card)
+    hits = parts.lexical(dataset).search(query, PASSAGES, restriction)
+    with database.read() as connection:
+        by_passage = read_documents_of_chunks(connection, dataset, [hit.seq for hit in hits])
+        chosen = _take_in_turn(by_passage, [names[one] for one in by_card if one in names], limit)
+        number = count_whole(connection, restriction.datasets, chosen)
+        of_each = (DocumentNames(connection, name) for name in restriction.datasets)
+        chosen = [one for documents in of_each for one in documents.whole_ids(chosen)]
+    if not chosen:
+        return [], "no document has a word of the query"
+    count = "1 document chosen" if number == 1 else f"{number} documents chosen"
+    return chosen, "; ".join([count, *notes])
+
+
+def route(
+    parts: SearchParts, request: SearchRequest, stages: StageLog
+) -> tuple[list[str], str] | None:
+    """Return the short-list of a request with its note; ``None`` where routing is off or fails.
+
+    A skip or a failure is reported in ``stages``, a short-list is the caller's to report.
+    """
+    if not parts.rag.router_enabled:
+        return None
+    if request.query.is_typed:
+        stages.skipped("route", "the query is typed")
+        return None
+    within = replace(
+        request.restriction,
+        without=request.query.exclusions,
+        containing=request.query.required,
+    )
+    started = time.perf_counter()
+    try:
+        query = request.query.about(request.mode)
+        doc_ids, note = shortlist(parts, query, within, parts.rag.router_documents)
+    except Exception as error:  # noqa: BLE001 - recorded as the stage's failure
+        stages.failed("route", (time.perf_counter() - started) * 1000, error)
+        return None
+    if not doc_ids:
+        stages.skipped("route", note)
+        return None
+    return doc_ids, note
+
+
+def _refresh_cards(database: Database, dataset: DatasetNames) -> list[str]:
+    """Make some cards if nobody else is writing; return a note of the rest if any is left."""
+    why = CARDS_MADE_LATER
+    try:
+        if make_cards(database, dataset, wait=False, limit=CARDS_PER_QUERY) < CARDS_PER_QUERY:
+            return []
+    except StoreError as error:
+        why = str(error)
+    return [f"documents without a card are chosen by their passages alone: {why}"]
+
+
+def _take_in_turn(first: Iterable[str], second: Iterable[str], limit: int) -> list[str]:
+    """Return one of the first, one of the second, and so on, each once."""
+    pairs = zip_longest(first, second)
+    return list(dict.fromkeys(one for pair in pairs for one in pair if one is not None))[:limit]
+
 
 MAX_FACTOR = 300  # how many times deeper the legs may go to fill an answer
 

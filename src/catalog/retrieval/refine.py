@@ -12,8 +12,7 @@ from catalog.core.settings import RAGv2Settings
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.relevance import judge_relevance
 from catalog.retrieval.request import SearchRequest
-from catalog.retrieval.rerank.scoring import RerankOptions, rerank_passages
-from catalog.retrieval.rerank.sentences import choose_sentences
+from catalog.retrieval.rerank.scoring import RerankOptions, choose_sentences, rerank_passages
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import keep_relevant, keep_within_budget
 from catalog.retrieval.snippets import find_query_snippet

@@ -15,8 +15,14 @@ from catalog.core.forks import survive_forks
 from catalog.core.lru_cache import LRUCache
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
-from catalog.retrieval.adaptive import BY_MEANING, BY_WORDS, PRIOR, Balance, balance_of_languages
-from catalog.retrieval.balances import find_shift
+from catalog.retrieval.adaptive import (
+    BY_MEANING,
+    BY_WORDS,
+    PRIOR,
+    Balance,
+    balance_of_languages,
+    find_shift,
+)
 from catalog.retrieval.caches import ModelCache, QueryVectors
 from catalog.retrieval.expansion.expander import Expander
 from catalog.retrieval.relevance import WORDS_ONLY, Calibration, find_calibration

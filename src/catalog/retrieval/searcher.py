@@ -30,8 +30,7 @@ from catalog.retrieval.request import (
 )
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shape import to_result
-from catalog.retrieval.spans import export_spans, span
-from catalog.retrieval.stages import StageLog
+from catalog.retrieval.stages import StageLog, export_spans, span
 from catalog.store.engine_types import allowed_paths
 from catalog.store.waiting import embedded_share
 

@@ -194,6 +194,3 @@ def keep_within_budget(
             selected.append(passage)
             limit -= size
     return selected
-
-
-"""Characters of one frame's line at most."""

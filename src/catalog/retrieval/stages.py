@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from catalog.core.errors import StageFailedError
 from catalog.core.results import StageReport
 from catalog.core.retrieval_events import tell_failure, tell_fallback
-from catalog.retrieval.spans import report_stage
+
+if TYPE_CHECKING:
+    from catalog.core.results import StageReport
+
+
+_PACKAGE = "llama_index_instrumentation"
+
+
+@contextmanager
+def span(name: str) -> Iterator[None]:
+    """Report the begin and the end of a block, and the class of an error."""
+    if _PACKAGE not in sys.modules:
+        yield
+        return
+    from catalog.retrieval.instrumentation import report_span
+
+    with report_span(name):
+        yield
+
+
+def report_stage(report: StageReport) -> None:
+    """Report a stage that has ended, with its milliseconds; skipped stages are not reported."""
+    if _PACKAGE in sys.modules:
+        from catalog.retrieval import instrumentation
+
+        instrumentation.report_stage(report)
+
+
+def export_spans() -> None:
+    """Send spans to OpenTelemetry from now on; see ``instrumentation.export``."""
+    from catalog.retrieval.instrumentation import export
+
+    export()
 
 
 class StageLog:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
         PersistenceTransform,
     )
     from catalog.retrieval.expansion.sources import LexVecQueryTransform
-    from catalog.search_v2.cited_sentences import CitedSentences
     from catalog.search_v2.collections import CollectionRetriever, CollectionSearch
     from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
     from catalog.search_v2.llama_engines import AnswerQueryEngine
@@ -50,7 +49,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
         precomputed_hybrid,
     )
     from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
-    from catalog.search_v2.query_engine_builder import QueryEngineBuilderV2
+    from catalog.search_v2.query_engine_builder import CitedSentences, QueryEngineBuilderV2
     from catalog.search_v2.retrievers import (
         CatalogRetriever,
         DatasetRetriever,
@@ -63,10 +62,9 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
 
 _MODULES = {
     "answers.answering": ("ask",),
-    "search_v2.cited_sentences": ("CitedSentences",),
     "answers.generating": ("generate",),
     "search_v2.llama_engines": ("AnswerQueryEngine",),
-    "search_v2.query_engine_builder": ("QueryEngineBuilderV2",),
+    "search_v2.query_engine_builder": ("CitedSentences", "QueryEngineBuilderV2"),
     "ingest.transforms": (
         "CachedEmbedding",
         "ChunkPersistenceTransform",

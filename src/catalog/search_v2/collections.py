@@ -7,8 +7,11 @@ See docs/collections.md.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +29,11 @@ from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.retrieval.stages import StageLog
-from catalog.search_v2.collection_payload import PayloadReader, find_field
-from catalog.store.vectors.foreign_collection import CollectionShape, ForeignCollection
+from catalog.store.vectors.foreign_collection import (
+    CollectionShape,
+    ForeignCollection,
+    ForeignPoint,
+)
 from catalog.store.vectors.payload_filters import PayloadFilterCompiler
 from catalog.store.vectors.qdrant_server import QdrantServer, open_client
 
@@ -38,6 +44,103 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
     from catalog.store.vectors.point_filters import PointCondition
+
+
+_MISSING = object()
+
+
+class PayloadReader:
+    """Read points as results by the names in the settings, and count what is not as it should be.
+
+    A field that is missing or no text costs only itself: the point is a result all the same.
+    """
+
+    def __init__(self, settings: CollectionSettings) -> None:
+        self._settings = settings
+        self._problems: Counter[str] = Counter()
+
+    def read(self, points: Iterable[ForeignPoint]) -> list[CollectionResult]:
+        """Return a result for each point, in order."""
+        return [self._read(rank, point) for rank, point in enumerate(points, start=1)]
+
+    def warnings(self) -> list[str]:
+        """Say how many passages lacked what; nothing if all was there."""
+        return [
+            f"{count} passage{'' if count == 1 else 's'} {problem}"
+            for problem, count in self._problems.items()
+        ]
+
+    def _read(self, rank: int, point: ForeignPoint) -> CollectionResult:
+        source = self._text(point, self._settings.source_url)
+        title = self._text(point, self._settings.page_title)
+        section = self._text(point, self._settings.section)
+        return CollectionResult(
+            rank=rank,
+            score=point.score,
+            path=source or point.id,
+            source_doc_id=source or point.id,
+            chunk_id=point.id,
+            title=title,
+            text=self._text(point, self._settings.text),
+            source_url=source or None,
+            section=section,
+            chunk_index=self._number(point, self._settings.chunk_index),
+            citation=cite(title, section, source or f"point {point.id}"),
+            is_low=point.score < self._settings.low_score_below,
+        )
+
+    def _text(self, point: ForeignPoint, name: str) -> str:
+        """Return a field's text; headings in a list are joined, a number is its digits."""
+        value = self._value(point, name)
+        if isinstance(value, list) and all(isinstance(part, str) for part in value):
+            value = " > ".join(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        if isinstance(value, str):
+            return storable(value)
+        if value is not _MISSING:
+            self._problems[f"with a {name} that is no text"] += 1
+        return ""
+
+    def _number(self, point: ForeignPoint, name: str) -> int | None:
+        value = self._value(point, name)
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if value is not _MISSING:
+            self._problems[f"with a {name} that is no number"] += 1
+        return None
+
+    def _value(self, point: ForeignPoint, name: str) -> object:
+        value = find_field(point.payload, name)
+        if value is None or value is _MISSING or value in ("", []):
+            self._problems[f"without {name}"] += 1
+            return _MISSING
+        return value
+
+
+def find_field(payload: dict[str, Any], name: str) -> Any:
+    """Return what a dotted name stands for; ``None`` where there is nothing.
+
+    Some software keeps JSON in a text (LlamaIndex: ``_node_content.text``): it is looked into.
+    """
+    if name in payload:
+        return payload[name]
+    value: Any = payload
+    for part in name.split("."):
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = json.loads(value)
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def cite(title: str, section: str, source: str) -> str:
+    """Return one line that says where a passage is from."""
+    named = ", ".join(dict.fromkeys(filter(None, (title, section))))
+    return f"{named} ({source})" if named else source
+
 
 FIELDS = ("source_url", "page_title", "section", "chunk_index", "text")
 MOST = 1_000  # passages of an answer

@@ -24,9 +24,13 @@ from catalog.retrieval.passages import Passage
 from catalog.retrieval.refine import rerank_options
 from catalog.retrieval.relevance import CalibrationFinder, judge_relevance
 from catalog.retrieval.request import check_search, chosen_threshold, for_agent, search_arguments
-from catalog.retrieval.rerank.blending import BlendName
-from catalog.retrieval.rerank.scoring import RerankOptions, as_rerank_errors, rerank_passages
-from catalog.retrieval.rerank.sentences import choose_sentences
+from catalog.retrieval.rerank.scoring import (
+    BlendName,
+    RerankOptions,
+    as_rerank_errors,
+    choose_sentences,
+    rerank_passages,
+)
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import (
     keep_distinct,

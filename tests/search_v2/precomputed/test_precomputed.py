@@ -19,7 +19,7 @@ from catalog.search_v2.precomputed import (
     ConfigError,
     QueryError,
     SemanticRetrievalError,
-    embedding_files,
+    embedding_index,
 )
 from catalog.search_v2.precomputed.embedding_index import EmbeddingIndex
 from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever, read_content
@@ -282,7 +282,7 @@ def test_the_second_load_maps_the_snapshot(
 ):
     first = SemanticContextRetriever(fixture_embeddings_small)
     monkeypatch.setattr(
-        embedding_files, "_read_files", lambda *_: pytest.fail("the files were read")
+        embedding_index, "_read_files", lambda *_: pytest.fail("the files were read")
     )
     second = SemanticContextRetriever(fixture_embeddings_small)
     assert isinstance(second.index.matrix, np.memmap)
@@ -297,7 +297,7 @@ def test_a_folder_that_changed_is_read_again(fixture_embeddings_small: Path):
     assert len(SemanticContextRetriever(fixture_embeddings_small).index) == 9
     (fixture_embeddings_small / ("f" * 64)).write_text(json.dumps([1.0] * DIM))
     assert len(SemanticContextRetriever(fixture_embeddings_small).index) == 10
-    kept = list((fixture_embeddings_small / embedding_files.SNAPSHOT).iterdir())
+    kept = list((fixture_embeddings_small / embedding_index.SNAPSHOT).iterdir())
     assert len(kept) == 3, "older snapshots go"
 
 
@@ -314,9 +314,9 @@ def test_a_file_written_over_in_place_is_seen_by_reload(fixture_embeddings_small
 )
 def test_a_damaged_snapshot_is_not_used(fixture_embeddings_small: Path, damage: bytes):
     SemanticContextRetriever(fixture_embeddings_small)
-    (fixture_embeddings_small / embedding_files.SNAPSHOT / "index.json").write_bytes(damage)
+    (fixture_embeddings_small / embedding_index.SNAPSHOT / "index.json").write_bytes(damage)
     assert len(SemanticContextRetriever(fixture_embeddings_small).index) == 10
-    for file in (fixture_embeddings_small / embedding_files.SNAPSHOT).glob("*.vectors.npy"):
+    for file in (fixture_embeddings_small / embedding_index.SNAPSHOT).glob("*.vectors.npy"):
         file.write_bytes(damage)
     assert len(SemanticContextRetriever(fixture_embeddings_small).index) == 10
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.retrieval.rerank.blending import RerankScore, blend, sort_positions
+from catalog.retrieval.rerank.scoring import RerankScore, blend, sort_positions
 
 BLENDS = ("position", "linear", "replace")
 

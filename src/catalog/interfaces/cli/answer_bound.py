@@ -44,7 +44,7 @@ def make_bound(
 
     'ask' marks or drops those below, until the model, the index or a setting is another.
     """
-    from catalog.answers.bounds import save_bound
+    from catalog.answers.risk import save_bound
     from catalog.evaluation.backends import require_run
     from catalog.evaluation.golden_files import read_rows
     from catalog.evaluation.sentence_labels import SentenceLabel, bound_from_labels

@@ -211,7 +211,7 @@ def _embedding_of(parts: SearchParts, mode: Mode) -> str:
 
 def _undo(parts: SearchParts, dataset: str, mode: Mode) -> None:
     """Forget the store's calibration of such searches, and the dataset's balance."""
-    from catalog.retrieval.balances import save_balance
+    from catalog.retrieval.adaptive import save_balance
     from catalog.retrieval.relevance import save_calibration
 
     save_calibration(parts.database, _embedding_of(parts, mode), None)
@@ -227,7 +227,7 @@ def _fit_balance(
 ) -> str:
     """Fit the balance of the dataset's legs, keep it if it wins, and return what came of it."""
     from catalog.evaluation.calibration import LEAST_QUERIES, fit_balance, measure_shifts
-    from catalog.retrieval.balances import save_balance
+    from catalog.retrieval.adaptive import save_balance
 
     count = sum(query.filters is None for query in queries.answerable)
     if count < LEAST_QUERIES:

@@ -12,21 +12,94 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from catalog.core.documents import Chunk
 from catalog.core.errors import CatalogError, RerankError
 from catalog.core.ids import sha1_hex
 from catalog.core.results import Reranked
+from catalog.ingest.chunking.boundaries import sentence_spans
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.rerank.base import check_scores
-from catalog.retrieval.rerank.blending import BlendName, RerankScore, blend, sort_positions
 from catalog.retrieval.rerank.excerpts import EXCERPTS_VERSION
+from catalog.retrieval.snippets import find_snippet
 from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
     from catalog.retrieval.caches import ModelCache
     from catalog.retrieval.rerank.base import Reranker
+
+
+BlendName = Literal["position", "linear", "replace"]
+_BANDS = ((3, 0.75), (10, 0.60))
+_WEIGHT_BEYOND = 0.40
+
+
+class RerankScore(NamedTuple):
+    """A reranker's raw score of one passage, and the same as 0 to 1."""
+
+    raw: float
+    relevance: float
+
+
+class BlendedScore(NamedTuple):
+    """The two summands of a passage's score."""
+
+    fused: float
+    reranked: float
+
+    @property
+    def score(self) -> float:
+        """Return their sum."""
+        return self.fused + self.reranked
+
+
+def blend(
+    name: BlendName,
+    fused: Sequence[float],
+    reranked: Sequence[RerankScore],
+    *,
+    weight: float = 0.3,
+) -> list[BlendedScore]:
+    """Blend the scores of passages in the fused order.
+
+    ``reranked`` are the scores of the first passages, at most as many as there are; ``weight``
+    (0 to 1) is the reranker's share of ``linear``.
+    """
+    count, ranks = len(reranked), range(1, len(fused) + 1)
+    if name == "linear":
+        own = [(1 - weight) * part for part in _minmax(fused, count)]
+        theirs = [weight * part for part in _minmax([score.raw for score in reranked], count)]
+    elif name == "position":
+        own = [_band_weight(rank) / rank for rank in ranks]
+        theirs = [
+            (1 - _band_weight(rank)) * score.relevance
+            for rank, score in zip(ranks, reranked, strict=False)
+        ]
+    else:
+        own = [0.0] * len(fused)
+        theirs = [score.relevance for score in reranked]
+    theirs += [0.0] * (len(fused) - count)
+    return [BlendedScore(*parts) for parts in zip(own, theirs, strict=True)]
+
+
+def sort_positions(scores: Sequence[BlendedScore], scored: int) -> list[int]:
+    """Return positions best first: the ``scored`` first ones, then the others; ties in order."""
+    return sorted(range(len(scores)), key=lambda n: (n >= scored, -scores[n].score, n))
+
+
+def _band_weight(rank: int) -> float:
+    return next((weight for last, weight in _BANDS if rank <= last), _WEIGHT_BEYOND)
+
+
+def _minmax(scores: Sequence[float], scored: int) -> list[float]:
+    """Scale scores by the range of the first ``scored``: below 0 for what is worse than those."""
+    if scored == 0:
+        return [0.0] * len(scores)
+    low, high = min(scores[:scored]), max(scores[:scored])
+    if high > low:
+        return [(score - low) / (high - low) for score in scores]
+    return [1.0 + min(0.0, score - low) for score in scores]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +293,96 @@ def as_rerank_errors(reranker: Reranker) -> Iterator[None]:
     except Exception as error:
         message = f"{type(reranker).__name__} failed: {type(error).__name__}: {error}"
         raise RerankError(message) from error
+
+
+MOST_SENTENCES = 120
+"""Sentences that are scored for one answer: those of the first passages."""
+
+Span = tuple[int, int]
+
+
+def choose_sentences(
+    passages: Sequence[Passage],
+    query: str,
+    words: str,
+    reranker: Reranker,
+    cache: ModelCache | None,
+    *,
+    snippet_chars: int = 300,
+    seconds: float = math.inf,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[list[Passage], str]:
+    """Give reranked passages of recordings the snippet around the sentence that scores best.
+
+    Passages with a single sentence do not change, nor do those after :data:`MOST_SENTENCES`
+    sentences or ``seconds``, nor any where the reranker does not choose sentences (see
+    :class:`Reranker`). Return the passages, and a note of how many sentences were read, blank for
+    none. ``words`` are marked in the snippets. Raises :class:`RerankError` when the reranker
+    fails.
+    """
+    chosen, total = list(passages), 0
+    if not getattr(reranker, "chooses_sentences", False):
+        return chosen, ""
+    spans: dict[int, list[Span]] = {}
+    texts: dict[tuple[int, Span], str] = {}
+    for place, passage in enumerate(passages):
+        if _was_not_read(passage):
+            continue
+        sentences = list(_sentences(passage.chunk, snippet_chars))
+        if len(sentences) > 1 and total + len(sentences) <= MOST_SENTENCES:
+            spans[place], total = sentences, total + len(sentences)
+            text = passage.chunk.text
+            texts |= {(place, span): text[slice(*span)] for span in sentences}
+    if not spans:
+        return chosen, ""
+    scores = _score(texts, query, reranker, cache, clock() + seconds, clock)
+    for place, sentences in spans.items():
+        known = {span: scores[place, span] for span in sentences if (place, span) in scores}
+        if len(known) == len(sentences):
+            best = max(sentences, key=lambda span: known[span])
+            snippet = find_snippet(passages[place].chunk, words, snippet_chars, best)
+            chosen[place] = passages[place]._replace(snippet=snippet)
+    count = "passage" if len(spans) == 1 else "passages"
+    return chosen, f"{total} sentences of {len(spans)} {count}"
+
+
+def _score(
+    sentences: dict[tuple[int, Span], str],
+    query: str,
+    reranker: Reranker,
+    cache: ModelCache | None,
+    deadline: float,
+    clock: Callable[[], float],
+) -> dict[tuple[int, Span], float]:
+    with as_rerank_errors(reranker):
+        model = reranker.fingerprint
+    texts = {at: RerankText.of_text(text, query, model) for at, text in sentences.items()}
+    keys = [text.key for text in texts.values()]
+    cached = {} if cache is None else cache.get(keys)
+    scoring = RerankScoring(reranker, query, cached, deadline=deadline, clock=clock)
+    scoring.score(list(texts.values()))
+    if cache is not None:
+        cache.put(scoring.new, model=model)
+    if scoring.error is not None:
+        raise scoring.error
+    scores = scoring.scores
+    return {at: scores[text.key] for at, text in texts.items() if text.key in scores}
+
+
+def _was_not_read(passage: Passage) -> bool:
+    return passage.reranked is None or passage.reranked.raw_score is None
+
+
+def _sentences(chunk: Chunk, max_chars: int) -> Iterator[Span]:
+    """Yield the sentences with a cue; of captions without full stops the cues."""
+    if chunk.modality == "video_frame" or not chunk.cues:
+        return
+    for start, end in sentence_spans(chunk.text):
+        within = [cue for cue in chunk.cues if cue.start < end and cue.end > start]
+        if not within:
+            continue
+        if end - start <= max_chars:
+            yield start, end
+            continue
+        for cue in within:
+            yield max(start, cue.start), min(end, cue.end)

@@ -9,8 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from catalog.search_v2.precomputed.embedding_files import Progress, load_index
-from catalog.search_v2.precomputed.embedding_index import EmbeddingIndex, Floats, as_vector
+from catalog.search_v2.precomputed.embedding_index import (
+    EmbeddingIndex,
+    Floats,
+    Progress,
+    as_vector,
+    load_index,
+)
 from catalog.search_v2.precomputed.semantic_types import (
     CACHE_DIR,
     AgentContextConfig,
