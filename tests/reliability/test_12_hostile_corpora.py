@@ -1,13 +1,15 @@
 """Whatever a document holds, a request for it takes little CPU."""
 
 import time
+from contextlib import suppress
 
 import pytest
 
+from catalog.core.errors import QueryError
 from catalog.core.settings.loading import load_preset
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
-from fakes import open_library
+from fakes import open_library, write
 from hostile.texts import clock, srt
 
 MANY = 1_500
@@ -52,3 +54,31 @@ def test_a_hostile_document_is_searched_and_asked_in_bounded_time(tmp_path, name
             engine.answer(verb, arguments)
             most = 2 * SECONDS if verb == "generate" else SECONDS  # it is six searches
             assert time.process_time() - before < most, (verb, arguments)
+
+
+UNITS = ["k", "kx ", "a.b.", "a-", '"a" ', "-a ", "a_b", "1,", "\u0301", "中", "::1 ", "lex: a\n"]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("queries")
+    write(folder / "notes", keys_dot_md="# Keys\n\nRotate a-b keys.", tea_dot_md="Tea: 1,5 l")
+    with LocalEngine(open_library(folder / "home")) as engine:
+        Indexer(engine.library).build(folder / "notes", "notes")
+        engine.answer("search", {"query": "nothing"})
+        yield engine
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_hostile_query_is_answered_in_bounded_time(engine, unit):
+    for size in (40, 400, 10_000):
+        query = (unit * size)[:size]
+        for verb, arguments in (
+            ("search", {"query": query, "mode": "lexical"}),
+            ("search", {"query": query, "explain": True}),
+            ("ask", {"question": query}),
+        ):
+            before = time.process_time()
+            with suppress(QueryError):
+                engine.answer(verb, arguments)
+            assert time.process_time() - before < SECONDS, (verb, size)

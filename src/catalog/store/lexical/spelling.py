@@ -25,6 +25,7 @@ from catalog.store.schema import chunks
 MOST_WORDS = 3  # of a query that are looked up
 _LONGEST_QUERY = 32  # words: a longer text is pasted, not typed
 _LEAST_LETTERS, _FOR_TWO_EDITS = 5, 8
+_MOST_LETTERS = 40  # each letter makes another fifty words to look for
 _LONGEST_ENDING = 3  # letters that stemming takes off
 _CANDIDATES = 12  # stems of which passages are read
 _READ = 3  # passages read for each of them
@@ -68,7 +69,8 @@ def correct_words(
 
 
 def _is_correctable(raw: str) -> bool:
-    return raw.isalpha() and len(raw) >= _LEAST_LETTERS and not UNSPACED.search(raw)
+    is_word = raw.isalpha() and _LEAST_LETTERS <= len(raw) <= _MOST_LETTERS
+    return is_word and not UNSPACED.search(raw)
 
 
 def _most_edits(word: str) -> int:
