@@ -1,4 +1,4 @@
-"""Answer a question from documents: search, abstain or write, check each sentence, tell.
+"""Answering a question from documents: search, abstain or write, check each sentence.
 
 ``docs/decisions/0027-answers.md`` has the flow.
 """
@@ -48,7 +48,7 @@ _NEAREST = 3
 
 
 def why_not_answered(results: SearchResults, least: float) -> str | None:
-    """Return why what was found does not answer; ``None`` where it may.
+    """Return why the passages found do not answer; ``None`` if they may.
 
     ``least`` is the confidence, 0 to 1, from which on to answer.
     """
@@ -63,7 +63,7 @@ def why_not_answered(results: SearchResults, least: float) -> str | None:
 
 
 def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -> Abstained:
-    """Return the abstention; ``had_passages``: what was found might have answered, and did not."""
+    """Return the abstention; ``had_passages``: the passages found looked as if they answered."""
     nearest: dict[str, NearDocument] = {}
     for result in results:
         near = NearDocument(
@@ -90,7 +90,7 @@ HOW_TO_CONFIGURE = (
 
 @takes(AskParams)
 def ask(params: AskParams) -> Answer:
-    """Return the answer to a question, or an answer that says why there is none.
+    """Return the answer to a question, or an abstention with its reason.
 
     Uses the effective settings and the service that ``catalog.search_v2.search`` uses. Without a
     language model (``IDX_LLM__PROVIDER``) it is made of the documents' own sentences. Raises what
@@ -176,7 +176,7 @@ def _write(
     llm: LLM | None,
     agent: Agent,
 ) -> Generator[AnswerEvent, None, Answer | str]:
-    """Yield what a language model writes and return the answer; or the note on why it wrote none.
+    """Yield the sentences of a language model and return the answer, or a note on why it failed.
 
     With ``strict`` a model that fails raises.
     """
@@ -240,7 +240,8 @@ def choose_summariser(service: Searcher, llm: LLM) -> LLM | None:
 
 
 def choose_llm(library: Library, provider: str | None, profile: Profile) -> LLM | None:
-    """Return the language model of a provider, or the profile's; ``None`` if it is none.
+    """Return the language model of a provider, or the profile's; ``None`` for the provider
+    ``none``.
 
     Raises :class:`ConfigError` kinds for one that cannot be had.
     """

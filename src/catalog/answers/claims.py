@@ -39,7 +39,7 @@ class Claim(NamedTuple):
 
 
 class ClaimReader:
-    """Tell sentences apart while a reply comes in: each once it is whole and its citations too.
+    """Split a reply into sentences as it arrives: each when it and its citations are whole.
 
     What is left over is split again with every piece that may end a sentence, but for no more than
     eight times the characters of the reply in all, so that the work is linear in it; past that a
@@ -58,12 +58,12 @@ class ClaimReader:
 
     @property
     def reply(self) -> str:
-        """Return all that was fed, with what the model thought aloud."""
+        """Return the whole reply, thoughts included."""
         return "".join(self._pieces)
 
     @property
     def says_no_answer(self) -> bool:
-        """Tell whether the model abstains."""
+        """Return whether the model abstains."""
         said = self._beginning.casefold().replace("’", "'")
         own = ("i don't see enough information", "i don't see content in this project")
         return said.startswith((NO_ANSWER.casefold(), *own))
@@ -92,7 +92,7 @@ class ClaimReader:
         yield from whole
 
     def end(self, *, is_cut: bool = False) -> Iterator[Claim]:
-        """Yield what is left; without its last sentence if the reply was cut."""
+        """Yield the remaining sentences, without the last one if the reply was cut."""
         self._take(self._thoughts.end())
         claims = list(split_claims(self._text()))
         yield from claims[:-1] if is_cut else claims
@@ -110,7 +110,7 @@ class ClaimReader:
 
 
 class _ThoughtFilter:
-    """Take out what a model thinks aloud while it comes in, as :func:`without_thoughts` does."""
+    """Remove a model's thoughts from a reply as it arrives, as :func:`without_thoughts` does."""
 
     def __init__(self) -> None:
         self._is_thinking = False
@@ -134,13 +134,13 @@ class _ThoughtFilter:
         return "".join(shown) + ("" if self._is_thinking else text[start:stop])
 
     def end(self) -> str:
-        """Return what was held back."""
+        """Return the text held back so far."""
         held, self._held = self._held, ""
         return "" if self._is_thinking else held
 
 
 def without_thoughts(text: str) -> str:
-    """Return a reply without what a model thought aloud between ``<think>`` marks."""
+    """Return a reply without the thoughts between ``<think>`` marks."""
     return _THOUGHTS.sub("", text)
 
 
@@ -220,7 +220,7 @@ def read_headings(result: SearchResult) -> str:
 
 
 def _cited(text: str, given: Mapping[int, SearchResult]) -> tuple[list[int], list[str]]:
-    """Return the numbers cited that were given, in order, and the names of what was not."""
+    """Return the cited numbers that were given, in order, and the names of unknown citations."""
     numbers: dict[int, None] = {}
     unknown: dict[str, None] = {}
     for match in _NUMBERS.finditer(text):
@@ -255,6 +255,6 @@ def _expand(numbers: str) -> Iterator[int]:
 
 
 def _is_subscript(text: str, match: re.Match[str]) -> bool:
-    """Tell whether a bracket stands right after a word, as in ``rows[0]``."""
+    """Return whether a bracket follows a word directly, as in ``rows[0]``."""
     at = match.start()
     return at > 0 and text[at] == "[" and (text[at - 1].isalnum() or text[at - 1] in "_)]")

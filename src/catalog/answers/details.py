@@ -102,7 +102,7 @@ _WORD = re.compile(r"[^\W\d_]+|[%‰]")
 
 
 def find_unit(name: str) -> MeasurementUnit | None:
-    """Return the unit of that name, ``None`` if it is none; short ones by their exact letters."""
+    """Return the unit of a name, else ``None``; short names need their exact letters."""
     name = name.replace(" ", "").replace("\u03bc", "µ").rstrip(".")
     if unit := _UNITS.get(name):
         return unit

@@ -25,7 +25,7 @@ _WORD = re.compile(r"\w+")
 class SentenceSource(Addressed, Protocol):
     """A passage that sentences are taken from, such as a result; ``rank`` is its number.
 
-    ``relevance`` (0 to 1) says how strong it is among the others, or else ``score``.
+    ``relevance`` (0 to 1) says how strong it is compared with the rest, or else ``score``.
     """
 
     @property
@@ -128,7 +128,7 @@ def _bits(matches: Sequence[tuple[int, int, int]]) -> int:
 
 
 def _share(words: Sequence[Word], bits: int, weights: Sequence[float]) -> float:
-    """Return what share of the words, by weight, is among the bits; 1 where there are none."""
+    """Return the share of the words, by weight, that is among the bits; 1 without words."""
     pairs = list(zip(words, weights, strict=False))
     whole = sum(weight for _, weight in pairs)
     if whole <= 0:

@@ -1,6 +1,6 @@
-"""Generate an artifact from documents: search for each section, write or extract, check, tell.
+"""Generating an artifact from documents: search for each section, write or extract, check.
 
-``docs/decisions/0028-agents-and-artifacts.md`` says why it is made so.
+``docs/decisions/0028-agents-and-artifacts.md`` has the reasons.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ _NOTHING = "no evidence"
 
 
 class ArtifactDraft(NamedTuple):
-    """The sentences under each heading, checked, and what they took."""
+    """The checked sentences under each heading, and their tokens."""
 
     sections: Mapping[str, tuple[AnswerSentence, ...]]
     tokens: TokenCounts
@@ -153,7 +153,7 @@ def write_sections(
     agent: Agent,
     summariser: LLM | None,
 ) -> ArtifactDraft:
-    """Return what the model writes under each heading; ``sections`` say which have passages.
+    """Return the model's sentences under each heading; ``sections`` say which have passages.
 
     A section without a supported sentence is empty. Raises :class:`ArtifactSchemaError`, with the
     draft, for Markdown with other headings even after one repair, and :class:`LLMError` kinds for
@@ -203,7 +203,7 @@ _USED = "what the documents say of it stands in the sections above"
 
 
 class _Evidence(NamedTuple):
-    """What the search of one section found, or why that is no evidence."""
+    """The passages found for one section, or the reason why they are no evidence."""
 
     results: SearchResults
     extracted: tuple[AnswerSentence, ...]
@@ -227,7 +227,7 @@ def generate_artifact(
 ) -> Artifact:
     """Return an artifact; ``llm`` writes in place of the model that params and settings name.
 
-    What was asked at an edge is logged.
+    A call at an edge is logged.
     """
     if not params.topic.strip():
         raise InputError("the topic is empty: say what it is about")
@@ -304,7 +304,7 @@ def _search_sections(
 
 
 def _speaks_of(topic: str, sentence: AnswerSentence, passage: SearchResult) -> bool:
-    """Tell whether a sentence, under its headings, has enough of the topic's words.
+    """Return whether a sentence, with its headings, has enough of the topic's words.
 
     Else one with the words of the section's question alone would do: any risk of anything.
     """
@@ -332,7 +332,7 @@ def _write(
     llm: LLM | None,
     agent: Agent,
 ) -> tuple[ArtifactDraft | None, LLM | None, str]:
-    """Return what a model wrote, if any did, the model, and a note on it."""
+    """Return the model's draft, if any, the model, and a note on it."""
     started = time.perf_counter()
     settings = service.parts.settings
     try:

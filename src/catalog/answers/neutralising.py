@@ -37,7 +37,7 @@ _KEPT = 32  # passages whose addresses are remembered: each sentence of an answe
 
 
 class Addressed(Protocol):
-    """What of a passage, such as a result, says which addresses may stand in what cites it."""
+    """The fields of a passage from which a sentence that cites it may take addresses."""
 
     @property
     def text(self) -> str: ...
@@ -46,7 +46,7 @@ class Addressed(Protocol):
 
 
 def neutralise(text: str, cited: Iterable[Addressed]) -> str:
-    """Return the text without images, active HTML, and addresses that no cited source holds.
+    """Return the text without images, active HTML, and addresses that no cited source contains.
 
     An image becomes its words, a link its words unless its whole address stands in a cited passage
     or is its source's; a bare address of another kind is replaced. A tag stays where a cited
@@ -102,7 +102,7 @@ def _as_text(match: re.Match[str], names: Set[str], known: Set[str]) -> str:
 
 
 def _is_inert(match: re.Match[str], names: Set[str]) -> bool:
-    """Tell whether a tag is of a name that is cited, and has nothing by which it could act.
+    """Return whether a tag has a cited name and no attribute that could act.
 
     One that another ``<`` cuts short goes on to the next ``>``, so it must be in this sentence.
     """

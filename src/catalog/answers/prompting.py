@@ -40,7 +40,8 @@ class ContextPassage(NamedTuple):
 def choose_context(
     results: Sequence[SearchResult], count: Callable[[str], int], *, most: int, tokens: int
 ) -> list[ContextPassage]:
-    """Return the passages that fit in so many tokens, those of one document together, in its order.
+    """Return the passages that fit in ``tokens`` tokens, those of one document together, in its
+    order.
 
     Taken best first, at most ``most``; after the third none that is a tenth as relevant as the
     best. Text that an earlier one of the same document has is left out, and the last one is cut
@@ -93,7 +94,7 @@ def token_counter(llm: LLM) -> tuple[Callable[[str], int], bool]:
 
 
 def _without_repeats(result: SearchResult, others: Sequence[SearchResult]) -> str:
-    """Return the text of a passage less what others of the same document begin or end with."""
+    """Return a passage's text without the parts that its document's other passages repeat."""
     start, end = result.start_offset, result.end_offset
     for other in others:
         if other.text == result.text:
@@ -108,7 +109,7 @@ def _without_repeats(result: SearchResult, others: Sequence[SearchResult]) -> st
 
 
 def _beginning(text: str, room: int, count: Callable[[str], int]) -> str:
-    """Return the sentences from the beginning that fit in so many tokens."""
+    """Return the first sentences that fit in a number of tokens."""
     if room < _LEAST_PART:
         return ""
     kept = 0
@@ -223,7 +224,7 @@ def ask_for_headings(
 def ask_again(
     messages: Sequence[ChatMessage], reply: str, unsupported: Sequence[AnswerSentence]
 ) -> list[ChatMessage]:
-    """Return the messages that ask for the answer once more, without what is unsupported."""
+    """Return the messages that ask for the answer again, without its unsupported sentences."""
     wrong = "\n".join(f"- {one.text} ({'; '.join(one.reasons)})" for one in unsupported)
     again = (
         f"The passages do not support these sentences:\n{wrong}\n"
@@ -234,7 +235,7 @@ def ask_again(
 
 
 def _go_on(messages: Sequence[ChatMessage], reply: str, again: str) -> list[ChatMessage]:
-    """Return the conversation with the model's reply and what the user says to it."""
+    """Return the conversation with the model's reply and the user's answer to it."""
     from llama_index.core.llms import ChatMessage, MessageRole
 
     return [

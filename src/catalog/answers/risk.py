@@ -46,7 +46,7 @@ _SPARE = 1  # unsupported sentences that the strictest threshold tried has room 
 
 @dataclass(frozen=True, slots=True)
 class RiskBound:
-    """What is promised: from ``threshold`` on, at most ``most`` of the sentences are unsupported.
+    """A promise: from ``threshold`` on, at most ``most`` of the sentences are unsupported.
 
     ``confidence`` is ``None`` for a bound on average. ``shown`` is the share of the labels that
     still get shown and ``unsupported`` that of the shown ones labelled so; all are 0 to 1.
@@ -120,7 +120,7 @@ def bound_risk(
 
 
 def labels_needed(most: float, confidence: float | None = CONFIDENCE, *, wrong: int = 0) -> int:
-    """Return how many labels a bound needs at least if so many of them are unsupported.
+    """Return how many labels a bound needs at least, given the number of unsupported ones.
 
     Raises :class:`InputError` for a share or a confidence that is not within 0 and 1.
     """
@@ -214,7 +214,7 @@ _OF_ONE_QUESTION = {
 def answer_conditions(
     service: Searcher, params: AskParams, dataset: str, llm: LLM | None, agent: Agent
 ) -> dict[str, Any]:
-    """Return what answers depend on besides question and documents: nested names and values.
+    """Return all settings that answers depend on, as nested names and values.
 
     The model, the agent, whose choices ``params`` have, how the dataset is cut and embedded, the
     settings of searches and answers, what the call asks for, and the version of this program.
@@ -252,7 +252,7 @@ def answer_conditions(
 
 
 def model_text(llm: LLM | None) -> str:
-    """Return class, weights and server of a model in one text, ``none`` if there is none."""
+    """Return class, weights and server of a model in one text, ``none`` without a model."""
     return "none" if llm is None else " ".join(filter(None, llm_identity(llm)))
 
 
@@ -263,7 +263,7 @@ def flat_conditions(conditions: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_bound(database: Database, dataset: str) -> RiskBound | None:
-    """Return the bound that the dataset keeps, ``None`` if there is none."""
+    """Return the bound that the dataset keeps, else ``None``."""
     stored = json.loads(database.meta(_key(dataset)) or "null")
     return None if stored is None else RiskBound(**stored)
 
@@ -281,7 +281,7 @@ def bound_in_force(
     llm: LLM | None,
     agent: Agent,
 ) -> tuple[RiskBound | None, str]:
-    """Return the bound that holds for an answer, if any, and what is to be said of it.
+    """Return the bound that holds for an answer, if any, and a note on it.
 
     Of several datasets none holds: each bound was made with questions to one.
     """

@@ -1,4 +1,4 @@
-"""Whether a passage says what a sentence says, with no language model.
+"""Checking that a passage supports a sentence, without a language model.
 
 Two things are looked at. The share of the sentence's words, as the keyword leg stems them, that
 the passage has, and has in one place: words from here and there make no statement. And, since
@@ -170,7 +170,7 @@ _OPPOSITES = """
 
 
 def find_contradictions(claim: AnalysedText, source: AnalysedText) -> Iterator[str]:
-    """Say where one of two texts denies what the other says.
+    """Say where one of two texts denies the other.
 
     A word is compared with the same word in that sentence of the passage which shares most of the
     words around it, if it shares enough.
@@ -348,7 +348,7 @@ _APPROXIMATELY = frozenset({"about", "approximately", "around", "roughly", "near
 class Support:
     """Whether a passage supports a sentence; ``score`` (0 to 1) is the share of words it has.
 
-    ``reasons`` say what speaks against it, none if it is supported. Each begins with what was
+    ``reasons`` speak against it; a supported sentence has no reason. Each begins with what was
     compared: ``words``, ``number``, ``date``, ``unit``, ``name`` or ``negation``.
     """
 

@@ -35,7 +35,7 @@ _OF_FORM = 60  # tokens that the parts of a conversation take besides their text
 
 
 class Draft(NamedTuple):
-    """What a model wrote: its sentences, checked; none if it says that there is no answer.
+    """A model's answer: its checked sentences, none if the model abstains.
 
     ``passages`` is how many it was given, ``dropped`` how many sentences were left out.
     """
@@ -48,7 +48,7 @@ class Draft(NamedTuple):
 
     @property
     def is_supported(self) -> bool:
-        """Tell whether any of it stands in what it cites."""
+        """Return whether its citations support any sentence."""
         return any(one.supported for one in self.sentences)
 
 
@@ -136,7 +136,7 @@ class CheckedWriter:
     def prompt(
         self, question: str, rules: str = RULES, *, parts: int = 1
     ) -> tuple[list[ChatMessage], int]:
-        """Return the messages of a question, and how many passages they hold.
+        """Return the messages of a question, and how many passages they contain.
 
         Each of several ``parts`` of what is asked for may have as many passages as an answer.
         """
@@ -182,7 +182,7 @@ class CheckedWriter:
                 yield self.check(claim)
 
     def check(self, claim: Claim) -> AnswerSentence:
-        """Check a sentence: its passages, a promised bound, and a judge where there is one."""
+        """Check a sentence: its passages, a promised bound, and a judge if set."""
         sentence = check_claim(claim, self._given)
         sentence = cite_as(sentence, self._given, self._settings.citations)
         if not sentence.supported:
@@ -198,7 +198,7 @@ class CheckedWriter:
     def _is_denied(self, sentence: AnswerSentence) -> bool:
         """Ask the model whether the cited passages, and they alone, say a sentence.
 
-        What it says can only take support away, so that no passage talks it into giving it.
+        Its verdict can only take support away, so that no passage can talk it into giving some.
         """
         cited = [self._given[number] for number in sentence.citations]
         passages = [ContextPassage(one.rank, one.citation, clean(one.text)) for one in cited]
@@ -215,7 +215,7 @@ class CheckedWriter:
         return list(self.read(messages, reader)), reader
 
     def reply(self, messages: Sequence[ChatMessage]) -> str:
-        """Return a whole reply, without what the model thought aloud."""
+        """Return a whole reply, without the model's thoughts."""
         reply = Reply(self._llm, messages, self._seconds, **self._agent.options())
         said = "".join(reply)
         self._end(reply, messages, said)

@@ -1,4 +1,4 @@
-"""What each stage is worth: the plain hybrid search, with one stage more or other at a time."""
+"""Ablation: the plain hybrid search, with one stage added or changed at a time."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ class AblationRow:
 
 
 def build_variants(settings: Settings) -> Variants:
-    """Build the plain hybrid search first, then the others; expansion only with a language model.
+    """Build the plain hybrid search first, then one configuration a stage; expansion only with a
+    language model.
 
-    All other settings are as they are.
+    All other settings stay.
     """
     variants: dict[str, tuple[str, dict[str, str]]] = {
         "hybrid": ("v2", {}),
@@ -65,7 +66,7 @@ def build_variants(settings: Settings) -> Variants:
 
 
 def available_variants(library: Library, variants: Variants) -> tuple[Variants, dict[str, str]]:
-    """Return those whose models can be had here, and by name why the others cannot run."""
+    """Return the configurations whose models are installed, and by name why the rest cannot run."""
     problems = {
         "rerank_enabled=true": _try_model(lambda: _reranker_fingerprint(library)),
         "expansion_enabled=true": _try_model(lambda: library.llm),
@@ -122,7 +123,7 @@ def score_variants(
 
 
 def ablation_lines(rows: Sequence[AblationRow]) -> Iterator[str]:
-    """Yield a table for a terminal; the first row is what the others are compared with."""
+    """Yield a table for a terminal; the first row is the baseline."""
     yield f"{'':26}{PRIMARY:>8}  {'difference, 95 % interval':26}{'p':>6}{'p50 ms':>9}{'p95 ms':>9}"
     for number, row in enumerate(rows):
         test = row.test

@@ -1,7 +1,7 @@
-"""Scores of answers: what they cite, whether that supports them, and when there is none.
+"""Scores of answers: their citations, whether these support them, and abstention.
 
-Precisions are of the answers there are, recalls of all questions, so that neither is had for
-nothing. Each metric has a value, 0 to 1, for the questions that it can be told of:
+Precisions count the answers given, recalls all questions, so neither comes for free. Each metric
+has a value, 0 to 1, for the questions that it applies to:
 
 ==============  =====================================================================
 ``Answered``    of questions that have an answer: whether one was given
@@ -76,7 +76,7 @@ def assign_nuggets(
 ) -> tuple[NuggetAssignment, ...]:
     """Return how far an answer has each nugget of a query, by a model or by the support check.
 
-    The check tells no partial support. Of a nugget on which the judge says nothing, the answer has
+    The check knows no partial support. Of a nugget on which the judge says nothing, the answer has
     nothing. Raises :class:`~catalog.core.errors.LLMError` kinds for a judge that fails within
     ``seconds``.
     """
@@ -188,7 +188,7 @@ class PassageRecord(BaseModel):
 
 
 class AnswerRecord(BaseModel):
-    """What was answered to one question; ``reason``: why nothing was."""
+    """The answer to one question, or the ``reason`` for none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -231,7 +231,7 @@ class AnswerRecord(BaseModel):
 def score_answers(
     golden: GoldenSet, answers: Mapping[str, AnswerRecord]
 ) -> dict[str, dict[str, float]]:
-    """Return metric → query id → score, of the questions that each metric can be told of.
+    """Return metric → query id → score, for the questions that each metric applies to.
 
     A question without an answer in ``answers`` failed: it counts as neither answered nor left
     unanswered on purpose.

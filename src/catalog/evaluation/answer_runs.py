@@ -1,4 +1,4 @@
-"""Putting labelled questions to ``ask``, and recording what it answered as a run."""
+"""Putting labelled questions to ``ask``, and recording its answers as a run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnswerJob:
-    """What is asked: each golden query of a set, by one service, as ``params`` says.
+    """A run to make: each golden query of a set, asked of one service with ``params``.
 
     ``llm`` writes the answers, ``None``: they are extracted; ``judge`` assigns nuggets, ``None``:
     the support check does.
@@ -60,7 +60,7 @@ class AnswerJob:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return all that the answers depend on besides documents and questions."""
+        """Return everything that the answers depend on, except documents and questions."""
         agent = read_agent(self.service.parts.settings, self.params.agent)
         params = with_agent(self.params, agent)
         conditions = answer_conditions(self.service, params, self.dataset, self.llm, agent)
@@ -190,12 +190,12 @@ _FAILURES_SHOWN = 3
 
 
 def read_answers(run: EvalRun) -> dict[str, AnswerRecord]:
-    """Return what a run answered, by query id; nothing of a run of searches."""
+    """Return the answers of a run by query id; a run of searches has none."""
     return {query: AnswerRecord.model_validate(value) for query, value in run.answers.items()}
 
 
 def answer_run_lines(run: EvalRun) -> Iterator[str]:
-    """Yield each metric with its interval, then how many were answered and what that took."""
+    """Yield each metric with its interval, then the number of answers, their time and cost."""
     yield f"{run.golden} on {run.dataset}: {run.queries} questions, {run.backend}; run {run.id}"
     yield f"{'metric':14}{'n':>6}{'mean':>9}{'95 % interval':>20}"
     for name, row in measured(run).items():
@@ -230,7 +230,7 @@ def measured(run: EvalRun) -> dict[str, dict[str, float]]:
 
 
 def account(run: EvalRun) -> str:
-    """Return how many questions were answered, in how many sentences, and what that took."""
+    """Return the number of answered questions and sentences, and their time and cost."""
     answers = read_answers(run).values()
     given = [one for one in answers if one.reason is None]
     sentences = [sentence for one in given for sentence in one.sentences]

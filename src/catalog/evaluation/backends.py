@@ -79,7 +79,7 @@ class SearchBackend(Protocol):
         ...
 
     def close(self) -> None:
-        """Release what was opened."""
+        """Release opened files and clients."""
         ...
 
 
@@ -194,7 +194,7 @@ class V1Backend:
 
 
 class UserBackend:
-    """Any callable; it gets what it takes of ``dataset``, a depth, and ``filters``."""
+    """Any callable; of ``dataset``, a depth and ``filters`` it gets those it has parameters for."""
 
     def __init__(self, spec: str) -> None:
         self.name, self._search = spec, UserSearch(spec)
@@ -237,7 +237,7 @@ class CollectionBackend:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return where it is, its settings and model; what others change there goes unnoticed."""
+        """Return its address, settings and model; other software's changes go unnoticed."""
         return {
             "collection": self._search.name,
             "address": self._search.address,
@@ -287,7 +287,7 @@ class Backends:
         return backend
 
     def close(self) -> None:
-        """Release what was loaded; the library stays open."""
+        """Release the loaded backends; the library stays open."""
         for backend in self._loaded:
             backend.close()
         self._loaded.clear()
@@ -398,7 +398,7 @@ class RecordedBackend:
             )
 
     def notes(self, golden: GoldenSet) -> tuple[str, ...]:
-        """Say what is missing from the lists."""
+        """Describe the queries that the lists lack."""
         absent = self._absent_queries(golden)
         if not absent:
             return ()

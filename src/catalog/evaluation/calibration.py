@@ -1,4 +1,4 @@
-"""Fitting relevance: which passages of labelled queries answered, by what their scores were.
+"""Fitting relevance: the chance that a passage answers, by its scores, from labelled queries.
 
 A passage counts as relevant when its document is labelled so, or another that has its text; of an
 unanswerable query none is.
@@ -52,7 +52,7 @@ _ERRORS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class LabelledCandidate:
-    """One candidate of one query: its document's grade, its fused score, and what is fitted on."""
+    """One candidate of one query: its document's grade, its fused score and its features."""
 
     path: str
     grade: int
@@ -88,7 +88,7 @@ class OwnCalibration:
 
     @property
     def wins(self) -> bool:
-        """Tell whether it is better than what there was beyond chance."""
+        """Return whether it beats the present calibration beyond chance."""
         return self.gain > _ERRORS * self.error
 
 
@@ -183,7 +183,7 @@ def fit_own(
     has_cosines: bool,
     about: str,
 ) -> OwnCalibration:
-    """Fit a calibration to queries, by shifting the packaged one if there is one.
+    """Fit a calibration to queries, by shifting the packaged one where it exists.
 
     Raises :class:`InputError` as :func:`fit_calibration` does, and for fewer than two queries.
     """
@@ -276,7 +276,7 @@ def _newton(values: Floats, labels: Floats, weights: Floats) -> Floats:
 def auc(estimates: Floats, labels: npt.NDArray[np.bool_]) -> float:
     """Compute the chance that a positive has more than a negative, 0 to 1, ties counting half.
 
-    By ranks (Mann and Whitney 1947); .5 when there is one class only.
+    By ranks (Mann and Whitney 1947); .5 with only one class.
     """
     positives = int(labels.sum())
     negatives = len(labels) - positives
@@ -305,7 +305,7 @@ _CUT = 10
 
 @dataclass(frozen=True, slots=True)
 class BalanceFit:
-    """The shift that was chosen, and what it gained on queries it was not chosen on.
+    """The chosen shift, and its gain on queries that did not choose it.
 
     ``gain`` is in nDCG@10, ``error`` its standard error; ``is_other`` than the usual shift.
     """
@@ -318,7 +318,7 @@ class BalanceFit:
 
     @property
     def wins(self) -> bool:
-        """Tell whether the shift is better than the usual one beyond chance."""
+        """Return whether the shift beats the usual one beyond chance."""
         return self.is_other and self.gain > _ERRORS * self.error
 
 
@@ -346,7 +346,7 @@ def measure_shifts(
 ) -> Floats:
     """Return nDCG@10 of documents of each answerable query at each of :data:`SHIFTS`.
 
-    Queries with filters are left out; the row of a query is its place among the others.
+    Queries with filters are left out; rows are in the order of the rest.
     """
     queries = [query for query in golden.answerable if query.filters is None]
     progress.start(len(queries))

@@ -62,8 +62,8 @@ class QueryDelta:
 class PipelineComparison:
     """Two runs over one golden set, scored and tested.
 
-    ``deltas`` go from the candidate's largest loss to its largest win; ``warnings`` are what a
-    reader must know to trust the numbers.
+    ``deltas`` go from the candidate's largest loss to its largest win; ``warnings`` say why the
+    numbers may mislead.
     """
 
     golden: GoldenSet
@@ -145,7 +145,7 @@ def compare_runs(
 
 
 def decide_outcome(test: PairedTest) -> Outcome:
-    """Decide what a test allows to say, at the 5 % level."""
+    """Decide the verdict that a test supports at the 5 % level."""
     if not test.enough:
         return "too few to tell"
     if test.p >= ALPHA:

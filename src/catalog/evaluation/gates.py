@@ -178,7 +178,7 @@ class Gate:
     def measure_difference(
         self, baseline: Sequence[QueryOutcome], candidate: Sequence[QueryOutcome]
     ) -> float:
-        """Return what is measured of the candidate minus the same of the baseline, or NaN."""
+        """Return the candidate's measurement minus the baseline's, or NaN."""
         return _measure(self.metric, candidate) - _measure(self.metric, baseline)
 
     def holds(self, difference: float) -> bool:
@@ -198,7 +198,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """Whether a gate fails the comparison, and what that was decided on.
+    """Whether a gate fails the comparison, and the numbers behind the decision.
 
     ``difference`` is candidate minus baseline. ``low`` and ``high`` are its bounds, each at 5 %,
     and ``p`` that of a loss; ``None`` where the gate does not use them.
@@ -244,7 +244,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def gate_lines(results: Sequence[GateResult]) -> Iterator[str]:
-    """Yield a line a gate: whether it failed the comparison, and on what that rests."""
+    """Yield a line a gate: whether it failed the comparison, and by which numbers."""
     if results:
         yield ""
     for result in results:
@@ -257,7 +257,7 @@ def gate_mark(result: GateResult) -> str:
 
 
 def gate_detail(result: GateResult) -> str:
-    """Return what the decision rests on: the difference, its bounds and the chance of a loss."""
+    """Return the difference, its bounds and the chance of a loss, which decide."""
     detail = f"difference {result.difference:+.3f}"
     if result.low is not None and result.high is not None:
         detail += f", bounds [{result.low:+.3f}, {result.high:+.3f}], each at 5 %"
@@ -368,7 +368,7 @@ def count_false_alarms(
 def false_alarm_lines(
     comparison: PipelineComparison, alarms: Sequence[FalseAlarms]
 ) -> Iterator[str]:
-    """Yield how often each gate fires for nothing, and what that was estimated from."""
+    """Yield how often each gate fires falsely, and from how many comparisons that is estimated."""
     told = false_alarm_dict(comparison, alarms)
     yield ""
     yield (

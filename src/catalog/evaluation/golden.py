@@ -94,7 +94,7 @@ def _is_absent(value: object) -> bool:
 
 
 class GoldenQuery(_Frozen):
-    """A question with its judged documents, and what a right answer says.
+    """A question with its judged documents, and the parts of a right answer.
 
     ``answer``, ``nuggets`` and ``answerable`` are of answers alone: searches are not measured by
     them. ``answerable`` is whether it should be answered, where no other label says so.

@@ -210,7 +210,7 @@ def read_lines(path: Path) -> list[str]:
 def describe_problems(
     error: ValidationError, known: Iterable[str] = GoldenQuery.__annotations__
 ) -> str:
-    """Return on one line which keys of a row of a file are wrong, and what they must be."""
+    """Return on one line which keys of a row of a file are wrong, and their right form."""
     keys: dict[str, tuple[str, ...]] = dict.fromkeys(known, ())
     return "; ".join(
         ": ".join(filter(None, (".".join(map(str, detail["loc"])), _describe(detail, keys))))
@@ -266,7 +266,7 @@ def _describe_json(error: ValueError | RecursionError) -> str:
 
 
 def format_errors(error: ValidationError, keys: Iterable[str] = ()) -> str:
-    """Return what is wrong on one line, by field; of an unknown one the nearest of ``keys``."""
+    """Return the errors on one line, by field; for an unknown one the nearest of ``keys``."""
     known: dict[str, tuple[str, ...]] = dict.fromkeys(keys, ())
     parts = []
     for detail in error.errors(include_url=False):
@@ -308,8 +308,8 @@ def add_grades(
 ) -> GoldenQuery:
     """Return the query with these documents judged as well; its kind follows when it had none.
 
-    ``kind`` is for one that turns out to be answered. A query of which nothing is judged is not
-    called unanswerable.
+    ``kind`` is for one that turns out to be answered. A query without judgements is not called
+    unanswerable.
     """
     added = tuple(Expected(path=hit.path, grade=grade) for hit, grade in grades)
     values = query.model_dump() | {"expected": (*query.expected, *added)}

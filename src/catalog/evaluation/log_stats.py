@@ -1,4 +1,4 @@
-"""What the log's entries say together: how long, how often none answered, what failed, the cost."""
+"""Statistics of the log: times, how often nothing answered, failures, and cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 10
 def log_stats(entries: Iterable[LogEntry]) -> dict[str, Any]:
     """Return counts, percentiles, shares and sums of entries as a JSON object.
 
-    Times are medians and 95th percentiles in milliseconds, ``null`` where nothing was timed.
+    Times are medians and 95th percentiles in milliseconds, ``null`` without a timed entry.
     ``abstained`` is the share, 0 to 1, of the questions that were asked and did not fail. Reasons
     are counted without the numbers in them. Failures are counted by class, with their stage if the
     rest answered; the questions most often not answered by their words, or by hash where those are
@@ -75,7 +75,7 @@ def log_stats_lines(stats: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _is_failed(entry: LogEntry) -> bool:
-    """Tell whether there was neither an answer nor results."""
+    """Return whether there was no answer and no result."""
     return entry.retrieval_ms is None
 
 

@@ -71,11 +71,11 @@ class Unanswerable:
 class RunScores:
     """Scores of one run. ``per_query`` is metric → query id → score, over answerable queries.
 
-    Rates are shares, 0 to 1, of all queries; ``None`` where the run cannot tell.
-    ``exact_recall`` is recall@10 of documents over the queries of kind exact;
-    ``temporal_recall`` is, over queries whose labels have times, the share of labelled moments
-    that a passage of the same document among the first 5 overlaps. ``scope_violations`` counts
-    passages that a query's filters forbid, those that were cut for it as well.
+    Rates are shares, 0 to 1, of all queries; ``None`` where the run does not have them.
+    ``exact_recall`` is recall@10 of documents over the queries of kind exact; ``temporal_recall``
+    is, over queries whose labels have times, the share of labelled moments that a passage of the
+    same document among the first 5 overlaps. ``scope_violations`` counts passages that a query's
+    filters forbid, those that were cut for it as well.
     """
 
     name: str

@@ -27,7 +27,7 @@ _ALIKE = {"vector_engine": "exact", "query_cache_size": 0, "cache_ttl_seconds": 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What was compared: so many passages and documents of all of a dataset."""
+    """The size of a comparison: passages and documents, and those of the whole dataset."""
 
     dataset: str
     passages: int
@@ -36,7 +36,7 @@ class Compared:
     is_sample: bool
 
     def describe(self) -> str:
-        """Return the sentence that the numbers need beside them."""
+        """Return the caveat that belongs to the numbers."""
         if not self.is_sample:
             return f"Both searched all {self.passages} passages of {self.dataset}."
         return (
@@ -106,7 +106,7 @@ def tried_dict(
 def tried_lines(
     compared: Compared, comparisons: Mapping[Mode, PipelineComparison]
 ) -> Iterator[str]:
-    """Yield what was compared, then each mode's report."""
+    """Yield the size of the comparison, then each mode's report."""
     yield compared.describe()
     yield (
         "Both compare all vectors one by one, so times tell the models apart, not an index. What "

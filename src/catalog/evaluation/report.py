@@ -63,7 +63,7 @@ def run_times(run: BackendRun) -> list[float]:
 
 
 def key_figures(comparison: PipelineComparison) -> Iterator[tuple[str, str, str]]:
-    """Yield what a reader in a hurry wants to know: label, baseline, candidate."""
+    """Yield the main numbers: label, baseline, candidate."""
     before, after = comparison.baseline_scores, comparison.candidate_scores
     for label, metric in (
         ("The first document is right", "Success@1"),
@@ -78,7 +78,7 @@ def key_figures(comparison: PipelineComparison) -> Iterator[tuple[str, str, str]
 
 
 def facts(comparison: PipelineComparison) -> Iterator[tuple[str, str]]:
-    """Yield names and values of what was compared on what."""
+    """Yield names and values of backends, golden set and dataset."""
     golden, before, after = comparison.golden, comparison.baseline, comparison.candidate
     yield "Dataset", " and ".join(dict.fromkeys((before.dataset, after.dataset)))
     yield "Golden set", f"{golden.name}, digest {golden.digest[:12]}"
@@ -177,7 +177,7 @@ def failure_rows(
 
 
 def rate_rows(comparison: PipelineComparison) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, meaning, baseline and candidate of what the metrics do not see."""
+    """Yield name, meaning, baseline and candidate of the rates that the metrics do not cover."""
     before, after = _rates(comparison.baseline_scores), _rates(comparison.candidate_scores)
     for (name, meaning, old), (_, _, new) in zip(before, after, strict=True):
         yield name, meaning, old, new
@@ -394,7 +394,7 @@ def render_report(
 ) -> str:
     """Render the report as one HTML page that needs neither network nor scripts.
 
-    ``gates`` are those that were set, with what was decided.
+    ``gates`` are those that were set, with their decisions.
 
     Equal comparisons and dates give equal pages. Everything that came from outside is escaped,
     and what could not be shown or encoded is replaced, so the page can always be written as UTF-8.
@@ -525,7 +525,7 @@ def lead_sentences(comparison: PipelineComparison) -> Iterator[str]:
 
 
 def _finalize(value: object) -> object:
-    """Make text from outside showable; leave alone what a template made of it already."""
+    """Make text from outside safe to show; leave markup of a template alone."""
     if hasattr(value, "__html__") or not isinstance(value, str):
         return value
     return make_showable(value)
@@ -534,7 +534,7 @@ def _finalize(value: object) -> object:
 def _largest_changes(
     deltas: Iterable[QueryDelta],
 ) -> tuple[list[QueryDelta], list[QueryDelta], list[QueryDelta]]:
-    """Return the largest losses, the largest wins, largest first, and all others."""
+    """Return the largest losses, the largest wins, largest first, and all the rest."""
     ordered = list(deltas)
     losses = [delta for delta in ordered if delta.delta < -TIE][:LARGEST]
     wins = [delta for delta in reversed(ordered) if delta.delta > TIE][:LARGEST]

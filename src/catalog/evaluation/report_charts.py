@@ -65,7 +65,7 @@ def interval_axis(tests: Iterable[PairedTest]) -> Axis:
 
 
 def interval_mark(test: PairedTest, axis: Axis, *, is_sure: bool) -> View:
-    """Return a test's interval on the axis; ``is_sure``: the difference is told from none."""
+    """Return a test's interval on the axis; ``is_sure``: it does not contain 0."""
     low, high = test.interval.low, test.interval.high
     return {
         "low": axis.at(low),

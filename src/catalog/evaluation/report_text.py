@@ -98,7 +98,7 @@ def format_share(value: float | None) -> str:
 
 
 def format_count(value: int | None) -> str:
-    """Format a whole number, or say that it is not told."""
+    """Format a whole number, or say that it is unknown."""
     return NOT_TOLD if value is None else f"{value:,}"
 
 
@@ -128,7 +128,7 @@ def format_filters(filters: Any) -> str:
 
 
 def compile_words(query: str) -> re.Pattern[str] | None:
-    """Compile a pattern of the query's words; function words only where there are no others."""
+    """Compile a pattern of the query's words; function words only if it has no other words."""
     words = dict.fromkeys(word.casefold() for word in re.findall(r"\w+", make_showable(query)))
     chosen = [word for word in words if word not in _FUNCTION_WORDS] or list(words)
     if not chosen:

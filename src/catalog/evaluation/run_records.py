@@ -1,4 +1,4 @@
-"""Stored runs: the record of one, the key that says what it is a run of, and their comparison."""
+"""Stored runs: their records, the key by which equal runs are found, and their comparison."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def record_run(
 ) -> EvalRun:
     """Store a run and return its record; ``now`` is the time in seconds.
 
-    ``answers`` are those of a run that asked for some, by query id, ready for JSON. What the
-    dataset was made with is told with the run's identity.
+    ``answers`` are those of a run that asked for some, by query id, ready for JSON. The settings
+    that the dataset was made with are stored with the run's identity.
     """
     with database.read() as connection:
         made = read_dataset_settings(connection, run.dataset)
@@ -101,7 +101,7 @@ def find_recorded_run(
     dataset: str,
     top_k: int,
 ) -> EvalRun | None:
-    """Return the latest run of exactly this in which no query failed, if there is one."""
+    """Return the latest run with this key in which no query failed, else ``None``."""
     key = run_key(database, identity, golden, dataset, top_k)
     with database.read() as connection:
         run = find_latest_run(connection, key)
@@ -110,7 +110,7 @@ def find_recorded_run(
 
 @dataclass(frozen=True)
 class RunDifference:
-    """Two records: what was changed between them, and what that did.
+    """Two records: the changes between them, and their effect.
 
     ``changed`` is dotted name → (before, after) of the identities; ``tests`` are paired, over the
     queries of which both have a score, with ``adjusted`` their p corrected for the number of

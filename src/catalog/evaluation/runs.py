@@ -39,9 +39,9 @@ class QueryOutcome:
 
 @dataclass(frozen=True)
 class BackendRun:
-    """Answers of one backend by query id, and what it is.
+    """Answers of one backend by query id, with its name and settings.
 
-    ``notes`` are what a reader of its scores must know.
+    ``notes`` say what may mislead in its scores.
     """
 
     name: str
@@ -81,7 +81,7 @@ def run_backends(
     clock: Clock = time.perf_counter,
     allowed: Allowed | None = None,
 ) -> list[BackendRun]:
-    """Ask every backend every query, each query put to all of them before the next.
+    """Ask every backend every query, one query at a time.
 
     First all queries ``top_k`` deep, for the metrics, then ``repeats`` times for the clock. The
     backend that is asked first alternates. An exception is that query's error, never the run's

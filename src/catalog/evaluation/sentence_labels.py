@@ -18,7 +18,7 @@ _NO_CONDITION = ("pipeline", "judge", "code", "bound")
 
 
 class SentenceLabel(BaseModel):
-    """One sentence with the text that it cites; ``supported`` is what the person fills in."""
+    """One sentence with the text that it cites; the person fills in ``supported``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -71,7 +71,7 @@ def write_sentences(path: Path, rows: Sequence[SentenceLabel]) -> None:
 def bound_from_labels(
     rows: Sequence[SentenceLabel], run: EvalRun, *, most: float, confidence: float | None
 ) -> RiskBound:
-    """Return the bound that the labelled rows allow, made for what the run was made with.
+    """Return the bound that the labelled rows allow, for the settings of the run.
 
     Raises :class:`InputError` if they are of another run, or too few, saying how many are missing.
     """

@@ -1,4 +1,4 @@
-"""Whether one search is better than another, or lucky: paired tests over the same queries.
+"""Paired tests of two searches over the same queries: is one better, or lucky?
 
 Everything but the two intervals of one column compares two columns of per-query scores,
 ``baseline`` and ``candidate``: equally long, and position i of both is the same query. Differences

@@ -199,7 +199,7 @@ def run_dict(run: EvalRun) -> dict[str, Any]:
 
 
 def diff_lines(difference: RunDifference) -> Iterator[str]:
-    """Yield what was changed, then what that did."""
+    """Yield the changes, then their effect."""
     before, after = difference.before, difference.after
     yield f"{before.id} {before.backend}, {_when(before)}"
     yield f"→ {after.id} {after.backend}, {_when(after)}"

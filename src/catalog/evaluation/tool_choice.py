@@ -1,4 +1,4 @@
-"""Whether agents choose the right tool: labelled prompts, and how often a chooser is right.
+"""Tests of tool choice: labelled prompts, and how often a chooser picks the right tool.
 
 One JSON object a line: ``id, prompt, tool, kind``. See ``golden_queries/README.md``.
 """

@@ -73,7 +73,7 @@ class DatasetIndex:
         self._lock = root / f".{dataset}.lock"
 
     def stamp(self) -> BaselineStamp:
-        """Return the stamp of the dataset as it is now; raises ``UnknownDatasetError``."""
+        """Return the current stamp of the dataset; raises ``UnknownDatasetError``."""
         with self._database.read() as connection:
             require_dataset(connection, self._dataset)
             stored = next(one for one in list_datasets(connection) if one.name == self._dataset)
@@ -89,7 +89,7 @@ class DatasetIndex:
         )
 
     def load(self, progress: Progress | None = None) -> LoadedIndex:
-        """Load the index of the dataset as it is now, built if there is none that is current."""
+        """Load the current index of the dataset; build it if there is no current one."""
         with self._engine_errors():
             self._folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(self._lock):

@@ -123,7 +123,7 @@ class SearchService:
         return self._llm
 
     def _current_index(self, dataset: str, progress: Progress | None = None) -> LoadedIndex:
-        """Return the index of the dataset as it is now; a current one does not wait for a build."""
+        """Return the current index of the dataset, without waiting if it exists."""
         with self._database.read() as connection:
             require_dataset(connection, storable(dataset))
         check_dataset_name(dataset)  # it names a folder from here on

@@ -1,4 +1,4 @@
-"""What was measured of a suite, as data: passages and what they are, times, what went wrong."""
+"""The measurements of a suite as data: passages, whether they are right, times, failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from catalog.evaluation.validation.suite import ScoreKind, SuiteQuery, Validatio
 
 @dataclass(frozen=True, slots=True)
 class ShownPassage:
-    """A passage that came, and what of the suite it is.
+    """A passage of an answer, and how the suite judges it.
 
     ``sources`` are places in the query's ``sources``; ``is_right``: of one of these, or of what
     may come as well. ``is_outside``: its query's filters forbid it. ``problems`` are of its

@@ -43,7 +43,7 @@ class ResearchAnswer:
 
 
 def answer_research(run: SuiteRun) -> tuple[ResearchAnswer, ...]:
-    """Answer R-01, R-02 and R-03 from what was measured."""
+    """Answer R-01, R-02 and R-03 from the measurements."""
     return _top_k(run), _threshold(run), _caching(run.embedding)
 
 
@@ -145,7 +145,7 @@ def _separation(
     others: Sequence[QueryMeasurement],
     score: ScoreKind,
 ) -> tuple[str, str]:
-    """Return the threshold between the two kinds of questions, if there is one."""
+    """Return the threshold between the two kinds of questions, ``None`` if they overlap."""
     if not answerable or not others:
         lacking = "non-existent" if answerable else "answerable"
         return f"None: the suite has no {lacking} question to tell one by.", ""

@@ -126,7 +126,7 @@ class DatasetSources:
 
 
 def _value_of(name: str, result: SearchResult, document: StoredDocument) -> MetadataValue | None:
-    """Return what a passage has under a name that filters know."""
+    """Return the values of a passage under a name that filters know."""
     if name == "section":
         return result.sections
     if name == "page":
@@ -221,7 +221,7 @@ class SuiteRunner:
             return QueryMeasurement(query, threshold, is_stable=False, failures=(failure,))
 
     def _ask_often(self, query: SuiteQuery, threshold: float) -> QueryMeasurement:
-        """Ask each repetition twice: with the query to embed, and with its vector at hand."""
+        """Ask each repetition twice: with the query to embed, and with its vector given."""
         cold: list[_Answer] = []
         warm: list[_Answer] = []
         for _ in range(self._suite.repeats):
@@ -308,7 +308,7 @@ class SuiteRunner:
 
 
 def _failures(results: SearchResults) -> Iterator[str]:
-    """Yield the stages that failed: what the rest answered may hide it."""
+    """Yield the failed stages, which a good answer of the rest may hide."""
     for stage in results.stages:
         if stage.status == "failed":
             yield f"stage {stage.name} failed: {stage.note}"

@@ -31,7 +31,7 @@ class _Frozen(BaseModel):
 
 
 class SuiteLimits(_Frozen):
-    """What the criteria hold a dataset to; shares and means are from 0 to 1."""
+    """The limits of the criteria; shares and means are from 0 to 1."""
 
     queries: float = Field(0.9, ge=0, le=1)
     precision: float = Field(0.3, ge=0, le=1)
@@ -43,7 +43,7 @@ class SuiteLimits(_Frozen):
 
 
 class SuiteQuery(_Frozen):
-    """A question, and what it should find.
+    """A question and the sources it should find.
 
     Each of ``expected`` is a source in a form of :func:`parse_filters`; some passage of each has
     to come. Passages of ``also`` are right, too, and need not come. ``threshold`` is the least
@@ -171,7 +171,7 @@ def require_fields(suite: ValidationSuite, database: Database, dataset: str) -> 
 
 
 def _query_problems(queries: object) -> Iterator[str]:
-    """Yield what is wrong with each query, by its id, or its number where it has none."""
+    """Yield the errors of each query, by its id, or by its number without one."""
     if not isinstance(queries, list):
         yield "query must be written as [[query]]"
         return

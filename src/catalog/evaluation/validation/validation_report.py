@@ -119,7 +119,7 @@ def _questions(validation: Validation) -> Iterator[str]:
 
 
 def _account(measured: QueryMeasurement) -> str:
-    """Return what the question is and what it was measured by, in a sentence."""
+    """Return a sentence with the question and its measurement."""
     query = measured.query
     parts: list[str] = [query.kind]
     if query.filters:

@@ -1,4 +1,4 @@
-"""What is decided from a run of a suite: criteria, failure patterns, ready or not; also as JSON."""
+"""The verdict on a run of a suite: criteria, failure patterns, ready or not; also as JSON."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _unanswerable(measured: QueryMeasurement, score: ScoreKind) -> Iterator[Fail
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One condition. ``value`` is ``None`` where nothing was measured that it is about.
+    """One condition. ``value`` is ``None`` without a measurement.
 
     ``unit`` is a share or mean from 0 to 1, or milliseconds. A share or mean has to be at least
     the limit, milliseconds at most. ``n`` counts what the number is of.
@@ -142,7 +142,7 @@ class Criterion:
 
     @property
     def interval_text(self) -> str:
-        """Return the interval, empty if there is none."""
+        """Return the interval as text, empty without one."""
         if self.interval is None:
             return ""
         return f"{self._text(self.interval.low)} to {self._text(self.interval.high)}"
@@ -220,7 +220,7 @@ class Validation:
 
     @classmethod
     def of(cls, run: SuiteRun) -> Validation:
-        """Decide everything from what was measured."""
+        """Decide everything from the measurements."""
         return cls(run, decide_criteria(run), answer_research(run))
 
     @property
@@ -236,7 +236,7 @@ class Validation:
 
     @property
     def counts(self) -> dict[FailurePattern, int]:
-        """Return how many questions failed in each way, of those that any did."""
+        """Return how many questions failed in each way that occurred."""
         counts = Counter(pattern for patterns in self.patterns.values() for pattern in patterns)
         return {pattern: counts[pattern] for pattern in PATTERNS if counts[pattern]}
 
