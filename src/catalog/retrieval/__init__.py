@@ -1,7 +1,7 @@
 """A search, as functions and without a framework.
 
 searcher.py     the search itself: read, gather, refine, shape; and the service that runs it
-request.py      what a call asks for, checked
+request.py      the parameters of a call, checked
 legs.py         one leg: by words or by meaning
 hybrid.py       legs at the same time, fused over one state of the store
 candidates.py   routing, depth, expansion and selection around them

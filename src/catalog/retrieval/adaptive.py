@@ -65,7 +65,7 @@ _FOREIGN = -0.35  # the shift where the model knows the language of no passage
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How the vector leg's share of the score follows from what the best keyword hit has."""
+    """How the vector leg's share of the score follows from the cover of the best keyword hit."""
 
     base: float = 0.65  # the vector leg's share where that hit has enough of the query
     shift: float = 0.0  # the dataset's own
@@ -74,7 +74,7 @@ class Balance:
 
     @property
     def left_out(self) -> Leg | None:
-        """Return the leg that is of no use for any query, if one is."""
+        """Return the leg that is useless for every query, else ``None``."""
         if self.known == 0 and self.shift <= -1:
             return "vector"
         return "lexical" if self.shift >= 1 else None

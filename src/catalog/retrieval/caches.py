@@ -1,4 +1,4 @@
-"""What models answered, kept in memory and in the store: vectors, expansions, scores."""
+"""Caches of models' answers, in memory and in the store: vectors, expansions, scores."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ModelCache:
         return values | {key: value for key, (value, _) in stored.items()}
 
     def put(self, entries: Mapping[str, CacheEntry], *, model: str) -> None:
-        """Cache answers of ``model``, and drop from the store what has expired of this kind."""
+        """Cache answers of ``model``, and drop expired ones of this kind from the store."""
         if self._lifetime <= 0 or not entries:
             return
         now = self._clock()
@@ -79,7 +79,7 @@ class ModelCache:
             llm_cache.save(connection, entries, kind=self._kind, model=model, now=now)
 
     def clear_memory(self) -> None:
-        """Forget what is held in memory; the store keeps its entries."""
+        """Clear the memory; the store keeps its entries."""
         self._memory.clear()
 
     def _remember(self, entries: Mapping[str, tuple[str, float]]) -> None:

@@ -32,7 +32,7 @@ _SAFE = "%:@!$&'()*+,;=/?~-._[]"  # characters of an address that stay as they a
 
 
 def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
-    """Return ``[source: Title, lines 120-131]``, or with ``t=12:34`` or what else the format has.
+    """Return ``[source: Title, lines 120-131]``, or with ``t=12:34``, by the format.
 
     That is ``page 4 (pages 3-5)``, ``slide 4``, ``cell 3, lines 2-8``, ``record 17 of
     corpus.jsonl``, or in a document of paragraphs the headings and ``paragraphs 12-15``. Time and
@@ -167,7 +167,7 @@ def _format_place(
 
 
 def is_cited_by_time(passage: SearchResult | OtherPlace | Chunk) -> bool:
-    """Tell whether a passage that has a time is cited by that: it has no page, or is timed."""
+    """Return whether a passage with a time is cited by it: it has no page, or is timed."""
     return passage.locator.page is None or passage.modality in TIMED_MODALITIES
 
 

@@ -39,7 +39,8 @@ class Baseline:
         allowed: Collection[str] | None,
         v2_ms: float,
     ) -> Comparison:
-        """Ask it the same, and compare with the paths that v2 found in ``v2_ms``.
+        """Put the same question to the baseline, and compare with the paths that v2 found in
+        ``v2_ms``.
 
         Whatever it was told, what it found outside the ``allowed`` paths (``None``: all are) is
         left out and counted. Its failure is a failed stage, not a failed query.
@@ -74,7 +75,7 @@ class Baseline:
     def _ask(
         self, query: str, *, dataset: str, top_k: int, **offered: object
     ) -> tuple[Ranking, float]:
-        """Return its answer and the milliseconds that took; raise what it raises.
+        """Return the baseline's answer and its milliseconds; raise its errors.
 
         The first question of a dataset is asked twice and the second timed: the first may build
         an index or load a model.

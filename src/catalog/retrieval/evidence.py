@@ -1,4 +1,4 @@
-"""What was said and shown around a moment of a recording, line by line in the order of time."""
+"""Evidence: the lines said and shown around a moment of a recording, in the order of time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def build_evidence_lines(
     max_chars: int,
     best: Mapping[str, tuple[int, int]] | None = None,
 ) -> tuple[EvidenceLine, ...]:
-    """Return the lines of the anchors, and what of other passages falls into the window, by time.
+    """Return the lines of the anchors, and those of other passages within the window, by time.
 
     Cues that follow one another are one line until the speaker changes, a frame comes, or the
     passage ends. ``best`` says where the best sentence of an anchor stands, by chunk id: it is a
@@ -98,7 +98,7 @@ def keep_nearest(anchor: Chunk, near: Iterable[Chunk], max_chars: int) -> list[C
 
 
 def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
-    """Return the neighbours without what an anchor's recording tells twice.
+    """Return the neighbours without lines that an anchor's recording has twice.
 
     That is another transcript (a second format or language) of seconds that one has been taken
     for: an anchor's before any other, then the one of the shortest path. It is also a passage of
@@ -124,7 +124,7 @@ def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk
 
 
 def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
-    """Group the numbers of a recording's passages: apart where transcripts tell the same seconds.
+    """Group the numbers of a recording's passages: transcripts of the same seconds lie apart.
 
     Each goes with the first ones possible, so that frames go with the first transcript.
     """
@@ -140,7 +140,7 @@ def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
 
 
 def repeats(chunk: Chunk, other: Chunk) -> bool:
-    """Return whether two transcripts of different documents tell the same seconds."""
+    """Return whether two transcripts of different documents cover the same seconds."""
     if chunk.source_doc_id == other.source_doc_id or _FRAME in (chunk.modality, other.modality):
         return False
     a, b = times_of(chunk), times_of(other)
@@ -152,7 +152,7 @@ def _by_row(chunks: Iterable[Chunk]) -> list[Chunk]:
 
 
 def _without_overlaps(chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Cue]]]:
-    """Yield each passage with its cues, less what an earlier one of the document has of them."""
+    """Yield each passage with its cues, without those that an earlier one of the document has."""
     told: dict[str, list[tuple[int, int]]] = {}
     for chunk in chunks:
         times, base = times_of(chunk), chunk.start_offset

@@ -1,4 +1,4 @@
-"""What a described frame shows, as one line of text."""
+"""The description of a video frame, as one line of text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def short_frame_text(text: str) -> str:
 
 
 def frame_text(text: str) -> str:
-    """Return what a frame shows, on one line: without its heading, fields under it, and pictures.
+    """Return a frame's description on one line: without its heading, fields under it, and pictures.
 
     Of a heading that says more than when the frame is shown the rest stays, as of a slide's title,
     unless it is only a label (``### Description``). A frame that has nothing else is its heading.
@@ -50,7 +50,7 @@ def frame_text(text: str) -> str:
 
 
 def _strip_heading(line: str) -> str:
-    """Return a line as it is, a heading without its marks and time, a label as nothing."""
+    """Return a line unchanged, a heading without its marks and time, a label as ""."""
     mark = _HEADING.match(line)
     if mark is None:
         return line

@@ -43,7 +43,7 @@ class FoundWords:
 
     @property
     def bonus(self) -> float:
-        """What a passage with the rarest word gains, in deviations."""
+        """The gain of a passage with the rarest word, in deviations."""
         return self.rarity if self.is_name else self.rarity / 2
 
 
@@ -69,7 +69,7 @@ class RankedList:
 
 
 class ListContribution(NamedTuple):
-    """What one list gave to the score of one chunk."""
+    """The part of one list in the score of one chunk."""
 
     source: RankedList
     rank: int
@@ -86,7 +86,7 @@ class FusedHit(NamedTuple):
     bonus: float
 
     def originals(self, leg: Leg) -> tuple[ListContribution, ...]:
-        """Return what the lists of the user's own query in one leg gave."""
+        """Return the contributions of one leg's lists for the user's own query."""
         return tuple(
             part
             for part in self.contributions
@@ -142,7 +142,7 @@ def relative_score(
 
 
 def single(ranked: RankedList) -> list[FusedHit]:
-    """Return one list as it is: the score is the engine's own."""
+    """Return one list as fused hits; the score is the engine's own."""
     return [
         FusedHit(chunk_id, score, (ListContribution(ranked, rank, score, score),), 0.0)
         for rank, (chunk_id, score) in enumerate(ranked.hits, start=1)

@@ -1,4 +1,4 @@
-"""Tell the user about a search that found nothing: the reason, the conditions, near documents."""
+"""Explaining a search that found nothing: the reason, the conditions, near documents."""
 
 from __future__ import annotations
 

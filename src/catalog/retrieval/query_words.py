@@ -133,7 +133,7 @@ class QueryWords:
         return self.rank_of(unite(tokens), len(tokens))
 
     def rank_of(self, tokens: int, count: int) -> tuple[int, int, int]:
-        """Return the rank of so many matches that have these tokens between them."""
+        """Return the rank of a number of matches that have these tokens between them."""
         covered = self._covered.get(tokens)
         if covered is None:
             if len(self._covered) >= _MOST_PIECES:
@@ -397,7 +397,7 @@ def _written(word: str, *, joined: bool) -> re.Pattern[str]:
 
 
 def _space_out(text: str) -> str:
-    """Return the text, as long as it is, with spaces for white space and common separators."""
+    """Return the text at the same length, with spaces for white space and common separators."""
     for separator in _SEPARATORS:
         text = text.replace(separator, " " * len(separator))
     return text if text.isprintable() else _WHITE.sub(" ", text)

@@ -131,7 +131,7 @@ def _read_by_documents(
     params: SearchParams,
     rag: RAGv2Settings,
 ) -> ParsedQuery:
-    """Return the query as the documents that may answer suggest to read it.
+    """Return the query as the documents that may answer write it.
 
     A word after a minus is looked for if they write it as a flag. A quoted phrase that no passage
     has binds nothing, unless the search is ``strict``; nor do phrases that no passage has together.
@@ -156,7 +156,7 @@ def _read_by_documents(
 
 
 def _is_held(connection: Connection, within: Restriction, phrases: tuple[str, ...]) -> bool:
-    """Tell whether some passage that may answer holds all the phrases."""
+    """Return whether some passage that may answer contains all the phrases."""
     needed = replace(within, containing=phrases)
     found = (allowed_seqs(connection, needed.of(name)) for name in within.datasets)
     return any(seqs is None or len(seqs) > 0 for seqs in found)
@@ -214,9 +214,9 @@ def for_agent(params: SearchParams, settings: Settings) -> SearchParams:
 
 
 def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
-    """Return the parameters that a part of LlamaIndex's was given for its searches.
+    """Return the parameters that a LlamaIndex part got for its searches.
 
-    LlamaIndex's ``similarity_top_k`` is ``top_k``. ``own`` are what else the part takes. Raises
+    LlamaIndex's ``similarity_top_k`` is ``top_k``. ``own`` are the part's own names. Raises
     :class:`InputError` for any other name, with the nearest.
     """
     arguments = dict(given)
@@ -247,7 +247,7 @@ def check_search(params: SearchParams) -> None:
 
 
 def _read_scope(library: Library, within: Restriction, params: SearchParams) -> Scope:
-    """Return the documents that the params name, of those within datasets, scope and filter."""
+    """Return the documents that the params name, within datasets, scope and filter."""
     scope = Scope.from_doc_ids(_qualify(within.datasets, params.doc_ids))
     if scope.ids is not None:
         with library.database.read() as connection:
@@ -269,7 +269,7 @@ def _read_scope(library: Library, within: Restriction, params: SearchParams) -> 
 
 
 def _qualify(datasets: Iterable[str], doc_ids: Iterable[str] | None) -> list[str] | None:
-    """Return ids as they are, and paths as ids of each dataset; ``None`` stays ``None``."""
+    """Return ids unchanged, and paths as ids of each dataset; ``None`` stays ``None``."""
     if doc_ids is None:
         return None
     names = [storable(name) for name in doc_ids]
@@ -298,7 +298,7 @@ def _within_dates(
 
 
 def _is_of_one_dataset(connection: Connection, restriction: Restriction) -> bool:
-    """Tell whether all documents that may answer are of one dataset: each may have such a path."""
+    """Return whether one dataset has all documents that may answer: any may have the path."""
     if isinstance(restriction.dataset, str):
         return True
     allowed = (allowed_documents(restriction.of(name)) for name in restriction.datasets)

@@ -1,4 +1,4 @@
-"""What searches are made of: the models, caches, calibrations and threads over one library."""
+"""The parts of a search: models, caches, calibrations and threads over one library."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _STORE_SETTINGS = ("qdrant_url", "qdrant_api_key")  # engines are shared
 
 
 class SearchParts:
-    """Hold what searches over one library under one set of v2 settings need. Thread-safe.
+    """Hold the parts for searches over one library under one set of v2 settings. Thread-safe.
 
     Everything is made when first needed. ``make_reranker`` and ``expansion_source`` stand in for
     what the settings name.
@@ -183,7 +183,7 @@ class SearchParts:
         return ModelCache(self.database, kind="rerank", lifetime=lifetime)
 
     def calibration(self, has_cosines: bool) -> Calibration:
-        """Return what turns what is seen of passages into relevance."""
+        """Return the calibration that turns passages' features into relevance."""
         embedding = self.library.wanted_model.fingerprint if has_cosines else WORDS_ONLY
         if embedding not in self._calibrations:
             self._calibrations[embedding] = find_calibration(self.database, embedding)
@@ -208,13 +208,13 @@ class SearchParts:
 
     @property
     def known_languages(self) -> tuple[str, ...]:
-        """The languages that the embedding model knows; ``()``: many, or nobody can tell."""
+        """The languages that the embedding model knows; ``()``: many, or unknown."""
         from catalog.embedding.profiles import profile_of
 
         return profile_of(self.library.wanted_model.model).languages
 
     def _languages(self, dataset: DatasetNames) -> Mapping[str, int]:
-        """Return the languages of passages as the keyword engine tells, else those of some."""
+        """Return the languages of passages from the keyword engine, else those of a sample."""
         from catalog.store.chunks import load_chunks
         from catalog.store.engine_types import read_stamps
         from catalog.store.lexical.languages import detect_language

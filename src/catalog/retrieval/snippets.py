@@ -74,7 +74,7 @@ class BestSentence:
     def _find(self) -> None:
         """Find the best sentence: the most promising block first, so that most need no look.
 
-        Sentences are told apart only where the matches between could outrank the best so far: the
+        Text is split into sentences only where the matches in it could outrank the best so far: the
         rank of a part is never above that of the whole.
         """
         blocks = sorted(self._blocks(), key=itemgetter(0), reverse=True)
@@ -205,12 +205,11 @@ _LONGEST_STEP = 64  # how far a cut moves to reach the end of a word
 class Snippet:
     """A verbatim part of a passage.
 
-    ``matches`` are the ``[start, end)`` of query words in ``text``. ``locator`` is where the
-    snippet stands: its lines, pages, cells or paragraphs, and the seconds of the cues that it
-    covers; of a passage without cues, the passage's. ``moment`` is the second from which
-    the best sentence is said, and ``page`` the page on which it begins, ``None`` where nothing is
-    timed or has pages. ``best`` is where that sentence, or the part of it that answers, stands in
-    the passage.
+    ``matches`` are the ``[start, end)`` of query words in ``text``. ``locator`` is the snippet's
+    place: its lines, pages, cells or paragraphs, and the seconds of the cues that it covers; of a
+    passage without cues, the passage's. ``moment`` is the second from which the best sentence is
+    said, and ``page`` the page on which it begins, ``None`` where nothing is timed or has pages.
+    ``best`` is where that sentence, or the part of it that answers, stands in the passage.
     """
 
     text: str
@@ -253,7 +252,7 @@ def find_query_snippet(chunk: Chunk, query: ParsedQuery, max_chars: int) -> Snip
 
 
 def _find_place(chunk: Chunk, start: int, end: int) -> Locator:
-    """Return where ``chunk.text[start:end]`` stands in its file."""
+    """Return the place of ``chunk.text[start:end]`` in its file."""
     first = last = chunk.locator.line_start
     if first is not None:
         first += _count_breaks(chunk.text, 0, start)

@@ -1,4 +1,4 @@
-"""Temporal expansion: passages of recordings with what was said and shown around them.
+"""Temporal expansion: passages of recordings with the lines said and shown around them.
 
     window of a transcript = its seconds ± 15, of a frame ± 10 (settings), within the recording
 

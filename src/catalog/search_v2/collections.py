@@ -121,7 +121,7 @@ class PayloadReader:
 
 
 def find_field(payload: dict[str, Any], name: str) -> Any:
-    """Return what a dotted name stands for; ``None`` where there is nothing.
+    """Return the value of a dotted name, else ``None``.
 
     Some software keeps JSON in a text (LlamaIndex: ``_node_content.text``): it is looked into.
     """
@@ -243,7 +243,7 @@ class CollectionSearch:
         )
 
     def check(self) -> dict[str, Any]:
-        """Say what is there, and whether the settings fit it, as data.
+        """Describe the collection, and whether the settings fit it, as data.
 
         ``fields`` counts in how many of some sampled points each field was found. ``agreement`` is
         the mean cosine of their vectors with those that the set model gives their texts, ``None``

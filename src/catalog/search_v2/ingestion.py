@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class IngestionPipelineBuilderV2:
     """Build pipelines that put LlamaIndex ``Document`` objects into a dataset of a service's store.
 
-    What is put there is found by every search of the store, at once.
+    Every search of the store finds them at once.
     """
 
     def __init__(self, service: SearchServiceV2 | None = None) -> None:

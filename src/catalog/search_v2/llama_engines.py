@@ -145,7 +145,7 @@ def source_nodes(results: SearchResults) -> list[NodeWithScore]:
 
 
 def _stream(service: Searcher, params: AskParams, llm: LLM | None) -> StreamingResponse:
-    """Return a response whose text comes as it is written; its sources are there at once."""
+    """Return a response that streams its text; its sources are there at once."""
     events = answer_events(service, params, llm=llm)
     with asked_at("python"):
         first = next(events)

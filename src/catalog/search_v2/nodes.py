@@ -247,7 +247,7 @@ class PassagePostprocessor(BaseNodePostprocessor):
 
 
 def _to_node(after: Passage, before: Passage, given: NodeWithScore) -> NodeWithScore:
-    """Return the given node with the changes that a stage made; itself if there are none."""
+    """Return the given node with the changes that a stage made; without changes the node itself."""
     if after is before or after == before:
         return given
     if isinstance(given, ScoredPassage):

@@ -159,7 +159,7 @@ class RelevanceEstimator(PassagePostprocessor):
 
 
 class RerankPostprocessor(PassagePostprocessor):
-    """Lets a reranker read the first passages and blends what it says with their scores.
+    """Lets a reranker read the first passages and blends its scores with theirs.
 
     Takes nodes of any retriever, best first; the passage is read behind its title and headings,
     at its best run of words. ``candidates`` passages are scored, fewer when ``budget_ms`` (0: no

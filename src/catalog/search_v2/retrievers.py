@@ -183,7 +183,7 @@ class HybridRetrieverV2(FusionRetriever):
 
 
 class HybridRetrieverFactoryV2:
-    """Build hybrid retrievers of a service's parts, or of those that this process shares."""
+    """Build hybrid retrievers of a service's parts, or of the shared service's."""
 
     def __init__(self, parts: SearchParts | None = None, *, stages: StageLog | None = None) -> None:
         self._given_parts = parts

@@ -102,8 +102,8 @@ class ExpansionPlan:
 def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) -> str:
     """Say why the best lexical hit needs no expansion; "" if it does.
 
-    BM25 scores are mapped to 0-1 by ``s / (1 + s)``; the best must reach ``score`` and be
-    ``gap`` ahead of the second (of 0, if there is none).
+    BM25 scores are mapped to 0-1 by ``s / (1 + s)``; the best must reach ``score`` and be ``gap``
+    ahead of the second (of 0, without a second).
     """
     normalised = [max(0.0, raw) / (1 + max(0.0, raw)) for raw in scores[:2]]
     best, second = (*normalised, 0.0, 0.0)[:2]
@@ -113,7 +113,7 @@ def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) 
 
 
 def _nearness(run: LegRun | None, count: Callable[[], int]) -> float | None:
-    """Return the cosine that a line must have with the query, by what the query's leg found.
+    """Return the least cosine between a line and the query, by the hits of the query's leg.
 
     ``None`` if it found nothing. Of 188 golden queries with the labelled answer as the line 176
     pass, and 17 % of other queries' answers; the median of the first three hits let 104 pass.

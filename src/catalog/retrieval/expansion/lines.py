@@ -50,7 +50,7 @@ _LEAK_RUN = 5  # so many words in a row of a longer line stand there by no chanc
 
 @dataclass(frozen=True, slots=True)
 class ExpansionLine:
-    """One thing to ask beside the query: words, a question, or a passage that might answer it."""
+    """One more thing to ask: words, a question, or a passage that might answer the query."""
 
     kind: SubQueryKind
     text: str
@@ -62,7 +62,7 @@ def one_line(text: str) -> str:
 
 
 def parse_lines(reply: str) -> list[ExpansionLine]:
-    """Read the lines of a reply in order; never raises, and leaves out what has no known form.
+    """Read the lines of a reply in order; leave out lines of no known form, and raise nothing.
 
     A line is ``lex:``, ``vec:`` or ``hyde:`` in any case and a text, behind bullets, numbers or
     bold marks, its quotes taken off. JSON, alone or between other text, is an object with these
@@ -167,7 +167,7 @@ def filter_lines(
 
 
 def describe_dropped(lines: Iterable[tuple[ExpansionLine, str]]) -> str:
-    """Return ``dropped: vec "the line" (its reason), …``, long lines cut; "" if there are none."""
+    """Return ``dropped: vec "the line" (its reason), …``, long lines cut; "" without any."""
     told = [f'{line.kind} "{_shorten(line.text)}" ({reason})' for line, reason in lines]
     return f"dropped: {', '.join(told)}" if told else ""
 
@@ -177,7 +177,7 @@ def _shorten(text: str) -> str:
 
 
 class _LineCheck:
-    """Tells for one query which lines are worth asking."""
+    """Decides for one query which lines are worth asking."""
 
     def __init__(self, query: str, analyzer: Analyzer, prompt: str) -> None:
         self._query, self._analyzer = query, analyzer
@@ -204,7 +204,7 @@ class _LineCheck:
         return None
 
     def meaning(self, line: ExpansionLine) -> Hashable:
-        """Return what is equal for lines that find the same in the same leg."""
+        """Return a key that is equal for lines that find the same in the same leg."""
         if line.kind == "lex":
             return "lex", self._tokens(line) or _normalise(line.text)
         return "vec", _normalise(line.text)

@@ -92,7 +92,7 @@ class ExpansionSource(Protocol):
 
     @property
     def prompt(self) -> str:
-        """Return what the model is told, so that replies repeating it are known."""
+        """Return the prompt, so that replies that repeat it are recognised."""
         ...
 
     def expand(self, query: str) -> list[ExpansionLine]:
@@ -132,7 +132,7 @@ class LexVecQueryTransform(BaseQueryTransform):
 
     @property
     def prompt(self) -> str:
-        """Return what the model is told."""
+        """Return the prompt."""
         return str(self._prompt.get_template(llm=self._llm))
 
     def expand(self, query: str) -> list[ExpansionLine]:
@@ -193,7 +193,7 @@ class HydeSource:
 
     @property
     def prompt(self) -> str:
-        """Return what the model is told."""
+        """Return the prompt."""
         return str(self._template.get_template(llm=self._llm))
 
     def expand(self, query: str) -> list[ExpansionLine]:

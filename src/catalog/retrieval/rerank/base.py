@@ -1,4 +1,4 @@
-"""What every reranker offers, and what its answers must be."""
+"""The interface of every reranker, and the checks of its answers."""
 
 from __future__ import annotations
 

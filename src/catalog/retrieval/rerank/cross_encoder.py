@@ -204,6 +204,6 @@ def _register(name: str, weights: str) -> None:
 
 
 def _quantises(weights: Path) -> bool:
-    """Return whether the ONNX graph scales its inputs by what is in the batch."""
+    """Return whether the ONNX graph scales its inputs by the batch."""
     with weights.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return data.find(b"DynamicQuantize") >= 0

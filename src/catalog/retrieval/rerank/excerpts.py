@@ -1,4 +1,4 @@
-"""Which part of a long passage a reranker reads: not its head but the run that holds the query.
+"""Excerpts: a reranker reads the part of a long passage that has the query's words, not its head.
 
 A model of 512 tokens that is given the head of an 800-token passage misses every answer that
 stands at its end.

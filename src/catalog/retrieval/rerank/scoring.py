@@ -84,7 +84,7 @@ def blend(
 
 
 def sort_positions(scores: Sequence[BlendedScore], scored: int) -> list[int]:
-    """Return positions best first: the ``scored`` first ones, then the others; ties in order."""
+    """Return positions best first: the ``scored`` first ones, then the rest; ties in order."""
     return sorted(range(len(scores)), key=lambda n: (n >= scored, -scores[n].score, n))
 
 
@@ -93,7 +93,7 @@ def _band_weight(rank: int) -> float:
 
 
 def _minmax(scores: Sequence[float], scored: int) -> list[float]:
-    """Scale scores by the range of the first ``scored``: below 0 for what is worse than those."""
+    """Scale scores by the range of the first ``scored``; worse ones are below 0."""
     if scored == 0:
         return [0.0] * len(scores)
     low, high = min(scores[:scored]), max(scores[:scored])
@@ -135,7 +135,7 @@ def rerank_passages(
     options: RerankOptions,
     clock: Callable[[], float] = time.perf_counter,
 ) -> RerankOutcome:
-    """Let a reranker read the first passages, and blend what it says with their scores.
+    """Let a reranker read the first passages, and blend its scores with theirs.
 
     A passage is read behind its title and headings, at its best run of words. Scores from
     before a failure count and are cached. Raises :class:`RerankError` when nothing was scored.

@@ -76,7 +76,7 @@ class EmbeddingIndex:
     def check(self, query_embedding: EmbeddingVector) -> Floats:
         """Return a query's vector, shape ``(dim,)``, once it is known to be searchable.
 
-        Raises :class:`SemanticQueryError` for another shape, NaN, infinity or what is no number.
+        Raises :class:`SemanticQueryError` for another shape, NaN, infinity or a non-number.
         """
         vector = as_vector(query_embedding)
         if vector.shape != (self.dim,):
@@ -120,7 +120,7 @@ _log = logging.getLogger(__name__)
 def load_index(
     cache_dir: Path, *, progress: Progress | None = None, fresh: bool = False
 ) -> EmbeddingIndex:
-    """Return the embeddings of a folder; an empty index, and a warning, where there is none.
+    """Return the embeddings of a folder; without a folder an empty index, and a warning.
 
     A file that is not a JSON array of finite numbers is left out, with a warning that names it.
     Raises :class:`SemanticIndexError` for vectors of different dimensions, and for a folder that
@@ -216,7 +216,7 @@ def _changed_at(folder: Path) -> int:
 
 
 def _make_room(cache_dir: Path) -> bool:
-    """Make the snapshot's folder, which changes the folder around it; tell whether it is there."""
+    """Make the snapshot's folder, which changes the folder around it; return whether it exists."""
     try:
         make_folder(cache_dir / SNAPSHOT)
     except OSError as error:
@@ -247,7 +247,7 @@ def _write_snapshot(cache_dir: Path, index: EmbeddingIndex, changed_at: int) -> 
 
 
 def _read_snapshot(cache_dir: Path) -> EmbeddingIndex | None:
-    """Return the kept index if it is of the folder as it is, mapped and not read."""
+    """Return the kept index if the folder has not changed, mapped and not read."""
     folder = cache_dir / SNAPSHOT
     try:
         kept: dict[str, Any] = json.loads((folder / "index.json").read_bytes())

@@ -1,4 +1,4 @@
-"""Precomputed embeddings in LlamaIndex: as a retriever of their own, and as a leg beside words."""
+"""Precomputed embeddings in LlamaIndex: as a retriever of their own, and as a leg with keywords."""
 
 from __future__ import annotations
 

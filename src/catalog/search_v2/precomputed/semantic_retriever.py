@@ -52,7 +52,7 @@ class SemanticContextRetriever:
 
     @property
     def embedding_model(self) -> str:
-        """The model of the embeddings: as set, else told from their dimensions."""
+        """The model of the embeddings: as set, else guessed from their dimensions."""
         return self.config.embedding_model or infer_model(self.index.dim)
 
     def reload(self, progress: Progress | None = None) -> None:
@@ -121,7 +121,7 @@ class SemanticContextRetriever:
 
 
 def _tagged(index: EmbeddingIndex, wanted: frozenset[str]) -> Any:
-    """Return of each chunk whether it has one of the tags; what is no list of texts has none."""
+    """Return for each chunk whether it has one of the tags; only a list of texts has tags."""
 
     def has_one(chunk_id: str) -> bool:
         tags = index.metadata.get(chunk_id, {}).get("tags")

@@ -1,4 +1,4 @@
-"""What a search of precomputed embeddings is told and what it gives."""
+"""Settings, metadata and results of a search of precomputed embeddings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MODELS: Final = {  # by the number of dimensions; the design's own model first
 
 
 class EmbeddingMetadata(TypedDict, total=False):
-    """What a sidecar may say of a chunk; other keys are kept."""
+    """Metadata of a chunk from its sidecar; other keys are kept."""
 
     source_file: str
     line_number: int
@@ -108,9 +108,9 @@ class AgentContextConfig:
 
 @dataclass(frozen=True, slots=True)
 class RetrieverConfig:
-    """Where the embeddings are and how they are searched where a call does not say.
+    """The folder of the embeddings, and the defaults of a search.
 
-    ``embedding_model`` is told from the number of dimensions if it is not given. ``batch_size``
+    ``embedding_model`` is guessed from the number of dimensions if it is not given. ``batch_size``
     queries are compared at once. Below ``content_root`` the files are that sidecars name as
     ``source_file``; without it no file but those of the cache is read. Raises
     :class:`SemanticConfigError` for values that have no meaning.
@@ -132,7 +132,7 @@ class RetrieverConfig:
 
 
 def infer_model(dim: int) -> str:
-    """Return the model that vectors of so many dimensions are most likely of."""
+    """Return the model that vectors of this many dimensions most likely come from."""
     return _MODELS.get(dim, f"unknown model of {dim} dimensions")
 
 
