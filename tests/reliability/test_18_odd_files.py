@@ -49,7 +49,11 @@ TEXTS = (
         b"[]",
         b"walrus\xed\xa0\x80",
     ),
-    *(b"1\n00:00:01,000 --> 00:00:00,000\nx\n", b"*\n!a\n[\n\\\n", b"confidentiality: secret\n"),
+    *(
+        b"1\n00:00:01,000 --> 00:00:00,000\nx\n",
+        b"*.zip\n!a\n[\n\\\n",
+        b"confidentiality: secret\n",
+    ),
     *(
         b'{"_id": "\\ud800", "text": "x"}\n{"_id": "a\\u0000b", "text": "y"}\n{"_id": "", "text": "z"}',  # noqa: E501
     ),
@@ -104,7 +108,9 @@ def test_a_folder_of_odd_files_is_built_updated_and_previewed(tmp_path):
                         path.unlink()
                 fill(chance, base / "notes")
                 indexer.preview("notes")
-                assert indexer.update("notes", allow_deletions=True).documents >= 1
+                report = indexer.update("notes", allow_deletions=True)
+                unread = [failure.path for failure in report.failed]  # beside a .catalog.yaml
+                assert report.documents >= 1 or "plain.txt" in unread
         except BaseException as error:
             error.add_note(f"replay with IDX_TEST_SEED={seed}")
             raise
