@@ -1,5 +1,6 @@
 """Temporal expansion: windows, neighbours, their order, their limits, and how it is told."""
 
+import random
 from dataclasses import dataclass, replace
 
 import pytest
@@ -20,7 +21,9 @@ from catalog.retrieval.evidence import (
     keep_nearest,
 )
 from catalog.retrieval.frame_text import short_frame_text
-from catalog.retrieval.temporal import merge_windows, seconds_around
+from catalog.retrieval.fusion import FusedHit
+from catalog.retrieval.passages import Passage
+from catalog.retrieval.temporal import TemporalExpander, merge_windows, seconds_around
 from catalog.search_v2 import QueryEngineBuilderV2
 from catalog.search_v2.nodes import PassageNode
 from catalog.search_v2.postprocessors import TemporalExpansion
@@ -278,6 +281,31 @@ def test_hits_near_one_another_share_one_bundle_and_others_have_their_own(opened
     assert stage(ask(opened(), "normalisation formula welcome", top_k=5)).note == (
         "3 hits in 2 bundles"
     )
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_as_many_more_passages_are_taken_as_share_a_bundle(opened, limit):
+    expander = TemporalExpander(opened().database)
+    for seed in range(25):
+        chance = random.Random(seed)
+        times = [chance.randrange(12) * 20.0 for _ in range(chance.randrange(3, 12))]
+        chunks = [chunk(start, start + 4, seq=seq) for seq, start in enumerate(times)]
+        passages = [Passage(one, 1.0, FusedHit(one.chunk_id, 1.0, (), 0.0)) for one in chunks]
+        taken = expander.take(passages, limit)
+        windows = [
+            seconds_around(one.chunk, transcript_seconds=15, frame_seconds=10, media_end=0)
+            for one in taken
+        ]
+        bundles = [window for window, _ in merge_windows(windows)]
+        assert taken == [one for one in passages if one in taken], seed
+        assert taken[:limit] == passages[:limit], seed
+        assert len(bundles) <= limit, seed
+        for at, window in enumerate(windows[limit:], start=limit):  # a bundle of its own
+            others = windows[:at]
+            assert all(window.end < one.start or one.end < window.start for one in others), seed
+        if len(bundles) < limit:  # the rest is in these bundles
+            for start, end in ((one - 15, one + 4) for one in times):
+                assert any(one.start <= end and start <= one.end for one in bundles), seed
 
 
 def test_ranks_and_scores_are_what_they_are_without_it(opened):
