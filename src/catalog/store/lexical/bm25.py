@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import RLock
 
@@ -20,8 +21,16 @@ from sqlalchemy import Connection
 from catalog.core.errors import ConfigError, EngineError
 from catalog.core.private_files import make_folder
 from catalog.store.database import Database
-from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs, read_stamp
+from catalog.store.engine_setup import EngineSetup
+from catalog.store.engine_types import (
+    Hits,
+    Restriction,
+    Stamp,
+    allowed_seqs,
+    read_stamp,
+)
 from catalog.store.lexical.analysis import raw_words
+from catalog.store.lexical.base import JoinedEngines, LexicalEngine
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import Int64, Mask, SegmentBuilder
@@ -134,6 +143,12 @@ class Bm25Engine:
         snapshot = self._snapshot
         return self._files.languages() if snapshot is None else snapshot.languages
 
+    def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
+        """Return one engine over this dataset and those of others, which count words together."""
+        ranked = [one for one in others if isinstance(one, Bm25Engine)]
+        assert len(ranked) == len(others)
+        return JoinedBm25Engine([self, *ranked])
+
     def refresh(self) -> None:
         """Take in what changed and save it; does nothing while another process is saving.
 
@@ -244,3 +259,74 @@ class Bm25Engine:
             and snapshot.stamp == loaded.stamp
             and self._files.token() == loaded.token
         )
+
+
+class JoinedBm25Engine(JoinedEngines):
+    """Keyword search over the datasets of ``engines``, which are of one store and set alike.
+
+    How rare a word is and how long a chunk is on average are counted over all of them, so that
+    they rank as one dataset with the same chunks would. Nothing is stored; the engines stay their
+    owner's to close. Safe to share between threads.
+    """
+
+    def __init__(self, engines: Sequence[Bm25Engine]) -> None:
+        super().__init__(engines)
+        self._parts = tuple(engines)
+        self._joined: tuple[tuple[LexicalSnapshot, ...], LexicalSnapshot] | None = None
+
+    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
+        """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
+        first = self._parts[0]
+        if k <= 0 or restriction.dataset != self.dataset:
+            return Hits()
+        snapshot, masks = self._read_state(restriction)
+        terms = first.analyzer.query_terms(text, snapshot.languages)
+        if len(terms) == 0:  # the full-text index has stop words
+            return FtsEngine(first.database, self.dataset).search(text, k, restriction)
+        return snapshot.rank(terms, k, masks)
+
+    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
+        """Return the number of passages, and for each word how many of them contain it."""
+        snapshot, _ = self._read_state(Restriction(self.dataset))
+        return snapshot.count_rows(words, self._parts[0].analyzer)
+
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
+        """Return the words that may be misspelt, each with the word that it may mean."""
+        first = self._parts[0]
+        snapshot, masks = self._read_state(restriction)
+        with first.database.read() as connection:
+            return correct_words(connection, raw_words(text), snapshot, masks, first.analyzer)
+
+    def is_searchable(self, text: str) -> bool:
+        """Tell whether the text has a word to look for."""
+        analyzer = self._parts[0].analyzer
+        return len(analyzer.query_terms(text, self.languages())) > 0
+
+    def close(self) -> None:
+        """Release memory; the engines stay open."""
+        self._joined = None
+
+    def _read_state(self, restriction: Restriction) -> tuple[LexicalSnapshot, list[Mask]]:
+        with self._parts[0].database.read() as connection:
+            states = [
+                engine.read_state(connection, restriction.of(engine.dataset))
+                for engine in self._parts
+            ]
+        there = [state for state in states if state is not None]
+        snapshot = self._join(tuple(snapshot for snapshot, _ in there))
+        return snapshot, list(chain.from_iterable(masks for _, masks in there))
+
+    def _join(self, snapshots: tuple[LexicalSnapshot, ...]) -> LexicalSnapshot:
+        """Return the snapshots as one; the last one made is kept while none of them changes."""
+        joined = self._joined
+        if joined is None or joined[0] != snapshots:
+            parts = tuple(part for snapshot in snapshots for part in snapshot.parts)
+            first = self._parts[0]
+            joined = snapshots, LexicalSnapshot(None, parts, first.k1, first.b)
+            self._joined = joined
+        return joined[1]
+
+
+def open_engine(setup: EngineSetup) -> Bm25Engine:
+    """Return the engine ``bm25``."""
+    return Bm25Engine(setup.database, setup.dataset, setup.folder)

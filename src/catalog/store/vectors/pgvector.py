@@ -28,7 +28,14 @@ from catalog.core.errors import (
 from catalog.store.checksums import documents_of_vectors, is_whole_vector
 from catalog.store.database import INDEX_TOKENS, Database, set_meta
 from catalog.store.embedding_cache import decode
-from catalog.store.engine_types import Hit, Restriction, Stamp, best_first, read_stamp
+from catalog.store.engine_setup import EngineSetup
+from catalog.store.engine_types import (
+    Hit,
+    Restriction,
+    Stamp,
+    best_first,
+    read_stamp,
+)
 from catalog.store.filter_sql import among, among_bound, as_bound
 from catalog.store.postgres_pool import begin_derived
 from catalog.store.schema import chunk_windows, chunks, embedded_windows, embeddings, outbox
@@ -306,3 +313,8 @@ class PgVectorEngine:
         with self._database.read(latest=True) as connection:
             query = select(func.count()).select_from(self._table)
             return connection.scalar(query) or 0
+
+
+def open_engine(setup: EngineSetup) -> PgVectorEngine:
+    """Return the engine ``pgvector``."""
+    return PgVectorEngine(setup.database, setup.dataset, setup.dim, setup.fingerprint)

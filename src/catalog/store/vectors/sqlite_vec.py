@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from catalog.store.engine_setup import EngineSetup
 from catalog.store.vectors.folder_engine import FolderEngine
 from catalog.store.vectors.sqlite_vec_index import SqliteVecIndex
 
@@ -18,3 +19,9 @@ class SqliteVecEngine(FolderEngine):
 
     def _load_index(self, folder: Path) -> SqliteVecIndex:
         return SqliteVecIndex.load(folder, self._dim)
+
+
+def open_engine(setup: EngineSetup) -> SqliteVecEngine:
+    """Return the engine ``sqlite-vec``."""
+    of_dataset = (setup.database, setup.dataset, setup.folder)
+    return SqliteVecEngine(*of_dataset, setup.dim, setup.fingerprint)
