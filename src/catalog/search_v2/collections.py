@@ -27,8 +27,11 @@ from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.retrieval.stages import StageLog
 from catalog.search_v2.collection_payload import PayloadReader, find_field
-from catalog.store.vectors.foreign_collection import CollectionShape, ForeignCollection
-from catalog.store.vectors.payload_filters import PayloadFilterCompiler
+from catalog.store.vectors.foreign_collection import (
+    CollectionShape,
+    ForeignCollection,
+    PayloadFilterCompiler,
+)
 from catalog.store.vectors.qdrant_server import QdrantServer, open_client
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
     from qdrant_client import QdrantClient
 
-    from catalog.store.vectors.point_filters import PointCondition
+    from catalog.store.vectors.point_search import PointCondition
 
 FIELDS = ("source_url", "page_title", "section", "chunk_index", "text")
 MOST = 1_000  # passages of an answer

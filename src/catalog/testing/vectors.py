@@ -302,7 +302,7 @@ class VectorContract:
     def test_exclusions_hold_where_too_many_chunks_remain_to_name_them(
         self, desk: Desk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("catalog.store.vectors.point_filters.FEW", 0)
+        monkeypatch.setattr("catalog.store.vectors.point_search.FEW", 0)
         for index in range(60):
             desk.put(f"red{index}.md", vector(1, index / 100), texts=["a red apple"])
         desk.put("green.md", vector(0, 1), texts=["a green apple"])

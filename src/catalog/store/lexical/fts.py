@@ -28,10 +28,9 @@ from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.fts_match import fts_words, match_all, match_any, quote
 from catalog.store.full_text import LEAST, is_postgres
-from catalog.store.lexical.analysis import fold, raw_words
+from catalog.store.lexical.analysis import fold, other_spellings, raw_words
 from catalog.store.lexical.base import LexicalEngine, join_names
 from catalog.store.lexical.languages import stop_words
-from catalog.store.lexical.text_analysis import other_spellings
 from catalog.store.schema import chunks, datasets
 from catalog.store.sql_forms import contains, holds_phrase
 

@@ -21,20 +21,21 @@ from catalog.store.engine_types import (
     read_stamp,
 )
 from catalog.store.full_text import LEAST
+from catalog.store.lexical.analysis import TextAnalyzer
 from catalog.store.lexical.base import JoinedEngines, LexicalEngine
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postings import Int64
-from catalog.store.lexical.server_words import WordPoints
-from catalog.store.lexical.text_analysis import TextAnalyzer
-from catalog.store.lexical.word_collection import WordCollection, WordsState
+from catalog.store.lexical.word_collection import WordCollection, WordPoints, WordsState
 from catalog.store.vectors.point_search import MOST_TIES
-from catalog.store.vectors.qdrant_server import QdrantServer, open_client, was_answered
-from catalog.store.vectors.server_turns import (
+from catalog.store.vectors.qdrant_server import (
     APPLY_WAIT_SECONDS,
     BUILD_WAIT_SECONDS,
     CollectionTurns,
+    QdrantServer,
+    collection_name,
+    open_client,
+    was_answered,
 )
-from catalog.store.vectors.server_versions import collection_name
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

@@ -32,10 +32,10 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.full_text import LEAST
+from catalog.store.lexical.analysis import other_spellings
 from catalog.store.lexical.base import LexicalEngine, join_names
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postgres_bm25 import bm25_values, matches, score, select_best
-from catalog.store.lexical.text_analysis import other_spellings
 from catalog.store.lexical.tsvector_table import TsvectorTables, WordCounts
 from catalog.store.match_types import quote_word
 
