@@ -34,7 +34,7 @@ from ours import DATASET, MODES, asker, open_library, recall
 from speed import corpus_of, give
 from step import WARM_UP, conditions, exponents, latency, memory, run, run_once, seconds
 
-WORDS = {"sqlite": ("bm25", "fts"), "postgres": ("bm25", "fts", "tsvector")}
+WORDS = {"sqlite": ("bm25", "fts"), "postgres": ("bm25", "fts")}
 VECTORS = {
     "sqlite": ("exact", "qdrant", "sqlite-vec"),
     "postgres": ("exact", "qdrant", "sqlite-vec", "pgvector"),

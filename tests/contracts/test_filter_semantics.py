@@ -22,7 +22,7 @@ from catalog.store.engine_types import Restriction, allowed_seqs
 from catalog.store.filter_sql import matching_values
 from catalog.store.schema import chunks
 from catalog.store.vectors.folder_engine import FolderEngine
-from catalog.store.vectors.point_filters import FilterCompiler
+from catalog.store.vectors.point_search import FilterCompiler
 from catalog.store.vectors.server import ServerEngine
 from vector_bench import DATASET, DIM, Bench, bench, paths_of, vector
 

@@ -1,444 +1,51 @@
-"""What every vector engine promises, whatever stands behind it."""
+"""Our vector engines keep the contract of ``catalog.testing``."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sqlalchemy import Connection, delete, func, insert, select, update
 
-from builders import NOW, drop, put
-from catalog.core.errors import EmbeddingError, EmbeddingMismatchError, InputError
-from catalog.core.filter_forms import parse_filters
-from catalog.core.scope import Scope
-from catalog.store.engine_types import Hit, Restriction
-from catalog.store.schema import chunk_windows, datasets, embeddings, outbox
 from catalog.store.vectors import outbox as outbox_module
-from vector_bench import (
-    DATASET,
-    DIM,
-    ENGINES,
-    Bench,
-    Vector,
-    bench,
-    everything,
-    only,
-    paths_of,
-    vector,
-)
+from catalog.testing.vectors import VectorContract, found
+from vector_bench import ENGINES, Bench, bench, vector
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Payload indexes have no effect in the local Qdrant:UserWarning"
 )
 
 
-@pytest.fixture(params=ENGINES)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    url = os.environ.get("IDX_TEST_QDRANT_URL")
-    if request.param == "qdrant-server" and not url:
-        pytest.skip("IDX_TEST_QDRANT_URL names no Qdrant server to test against")
-    with bench(tmp_path, request.param, url) as made:
-        yield made
+class TestVectorEngines(VectorContract):
+    @pytest.fixture(params=ENGINES)
+    def desk(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+        url = os.environ.get("IDX_TEST_QDRANT_URL")
+        if request.param == "qdrant-server" and not url:
+            pytest.skip("IDX_TEST_QDRANT_URL names no Qdrant server to test against")
+        with bench(tmp_path, request.param, url) as made:
+            yield made
 
 
-def brute_force(desk: Bench, asked: Vector, k: int) -> list[Hit]:
-    """Every window of the truth compared in float64, the best per chunk."""
-    query = select(chunk_windows.c.seq, embeddings.c.vector).join(
-        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
-    )
-    best: dict[int, float] = {}
-    unit = asked.astype(np.float64) / np.linalg.norm(asked)
-    with desk.database.read() as connection:
-        for seq, blob in connection.execute(query):
-            window = np.frombuffer(blob, dtype="<f4").astype(np.float64)
-            best[seq] = max(best.get(seq, -1.0), float(window @ unit / np.linalg.norm(window)))
-    return [Hit(seq, best[seq]) for seq in sorted(best, key=lambda s: (-best[s], s))[:k]]
-
-
-def pending(connection: Connection) -> int:
-    return connection.scalar(select(func.count()).select_from(outbox)) or 0
-
-
-def found(desk: Bench, engine, restriction=None, asked=None, k=10) -> list[str]:
-    hits = engine.search(asked if asked is not None else vector(1), k, restriction or everything())
-    return paths_of(desk.database, [hit.seq for hit in hits])
-
-
-def test_the_nearest_chunks_come_in_the_order_of_a_brute_force_scan(desk: Bench):
-    random = np.random.default_rng(7)
-    for index in range(40):
-        desk.put(f"{index}.md", *random.normal(size=(3, DIM)).astype(np.float32))
-    engine = desk.engine()
-    for asked in random.normal(size=(10, DIM)).astype(np.float32):
-        expected = brute_force(desk, asked, 15)
-        got = engine.search(asked, 15, everything())
-        assert [hit.seq for hit in got] == [hit.seq for hit in expected]
-        assert [hit.score for hit in got] == pytest.approx(
-            [hit.score for hit in expected], abs=2e-6
-        )
-
-
-def test_length_of_query_and_document_vectors_does_not_matter(desk: Bench):
-    desk.put("long.md", vector(300, 400))
-    desk.put("short.md", vector(0.03, 0.01))
-    (first, second) = desk.engine().search(vector(30, 40), 2, everything())
-    assert first.score == 1.0
-    assert second.score == pytest.approx((3 * 3 + 4 * 1) / (5 * 10**0.5), abs=1e-5)
-
-
-def test_opposite_vectors_score_minus_one_and_zero_vectors_zero(desk: Bench):
-    desk.put("away.md", vector(-2))
-    desk.put("nothing.md", vector(0))
-    hits = desk.engine().search(vector(1), 5, everything())
-    assert [hit.score for hit in hits] == [0.0, -1.0]
-
-
-def test_a_chunk_scores_as_its_best_window(desk: Bench):
-    (seq,) = desk.put("long.md", [vector(0, 1), vector(1, 0), vector(-1, 0)])
-    desk.put("other.md", vector(1, 1))
-    assert desk.engine().search(vector(1), 1, everything()) == [Hit(seq, 1.0)]
-
-
-def test_a_chunk_of_many_windows_takes_one_place_only(desk: Bench):
-    near = [vector(1, 0.001 * index) for index in range(60)]
-    desk.put("crowd.md", near)
-    for index in range(5):
-        desk.put(f"{index}.md", vector(1, 1 + index))
-    assert found(desk, desk.engine(), k=4) == ["crowd.md", "0.md", "1.md", "2.md"]
-
-
-def test_equal_scores_are_ordered_by_row_number_wherever_the_cut_falls(desk: Bench):
-    paths = [f"{index:02}.md" for index in range(30)]
-    for path in paths:
-        desk.put(path, vector(1, 2))
-    engine = desk.engine()
-    assert found(desk, engine, k=1) == paths[:1]
-    assert found(desk, engine, k=7) == paths[:7]
-    assert found(desk, engine, k=100) == paths
-
-
-def test_an_empty_index_answers_nothing(desk: Bench):
-    engine = desk.engine()
-    assert engine.search(vector(1), 5, everything()) == []
-    put(desk.database, DATASET, "unembedded.md", "text without a vector")
-    assert engine.search(vector(1), 5, everything()) == []
-    assert engine.refresh() == 0
-    assert engine.rebuild() == 0
-
-
-@pytest.mark.parametrize("k", [0, -3])
-def test_no_hit_asked_for_is_no_hit_answered(desk: Bench, k: int):
-    desk.put("a.md", vector(1))
-    assert desk.engine().search(vector(1), k, everything()) == []
-
-
-def test_a_chunk_whose_embedding_failed_is_not_found_until_it_is_embedded(desk: Bench):
-    desk.put("fine.md", vector(1))
-    (late,) = put(desk.database, DATASET, "late.md", "text", embed_keys=["late"])
-    engine = desk.engine()
-    assert found(desk, engine) == ["fine.md"]
-    desk.embed({"late": vector(1, 0.1)})
-    with desk.database.write() as connection:  # as a retry does
-        row = {"action": "upsert", "seq": late, "chunk_id": "late", "windows": 1}
-        connection.execute(insert(outbox).values(dataset=DATASET, **row))
-        connection.execute(update(datasets).values(generation=datasets.c.generation + 1))
-    assert found(desk, engine) == ["fine.md", "late.md"]
-
-
-def test_scope_none_is_everything_and_an_empty_scope_is_nothing(desk: Bench):
-    desk.put("a.md", vector(1))
-    desk.put("b.md", vector(1, 1))
-    engine = desk.engine()
-    assert found(desk, engine, Restriction(DATASET, Scope.from_doc_ids(None))) == ["a.md", "b.md"]
-    assert found(desk, engine, Restriction(DATASET, Scope.from_doc_ids([]))) == []
-    assert found(desk, engine, Restriction(DATASET, Scope.nothing())) == []
-    assert found(desk, engine, only("b.md")) == ["b.md"]
-    assert found(desk, engine, only("absent.md")) == []
-
-
-def test_a_scope_of_thousands_of_documents_is_fine(desk: Bench):
-    desk.put("a.md", vector(1))
-    desk.put("b.md", vector(1, 1))
-    scope = Scope.of(["notes:b.md", *(f"notes:{index}" for index in range(40_000))])
-    assert found(desk, desk.engine(), Restriction(DATASET, scope)) == ["b.md"]
-
-
-def test_a_restriction_finds_what_stands_far_below_the_unrestricted_best(desk: Bench):
-    for index in range(80):
-        desk.put(f"near{index}.md", vector(1, index / 1000))
-    desk.put("far.md", vector(-1, 0.5), metadata={"tags": ("rare",)})
-    engine = desk.engine()
-    rare = Restriction(DATASET, filter=parse_filters({"tag": "rare"}))
-    assert found(desk, engine, rare, k=3) == ["far.md"]
-    assert found(desk, engine, only("far.md"), k=3) == ["far.md"]
-
-
-def test_phrases_to_leave_out_and_to_contain_are_obeyed(desk: Bench):
-    for index in range(60):
-        desk.put(f"red{index}.md", vector(1, index / 100), texts=["a red apple"])
-    desk.put("green.md", vector(0, 1), texts=["a green apple"])
-    engine = desk.engine()
-    assert found(desk, engine, Restriction(DATASET, without=("red",)), k=5) == ["green.md"]
-    assert found(desk, engine, Restriction(DATASET, containing=("green apple",))) == ["green.md"]
-    assert found(desk, engine, Restriction(DATASET, containing=("blue",))) == []
-    both = Restriction(DATASET, only("red3.md", "green.md").scope, without=("green",))
-    assert found(desk, engine, both) == ["red3.md"]
-
-
-def test_exclusions_hold_where_too_many_chunks_remain_to_name_them(
-    desk: Bench, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("catalog.store.vectors.point_filters.FEW", 0)
-    for index in range(60):
-        desk.put(f"red{index}.md", vector(1, index / 100), texts=["a red apple"])
-    desk.put("green.md", vector(0, 1), texts=["a green apple"])
-    engine = desk.engine()
-    assert found(desk, engine, Restriction(DATASET, without=("red",)), k=5) == ["green.md"]
-
-
-def test_an_added_document_is_found_by_an_engine_that_is_open(desk: Bench):
-    desk.put("a.md", vector(1, 1))
-    engine = desk.engine()
-    assert found(desk, engine) == ["a.md"]
-    desk.put("b.md", vector(1))
-    assert found(desk, engine) == ["b.md", "a.md"]
-
-
-def test_an_edited_document_answers_with_its_new_vectors_only(desk: Bench):
-    desk.put("a.md", vector(1), vector(1, 0.1))
-    desk.put("b.md", vector(1, 1))
-    engine = desk.engine()
-    assert found(desk, engine) == ["a.md", "a.md", "b.md"]
-    desk.put("a.md", vector(0, 1))
-    assert found(desk, engine) == ["b.md", "a.md"]
-
-
-def test_a_document_edited_back_is_found_again(desk: Bench):
-    engine = desk.engine()
-    for passage in (vector(1), vector(0, 1), vector(1)):
-        desk.put("a.md", passage, texts=[str(passage)])
-    desk.put("b.md", vector(1, 1))
-    assert found(desk, engine) == ["a.md", "b.md"]
-    desk.put("a.md", vector(0, 1), texts=["other"])
-    desk.put("a.md", vector(1), texts=[str(vector(1))])
-    assert found(desk, engine) == ["a.md", "b.md"]
-    assert found(desk, desk.reopen(engine)) == ["a.md", "b.md"]
-
-
-def test_a_deleted_document_is_gone_at_once(desk: Bench):
-    desk.put("a.md", vector(1))
-    desk.put("b.md", vector(1, 1))
-    engine = desk.engine()
-    assert found(desk, engine) == ["a.md", "b.md"]
-    drop(desk.database, DATASET, "a.md")
-    assert found(desk, engine) == ["b.md"]
-
-
-def test_a_deleted_document_never_answers_even_if_the_index_was_not_told(desk: Bench):
-    for index in range(80):
-        desk.put(f"{index}.md", vector(1, index / 100))
-    desk.put("kept.md", vector(0, 1))
-    engine = desk.engine()
-    assert engine.search(vector(1), 3, everything()) != []
-    drop(desk.database, DATASET, *(f"{index}.md" for index in range(80)))
-    with desk.database.write() as connection:
-        connection.execute(delete(outbox))
-    assert found(desk, engine, k=3) == ["kept.md"]
-
-
-def test_refresh_empties_the_outbox_and_a_second_one_has_nothing_to_do(desk: Bench):
-    engine = desk.engine()
-    engine.refresh()
-    desk.put("a.md", vector(1), [vector(0, 1), vector(0, 0, 1)])
-    changed = engine.refresh()
-    assert changed == (3 if desk.derives else 0)
-    assert engine.refresh() == 0
-
-
-def test_a_closed_index_answers_the_same_when_opened_again(desk: Bench):
-    for index in range(20):
-        desk.put(f"{index}.md", vector(1, index), vector(index, 1))
-    engine = desk.engine()
-    before = engine.search(vector(2, 3), 12, everything())
-    engine.close()
-    engine.close()
-    assert desk.engine().search(vector(2, 3), 12, everything()) == before
-    assert len(before) == 12
-
-
-def test_a_rebuilt_index_answers_the_same(desk: Bench):
-    for index in range(20):
-        desk.put(f"{index}.md", vector(1, index), [vector(index, 1), vector(index, 2)])
-    drop(desk.database, DATASET, "3.md")
-    engine = desk.engine()
-    before = engine.search(vector(2, 3), 12, everything())
-    assert engine.rebuild() == 19 * 3
-    assert engine.search(vector(2, 3), 12, everything()) == before
-
-
-def test_outbox_rows_applied_twice_change_nothing(desk: Bench):
-    """A process killed after the points are written and before the rows are gone."""
-    engine = desk.engine()
-    engine.refresh()
-    desk.put("a.md", [vector(1), vector(0, 0, 1)])
-    desk.put("b.md", vector(1, 1))
-    desk.put("a.md", vector(0, 1))
-    drop(desk.database, DATASET, "b.md")
-    with desk.database.read() as connection:
-        rows = [dict(row._mapping) for row in connection.execute(select(outbox))]
-    before = engine.search(vector(1), 9, everything())
-    with desk.database.write() as connection:
-        connection.execute(delete(outbox))
-        connection.execute(insert(outbox), rows)
-    assert engine.search(vector(1), 9, everything()) == before
-    assert found(desk, desk.reopen(engine)) == ["a.md"]
-
-
-def test_outbox_batches_keep_their_order(desk: Bench, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("catalog.store.vectors.outbox.BATCH", 2)
-    engine = desk.engine()
-    engine.refresh()
-    for text in ("one", "two", "one"):
-        desk.put("a.md", vector(1), vector(0, 1), vector(0, 0, 1), texts=[text, "b", "c"])
-    assert found(desk, engine) == ["a.md", "a.md", "a.md"]
-    drop(desk.database, DATASET, "a.md")
-    assert found(desk, engine) == []
-
-
-def test_a_search_waits_for_no_writer_and_removes_what_it_applied_later(
-    desk: Bench, monkeypatch: pytest.MonkeyPatch
-):
-    desk.put("a.md", vector(1))
-    engine = desk.engine()
-    engine.refresh()
-    desk.put("b.md", vector(1))
-    write = desk.database.write
-    waits: list[bool] = []
-
-    def noted(*, wait: bool = True):
-        waits.append(wait)
-        return write(wait=wait)
-
-    monkeypatch.setattr(desk.database, "write", noted)
-    with write() as connection:
-        for _ in range(2):
-            assert found(desk, engine) == ["a.md", "b.md"]
-        left = pending(connection)
-    assert not any(waits)
-    assert left == (1 if desk.derives else 2)  # the exact engine has no use for rows
-    if desk.derives:
-        assert found(desk, engine) == ["a.md", "b.md"]
-        with desk.database.read() as connection:
-            assert pending(connection) == 0
-
-
-@pytest.mark.parametrize("desk", ["qdrant-edge", "qdrant-memory"], indirect=True)
+@pytest.mark.parametrize("kind", ["qdrant-edge", "qdrant-memory"])
 def test_rows_applied_while_another_wrote_are_not_applied_again(
-    desk: Bench, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    engine = desk.engine()
-    engine.refresh()
-    loaded: list[tuple[int, ...]] = []
-    load = outbox_module.load_points
+    with bench(tmp_path, kind) as desk:
+        engine = desk.engine()
+        engine.refresh()
+        loaded: list[tuple[int, ...]] = []
+        load = outbox_module.load_points
 
-    def noted(connection, seqs, dim, damaged):
-        loaded.append(tuple(seqs))
-        return load(connection, seqs, dim, damaged)
+        def noted(connection, seqs, dim, damaged):
+            loaded.append(tuple(seqs))
+            return load(connection, seqs, dim, damaged)
 
-    monkeypatch.setattr(outbox_module, "load_points", noted)
-    (a,) = desk.put("a.md", vector(1))
-    with desk.database.write():
-        assert found(desk, engine) == ["a.md"]
-        assert found(desk, engine) == ["a.md"]
-    (b,) = desk.put("b.md", vector(1))
-    assert found(desk, engine) == ["a.md", "b.md"]
-    assert loaded == [(a,), (b,)]
-
-
-def test_a_snapshot_that_still_shows_removed_rows_is_searched_as_any(desk: Bench):
-    engine = desk.engine()
-    engine.refresh()
-    desk.put("a.md", vector(1))
-    with desk.database.snapshot():
-        for _ in range(2):
+        monkeypatch.setattr(outbox_module, "load_points", noted)
+        (a,) = desk.put("a.md", vector(1))
+        with desk.database.write():
             assert found(desk, engine) == ["a.md"]
-    desk.put("a.md", vector(0, 1), texts=["edited"])
-    desk.put("b.md", vector(1))
-    assert found(desk, engine) == ["b.md", "a.md"]
-
-
-def test_other_datasets_never_answer(desk: Bench):
-    desk.put("mine.md", vector(1, 1))
-    desk.embed({"k": vector(1)})
-    put(desk.database, "other", "theirs.md", "text", embed_keys=["k"])
-    engine = desk.engine()
-    assert found(desk, engine) == ["mine.md"]
-    theirs = Restriction(DATASET, Scope.of(["other:theirs.md"]))
-    assert found(desk, engine, theirs) == []
-    with pytest.raises(InputError, match="other"):
-        engine.search(vector(1), 1, Restriction("other"))
-
-
-@pytest.mark.parametrize("shape", [(), (DIM - 1,), (DIM + 1,), (1, DIM)])
-def test_a_query_of_another_dimension_is_refused(desk: Bench, shape: tuple[int, ...]):
-    desk.put("a.md", vector(1))
-    with pytest.raises(EmbeddingMismatchError, match="rebuild"):
-        desk.engine().search(np.ones(shape, dtype=np.float32), 1, everything())
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_query_that_is_not_finite_is_refused(desk: Bench, bad: float):
-    desk.put("a.md", vector(1))
-    with pytest.raises(EmbeddingError, match="NaN or infinity"):
-        desk.engine().search(vector(1, bad), 1, everything())
-
-
-def test_readers_in_threads_never_see_two_revisions_while_another_thread_writes(desk: Bench):
-    engine = desk.engine()
-    kept = desk.put("a.md", vector(1), vector(1, 0.1))
-    engine.refresh()
-
-    def read(_: int) -> list[int]:
-        return [hit.seq for hit in engine.search(vector(1), 9, everything())]
-
-    with ThreadPoolExecutor(4) as pool:
-        answers = [pool.submit(read, index) for index in range(40)]
-        pairs = [
-            desk.put("b.md", vector(0, 1), vector(0, 1, 1), texts=[f"revision {index}", "end"])
-            for index in range(10)
-        ]
-    for answer in answers:
-        seqs = answer.result()
-        assert seqs[:2] == kept
-        assert any(set(seqs[2:]) <= set(pair) for pair in pairs)
-    assert read(0) == kept + pairs[-1]
-
-
-def test_searches_go_on_while_the_index_is_closed_and_rebuilt(desk: Bench):
-    for index in range(10):
-        desk.put(f"{index}.md", vector(1, index))
-    engine = desk.engine()
-    expected = engine.search(vector(1), 4, everything())
-    with ThreadPoolExecutor(3) as pool:
-        answers = [pool.submit(engine.search, vector(1), 4, everything()) for _ in range(30)]
-        for _ in range(3):
-            engine.rebuild()
-            engine.close()
-    assert [answer.result() for answer in answers] == [expected] * 30
-
-
-def test_the_dataset_made_anew_answers_with_its_new_documents(desk: Bench):
-    desk.put("old.md", vector(1))
-    engine = desk.engine()
-    assert found(desk, engine) == ["old.md"]
-    drop(desk.database, DATASET, "old.md")
-    with desk.database.write() as connection:
-        connection.execute(delete(datasets))
-    desk.put("new.md", vector(1))
-    with desk.database.write() as connection:
-        connection.execute(update(datasets).values(created_at=NOW + 1, generation=1))
-    assert found(desk, engine) == ["new.md"]
+            assert found(desk, engine) == ["a.md"]
+        (b,) = desk.put("b.md", vector(1))
+        assert found(desk, engine) == ["a.md", "b.md"]
+        assert loaded == [(a,), (b,)]

@@ -34,7 +34,7 @@ KILLED = {
     "before the vectors are kept": ("catalog.store.embedding_cache:save", "before"),
     "before the try is noted as whole": ("catalog.library.model_trials:note_whole", "before"),
     "while the index is filled": (
-        "catalog.store.vectors.edge_index:EdgeIndex.upsert", "before",
+        "catalog.store.vectors.edge:EdgeIndex.upsert", "before",
     ),
     "before the swap": ("catalog.library.model_trials:adopt_tried", "before"),
     "in the swap, before its commit": ("catalog.library.model_trials:adopt_tried", "after"),

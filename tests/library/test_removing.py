@@ -196,7 +196,7 @@ def test_one_that_is_being_indexed_is_left_alone(tmp_path):
 
 
 def test_tables_of_words_and_vectors_on_a_server_are_emptied(tmp_path, on_postgres):
-    engines = {"lexical_engine": "tsvector", "vector_engine": "pgvector"}
+    engines = {"lexical_engine": "fts", "vector_engine": "pgvector"}
     with open_library(tmp_path / "home", **engines) as library:
         build(library, tmp_path, "kept")
         before = derived(library)

@@ -24,7 +24,7 @@ STEPS = {
     "after a publication, before its manifest": ("catalog.store.manifest:record", 2, "before"),
     "in the manifest's transaction": ("catalog.store.manifest:record", 2, "after"),
     "before the points are upserted": (
-        "catalog.store.vectors.edge_index:EdgeIndex.upsert", 1, "before",
+        "catalog.store.vectors.edge:EdgeIndex.upsert", 1, "before",
     ),
     "after the points, before the outbox is cleared": (
         "catalog.store.vectors.outbox:Outbox._remove", 1, "before",

@@ -18,7 +18,7 @@ from catalog.search_v2.retrievers import LexicalRetriever, VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.vectors.probes import draw_passages
+from catalog.store.vectors.sample import draw_passages
 from fakes import WordEncoder, open_library, write
 from passages_by_language import ENGLISH, GERMAN
 

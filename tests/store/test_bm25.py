@@ -27,8 +27,8 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Restriction, Stamp, read_stamp
 from catalog.store.lexical import bm25
 from catalog.store.lexical import snapshot as compaction
+from catalog.store.lexical.analysis import TextAnalyzer
 from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.lexical.impacts import find_contenders
 from catalog.store.lexical.postings import (
     MAX_COUNT,
     PostingsSegment,
@@ -36,8 +36,13 @@ from catalog.store.lexical.postings import (
     merge_segments,
     top_hits,
 )
-from catalog.store.lexical.snapshot import LexicalSnapshot, LiveSegment, indexed_text, read_texts
-from catalog.store.lexical.text_analysis import TextAnalyzer
+from catalog.store.lexical.snapshot import (
+    LexicalSnapshot,
+    LiveSegment,
+    find_contenders,
+    indexed_text,
+    read_texts,
+)
 
 pytestmark = pytest.mark.both_stores
 

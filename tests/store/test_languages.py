@@ -11,8 +11,8 @@ import pytest
 from builders import make_database, put
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
+from catalog.store.lexical.analysis import TextAnalyzer
 from catalog.store.lexical.bm25 import Bm25Engine
-from catalog.store.lexical.text_analysis import TextAnalyzer
 from passages_by_language import BY_LANGUAGE
 
 WHOLE = Restriction("notes")

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.core.errors import ConfigError
-from catalog.store.lexical.analysis import MAX_LENGTH, Analyzer, raw_words
-from catalog.store.lexical.text_analysis import TextAnalyzer
+from catalog.store.lexical.analysis import MAX_LENGTH, Analyzer, TextAnalyzer, raw_words
 
 PLAIN = Analyzer(stemming=False)
 ENGLISH = Analyzer()

@@ -4,7 +4,7 @@ from builders import make_database, put
 from catalog.core.filter_forms import parse_filters
 from catalog.core.scope import Scope
 from catalog.store.engine_types import Restriction
-from catalog.store.vectors.point_filters import point_condition
+from catalog.store.vectors.point_search import point_condition
 
 
 def ask(tmp_path, filters=None, scope=None):

@@ -24,7 +24,6 @@ from catalog.store.database import Database, set_meta
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical import (
     get_lexical_engine,
-    join_lexical_engines,
     qdrant_words,
     word_collection,
 )
@@ -399,7 +398,7 @@ def test_several_datasets_answer_together(engines, database):
     fill(database, 10)
     fill(database, 10, "other")
     parts = [engines("notes"), engines("other")]
-    joined = join_lexical_engines(parts, database, ("notes", "other"))
+    joined = parts[0].join(parts[1:])
     both = Restriction(("notes", "other"))
     hits = joined.search("alpha theta", 50, both)
     alone = [part.search("alpha theta", 50, Restriction(part.dataset)) for part in parts]
@@ -414,9 +413,7 @@ def test_several_datasets_are_searched_in_the_store_while_the_server_is_away(
 ):
     fill(database, 4)
     fill(database, 4, "other")
-    joined = join_lexical_engines(
-        [engines("notes"), engines("other")], database, ("notes", "other")
-    )
+    joined = engines("notes").join([engines("other")])
     both = Restriction(("notes", "other"))
     found = {hit.seq for hit in joined.search("alpha theta", 50, both)}
     server.fail("POST", "/points/query/batch$", 503, times=1000)
@@ -443,6 +440,13 @@ def test_a_rebuild_mends_the_words_and_leaves_the_vectors_of_that_name(server, t
 def test_without_a_server_it_is_refused(database, tmp_path):
     with pytest.raises(ConfigError, match="IDX_RAG_V2__QDRANT_URL"):
         get_lexical_engine("qdrant", database, "notes", tmp_path, rag=RAGv2Settings())
+
+
+def test_without_a_server_it_is_refused_before_a_file_is_read(tmp_path, notes):
+    with open_library(tmp_path / "home", lexical_engine="qdrant") as library:
+        with pytest.raises(ConfigError, match="IDX_RAG_V2__QDRANT_URL"):
+            Indexer(library).build(notes, "notes")
+        assert library.datasets() == []
 
 
 def test_one_server_serves_both_legs_and_the_store_answers_while_it_is_away(

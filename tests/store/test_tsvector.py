@@ -1,4 +1,4 @@
-"""The tsvector engine: its language and fields, its limits, and what its tables hold."""
+"""The full text of a store in Postgres: its language, fields and limits, and its tables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from sqlalchemy import text
 from builders import drop, make_database, put
 from catalog.core.errors import ConfigError
 from catalog.core.settings import TsvectorSettings
-from catalog.library.indexing import Indexer
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
-from catalog.store.lexical import get_lexical_engine, join_lexical_engines
+from catalog.store.lexical import get_lexical_engine
 from catalog.store.lexical.tsvector import TsvectorEngine, split_terms
-from fakes import open_library
 
 WHOLE = Restriction("notes")
 
@@ -51,18 +49,10 @@ def counted(database: Database) -> list[tuple[str, int]]:
         return [(word, number) for word, number in connection.execute(query)]
 
 
-def test_a_store_in_a_file_says_what_the_engine_needs(tmp_path: Path) -> None:
-    database = make_database(tmp_path)
-    with pytest.raises(ConfigError, match="IDX_DATABASE_URL"):
-        get_lexical_engine("tsvector", database, "notes", tmp_path)
-    database.close()
-
-
-def test_a_store_in_a_file_is_refused_before_a_file_is_read(tmp_path: Path, notes: Path) -> None:
-    with open_library(tmp_path / "home", lexical_engine="tsvector") as library:
-        with pytest.raises(ConfigError, match="IDX_DATABASE_URL"):
-            Indexer(library).build(notes, "notes")
-        assert library.datasets() == []
+def test_the_full_text_of_a_store_is_that_of_its_database(
+    database: Database, tmp_path: Path
+) -> None:
+    assert isinstance(get_lexical_engine("fts", database, "notes", tmp_path), TsvectorEngine)
 
 
 def test_words_are_cut_in_the_language_that_is_set(database: Database) -> None:
@@ -126,7 +116,7 @@ def test_two_datasets_rank_as_one_with_the_same_passages(database: Database) -> 
         put(database, "notes" if number % 2 else "other", f"{number}.md", text_)
         put(database, "both", f"{number}.md", text_)
     parts = [TsvectorEngine(database, name) for name in ("notes", "other")]
-    joined = join_lexical_engines(parts, database, ("notes", "other"))
+    joined = parts[0].join(parts[1:])
     found = joined.search("alpha beta", 10, Restriction(("notes", "other")))
     one = TsvectorEngine(database, "both").search("alpha beta", 10, Restriction("both"))
     assert [hit.score for hit in found] == pytest.approx([hit.score for hit in one])

@@ -25,7 +25,7 @@ from catalog.core.errors import (
 )
 from catalog.core.ids import point_id
 from catalog.store.schema import embeddings, meta, outbox
-from catalog.store.vectors import edge_index as edge_index_module
+from catalog.store.vectors import edge as edge_index_module
 from catalog.store.vectors import folder_engine
 from catalog.store.vectors.edge import EdgeEngine
 from catalog.store.vectors.outbox import Outbox
@@ -242,11 +242,11 @@ def test_a_process_killed_while_applying_the_outbox_loses_nothing(desk: Bench, m
     engine.close()
     desk.put("00.md", vector(1, 0.5), texts=["edited"])
     desk.put("new.md", vector(0, 0, 1))
-    target = "outbox.Outbox" if moment == "_remove" else "edge_index.EdgeIndex"
+    target = "outbox.Outbox" if moment == "_remove" else "edge.EdgeIndex"
     killed = in_other_process(
         desk,
         "import os, signal\n"
-        "from catalog.store.vectors import edge_index, outbox\n"
+        "from catalog.store.vectors import edge, outbox\n"
         f"original = {target}.{moment}\n"
         "def dies(*given, **named):\n"
         f"    {'pass' if moment in ('flush', '_remove') else 'original(*given)'}\n"

@@ -13,6 +13,7 @@ from sqlalchemy import update
 
 from builders import drop, put
 from catalog.core.errors import ConfigError, EmbeddingMismatchError
+from catalog.core.settings import RAGv2Settings
 from catalog.store.schema import embeddings
 from catalog.store.vectors import VECTOR_ENGINES, exact, get_vector_engine
 from catalog.store.vectors.exact import ExactEngine
@@ -99,7 +100,7 @@ def test_every_named_engine_searches(desk: Bench, name: str):
 def test_an_url_makes_it_a_server(desk: Bench):
     made = get_vector_engine(
         "qdrant", desk.database, DATASET, desk.folder, dim=DIM, fingerprint="f",
-        url="http://localhost:1",
+        rag=RAGv2Settings(qdrant_url="http://localhost:1"),
     )  # fmt: skip
     assert made.name == "qdrant"
     made.close()

@@ -24,9 +24,8 @@ from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
 from catalog.store.schema import meta
 from catalog.store.vectors import server as server_module
 from catalog.store.vectors.outbox import Outbox
-from catalog.store.vectors.qdrant_server import address_of
+from catalog.store.vectors.qdrant_server import address_of, collection_name
 from catalog.store.vectors.server import ServerEngine
-from catalog.store.vectors.server_versions import collection_name
 from processes import Forked
 from qdrant_protocol import qdrant_protocol
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector

@@ -12,7 +12,7 @@ import pytest
 from catalog.core.errors import EngineError, MissingExtraError
 from catalog.core.filter_forms import parse_filters
 from catalog.store.engine_types import Restriction
-from catalog.store.vectors import get_vector_engine, sqlite_vec_index
+from catalog.store.vectors import get_vector_engine, sqlite_vec
 from vector_bench import DATASET, DIM, Bench, bench, everything, paths_of, vector
 
 
@@ -50,7 +50,7 @@ def test_more_can_be_asked_for_than_one_search_of_the_table_gives(
     desk.engine()
     expected = answers(desk, restriction=inside("tags!=x"))
     assert expected == [f"{number}.md" for number in range(6)]
-    monkeypatch.setattr(sqlite_vec_index, "MOST_NEAREST", 3)
+    monkeypatch.setattr(sqlite_vec, "MOST_NEAREST", 3)
     assert answers(desk, restriction=inside("tags!=x")) == expected
 
 
@@ -60,7 +60,7 @@ def test_a_damaged_file_is_made_anew(desk: Bench, damage: bytes | None):
     engine = desk.engine()
     engine.refresh()
     engine.close()
-    file = desk.folder / "index" / "shard" / sqlite_vec_index.FILE
+    file = desk.folder / "index" / "shard" / sqlite_vec.FILE
     file.unlink()
     if damage is not None:
         file.write_bytes(damage)
@@ -69,10 +69,10 @@ def test_a_damaged_file_is_made_anew(desk: Bench, damage: bytes | None):
 
 
 def test_an_index_of_another_dimension_is_not_used(tmp_path: Path):
-    made = sqlite_vec_index.SqliteVecIndex.create(tmp_path, 4)
+    made = sqlite_vec.SqliteVecIndex.create(tmp_path, 4)
     made.close()
     with pytest.raises(EngineError, match=r"[Dd]imension"):
-        sqlite_vec_index.SqliteVecIndex.load(tmp_path, 8)
+        sqlite_vec.SqliteVecIndex.load(tmp_path, 8)
 
 
 def test_points_that_differ_from_the_truth_are_counted(desk: Bench):
@@ -92,8 +92,7 @@ def test_without_its_package_the_command_that_installs_it_is_told(
     desk: Bench, monkeypatch: pytest.MonkeyPatch
 ):
     name = "catalog.store.vectors.sqlite_vec"
-    for module in (name, f"{name}_index"):
-        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "apsw", None)
     with pytest.raises(MissingExtraError, match=r"catalog\[sqlite-vec\]"):
         get_vector_engine(

@@ -3,6 +3,7 @@
 CatalogError
 ├── ConfigError                  a setting is wrong: fix it and start again
 │   ├── UnknownPresetError       no preset of that name: pick one of those listed
+│   ├── UnknownEngineError       no engine has that name: the message lists them
 │   ├── MissingExtraError        an optional package is absent: run the named pip command
 │   └── ModelUnavailableError    a model's files cannot be had here: install or download them
 ├── InputError                   the call is wrong: correct the argument, do not retry
@@ -80,6 +81,10 @@ class ConfigError(CatalogError):
 
 class UnknownPresetError(ConfigError):
     """No preset has that name: pick one of those the message lists."""
+
+
+class UnknownEngineError(ConfigError):
+    """No engine has that name: pick one of those the message lists, or install its package."""
 
 
 class MissingExtraError(ConfigError):

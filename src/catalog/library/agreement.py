@@ -22,7 +22,7 @@ import numpy as np
 from catalog.core.ids import sha256_hex
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
-from catalog.store.vectors.probes import read_document_ids, read_probes, read_windows
+from catalog.store.vectors.sample import read_document_ids, read_probes, read_windows
 
 if TYPE_CHECKING:
     from catalog.library.library import Library

@@ -68,7 +68,8 @@ def _rebuild_lexical(library: Library, indexes: Indexes, dataset: str) -> None:
     engine.verify()  # what is on a server, or in the database, is forgotten where it is wrong
     folder = indexes.folder(dataset) / engine.name
     try:
-        if engine.name not in VECTOR_ENGINES:  # else the folder is of vectors
+        of_vectors = {*VECTOR_ENGINES, library.settings.rag_v2.vector_engine}
+        if engine.name not in of_vectors:  # else the folder is of vectors
             shutil.rmtree(folder)
     except FileNotFoundError:
         pass

@@ -14,7 +14,7 @@ from catalog.core.settings import Settings
 from catalog.store import Database
 from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.filter_sql import DatasetNames
-from catalog.store.lexical import get_lexical_engine, join_lexical_engines
+from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
 from catalog.store.locks import POINTS_LOCK, WORDS_LOCK, remove_folder
 from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
 from catalog.store.vectors.folder_engine import FolderEngine
@@ -64,8 +64,8 @@ class Indexes:
     def _joined(self, datasets: tuple[str, ...], name: str) -> LexicalEngine:
         engine = self._several.get((name, datasets))
         if engine is None:
-            engines = [self.lexical(dataset, name) for dataset in datasets]
-            engine = join_lexical_engines(engines, self._database, datasets)
+            first, *others = [self.lexical(dataset, name) for dataset in datasets]
+            engine = first.join(others)
             self._several.put((name, datasets), engine)
         return engine
 
@@ -87,9 +87,7 @@ class Indexes:
                     self._vector_folder(dataset, name),
                     dim=model.dim,
                     fingerprint=model.fingerprint,
-                    url=rag.qdrant_url,
-                    api_key=rag.qdrant_api_key,
-                    options=rag.qdrant,
+                    rag=rag,
                 )
             return self._vector[name, dataset]
 
@@ -111,6 +109,7 @@ class Indexes:
             self.folder(dataset) / f"{rag.vector_engine}-{model.fingerprint}",
             dim=model.dim,
             fingerprint=model.fingerprint,
+            rag=rag,
         )
         return engine.prepare(tried.windows) if isinstance(engine, FolderEngine) else None
 
@@ -128,10 +127,10 @@ class Indexes:
         That is the folders of its indexes, and what the engines that are set have on a server.
         """
         rag = self._settings.rag_v2
-        by_url = rag.vector_engine == "qdrant" and rag.qdrant_url is not None
+        in_folder = {"exact", "sqlite-vec"} | ({"qdrant"} if rag.qdrant_url is None else set())
         for get, is_on_server in (
-            (self.lexical, rag.lexical_engine in ("tsvector", "qdrant")),
-            (self.vector, by_url or rag.vector_engine == "pgvector"),
+            (self.lexical, rag.lexical_engine != "bm25"),
+            (self.vector, rag.vector_engine not in in_folder),
         ):
             try:
                 if is_on_server:
@@ -148,7 +147,8 @@ class Indexes:
         self._forget(dataset)
         folder, stock = self.folder(dataset), self._settings.home / "v1"
         locks = {index: index / POINTS_LOCK for index in self._vector_folders(dataset)}
-        locks |= {folder / "bm25": folder / "bm25" / WORDS_LOCK}
+        words = {"bm25", self._settings.rag_v2.lexical_engine}.difference(LEXICAL_ENGINES[1:])
+        locks |= {folder / name: folder / name / WORDS_LOCK for name in words}
         locks |= {stock / dataset: stock / f".{dataset}.lock"}  # what is compared with keeps texts
         for index in (folder, *locks):
             if index.is_symlink():
@@ -181,7 +181,7 @@ class Indexes:
         """Return the folders of vector indexes that there are, of whatever model."""
         return [
             folder
-            for engine in VECTOR_ENGINES
+            for engine in {*VECTOR_ENGINES, self._settings.rag_v2.vector_engine}
             for folder in self.folder(dataset).glob(f"{engine}*")
             if folder.name == engine or folder.name.startswith(f"{engine}-")
         ]

@@ -16,11 +16,18 @@ from catalog.retrieval.adaptive import OTHER_JOINTS, rarity_of
 from catalog.retrieval.fusion import FoundWords
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Hit, Restriction, read_chunk_ids
-from catalog.store.lexical.analysis import UNSPACED, WORD, Analyzer, fold, raw_words
+from catalog.store.lexical.analysis import (
+    UNSPACED,
+    WORD,
+    Analyzer,
+    Term,
+    fold,
+    raw_words,
+    terms_of_words,
+)
 from catalog.store.lexical.languages import LATIN_LANGUAGES, detect_language, stop_words
 from catalog.store.lexical.postings import term_weight
 from catalog.store.lexical.snapshot import indexed_text
-from catalog.store.lexical.text_analysis import Term, terms_of_words
 
 if TYPE_CHECKING:
     from catalog.store import Database

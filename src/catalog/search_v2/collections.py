@@ -33,8 +33,8 @@ from catalog.store.vectors.foreign_collection import (
     CollectionShape,
     ForeignCollection,
     ForeignPoint,
+    PayloadFilterCompiler,
 )
-from catalog.store.vectors.payload_filters import PayloadFilterCompiler
 from catalog.store.vectors.qdrant_server import QdrantServer, open_client
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
     from qdrant_client import QdrantClient
 
-    from catalog.store.vectors.point_filters import PointCondition
+    from catalog.store.vectors.point_search import PointCondition
 
 
 _MISSING = object()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sqlalchemy import String, TypeDecorator
 from sqlalchemy.engine import Dialect
@@ -32,12 +32,15 @@ Match = String().with_variant(MatchText(), "postgresql")
 
 def to_query(match: str) -> str:
     """Return a MATCH text as a ``tsquery``; empty, which nothing matches, without a word."""
-    phrases = []
+    return " | ".join(to_queries(match))
+
+
+def to_queries(match: str) -> Iterator[str]:
+    """Yield each phrase of a MATCH text as a ``tsquery``."""
     for columns, words in phrases_of(match):
         label = "".join(sorted({CARD_COLUMNS[name] for name in columns.split()}))
         suffix = f":{label}" if label else ""
-        phrases.append(" <-> ".join(f"{quote_word(word)}{suffix}" for word in words))
-    return " | ".join(f"({phrase})" for phrase in phrases)
+        yield f"({' <-> '.join(f'{quote_word(word)}{suffix}' for word in words)})"
 
 
 def phrases_of(match: str) -> Iterable[tuple[str, list[str]]]:

@@ -14,7 +14,6 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     String,
-    Table,
     bindparam,
     cast,
     delete,
@@ -82,42 +81,28 @@ def _vector(columns: Sequence[Sequence[str]], labels: Sequence[str]) -> str:
 def score_cards(
     connection: Connection, match: str, weights: Mapping[str, float]
 ) -> dict[int, float]:
-    """Return BM25 of the cards that match; ``weights`` are by the names of the columns."""
-    labels = {label: weights[name] for name, label in CARD_COLUMNS.items()}
-    return score_rows(connection, card_words, match, labels)
+    """Return BM25 of the cards that match, as FTS5's ``bm25()`` has it; higher is better.
 
-
-def score_chunks(
-    connection: Connection, match: str, weights: Mapping[str, float]
-) -> dict[int, float]:
-    """Return BM25 of the passages that match; ``weights`` are by the names of the columns."""
-    labels = {label: weights[name] for name, label in CHUNK_COLUMNS.items()}
-    return score_rows(connection, chunk_words, match, labels)
-
-
-def score_rows(
-    connection: Connection, table: Table, match: str, weights: Mapping[str, float]
-) -> dict[int, float]:
-    """Return BM25 of every row that matches, as FTS5's ``bm25()`` has it; higher is better.
-
-    ``weights`` are by the labels of the columns. How rare a phrase is, is counted over all rows.
+    ``weights`` are by the names of the columns. How rare a phrase is, is counted over all cards.
     """
+    labels = {label: weights[name] for name, label in CARD_COLUMNS.items()}
     phrases = [words for _, words in phrases_of(match)]
     if not phrases:
         return {}
-    size = select(func.count(), func.coalesce(func.sum(table.c.length), 0)).select_from(table)
+    words = func.coalesce(func.sum(card_words.c.length), 0)
+    size = select(func.count(), words).select_from(card_words)
     rows, total = connection.execute(size).one()
     lengths: dict[int, int] = {}
     places: dict[int, dict[str, list[tuple[int, str]]]] = {}
-    for row, length, word, positions, labels in connection.execute(
-        _select_places(table), {"match": match, "wanted": sorted({w for p in phrases for w in p})}
+    for row, length, word, positions, its_labels in connection.execute(
+        _select_places(), {"match": match, "wanted": sorted({w for p in phrases for w in p})}
     ):
         lengths[row] = length
-        places.setdefault(row, {})[word] = list(zip(positions, labels, strict=True))
+        places.setdefault(row, {})[word] = list(zip(positions, its_labels, strict=True))
     scores = dict.fromkeys(lengths, 0.0)
     average = total / max(rows, 1)
     for phrase in phrases:
-        counts = {row: _count(of_row, phrase, weights) for row, of_row in places.items()}
+        counts = {row: _count(of_row, phrase, labels) for row, of_row in places.items()}
         hits = {row: count for row, count in counts.items() if count > 0}
         rarity = math.log((rows - len(hits) + 0.5) / (len(hits) + 0.5))
         rarity = rarity if rarity > 0 else _LEAST_IDF
@@ -142,7 +127,8 @@ def _count(
     )
 
 
-def _select_places(table: Table) -> Any:
+def _select_places() -> Any:
+    table = card_words
     each = func.unnest(table.c.words).table_valued("lexeme", "positions", "weights")
     each = each.render_derived()
     matches = table.c.words.op("@@")(cast(bindparam("match", type_=Match), TSQUERY))

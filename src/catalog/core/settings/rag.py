@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from catalog.core.entry_points import Group, find_entry_point
+from catalog.core.errors import UnknownEngineError
 from catalog.core.settings.qdrant import QdrantSettings
 from catalog.core.settings.text_search import TsvectorSettings
 from catalog.core.settings.variables import V2_PREFIX, ApiKey, refuse_unknown_variables
@@ -18,6 +21,16 @@ NEEDS_REBUILD: dict[str, JsonValue] = {"rebuild": True}
 def acts_only_with(**choice: JsonValue) -> dict[str, JsonValue]:
     """Mark a setting that does something only while another one of v2 has this value."""
     return {"acts_only_with": dict(choice)}
+
+
+def _name_of_engine(group: Group) -> AfterValidator:
+    def check(name: str) -> str:
+        try:
+            return find_entry_point(group, name).name
+        except UnknownEngineError as error:
+            raise PydanticCustomError("unknown_engine", "{why}", {"why": str(error)}) from error
+
+    return AfterValidator(check)
 
 
 _ONLY_RRF = acts_only_with(fusion_mode="rrf")
@@ -145,13 +158,15 @@ class RAGv2Settings(BaseSettings):
         "[section: Heading > Heading]', on a line of their own.",
         json_schema_extra=NEEDS_REBUILD,
     )
-    lexical_engine: Literal["bm25", "fts", "tsvector", "qdrant"] = Field(
+    lexical_engine: Annotated[str, _name_of_engine("catalog.lexical")] = Field(
         "bm25",
-        description="Keyword engine; tsvector: Postgres' own, for a store there; qdrant: on the "
-        "server of QDRANT_URL.",
+        description="Keyword engine: bm25; fts: the store's own full text; qdrant: on the server "
+        "of QDRANT_URL; or one that a package adds (docs/engines.md).",
     )
-    vector_engine: Literal["qdrant", "sqlite-vec", "pgvector", "exact"] = Field(
-        "qdrant", description="Vector engine."
+    vector_engine: Annotated[str, _name_of_engine("catalog.vectors")] = Field(
+        "qdrant",
+        description="Vector engine: qdrant, sqlite-vec, pgvector, exact, or one that a package "
+        "adds.",
     )
     qdrant_url: str | None = Field(
         None, description="A Qdrant server; unset: Qdrant inside this process."

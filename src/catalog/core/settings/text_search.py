@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class TsvectorSettings(BaseModel):
-    """``IDX_RAG_V2__TSVECTOR__*``: Postgres' own text search over passages.
+    """``IDX_RAG_V2__TSVECTOR__*``: the engine `fts` on a store in Postgres.
 
     A change makes another index, from the store and without a model.
     """

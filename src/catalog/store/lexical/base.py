@@ -1,12 +1,14 @@
-"""What a lexical engine must do; ``tests/contracts`` holds every engine to it."""
+"""What a lexical engine must do; ``catalog.testing`` holds every engine to it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from dataclasses import replace
+from typing import Protocol
 
-from catalog.store.engine_types import Hits, Restriction
+from catalog.store.engine_types import Hits, Restriction, best_first, join_spreads
+from catalog.store.filter_sql import DatasetNames
 
 
 class LexicalEngine(Protocol):
@@ -15,6 +17,11 @@ class LexicalEngine(Protocol):
     @property
     def name(self) -> str:
         """Return the engine's name in settings, stages and explanations."""
+        ...
+
+    @property
+    def dataset(self) -> DatasetNames:
+        """Return the dataset, or the datasets, that it searches."""
         ...
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
@@ -55,8 +62,18 @@ class LexicalEngine(Protocol):
         """
         ...
 
+    def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
+        """Return one engine over this dataset and those of engines of the same name.
+
+        :class:`JoinedEngines` is one for engines that have no statistics to share.
+        """
+        ...
+
     def refresh(self) -> None:
-        """Bring what is derived up to date and persist it; searching without it is only slower."""
+        """Bring what is derived up to date and persist it; searching without it is only slower.
+
+        What a server has of a dataset that was removed is dropped.
+        """
         ...
 
     def verify(self) -> int:
@@ -68,21 +85,54 @@ class LexicalEngine(Protocol):
         ...
 
 
-class EngineOfOne(LexicalEngine, Protocol):
-    """A lexical engine that says of which dataset it is."""
-
-    dataset: str
-
-
-EngineT = TypeVar("EngineT", bound=EngineOfOne)
+def join_names(engines: Sequence[LexicalEngine]) -> tuple[str, ...]:
+    """Return the datasets of all the engines."""
+    return tuple(name for engine in engines for name in Restriction(engine.dataset).datasets)
 
 
-class JoinedEngines(Generic[EngineT]):
-    """The base of an engine over several datasets, made of one for each of them."""
+class JoinedEngines:
+    """Keyword search over the datasets of ``engines``, each by its own words.
 
-    def __init__(self, engines: Sequence[EngineT]) -> None:
+    How rare a word is, and how long a passage is on average, are those of its own dataset. The
+    engines stay their owner's to close.
+    """
+
+    def __init__(self, engines: Sequence[LexicalEngine]) -> None:
         self._engines = tuple(engines)
-        self._datasets = tuple(engine.dataset for engine in engines)
+        self.dataset: DatasetNames = join_names(engines)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the engines."""
+        return self._engines[0].name
+
+    def search(self, text: str, k: int, restriction: Restriction) -> Hits:
+        """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
+        if restriction.dataset != self.dataset:
+            return Hits()
+        found = [
+            (engine, engine.search(text, k, replace(restriction, dataset=engine.dataset)))
+            for engine in self._engines
+        ]
+        fallback = next((hits.fallback for _, hits in found if hits.fallback), "")
+        spreads = [(engine.document_counts(())[0], hits.spread) for engine, hits in found]
+        hits = best_first((hit for _, hits in found for hit in hits), k)
+        return Hits(hits, join_spreads(spreads), fallback)
+
+    def is_searchable(self, text: str) -> bool:
+        """Tell whether the text has a word to look for in any of the datasets."""
+        return any(engine.is_searchable(text) for engine in self._engines)
+
+    def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
+        """Return what the engines count, added up."""
+        counted = [engine.document_counts(words) for engine in self._engines]
+        each = zip(*(numbers for _, numbers in counted), strict=True)
+        return sum(size for size, _ in counted), [sum(numbers) for numbers in each]
+
+    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
+        """Return ``{}``: a word that one dataset lacks may be right in another."""
+        del text, restriction
+        return {}
 
     def languages(self) -> dict[str, int]:
         """Return the languages of the passages of all datasets."""
@@ -90,6 +140,10 @@ class JoinedEngines(Generic[EngineT]):
         for engine in self._engines:
             counts.update(engine.languages())
         return dict(counts)
+
+    def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
+        """Return one engine over these datasets and those of others."""
+        return JoinedEngines([*self._engines, *others])
 
     def refresh(self) -> None:
         """Bring what is derived of each dataset up to date."""
@@ -99,3 +153,6 @@ class JoinedEngines(Generic[EngineT]):
     def verify(self) -> int:
         """Return the number of derived files, or points, that are not as they were written."""
         return sum(engine.verify() for engine in self._engines)
+
+    def close(self) -> None:
+        """Do nothing: the engines stay open."""

@@ -1,6 +1,7 @@
-"""Keyword search in the truth itself: SQLite's FTS5, kept by triggers, with nothing to refresh.
+"""Keyword search in the truth itself, with nothing to refresh: the engine ``fts`` of SQLite.
 
-In Postgres it is the same search over the same words.
+Over a store in Postgres it searches the words that lie with the truth there, cut alike: for other
+engines, where they have stop words alone or no server.
 """
 
 from __future__ import annotations
@@ -27,16 +28,15 @@ from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.fts_match import fts_words, match_all, match_any, quote
 from catalog.store.full_text import LEAST, is_postgres
-from catalog.store.lexical.analysis import fold, raw_words
+from catalog.store.lexical.analysis import fold, other_spellings, raw_words
+from catalog.store.lexical.base import LexicalEngine, join_names
 from catalog.store.lexical.languages import stop_words
-from catalog.store.lexical.text_analysis import other_spellings
 from catalog.store.schema import chunks, datasets
 from catalog.store.sql_forms import contains, holds_phrase
 
 TITLE_WEIGHT = 4.0
 HEADINGS_WEIGHT = 2.0
 TEXT_WEIGHT = 1.0
-_WEIGHTS = {"title": TITLE_WEIGHT, "headings": HEADINGS_WEIGHT, "text": TEXT_WEIGHT}
 MOST_COUNTED = 10_000  # passages with a word
 MOST_READ = 100_000  # passages searched for a sign that is no word
 _MAX_ROWS = 2**31
@@ -78,9 +78,9 @@ class FtsEngine:
 
     def _search(self, connection: Connection, match: str, k: int, restriction: Restriction) -> Hits:
         if is_postgres(connection):
-            from catalog.store.lexical.postgres_fts import search_words
+            from catalog.store.lexical.postgres_bm25 import search_truth
 
-            return search_words(connection, match, k, restriction, _WEIGHTS)
+            return search_truth(connection, match, k, restriction)
         alone = _is_alone(connection, self.dataset)
         rows = connection.execute(_query(match, min(k, _MAX_ROWS), restriction, alone=alone))
         hits = [Hit(seq, max(score, LEAST)) for seq, score in rows]
@@ -120,6 +120,10 @@ class FtsEngine:
     def languages(self) -> dict[str, int]:
         """Return ``{}``: all passages are taken for one language."""
         return {}
+
+    def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
+        """Return one engine over this dataset and those of others."""
+        return FtsEngine(self.database, join_names([self, *others]))
 
     def refresh(self) -> None:
         """Do nothing: triggers keep the index in the transaction that changes the chunks."""

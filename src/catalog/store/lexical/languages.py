@@ -10,11 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import ConfigError
@@ -34,30 +32,9 @@ _ENGLISH_FUNCTION_WORDS = """
     about after all also any because before being between both each from here how just more most
     only other over same so some than those through under until up very while
 """
-_OWN_LISTS = {  # of languages that bm25s has no list for: the commonest function words
-    "catalan": """
-        a al als amb aquest aquesta aquests aquestes com d de del dels el ella ells els en
-        entre era és està fins ha han hi i la les li llur més molt no o on per perquè però quan
-        que què qui se sense ser seu seva seus seves si sobre són també té tot tots un una uns
-        unes va van aquell aquella dins ja ho""",
-    "finnish": """
-        ei eivät ennen että hän he ja jo joka joita jolla jonka jos josta jotka jota kanssa kuin
-        kun kuten me mikä mitä mukaan mutta myös ne niiden niin nyt oli olivat olla on ovat se
-        sekä sen siihen siitä sitä tai tämä tämän tässä tätä te vaan vain ettei jossa joissa
-        jälkeen nämä näiden niitä ole voi minä sinä""",
-    "hungarian": """
-        a az és egy hogy nem is ez meg csak de már van ha vagy mint még volt azt ami amely
-        amelyek ezt lehet majd mert minden el ki le fel aki ahol akkor amikor úgy így itt ott
-        után között alatt által való voltak lesz vannak ezek azok nincs kell sem pedig illetve""",
-    "romanian": """
-        a al ale am ar are au această acest acesta această aceasta aceste aceștia asupra avea ca
-        care ce cea cel cei cele cu cum da dar de deci din după ea ei el ele este eu fi fie fost
-        fără iar îi își în între îl la le lui lor mai mult ne nu o pe pentru prin sa sale sau să
-        se și sunt sub te toate tot un unde unei unor unui va vor când dacă""",
-}  # fmt: skip
 LATIN_LANGUAGES = (
     "english", "german", "french", "spanish", "italian", "portuguese", "dutch", "swedish",
-    "danish", "norwegian", "turkish", *_OWN_LISTS,
+    "danish", "norwegian", "turkish", "catalan", "finnish", "hungarian", "romanian",
 )  # fmt: skip
 # Letters that one stemmer has to itself: words in them go to it, whatever they stand in.
 SCRIPTS = re.compile(
@@ -164,26 +141,15 @@ def _profiles() -> tuple[dict[str, _Weights], frozenset[str], frozenset[str]]:
 @cache
 def stop_words(language: str) -> frozenset[str]:
     """Return the stop words of a language, lower case; none for a language that has no list."""
-    if language == "english":
-        return frozenset(_bm25s_lists().STOPWORDS_EN) | set(_ENGLISH_QUESTION_WORDS.split())
-    if language in _OWN_LISTS:
-        return frozenset(_OWN_LISTS[language].split())
-    return frozenset(getattr(_bm25s_lists(), f"STOPWORDS_{language.upper()}", ()))
+    words = frozenset(_stop_word_lists().get(language, "").split())
+    return words | set(_ENGLISH_QUESTION_WORDS.split()) if language == "english" else words
 
 
 @cache
-def _bm25s_lists() -> ModuleType:
-    """Read the lists of bm25s from their own file: importing the package would load scipy."""
-    package = find_spec("bm25s")
-    if package is None or not package.submodule_search_locations:
-        raise ConfigError("bm25s is not installed: run pip install bm25s")
-    file = Path(package.submodule_search_locations[0]) / "stopwords.py"
-    spec = spec_from_file_location("catalog_bm25s_stopwords", file)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"the stop word lists cannot be read from {file}")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _stop_word_lists() -> dict[str, str]:
+    text = Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8")
+    sections = (section.partition("]") for section in text.split("\n[")[1:])
+    return {language: words for language, _, words in sections}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,33 +8,34 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import EngineError, EngineLockedError, EngineUnreachableError
+from catalog.core.errors import ConfigError, EngineError, EngineLockedError, EngineUnreachableError
 from catalog.core.settings import QdrantSettings
 from catalog.store.database import Database
+from catalog.store.engine_setup import EngineSetup
 from catalog.store.engine_types import (
     Hits,
     Restriction,
     Spread,
     allowed_seqs,
     best_first,
-    join_spreads,
     read_stamp,
 )
 from catalog.store.full_text import LEAST
-from catalog.store.lexical.base import JoinedEngines
+from catalog.store.lexical.analysis import TextAnalyzer
+from catalog.store.lexical.base import JoinedEngines, LexicalEngine
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postings import Int64
-from catalog.store.lexical.server_words import WordPoints
-from catalog.store.lexical.text_analysis import TextAnalyzer
-from catalog.store.lexical.word_collection import WordCollection, WordsState
+from catalog.store.lexical.word_collection import WordCollection, WordPoints, WordsState
 from catalog.store.vectors.point_search import MOST_TIES
-from catalog.store.vectors.qdrant_server import QdrantServer, was_answered
-from catalog.store.vectors.server_turns import (
+from catalog.store.vectors.qdrant_server import (
     APPLY_WAIT_SECONDS,
     BUILD_WAIT_SECONDS,
     CollectionTurns,
+    QdrantServer,
+    collection_name,
+    open_client,
+    was_answered,
 )
-from catalog.store.vectors.server_versions import collection_name
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -99,7 +100,7 @@ class QdrantWordsEngine:
         terms = self.analyzer.query_terms(text, state.languages)
         if len(terms) == 0:  # the full-text index has stop words
             return FtsEngine(self.database, self.dataset).search(text, k, restriction)
-        if len(terms) == 0 or state.size == 0:
+        if state.size == 0:
             return Hits()
         tokens = Counter(token for term in terms for token in term if " " not in token)
         try:
@@ -126,6 +127,10 @@ class QdrantWordsEngine:
     def languages(self) -> dict[str, int]:
         """Return the languages of the passages with how many are in each, as last seen."""
         return {} if self._state is None else self._state.languages
+
+    def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
+        """Return one engine over this dataset and those of others."""
+        return JoinedQdrantWords([self, *others], self.database)
 
     def refresh(self) -> None:
         """Take in what is new; compare all where the server has another number of points."""
@@ -237,40 +242,36 @@ def _spread(
     return Spread(mean, math.sqrt(max(0.0, squares / state.size - mean * mean)))
 
 
-class JoinedQdrantWords(JoinedEngines[QdrantWordsEngine]):
-    """Keyword search over the datasets of ``engines``, each by its own words.
+class JoinedQdrantWords(JoinedEngines):
+    """Keyword search over the datasets of ``engines``, as the store's full text while one is away.
 
-    How rare a word is, and how long a passage is on average, are those of its own dataset.
+    It counts words in the store, too, over all datasets together.
     """
 
-    name = "qdrant"
+    def __init__(self, engines: Sequence[LexicalEngine], database: Database) -> None:
+        super().__init__(engines)
+        self._database = database
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
         """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
-        if restriction.dataset != self._datasets:
-            return Hits()
-        found = [
-            (engine, engine.search(text, k, restriction.of(engine.dataset)))
-            for engine in self._engines
-        ]
-        if away := next((hits.fallback for _, hits in found if hits.fallback), ""):
-            return search_store(self._engines[0].database, text, k, restriction, away)
-        spreads = [(sum(engine.languages().values()), hits.spread) for engine, hits in found]
-        hits = best_first((hit for _, hits in found for hit in hits), k)
-        return Hits(hits, join_spreads(spreads))
+        hits = super().search(text, k, restriction)
+        if hits.fallback:
+            return search_store(self._database, text, k, restriction, hits.fallback)
+        return hits
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
         """Return what the store's own full text counts over all datasets."""
-        return FtsEngine(self._engines[0].database, self._datasets).document_counts(words)
+        return FtsEngine(self._database, self.dataset).document_counts(words)
 
-    def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return ``{}``: the server has no list of words."""
-        del text, restriction
-        return {}
 
-    def is_searchable(self, text: str) -> bool:
-        """Tell whether the text has a word to look for in any of the datasets."""
-        return any(engine.is_searchable(text) for engine in self._engines)
-
-    def close(self) -> None:
-        """Do nothing: the engines stay open."""
+def open_engine(setup: EngineSetup) -> QdrantWordsEngine:
+    """Return the engine ``qdrant``; raises :class:`ConfigError` where no server is set."""
+    url, key, options = setup.rag.qdrant_url, setup.rag.qdrant_api_key, setup.rag.qdrant
+    if url is None:
+        raise ConfigError(
+            "the keyword engine 'qdrant' is a Qdrant server's: set IDX_RAG_V2__QDRANT_URL, or "
+            "choose another engine"
+        )
+    client = open_client(url, key, options.timeout_seconds)
+    of_dataset = (setup.database, setup.dataset, client, options.collection_prefix)
+    return QdrantWordsEngine(*of_dataset, options=options, owns_client=True)

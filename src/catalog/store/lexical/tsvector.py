@@ -1,8 +1,7 @@
-"""The tsvector engine: Postgres' own text search over the passages of a store in Postgres.
+"""The engine ``fts`` of a store in Postgres: the text search that Postgres has itself.
 
-Words are cut, stopped and stemmed by a text search configuration of the server. ``ts_rank`` knows
-neither how rare a word is nor how long a passage is on average, so it is asked for one word at a
-time, and stands for the number of times in BM25 (https://en.wikipedia.org/wiki/Okapi_BM25).
+Words are cut, stopped and stemmed by a text search configuration of the server, and passages are
+ranked by BM25 (:mod:`catalog.store.lexical.postgres_bm25`).
 """
 
 from __future__ import annotations
@@ -13,24 +12,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
     Connection,
-    Float,
     Select,
-    Text,
     bindparam,
     case,
     cast,
     func,
-    literal,
     literal_column,
     select,
     tablesample,
-    true,
     union_all,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, REAL, TSQUERY
+from sqlalchemy.dialects.postgresql import REAL
 
 from catalog.core.errors import ConfigError, EngineLockedError
 from catalog.core.lru_cache import LRUCache
@@ -39,20 +32,19 @@ from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.full_text import LEAST
+from catalog.store.lexical.analysis import other_spellings
+from catalog.store.lexical.base import LexicalEngine, join_names
 from catalog.store.lexical.fts import FtsEngine
-from catalog.store.lexical.text_analysis import other_spellings
+from catalog.store.lexical.postgres_bm25 import bm25_values, matches, score, select_best
 from catalog.store.lexical.tsvector_table import TsvectorTables, WordCounts
 from catalog.store.match_types import quote_word
-from catalog.store.schema import chunks
 
-K1, B = 1.2, 0.75
 MOST_CANDIDATES = 5_000  # passages that are ranked; past them, only those with rare words
 SAMPLE = 2_000  # passages that tell the scores of those that are not ranked
 BUILD_WAIT_SECONDS = 600.0
 APPLY_WAIT_SECONDS = 5.0
 _TRIES = 20  # in which a dataset is found unchanged between bringing up and searching
-_WEIGHTS = [0.25, 0.5, 0.75, 1.0]  # of D, C, B and A
-_ONCE = 4 * math.pi**2 / 6  # ts_rank of a word that is once in D is the inverse of this
+_WEIGHTS = (0.25, 0.5, 0.75, 1.0)  # of D, C, B and A
 
 
 class TsvectorEngine:
@@ -64,7 +56,7 @@ class TsvectorEngine:
     find. Raises :class:`ConfigError` for a truth that is elsewhere.
     """
 
-    name = "tsvector"
+    name = "fts"
 
     def __init__(
         self,
@@ -126,6 +118,10 @@ class TsvectorEngine:
         """Return ``{}``: all passages are taken for one language."""
         return {}
 
+    def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
+        """Return one engine over this dataset and those of others, which count words together."""
+        return TsvectorEngine(self.database, join_names([self, *others]), self.settings)
+
     def refresh(self) -> None:
         """Take in what is new."""
         self._bring_up(BUILD_WAIT_SECONDS)
@@ -179,8 +175,10 @@ class TsvectorEngine:
         if not passages:
             return Hits()
         rare, other = split_terms(passages, self._most)
-        given = _parameters([*rare, *other], passages, total) | {"match": _any_of(rare), "k": k}
-        rows = connection.execute(_best(tables, restriction), given).all()
+        given = bm25_values({quote_word(word): passages[word] for word in (*rare, *other)}, *total)
+        given |= {"match": _any_of(rare), "k": k}
+        best = select_best([one.words for one in tables], restriction, _WEIGHTS)
+        rows = connection.execute(best, given).all()
         hits = [Hit(seq, max(score, LEAST)) for seq, score, *_ in rows if seq is not None]
         mean, square = (sum_ / total.passages for sum_ in rows[0][2:])
         if other:
@@ -204,18 +202,6 @@ def split_terms(passages: Mapping[str, int], most: int) -> tuple[list[str], list
     return ordered[:rare], ordered[rare:]
 
 
-def _parameters(
-    words: Sequence[str], passages: Mapping[str, int], total: WordCounts
-) -> dict[str, Any]:
-    size = total.passages
-    rarity = [math.log1p((size - passages[word] + 0.5) / (passages[word] + 0.5)) for word in words]
-    return {
-        "words": [quote_word(word) for word in words],
-        "rarity": rarity,
-        "average": max(1.0, total.words / size),
-    }
-
-
 def _any_of(words: Sequence[str]) -> str:
     return " | ".join(map(quote_word, words))
 
@@ -225,54 +211,14 @@ def _share(passages: int) -> float:
     return min(100.0, 100.0 * SAMPLE / passages)
 
 
-def _score(table: Any) -> ColumnElement[float]:
-    """Return BM25 of a row, for the words, their rarity and the average length as bound."""
-    words = cast(bindparam("words", type_=ARRAY(Text())), ARRAY(TSQUERY))
-    rarity = cast(bindparam("rarity", type_=ARRAY(Float())), ARRAY(Float()))
-    each = func.unnest(words, rarity).table_valued("word", "rarity").render_derived()
-    weights = cast(literal(_WEIGHTS, ARRAY(Float())), ARRAY(REAL))
-    often = func.ts_rank(weights, table.c.words, each.c.word, 0, type_=Float()) * _ONCE
-    norm = K1 * (1 - B + B * table.c.length / cast(bindparam("average"), Float()))
-    sum_ = func.sum(each.c.rarity * (K1 + 1) * often / (often + norm))
-    return select(sum_).select_from(each).scalar_subquery()
-
-
-def _matches(table: Any, name: str) -> ColumnElement[bool]:
-    return table.c.words.bool_op("@@")(cast(bindparam(name, type_=Text()), TSQUERY))  # type: ignore[no-any-return]
-
-
-def _best(tables: Sequence[TsvectorTables], restriction: Restriction) -> Select[Any]:
-    """Select the best allowed passages, and beside each the sums of all scores and squares."""
-    matching = [
-        select(one.words.c.seq, _score(one.words).label("score")).where(
-            _matches(one.words, "match")
-        )
-        for one in tables
-    ]
-    scored = union_all(*matching).cte("scored")
-    best = select(scored.c.seq, scored.c.score)
-    if not restriction.is_whole_dataset:
-        best = best.join(chunks, chunks.c.seq == scored.c.seq).where(restriction.clause())
-    limit = cast(bindparam("k"), BigInteger())
-    top = best.order_by(scored.c.score.desc(), scored.c.seq).limit(limit).subquery()
-    total = func.coalesce(func.sum(scored.c.score), 0.0).label("total")
-    squares = func.coalesce(func.sum(scored.c.score * scored.c.score), 0.0).label("squares")
-    sums = select(total, squares).select_from(scored).subquery()
-    return (
-        select(top.c.seq, top.c.score, sums.c.total, sums.c.squares)
-        .select_from(sums.outerjoin(top, true()))
-        .order_by(top.c.score.desc(), top.c.seq)
-    )
-
-
 def _sample(tables: Sequence[TsvectorTables]) -> Select[Any]:
     """Select how many passages a sample has, and the sums over those of it that are not ranked."""
     parts = []
     for one in tables:
         share = cast(bindparam("share"), REAL)
         drawn = tablesample(one.words, func.system(share), name="drawn", seed=literal_column("0"))
-        is_left = ~_matches(drawn, "match") & _matches(drawn, "other")
-        parts.append(select(case((is_left, _score(drawn)), else_=0.0).label("score")))
+        is_left = ~matches(drawn, "match") & matches(drawn, "other")
+        parts.append(select(case((is_left, score(drawn, _WEIGHTS)), else_=0.0).label("score")))
     scores = union_all(*parts).subquery()
     total = func.coalesce(func.sum(scores.c.score), 0.0)
     squares = func.coalesce(func.sum(scores.c.score * scores.c.score), 0.0)

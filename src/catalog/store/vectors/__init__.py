@@ -1,12 +1,13 @@
-"""Nearest-neighbour search over the stored vectors: one protocol, one file per engine."""
+"""Nearest-neighbour search over the stored vectors: one protocol, ours one file per engine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import ConfigError
-from catalog.core.settings import QdrantSettings
+from catalog.core.entry_points import OURS, load_entry_point
+from catalog.core.settings import RAGv2Settings
+from catalog.store.engine_setup import EngineSetup
 
 if TYPE_CHECKING:
     from catalog.store.database import Database
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VECTOR_ENGINES", "get_vector_engine"]
 
-VECTOR_ENGINES = ("qdrant", "sqlite-vec", "pgvector", "exact")
+VECTOR_ENGINES = tuple(OURS["catalog.vectors"])
 
 
 def get_vector_engine(
@@ -25,44 +26,36 @@ def get_vector_engine(
     *,
     dim: int,
     fingerprint: str,
-    url: str | None = None,
-    api_key: str | None = None,
-    options: QdrantSettings | None = None,
+    rag: RAGv2Settings | None = None,
 ) -> VectorEngine:
     """Return the vector engine of that name over one dataset.
 
-    ``qdrant`` runs in this process, in ``folder``, or on the server at ``url``; ``sqlite-vec``
-    keeps one file in ``folder``; ``pgvector`` is in the store's own Postgres database; ``exact``
-    needs none. ``dim`` and ``fingerprint`` are the model's; ``options`` are of that server.
-    Nothing is opened before the first search or refresh. Raises :class:`ConfigError` for an unknown
-    name or a store that is elsewhere, and :class:`MissingExtraError` where the engine's package is
-    absent.
+    It is one of :data:`VECTOR_ENGINES` or of another package (``docs/engines.md``). ``qdrant`` runs
+    in this process, in ``folder``, or on the server that ``rag`` names; ``sqlite-vec`` keeps one
+    file in ``folder``; ``pgvector`` is in the store's own Postgres database; ``exact`` needs none.
+    ``dim`` and ``fingerprint`` are the model's. Nothing is opened before the first search or
+    refresh. Raises :class:`UnknownEngineError` for any other name, :class:`ConfigError` for a store
+    that is elsewhere, and :class:`MissingExtraError` where the engine's package is absent.
     """
-    if name == "exact":
-        from catalog.store.vectors.exact import ExactEngine
+    engine: VectorEngine = load_entry_point("catalog.vectors", name)(
+        EngineSetup(database, dataset, folder, rag or RAGv2Settings(), dim, fingerprint)
+    )
+    return engine
 
-        return ExactEngine(database, dataset)
-    if name == "sqlite-vec":
-        from catalog.store.vectors.sqlite_vec import SqliteVecEngine
 
-        return SqliteVecEngine(database, dataset, folder, dim, fingerprint)
-    if name == "pgvector":
-        from catalog.store.vectors.pgvector import PgVectorEngine
-
-        return PgVectorEngine(database, dataset, dim, fingerprint)
-    if name != "qdrant":
-        known = ", ".join(VECTOR_ENGINES)
-        raise ConfigError(f"unknown vector engine {name!r}; engines: {known}")
-    if url is None:
+def open_qdrant(setup: EngineSetup) -> VectorEngine:
+    """Return Qdrant in this process, or on the server that is set."""
+    rag, of_dataset = setup.rag, (setup.database, setup.dataset)
+    if rag.qdrant_url is None:
         from catalog.store.vectors.edge import EdgeEngine
 
-        return EdgeEngine(database, dataset, folder, dim, fingerprint)
+        return EdgeEngine(*of_dataset, setup.folder, setup.dim, setup.fingerprint)
     from catalog.store.vectors.qdrant_server import open_client
     from catalog.store.vectors.server import ServerEngine
 
-    options = options or QdrantSettings()
-    client = open_client(url, api_key, options.timeout_seconds)
-    prefix = options.collection_prefix
+    options = rag.qdrant
+    client = open_client(rag.qdrant_url, rag.qdrant_api_key, options.timeout_seconds)
+    model = (setup.dim, setup.fingerprint)
     return ServerEngine(
-        database, dataset, client, prefix, dim, fingerprint, options=options, owns_client=True
+        *of_dataset, client, options.collection_prefix, *model, options=options, owns_client=True
     )

@@ -1,4 +1,4 @@
-"""What a vector engine must do; ``tests/contracts`` holds every engine to it."""
+"""What a vector engine must do; ``catalog.testing`` holds every engine to it."""
 
 from __future__ import annotations
 

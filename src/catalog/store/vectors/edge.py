@@ -1,14 +1,208 @@
-"""The embedded Qdrant engine: one shard in the dataset's folder."""
+"""The embedded Qdrant engine: one shard in the dataset's folder, in this process."""
 
 from __future__ import annotations
 
+import errno
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+import qdrant_edge as edge
+
+from catalog.core.errors import EngineBlockedError, EngineError
+from catalog.core.os_errors import errno_of
 from catalog.store.database import Database
-from catalog.store.vectors.edge_index import EdgeIndex
 from catalog.store.vectors.folder_engine import FolderEngine
+from catalog.store.vectors.point_search import PointCondition, PointHit
+from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+EdgeCondition: TypeAlias = edge.FieldCondition | edge.HasIdCondition | edge.Filter
+
+_TEMPORARY = frozenset(  # what the system refuses now and may grant another time
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EACCES", "EPERM", "EROFS")
+    if hasattr(errno, name)
+)
+_INDEXES = (  # read from disk: in memory they take more than the quantized vectors
+    (TOKENS, edge.KeywordIndexParams(memory=edge.Memory.Cold)),
+    (DOC, edge.KeywordIndexParams(memory=edge.Memory.Cold)),
+    (PAGE, edge.FloatIndexParams(memory=edge.Memory.Cold)),
+)
+_OVERSAMPLING = 2.0  # finds the same as 3, for fewer vectors read from disk
+_SEARCH = edge.SearchParams(
+    quantization=edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING)
+)
+_NEVER = 10**9  # kilobytes of vectors from which a graph would be searched
 QUANTIZE_FROM = 20_000  # points
+
+
+class EdgeIndex:
+    """An open shard. Searches may run in several threads beside one writer.
+
+    ``quantize_from`` is the number of points from which :meth:`optimize` makes the index quantized:
+    all are compared by vectors of one byte a number, which are in memory, and :data:`_OVERSAMPLING`
+    times as many as wanted again by their own, which are read from disk. Below it every search is
+    exact. The owner sees to it that no other process has the folder open.
+    Raises :class:`EngineError`, and :class:`EngineBlockedError` for want of room, memory or rights.
+    """
+
+    def __init__(self, shard: edge.EdgeShard, quantize_from: int) -> None:
+        self._shard = shard
+        self._quantize_from = quantize_from
+
+    @classmethod
+    def create(cls, folder: Path, dim: int, quantize_from: int) -> EdgeIndex:
+        """Make a new empty shard in place of whatever is in the folder."""
+        with _translate_errors("create"):
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True)
+            index = cls(
+                edge.EdgeShard.create(str(folder), _config(dim, quantize_from)), quantize_from
+            )
+            for field, schema in _INDEXES:
+                index._shard.update(edge.UpdateOperation.create_field_index(field, schema))
+        return index
+
+    @classmethod
+    def load(cls, folder: Path, dim: int, quantize_from: int) -> EdgeIndex:
+        """Open the shard that is in the folder."""
+        with _translate_errors("open"):
+            index = cls(
+                edge.EdgeShard.load(str(folder), _config(dim, quantize_from)), quantize_from
+            )
+        try:
+            index._check(dim)
+        except EngineError:
+            index.close()
+            raise
+        return index
+
+    @property
+    def count(self) -> int:
+        """Return the number of points."""
+        with _translate_errors("read"):
+            return self._shard.count(edge.CountRequest(exact=True))
+
+    def _check(self, dim: int) -> None:
+        """Raise :class:`EngineError` for damage that shows at once, so that it can be rebuilt."""
+        with _translate_errors("open"):
+            missing = {field for field, _ in _INDEXES} - set(self._shard.info().payload_schema)
+        if missing:
+            raise EngineError(f"the vector index lacks its payload indexes: {sorted(missing)}")
+        probe = np.full(dim, dim**-0.5, dtype=np.float32)
+        if len(self.nearest(probe, 1, None)) < min(1, self.count):
+            raise EngineError("the vector index has points but finds none")
+
+    def upsert(self, points: Sequence[IndexPoint]) -> None:
+        """Add points, or replace those of the same id."""
+        edge_points = [
+            edge.Point(point.id, point.vector.tolist(), point.payload) for point in points
+        ]
+        with _translate_errors("write"):
+            self._shard.update(edge.UpdateOperation.upsert_points(edge_points))
+
+    def delete(self, point_ids: Sequence[str]) -> None:
+        """Remove points; ids that are not there are fine."""
+        with _translate_errors("write"):
+            self._shard.update(edge.UpdateOperation.delete_points(list(point_ids)))
+
+    def flush(self) -> None:
+        """Return when everything is on disk."""
+        with _translate_errors("write"):
+            self._shard.flush()
+
+    def optimize(self) -> bool:
+        """Clear out deleted points where they are many, and quantize a large index.
+
+        Return whether anything was done.
+        """
+        with _translate_errors("optimize"):
+            return self._shard.optimize()
+
+    def nearest(
+        self, vector: npt.NDArray[np.float32], limit: int, condition: PointCondition | None
+    ) -> list[PointHit]:
+        """Return the nearest points that meet the condition, best first, at most ``limit``."""
+        with _translate_errors("search"):
+            answer = self._shard.query(
+                edge.QueryRequest(
+                    limit=limit,
+                    query=edge.Query.Nearest(vector.tolist()),
+                    filter=None if condition is None else edge.Filter(must=[_condition(condition)]),
+                    with_payload=[CHUNK],
+                    params=_SEARCH,
+                )
+            )
+        return [PointHit((point.payload or {})[CHUNK], point.score) for point in answer]
+
+    def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
+        """Return vector and payload of those of the points that are there, by id."""
+        with _translate_errors("read"):
+            records = self._shard.retrieve(list(point_ids), True, True)
+        return {str(record.id): (record.vector, record.payload or {}) for record in records}
+
+    def close(self) -> None:
+        """Flush and release the shard; again is fine."""
+        with _translate_errors("close"):
+            self._shard.close()
+
+
+def _condition(condition: PointCondition) -> EdgeCondition:
+    """Return the condition as the engine's own classes."""
+    match condition:
+        case {"has_id": point_ids}:
+            return edge.HasIdCondition(set(point_ids))
+        case {"key": key, "match": {"any": values}}:
+            return edge.FieldCondition(key=key, match=edge.MatchAny(any=values))
+        case {"key": key, "range": bounds}:
+            return edge.FieldCondition(key=key, range=edge.RangeFloat(**bounds))
+    clauses: dict[str, Any] = {
+        kind: [_condition(part) for part in parts] for kind, parts in condition.items()
+    }
+    return edge.Filter(**clauses)
+
+
+def _config(dim: int, quantize_from: int) -> edge.EdgeConfig:
+    kilobytes = max(1, quantize_from * dim * 4 // 1024)
+    return edge.EdgeConfig(
+        vectors=edge.EdgeVectorParams(
+            size=dim,
+            distance=edge.Distance.Cosine,
+            memory=edge.Memory.Cold,
+            quantization_config=edge.ScalarQuantizationConfig(
+                edge.ScalarType.Int8, memory=edge.Memory.Pinned
+            ),
+            # no graph: to build one takes longer than all else, and it misses some of the nearest
+            hnsw_config=edge.HnswIndexConfig(
+                m=0, ef_construct=1, full_scan_threshold=_NEVER, payload_m=0
+            ),
+        ),
+        optimizers=edge.EdgeOptimizersConfig(
+            indexing_threshold=kilobytes, default_segment_number=1
+        ),
+        wal_enabled=False,  # the outbox is one: its rows go after the flush
+    )
+
+
+@contextmanager
+def _translate_errors(doing: str) -> Iterator[None]:
+    """Turn the engine's exceptions, and its panics that are no exceptions, into our errors."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        if isinstance(error, EngineError):
+            raise
+        kind = EngineBlockedError if errno_of(error) in _TEMPORARY else EngineError
+        raise kind(f"the vector index cannot {doing}: {error}") from error
 
 
 class EdgeEngine(FolderEngine):

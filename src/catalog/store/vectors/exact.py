@@ -16,6 +16,7 @@ from sqlalchemy import Connection, FromClause, and_, func, select
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.checksums import documents_of_vectors, is_whole_vector
 from catalog.store.database import Database
+from catalog.store.engine_setup import EngineSetup
 from catalog.store.engine_types import (
     Hit,
     Restriction,
@@ -242,3 +243,8 @@ def _normalise(rows: Floats) -> None:
     """Scale rows to length 1 in place; rows of zeros stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     np.divide(rows, lengths, out=rows, where=lengths > 0)
+
+
+def open_engine(setup: EngineSetup) -> ExactEngine:
+    """Return the engine ``exact``."""
+    return ExactEngine(setup.database, setup.dataset)

@@ -23,8 +23,12 @@ from catalog.store.engine_types import Hit, Restriction, read_stamp
 from catalog.store.locks import POINTS_LOCK
 from catalog.store.statistics import count_vectors
 from catalog.store.vectors.outbox import Outbox, StaleIndexError, is_pending
-from catalog.store.vectors.point_filters import PointCondition
-from catalog.store.vectors.point_search import PointHit, check_dataset, nearest_chunks
+from catalog.store.vectors.point_search import (
+    PointCondition,
+    PointHit,
+    check_dataset,
+    nearest_chunks,
+)
 from catalog.store.vectors.points import PointIndex, query_vector
 
 if TYPE_CHECKING:

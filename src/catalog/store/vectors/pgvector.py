@@ -8,15 +8,32 @@ by one; above, an HNSW graph is asked (https://github.com/pgvector/pgvector#hnsw
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, delete, func, inspect, select, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Float,
+    MetaData,
+    Table,
+    bindparam,
+    cast,
+    delete,
+    func,
+    inspect,
+    select,
+    text,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import UserDefinedType
 
 from catalog.core.errors import (
     ConfigError,
@@ -25,26 +42,81 @@ from catalog.core.errors import (
     EngineLockedError,
     StoreBusyError,
 )
+from catalog.core.ids import sha1_hex
 from catalog.store.checksums import documents_of_vectors, is_whole_vector
 from catalog.store.database import INDEX_TOKENS, Database, set_meta
 from catalog.store.embedding_cache import decode
-from catalog.store.engine_types import Hit, Restriction, Stamp, best_first, read_stamp
+from catalog.store.engine_setup import EngineSetup
+from catalog.store.engine_types import (
+    Hit,
+    Restriction,
+    Stamp,
+    best_first,
+    read_stamp,
+)
 from catalog.store.filter_sql import among, among_bound, as_bound
 from catalog.store.postgres_pool import begin_derived
 from catalog.store.schema import chunk_windows, chunks, embedded_windows, embeddings, outbox
 from catalog.store.vectors.point_search import MOST_TIES, check_dataset, round_score
 from catalog.store.vectors.points import query_vector, unit
-from catalog.store.vectors.vector_table import as_vector, distance_to, vector_table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
+    from sqlalchemy.engine import Dialect
 GRAPH_FROM = 50_000  # vectors; fewer are compared one by one in about as much time
 BUILD_WAIT_SECONDS = 600.0
 APPLY_WAIT_SECONDS = 5.0
 _MOST_NEAREST = 1_000  # that the graph gives: hnsw.ef_search goes no higher
 _BATCH = 1_000
 _LIVE = select(chunks.c.seq).where(among_bound(chunks.c.seq, "seqs"))
+
+
+class Vector(UserDefinedType[Any]):
+    """pgvector's ``vector`` of so many dimensions; it travels as text."""
+
+    cache_ok = True
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def get_col_spec(self, **_: Any) -> str:
+        """Return the type as SQL names it."""
+        return f"vector({self.dim})"
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str]:
+        """Return what makes a text of an array."""
+        del dialect
+        return as_vector
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """Return what makes an array of a text."""
+        del dialect, coltype
+        return lambda value: np.array(json.loads(value), dtype=np.float32)
+
+
+def vector_table(dataset: str, fingerprint: str, dim: int) -> Table:
+    """Return the table of a dataset's windows by one model; of others of the dataset the name
+    differs in its last part alone.
+    """
+    name = f"vectors_{sha1_hex(dataset)[:16]}_{sha1_hex(f'{fingerprint} {dim}')[:8]}"
+    return Table(
+        name,
+        MetaData(),
+        Column("seq", BigInteger, primary_key=True, autoincrement=False),
+        Column("window", BigInteger, primary_key=True),
+        Column("embedding", Vector(dim), nullable=False),
+    )
+
+
+def as_vector(vector: npt.NDArray[np.float32] | str) -> str:
+    """Return the numbers as pgvector reads them."""
+    return vector if isinstance(vector, str) else json.dumps(vector.tolist())
+
+
+def distance_to(table: Table, query: ColumnElement[Any]) -> ColumnElement[float]:
+    """Return the negative inner product with a query's vector, given as text: small is near."""
+    column = table.c.embedding
+    return column.op("<#>", return_type=Float())(cast(query, column.type))
 
 
 class PgVectorEngine:
@@ -306,3 +378,8 @@ class PgVectorEngine:
         with self._database.read(latest=True) as connection:
             query = select(func.count()).select_from(self._table)
             return connection.scalar(query) or 0
+
+
+def open_engine(setup: EngineSetup) -> PgVectorEngine:
+    """Return the engine ``pgvector``."""
+    return PgVectorEngine(setup.database, setup.dataset, setup.dim, setup.fingerprint)

@@ -1,4 +1,9 @@
-"""From nearest points to live, allowed chunks.
+"""From a scope, a filter and the nearest points to live, allowed chunks.
+
+A filter becomes one condition on points. It is written as JSON, as Qdrant's REST interface takes it
+(https://qdrant.tech/documentation/concepts/filtering/); each engine reads it as its own classes.
+``True`` and ``False`` stand for a condition that always or never holds; they are worked out here,
+because to Qdrant an empty list of alternatives means everything.
 
 An index may hold stale points, several points per chunk, and a filter read a moment ago.
 So more points are fetched than asked for, every chunk is checked against the truth before it
@@ -7,23 +12,52 @@ counts, and the fetch grows until there are enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Connection, func, select
 
+from catalog.core.documents import MetadataScalar
 from catalog.core.errors import InputError
+from catalog.core.filters import (
+    And,
+    Condition,
+    Filter,
+    Not,
+    Op,
+    Or,
+    comparable_number,
+    matches,
+    value_kind,
+)
+from catalog.core.ids import point_id, source_doc_id
+from catalog.core.lru_cache import LRUCache
+from catalog.core.scope import Scope
 from catalog.store.database import Database
-from catalog.store.engine_types import Hit, Restriction, best_first, known_seqs
-from catalog.store.filter_sql import among_bound, as_bound
-from catalog.store.schema import chunks
-from catalog.store.vectors.point_filters import PointCondition, point_condition
+from catalog.store.engine_types import Hit, Restriction, best_first, known_seqs, state_key
+from catalog.store.filter_sql import among, among_bound, as_bound, matching_values
+from catalog.store.schema import chunk_windows, chunks, documents
+from catalog.store.vectors.points import DOC, PAGE, TOKENS, presence_token, value_token
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+PointCondition = dict[str, Any]
+"""A condition in JSON: a filter with ``must``, ``should`` or ``must_not``, or one of its parts."""
+
+FieldValues = Callable[[Condition], Iterable[MetadataScalar]]
+"""Gives the field's values in the dataset on which a comparison or text match holds."""
+
+_CONDITIONS: LRUCache[Hashable, PointCondition | bool] = LRUCache(2**22, lambda one: len(repr(one)))
+_MANY_NAMED = 16  # documents, above which it pays to look whether the others are fewer
+FEW = 2_000  # chunks that are better named one by one than searched for
+_ALWAYS_THERE = frozenset({"dataset", "source_doc_id", "path"})
+_LARGEST = sys.float_info.max  # JSON knows no infinity
+_BOUNDS = {Op.EQ: ("gte", "lte"), Op.GT: ("gt",), Op.GTE: ("gte",), Op.LT: ("lt",)}
 MOST_TIES = 4_096  # points fetched to order equal scores by row number
 _MOST_SPARE = 24  # points fetched first, beyond those wanted, for second windows and stale points
 _NAMED = select(chunks.c.chunk_id, chunks.c.seq).where(
@@ -37,6 +71,179 @@ _ALLOWED = select(chunks.c.chunk_id, chunks.c.seq).where(
     )
 )
 _SCORE_DIGITS = 6  # what float32 arithmetic in any order agrees on
+
+
+def finite(number: MetadataScalar) -> float:
+    """Return a number as a 64-bit float that JSON knows: the largest one for infinity."""
+    return max(-_LARGEST, min(_LARGEST, comparable_number(number)))  # type: ignore[arg-type]
+
+
+class ConditionCompiler(ABC):
+    """Turn a filter into a condition on points; what a field is, is for those that derive."""
+
+    def compile(self, tree: Filter) -> PointCondition | bool:
+        """Return the filter as a condition on points; it means what ``core.filters`` says."""
+        match tree:
+            case And():
+                return self._every([self.compile(part) for part in tree.parts])
+            case Or():
+                return self._some([self.compile(part) for part in tree.parts])
+            case Not():
+                return self._not(self.compile(tree.part))
+            case Condition():
+                return self._condition(tree)
+
+    def _condition(self, condition: Condition) -> PointCondition | bool:
+        field, value = condition.field, condition.value
+        items = value if isinstance(value, tuple) else (value,)
+        values = [item for item in items if item is not None]
+        match condition.op:
+            case Op.EQ | Op.CONTAINS | Op.IN | Op.ANY:
+                return self._equals(field, values)
+            case Op.NE | Op.NIN:
+                return self._not(self._equals(field, values))
+            case Op.ALL:
+                return self._every([self._equals(field, [item]) for item in values])
+            case Op.IS_EMPTY:
+                return self._not(self._present(field))
+            case _:
+                return self._compares(condition, values[0])
+
+    @abstractmethod
+    def _equals(self, field: str, values: Sequence[MetadataScalar]) -> PointCondition | bool:
+        """Require that some value of the field is one of these."""
+
+    @abstractmethod
+    def _present(self, field: str) -> PointCondition | bool:
+        """Require that the field has a value."""
+
+    @abstractmethod
+    def _compares(self, condition: Condition, bound: MetadataScalar) -> PointCondition | bool:
+        """Require that some value of the field compares so, or holds the text."""
+
+    def _any_of(self, key: str, values: Sequence[str]) -> PointCondition | bool:
+        return {"key": key, "match": {"any": list(values)}} if len(values) > 0 else False
+
+    def _every(self, parts: Sequence[PointCondition | bool]) -> PointCondition | bool:
+        return self._combine("must", parts, neutral=True)
+
+    def _some(self, parts: Sequence[PointCondition | bool]) -> PointCondition | bool:
+        return self._combine("should", parts, neutral=False)
+
+    def _combine(
+        self,
+        kind: Literal["must", "should"],
+        parts: Sequence[PointCondition | bool],
+        *,
+        neutral: bool,
+    ) -> PointCondition | bool:
+        """Combine parts; ``neutral`` ones say nothing, and one of the other kind says it all."""
+        if any(part is (not neutral) for part in parts):
+            return not neutral
+        conditions = [part for part in parts if not isinstance(part, bool)]
+        if len(conditions) < 2:
+            return conditions[0] if conditions else neutral
+        return {kind: conditions}
+
+    def _not(self, part: PointCondition | bool) -> PointCondition | bool:
+        return not part if isinstance(part, bool) else {"must_not": [part]}
+
+
+class FilterCompiler(ConditionCompiler):
+    """Turn a scope and a filter into one condition on the points of ``dataset``."""
+
+    def __init__(self, dataset: str, values: FieldValues) -> None:
+        self._dataset = dataset
+        self._values = values
+
+    def restriction(self, scope: Scope, tree: Filter | None) -> PointCondition | bool:
+        """Return the condition that a point's document is in scope and satisfies the filter."""
+        in_scope = True if scope.ids is None else self._any_of(DOC, sorted(scope.ids))
+        return self._every([in_scope, True if tree is None else self.compile(tree)])
+
+    def _equals(self, field: str, values: Sequence[MetadataScalar]) -> PointCondition | bool:
+        texts = [value for value in values if isinstance(value, str)]
+        if field == "dataset":
+            return self._dataset in texts
+        if field == "source_doc_id":
+            return self._any_of(DOC, texts)
+        if field == "path":
+            return self._any_of(DOC, [source_doc_id(self._dataset, text) for text in texts])
+        if field == "page":
+            numbers = [value for value in values if value_kind(value) == "n"]
+            return self._some([self._page(Op.EQ, value) for value in numbers])
+        return self._any_of(TOKENS, [value_token(field, value) for value in values])
+
+    def _present(self, field: str) -> PointCondition | bool:
+        if field in _ALWAYS_THERE:
+            return True
+        if field == "page":
+            return self._page(Op.GTE, -_LARGEST)
+        return self._any_of(TOKENS, [presence_token(field)])
+
+    def _compares(self, condition: Condition, bound: MetadataScalar) -> PointCondition | bool:
+        if condition.field == "dataset":
+            return matches(condition, lambda _field: (self._dataset,))
+        if condition.field == "page":
+            return self._page(condition.op, bound) if value_kind(bound) == "n" else False
+        return self._equals(condition.field, list(self._values(condition)))
+
+    def _page(self, op: Op, bound: MetadataScalar) -> PointCondition:
+        return {"key": PAGE, "range": dict.fromkeys(_BOUNDS.get(op, ("lte",)), finite(bound))}
+
+
+def point_condition(connection: Connection, restriction: Restriction) -> PointCondition | bool:
+    """Return the condition every allowed point meets; ``True`` when all may, ``False`` when none.
+
+    Phrases to contain or leave out are known to SQL alone: where few chunks remain, those are
+    named; otherwise the condition says nothing of phrases, and every hit has to be checked.
+    It is remembered until the dataset changes, and not to be written to.
+    """
+    key = state_key(connection, restriction)
+    found = _CONDITIONS.get(key)
+    if found is None:
+        found = _make_condition(connection, restriction)
+        _CONDITIONS.put(key, found)
+    return found
+
+
+def _make_condition(connection: Connection, restriction: Restriction) -> PointCondition | bool:
+    if restriction.without or restriction.containing:
+        query = select(chunks.c.seq).where(restriction.clause()).limit(FEW + 1)
+        seqs = list(connection.scalars(query))
+        if len(seqs) <= FEW:
+            points = _point_ids(connection, seqs)
+            return {"has_id": points} if points else False
+    (dataset,) = restriction.datasets  # an index holds one
+    compiler = FilterCompiler(
+        dataset, lambda condition: matching_values(connection, dataset, condition)
+    )
+    condition = compiler.restriction(restriction.scope, restriction.filter)
+    return _name_the_fewer(connection, dataset, condition)
+
+
+def _name_the_fewer(
+    connection: Connection, dataset: str, condition: PointCondition | bool
+) -> PointCondition | bool:
+    """Return a condition that names documents by those it leaves out, if these are fewer.
+
+    A point of a document that is gone may then meet it, but every hit is checked.
+    """
+    match condition:
+        case {"key": key, "match": {"any": named}} if key == DOC and len(named) > _MANY_NAMED:
+            total = select(func.count()).where(documents.c.dataset == dataset)
+            if connection.scalars(total).one() < 2 * len(named):
+                query = select(documents.c.source_doc_id).where(documents.c.dataset == dataset)
+                others = sorted(set(connection.scalars(query)).difference(named))
+                return {"must_not": [{"key": DOC, "match": {"any": others}}]} if others else True
+    return condition
+
+
+def _point_ids(connection: Connection, seqs: Sequence[int]) -> list[str]:
+    joined = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq)
+    query = select(chunks.c.chunk_id, chunk_windows.c.window).select_from(joined)
+    rows = connection.execute(query.where(among(chunks.c.seq, seqs)))
+    return [point_id(chunk_id, window) for chunk_id, window in rows]
 
 
 class PointHit(NamedTuple):

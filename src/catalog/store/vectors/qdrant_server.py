@@ -1,4 +1,9 @@
-"""A Qdrant server by its client: calls that are tried again, errors that name the address."""
+"""A Qdrant server: calls that are tried again, turns at writing, and which collections live.
+
+A build goes into a collection of its own, ``{alias}@{fingerprint}`` (``~2`` at the end while the
+first is live), and the alias is moved in one request when it is full: searches go on in the old
+one until then. See docs/decisions/0040.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,17 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
+from threading import RLock
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from tenacity import (
@@ -29,9 +36,18 @@ from tenacity import (
 )
 
 from catalog.core.bounded_calls import WHOLE, BoundedCalls
-from catalog.core.errors import ConfigError, EngineError, EngineUnreachableError, LLMError
+from catalog.core.errors import (
+    ConfigError,
+    EngineError,
+    EngineLockedError,
+    EngineUnreachableError,
+    LLMError,
+    StoreBusyError,
+)
+from catalog.core.ids import sha1_hex
 from catalog.core.retrieval_events import tell_retry
 from catalog.core.retry_after import read_retry_after
+from catalog.store.database import Database
 
 T = TypeVar("T")
 
@@ -48,6 +64,8 @@ _NO_NUMBER = re.compile(r"Retry-After header value is not a valid integer: (.*)"
 
 _is_hurried: ContextVar[bool] = ContextVar("is_hurried", default=False)
 _log = logging.getLogger(__name__)
+BUILD_WAIT_SECONDS = 600.0
+APPLY_WAIT_SECONDS = 5.0
 
 
 class QdrantServer:
@@ -290,3 +308,106 @@ def _is_nonsense(error: BaseException) -> bool:
     return isinstance(error, _UNREADABLE) or isinstance(
         getattr(error, "source", None), ValidationError
     )
+
+
+class CollectionTurns:
+    """The locks under which one thread of one process at a time writes to a collection.
+
+    One is between the threads of this process, one between the processes of this machine; the
+    third all machines see that share a store in Postgres.
+    """
+
+    def __init__(self, database: Database, collection: str) -> None:
+        self._database, self._collection = database, collection
+        lock_file = f"{database.file}.{sha1_hex(collection)[:12]}.lock"
+        self._lock = FileLock(lock_file, mode=0o600, thread_local=False)
+        self._guard = RLock()
+
+    @contextmanager
+    def take(self, seconds: float) -> Iterator[None]:
+        """Hold all locks; raise :class:`EngineLockedError` if one takes longer than this."""
+        with self.enter(seconds), ExitStack() as held:
+            try:
+                held.enter_context(self._lock.acquire(timeout=seconds))
+                held.enter_context(self._hold_shared(seconds))
+            except (Timeout, StoreBusyError) as error:
+                raise EngineLockedError(
+                    f"another process is writing to the collection {self._collection!r}"
+                ) from error
+            yield
+
+    @contextmanager
+    def enter(self, seconds: float) -> Iterator[None]:
+        """Hold the lock between threads; raise :class:`EngineLockedError` after so long."""
+        if not self._guard.acquire(timeout=seconds):
+            message = f"another thread is writing to the collection {self._collection!r}"
+            raise EngineLockedError(message)
+        try:
+            yield
+        finally:
+            self._guard.release()
+
+    def _hold_shared(self, seconds: float) -> AbstractContextManager[object]:
+        if self._database.engine.dialect.name != "postgresql":
+            return nullcontext()
+        from catalog.store.postgres_pool import begin_derived
+
+        return begin_derived(self._database, f"collection {self._collection}", seconds)
+
+
+class CollectionVersions:
+    """The collections behind one alias; ``fingerprint`` is the model's that they are built for."""
+
+    def __init__(self, server: QdrantServer, alias: str, fingerprint: str) -> None:
+        self.alias = alias
+        self._server = server
+        model = re.sub(r"[^\w.-]", "-", fingerprint)
+        first = f"{alias}@{model}"
+        self.own = (first, f"{first}~2")
+
+    def live(self) -> str | None:
+        """Return the collection that searches go to; ``None`` before the first was built.
+
+        An older release named the collection itself so.
+        """
+        client = self._server.client
+        for entry in self._server.call(client.get_aliases).aliases:
+            if entry.alias_name == self.alias:
+                return entry.collection_name
+        return self.alias if self._server.call(client.collection_exists, self.alias) else None
+
+    def free(self, live: str | None) -> str:
+        """Return the name under which the next one is built."""
+        return next(name for name in self.own if name != live)
+
+    def publish(self, name: str, live: str | None) -> None:
+        """Let the alias name this collection, at once, and drop what is of no more use.
+
+        Another model's collection that was live until now is kept, to go back to it; of the same
+        model none is. A collection that an older release named as the alias has to go first.
+        """
+        client = self._server.client
+        if live == self.alias:
+            self._server.call(client.delete_collection, live)
+        gone = models.DeleteAlias(alias_name=self.alias)
+        made = models.CreateAlias(alias_name=self.alias, collection_name=name)
+        changes: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=made)]
+        if live not in (None, self.alias):
+            changes.insert(0, models.DeleteAliasOperation(delete_alias=gone))
+        self._server.call(client.update_collection_aliases, changes)
+        previous = None if live in self.own else live
+        for other in self._others(name, previous):
+            self._server.call(client.delete_collection, other)
+
+    def _others(self, *kept: str | None) -> list[str]:
+        """Return what else was built for this alias."""
+        there = self._server.call(self._server.client.get_collections).collections
+        names = (collection.name for collection in there)
+        return [name for name in names if name.startswith(f"{self.alias}@") and name not in kept]
+
+
+def collection_name(prefix: str, dataset: str) -> str:
+    """Return a name Qdrant accepts; a dataset name that it would not take gets a hash."""
+    name = f"{prefix}{dataset}"
+    plain = re.sub(r"[^\w.-]", "-", name)[:200]
+    return name if plain == name else f"{plain}-{sha1_hex(name)[:8]}"

@@ -14,14 +14,16 @@ from catalog.store.engine_types import Hit, Restriction
 from catalog.store.vectors.outbox import Outbox, StaleIndexError
 from catalog.store.vectors.point_search import check_dataset, nearest_chunks
 from catalog.store.vectors.points import query_vector
-from catalog.store.vectors.qdrant_server import QdrantServer, was_answered
-from catalog.store.vectors.server_index import ServerIndex, read_note, write_note
-from catalog.store.vectors.server_turns import (
+from catalog.store.vectors.qdrant_server import (
     APPLY_WAIT_SECONDS,
     BUILD_WAIT_SECONDS,
     CollectionTurns,
+    CollectionVersions,
+    QdrantServer,
+    collection_name,
+    was_answered,
 )
-from catalog.store.vectors.server_versions import CollectionVersions, collection_name
+from catalog.store.vectors.server_index import ServerIndex, read_note, write_note
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,8 +15,7 @@ from qdrant_client import models
 
 from catalog.core.errors import EngineError
 from catalog.core.settings import QdrantSettings
-from catalog.store.vectors.point_filters import PointCondition
-from catalog.store.vectors.point_search import PointHit
+from catalog.store.vectors.point_search import PointCondition, PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
 from catalog.store.vectors.qdrant_server import QdrantServer, was_answered
 

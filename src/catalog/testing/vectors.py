@@ -1,0 +1,523 @@
+"""The contract of vector engines: subclass :class:`VectorContract`, and pytest runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from catalog.core.documents import MetadataValue, Modality
+from catalog.core.errors import EmbeddingError, EmbeddingMismatchError, InputError
+from catalog.core.filter_forms import parse_filters
+from catalog.core.scope import Scope
+from catalog.store.database import Database
+from catalog.store.embedding_cache import save
+from catalog.store.engine_types import Hit, Restriction
+from catalog.store.schema import chunk_windows, chunks, datasets, documents, embeddings, outbox
+from catalog.store.vectors.base import VectorEngine
+from catalog.testing.stores import NOW, drop, make_database, put
+
+DATASET = "notes"
+FINGERPRINT = "toy/1"
+DIM = 8
+
+Vector = npt.NDArray[np.float32]
+
+
+def vector(*numbers: float) -> Vector:
+    """Return these numbers, filled up with zeros."""
+    return np.array([*numbers, *[0.0] * (DIM - len(numbers))], dtype=np.float32)
+
+
+@dataclass
+class Desk:
+    """A store in a folder, and engines over it that are closed at the end.
+
+    ``derives`` tells whether the engine keeps an index beside the truth.
+    """
+
+    folder: Path
+    open_engine: Callable[[Database, str, Path], VectorEngine]
+    derives: bool = True
+    database: Database = field(init=False)
+    opened: list[VectorEngine] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.database = make_database(self.folder)
+
+    def engine(self) -> VectorEngine:
+        """Return a fresh engine over the same store and folder."""
+        made = self.open_engine(self.database, DATASET, self.folder / "index")
+        self.opened.append(made)
+        return made
+
+    def reopen(self, engine: VectorEngine) -> VectorEngine:
+        """Close the engine and open the same index again."""
+        engine.close()
+        return self.engine()
+
+    def embed(self, vectors: Mapping[str, Vector]) -> None:
+        """Keep vectors under these keys."""
+        with self.database.write() as connection:
+            save(connection, vectors, fingerprint=FINGERPRINT, side="document", now=NOW)
+
+    def put(
+        self,
+        path: str,
+        *passages: Vector | Sequence[Vector],
+        texts: Sequence[str] = (),
+        metadata: Mapping[str, MetadataValue] | None = None,
+        sections: Sequence[str] = (),
+        modality: Modality = "text",
+        page: int | None = None,
+        page_breaks: Sequence[int] = (),
+        title: str = "",
+    ) -> list[int]:
+        """Publish a document: per chunk its vector, or those of its windows; return the rows."""
+        keys: list[list[str]] = []
+        for passage in passages:
+            windows = [passage] if isinstance(passage, np.ndarray) else list(passage)
+            keyed = {one.tobytes().hex(): one for one in windows}
+            self.embed(keyed)
+            keys.append([one.tobytes().hex() for one in windows])
+        given = list(texts) or [f"{path} passage {index}" for index in range(len(passages))]
+        return put(
+            self.database,
+            DATASET,
+            path,
+            given,
+            title=title,
+            metadata=metadata,
+            sections=sections,
+            embed_keys=keys,
+            modality=modality,
+            page=page,
+            page_breaks=page_breaks,
+        )
+
+    def close(self) -> None:
+        """Close the engines and the store."""
+        for engine in self.opened:
+            engine.close()
+        self.database.close()
+
+
+def everything() -> Restriction:
+    """Return no restriction within the dataset."""
+    return Restriction(DATASET)
+
+
+def only(*paths: str) -> Restriction:
+    """Return a restriction to these documents."""
+    return Restriction(DATASET, Scope.of(f"{DATASET}:{path}" for path in paths))
+
+
+def paths_of(database: Database, seqs: Sequence[int]) -> list[str]:
+    """Return the documents of these chunks, in the order given."""
+    query = select(chunks.c.seq, documents.c.path).join(
+        documents, documents.c.id == chunks.c.document_id
+    )
+    with database.read() as connection:
+        found = {row.seq: row.path for row in connection.execute(query)}
+    return [found[seq] for seq in seqs]
+
+
+def brute_force(desk: Desk, asked: Vector, k: int) -> list[Hit]:
+    """Compare every window of the truth in float64; return the best per chunk."""
+    query = select(chunk_windows.c.seq, embeddings.c.vector).join(
+        embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
+    )
+    best: dict[int, float] = {}
+    unit = asked.astype(np.float64) / np.linalg.norm(asked)
+    with desk.database.read() as connection:
+        for seq, blob in connection.execute(query):
+            window = np.frombuffer(blob, dtype="<f4").astype(np.float64)
+            best[seq] = max(best.get(seq, -1.0), float(window @ unit / np.linalg.norm(window)))
+    return [Hit(seq, best[seq]) for seq in sorted(best, key=lambda s: (-best[s], s))[:k]]
+
+
+def pending(connection: Connection) -> int:
+    """Return the number of rows in the outbox."""
+    return connection.scalar(select(func.count()).select_from(outbox)) or 0
+
+
+def found(
+    desk: Desk,
+    engine: VectorEngine,
+    restriction: Restriction | None = None,
+    asked: Vector | None = None,
+    k: int = 10,
+) -> list[str]:
+    """Return the documents that a vector finds."""
+    hits = engine.search(asked if asked is not None else vector(1), k, restriction or everything())
+    return paths_of(desk.database, [hit.seq for hit in hits])
+
+
+class VectorContract:
+    """What every vector engine must do.
+
+    A subclass called ``Test…`` says in ``open_engine`` how its engine is made, for vectors of
+    :data:`DIM` numbers of the model :data:`FINGERPRINT`. One that keeps no index beside the truth
+    sets ``derives`` to ``False``.
+    """
+
+    derives = True
+
+    def open_engine(self, database: Database, dataset: str, folder: Path) -> VectorEngine:
+        """Return the engine under test over a dataset; ``folder`` is for its derived files."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def desk(self, tmp_path: Path) -> Iterator[Desk]:
+        """Return a store to put documents into, with the engine over it."""
+        with closing(Desk(tmp_path, self.open_engine, self.derives)) as made:
+            yield made
+
+    def test_the_nearest_chunks_come_in_the_order_of_a_brute_force_scan(self, desk: Desk) -> None:
+        random = np.random.default_rng(7)
+        for index in range(40):
+            desk.put(f"{index}.md", *random.normal(size=(3, DIM)).astype(np.float32))
+        engine = desk.engine()
+        for asked in random.normal(size=(10, DIM)).astype(np.float32):
+            expected = brute_force(desk, asked, 15)
+            got = engine.search(asked, 15, everything())
+            assert [hit.seq for hit in got] == [hit.seq for hit in expected]
+            assert [hit.score for hit in got] == pytest.approx(
+                [hit.score for hit in expected], abs=2e-6
+            )
+
+    def test_length_of_query_and_document_vectors_does_not_matter(self, desk: Desk) -> None:
+        desk.put("long.md", vector(300, 400))
+        desk.put("short.md", vector(0.03, 0.01))
+        (first, second) = desk.engine().search(vector(30, 40), 2, everything())
+        assert first.score == 1.0
+        assert second.score == pytest.approx((3 * 3 + 4 * 1) / (5 * 10**0.5), abs=1e-5)
+
+    def test_opposite_vectors_score_minus_one_and_zero_vectors_zero(self, desk: Desk) -> None:
+        desk.put("away.md", vector(-2))
+        desk.put("nothing.md", vector(0))
+        hits = desk.engine().search(vector(1), 5, everything())
+        assert [hit.score for hit in hits] == [0.0, -1.0]
+
+    def test_a_chunk_scores_as_its_best_window(self, desk: Desk) -> None:
+        (seq,) = desk.put("long.md", [vector(0, 1), vector(1, 0), vector(-1, 0)])
+        desk.put("other.md", vector(1, 1))
+        assert desk.engine().search(vector(1), 1, everything()) == [Hit(seq, 1.0)]
+
+    def test_a_chunk_of_many_windows_takes_one_place_only(self, desk: Desk) -> None:
+        near = [vector(1, 0.001 * index) for index in range(60)]
+        desk.put("crowd.md", near)
+        for index in range(5):
+            desk.put(f"{index}.md", vector(1, 1 + index))
+        assert found(desk, desk.engine(), k=4) == ["crowd.md", "0.md", "1.md", "2.md"]
+
+    def test_equal_scores_are_ordered_by_row_number_wherever_the_cut_falls(
+        self, desk: Desk
+    ) -> None:
+        paths = [f"{index:02}.md" for index in range(30)]
+        for path in paths:
+            desk.put(path, vector(1, 2))
+        engine = desk.engine()
+        assert found(desk, engine, k=1) == paths[:1]
+        assert found(desk, engine, k=7) == paths[:7]
+        assert found(desk, engine, k=100) == paths
+
+    def test_an_empty_index_answers_nothing(self, desk: Desk) -> None:
+        engine = desk.engine()
+        assert engine.search(vector(1), 5, everything()) == []
+        put(desk.database, DATASET, "unembedded.md", "text without a vector")
+        assert engine.search(vector(1), 5, everything()) == []
+        assert engine.refresh() == 0
+        assert engine.rebuild() == 0
+
+    @pytest.mark.parametrize("k", [0, -3])
+    def test_no_hit_asked_for_is_no_hit_answered(self, desk: Desk, k: int) -> None:
+        desk.put("a.md", vector(1))
+        assert desk.engine().search(vector(1), k, everything()) == []
+
+    def test_a_chunk_whose_embedding_failed_is_not_found_until_it_is_embedded(
+        self, desk: Desk
+    ) -> None:
+        desk.put("fine.md", vector(1))
+        (late,) = put(desk.database, DATASET, "late.md", "text", embed_keys=["late"])
+        engine = desk.engine()
+        assert found(desk, engine) == ["fine.md"]
+        desk.embed({"late": vector(1, 0.1)})
+        with desk.database.write() as connection:  # as a retry does
+            row = {"action": "upsert", "seq": late, "chunk_id": "late", "windows": 1}
+            connection.execute(insert(outbox).values(dataset=DATASET, **row))
+            connection.execute(update(datasets).values(generation=datasets.c.generation + 1))
+        assert found(desk, engine) == ["fine.md", "late.md"]
+
+    def test_scope_none_is_everything_and_an_empty_scope_is_nothing(self, desk: Desk) -> None:
+        desk.put("a.md", vector(1))
+        desk.put("b.md", vector(1, 1))
+        engine = desk.engine()
+        assert found(desk, engine, Restriction(DATASET, Scope.from_doc_ids(None))) == [
+            "a.md",
+            "b.md",
+        ]
+        assert found(desk, engine, Restriction(DATASET, Scope.from_doc_ids([]))) == []
+        assert found(desk, engine, Restriction(DATASET, Scope.nothing())) == []
+        assert found(desk, engine, only("b.md")) == ["b.md"]
+        assert found(desk, engine, only("absent.md")) == []
+
+    def test_a_scope_of_thousands_of_documents_is_fine(self, desk: Desk) -> None:
+        desk.put("a.md", vector(1))
+        desk.put("b.md", vector(1, 1))
+        scope = Scope.of(["notes:b.md", *(f"notes:{index}" for index in range(40_000))])
+        assert found(desk, desk.engine(), Restriction(DATASET, scope)) == ["b.md"]
+
+    def test_a_restriction_finds_what_stands_far_below_the_unrestricted_best(
+        self, desk: Desk
+    ) -> None:
+        for index in range(80):
+            desk.put(f"near{index}.md", vector(1, index / 1000))
+        desk.put("far.md", vector(-1, 0.5), metadata={"tags": ("rare",)})
+        engine = desk.engine()
+        rare = Restriction(DATASET, filter=parse_filters({"tag": "rare"}))
+        assert found(desk, engine, rare, k=3) == ["far.md"]
+        assert found(desk, engine, only("far.md"), k=3) == ["far.md"]
+
+    def test_phrases_to_leave_out_and_to_contain_are_obeyed(self, desk: Desk) -> None:
+        for index in range(60):
+            desk.put(f"red{index}.md", vector(1, index / 100), texts=["a red apple"])
+        desk.put("green.md", vector(0, 1), texts=["a green apple"])
+        engine = desk.engine()
+        assert found(desk, engine, Restriction(DATASET, without=("red",)), k=5) == ["green.md"]
+        assert found(desk, engine, Restriction(DATASET, containing=("green apple",))) == [
+            "green.md"
+        ]
+        assert found(desk, engine, Restriction(DATASET, containing=("blue",))) == []
+        both = Restriction(DATASET, only("red3.md", "green.md").scope, without=("green",))
+        assert found(desk, engine, both) == ["red3.md"]
+
+    def test_exclusions_hold_where_too_many_chunks_remain_to_name_them(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("catalog.store.vectors.point_search.FEW", 0)
+        for index in range(60):
+            desk.put(f"red{index}.md", vector(1, index / 100), texts=["a red apple"])
+        desk.put("green.md", vector(0, 1), texts=["a green apple"])
+        engine = desk.engine()
+        assert found(desk, engine, Restriction(DATASET, without=("red",)), k=5) == ["green.md"]
+
+    def test_an_added_document_is_found_by_an_engine_that_is_open(self, desk: Desk) -> None:
+        desk.put("a.md", vector(1, 1))
+        engine = desk.engine()
+        assert found(desk, engine) == ["a.md"]
+        desk.put("b.md", vector(1))
+        assert found(desk, engine) == ["b.md", "a.md"]
+
+    def test_an_edited_document_answers_with_its_new_vectors_only(self, desk: Desk) -> None:
+        desk.put("a.md", vector(1), vector(1, 0.1))
+        desk.put("b.md", vector(1, 1))
+        engine = desk.engine()
+        assert found(desk, engine) == ["a.md", "a.md", "b.md"]
+        desk.put("a.md", vector(0, 1))
+        assert found(desk, engine) == ["b.md", "a.md"]
+
+    def test_a_document_edited_back_is_found_again(self, desk: Desk) -> None:
+        engine = desk.engine()
+        for passage in (vector(1), vector(0, 1), vector(1)):
+            desk.put("a.md", passage, texts=[str(passage)])
+        desk.put("b.md", vector(1, 1))
+        assert found(desk, engine) == ["a.md", "b.md"]
+        desk.put("a.md", vector(0, 1), texts=["other"])
+        desk.put("a.md", vector(1), texts=[str(vector(1))])
+        assert found(desk, engine) == ["a.md", "b.md"]
+        assert found(desk, desk.reopen(engine)) == ["a.md", "b.md"]
+
+    def test_a_deleted_document_is_gone_at_once(self, desk: Desk) -> None:
+        desk.put("a.md", vector(1))
+        desk.put("b.md", vector(1, 1))
+        engine = desk.engine()
+        assert found(desk, engine) == ["a.md", "b.md"]
+        drop(desk.database, DATASET, "a.md")
+        assert found(desk, engine) == ["b.md"]
+
+    def test_a_deleted_document_never_answers_even_if_the_index_was_not_told(
+        self, desk: Desk
+    ) -> None:
+        for index in range(80):
+            desk.put(f"{index}.md", vector(1, index / 100))
+        desk.put("kept.md", vector(0, 1))
+        engine = desk.engine()
+        assert engine.search(vector(1), 3, everything()) != []
+        drop(desk.database, DATASET, *(f"{index}.md" for index in range(80)))
+        with desk.database.write() as connection:
+            connection.execute(delete(outbox))
+        assert found(desk, engine, k=3) == ["kept.md"]
+
+    def test_refresh_empties_the_outbox_and_a_second_one_has_nothing_to_do(
+        self, desk: Desk
+    ) -> None:
+        engine = desk.engine()
+        engine.refresh()
+        desk.put("a.md", vector(1), [vector(0, 1), vector(0, 0, 1)])
+        changed = engine.refresh()
+        assert changed == (3 if desk.derives else 0)
+        assert engine.refresh() == 0
+
+    def test_a_closed_index_answers_the_same_when_opened_again(self, desk: Desk) -> None:
+        for index in range(20):
+            desk.put(f"{index}.md", vector(1, index), vector(index, 1))
+        engine = desk.engine()
+        before = engine.search(vector(2, 3), 12, everything())
+        engine.close()
+        engine.close()
+        assert desk.engine().search(vector(2, 3), 12, everything()) == before
+        assert len(before) == 12
+
+    def test_a_rebuilt_index_answers_the_same(self, desk: Desk) -> None:
+        for index in range(20):
+            desk.put(f"{index}.md", vector(1, index), [vector(index, 1), vector(index, 2)])
+        drop(desk.database, DATASET, "3.md")
+        engine = desk.engine()
+        before = engine.search(vector(2, 3), 12, everything())
+        assert engine.rebuild() == 19 * 3
+        assert engine.search(vector(2, 3), 12, everything()) == before
+
+    def test_outbox_rows_applied_twice_change_nothing(self, desk: Desk) -> None:
+        """Stand for a process killed after points are written and before the rows are gone."""
+        engine = desk.engine()
+        engine.refresh()
+        desk.put("a.md", [vector(1), vector(0, 0, 1)])
+        desk.put("b.md", vector(1, 1))
+        desk.put("a.md", vector(0, 1))
+        drop(desk.database, DATASET, "b.md")
+        with desk.database.read() as connection:
+            rows = [dict(row._mapping) for row in connection.execute(select(outbox))]
+        before = engine.search(vector(1), 9, everything())
+        with desk.database.write() as connection:
+            connection.execute(delete(outbox))
+            connection.execute(insert(outbox), rows)
+        assert engine.search(vector(1), 9, everything()) == before
+        assert found(desk, desk.reopen(engine)) == ["a.md"]
+
+    def test_outbox_batches_keep_their_order(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("catalog.store.vectors.outbox.BATCH", 2)
+        engine = desk.engine()
+        engine.refresh()
+        for text in ("one", "two", "one"):
+            desk.put("a.md", vector(1), vector(0, 1), vector(0, 0, 1), texts=[text, "b", "c"])
+        assert found(desk, engine) == ["a.md", "a.md", "a.md"]
+        drop(desk.database, DATASET, "a.md")
+        assert found(desk, engine) == []
+
+    def test_a_search_waits_for_no_writer_and_removes_what_it_applied_later(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        desk.put("a.md", vector(1))
+        engine = desk.engine()
+        engine.refresh()
+        desk.put("b.md", vector(1))
+        write = desk.database.write
+        waits: list[bool] = []
+
+        def noted(*, wait: bool = True) -> AbstractContextManager[Connection]:
+            waits.append(wait)
+            return write(wait=wait)
+
+        monkeypatch.setattr(desk.database, "write", noted)
+        with write() as connection:
+            for _ in range(2):
+                assert found(desk, engine) == ["a.md", "b.md"]
+            left = pending(connection)
+        assert not any(waits)
+        assert left == (1 if desk.derives else 2)  # the exact engine has no use for rows
+        if desk.derives:
+            assert found(desk, engine) == ["a.md", "b.md"]
+            with desk.database.read() as connection:
+                assert pending(connection) == 0
+
+    def test_a_snapshot_that_still_shows_removed_rows_is_searched_as_any(self, desk: Desk) -> None:
+        engine = desk.engine()
+        engine.refresh()
+        desk.put("a.md", vector(1))
+        with desk.database.snapshot():
+            for _ in range(2):
+                assert found(desk, engine) == ["a.md"]
+        desk.put("a.md", vector(0, 1), texts=["edited"])
+        desk.put("b.md", vector(1))
+        assert found(desk, engine) == ["b.md", "a.md"]
+
+    def test_other_datasets_never_answer(self, desk: Desk) -> None:
+        desk.put("mine.md", vector(1, 1))
+        desk.embed({"k": vector(1)})
+        put(desk.database, "other", "theirs.md", "text", embed_keys=["k"])
+        engine = desk.engine()
+        assert found(desk, engine) == ["mine.md"]
+        theirs = Restriction(DATASET, Scope.of(["other:theirs.md"]))
+        assert found(desk, engine, theirs) == []
+        with pytest.raises(InputError, match="other"):
+            engine.search(vector(1), 1, Restriction("other"))
+
+    @pytest.mark.parametrize("shape", [(), (DIM - 1,), (DIM + 1,), (1, DIM)])
+    def test_a_query_of_another_dimension_is_refused(
+        self, desk: Desk, shape: tuple[int, ...]
+    ) -> None:
+        desk.put("a.md", vector(1))
+        with pytest.raises(EmbeddingMismatchError, match="rebuild"):
+            desk.engine().search(np.ones(shape, dtype=np.float32), 1, everything())
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_a_query_that_is_not_finite_is_refused(self, desk: Desk, bad: float) -> None:
+        desk.put("a.md", vector(1))
+        with pytest.raises(EmbeddingError, match="NaN or infinity"):
+            desk.engine().search(vector(1, bad), 1, everything())
+
+    def test_readers_in_threads_never_see_two_revisions_while_another_thread_writes(
+        self, desk: Desk
+    ) -> None:
+        engine = desk.engine()
+        kept = desk.put("a.md", vector(1), vector(1, 0.1))
+        engine.refresh()
+
+        def read(_: int) -> list[int]:
+            return [hit.seq for hit in engine.search(vector(1), 9, everything())]
+
+        with ThreadPoolExecutor(4) as pool:
+            answers = [pool.submit(read, index) for index in range(40)]
+            pairs = [
+                desk.put("b.md", vector(0, 1), vector(0, 1, 1), texts=[f"revision {index}", "end"])
+                for index in range(10)
+            ]
+        for answer in answers:
+            seqs = answer.result()
+            assert seqs[:2] == kept
+            assert any(set(seqs[2:]) <= set(pair) for pair in pairs)
+        assert read(0) == kept + pairs[-1]
+
+    def test_searches_go_on_while_the_index_is_closed_and_rebuilt(self, desk: Desk) -> None:
+        for index in range(10):
+            desk.put(f"{index}.md", vector(1, index))
+        engine = desk.engine()
+        expected = engine.search(vector(1), 4, everything())
+        with ThreadPoolExecutor(3) as pool:
+            answers = [pool.submit(engine.search, vector(1), 4, everything()) for _ in range(30)]
+            for _ in range(3):
+                engine.rebuild()
+                engine.close()
+        assert [answer.result() for answer in answers] == [expected] * 30
+
+    def test_the_dataset_made_anew_answers_with_its_new_documents(self, desk: Desk) -> None:
+        desk.put("old.md", vector(1))
+        engine = desk.engine()
+        assert found(desk, engine) == ["old.md"]
+        drop(desk.database, DATASET, "old.md")
+        with desk.database.write() as connection:
+            connection.execute(delete(datasets))
+        desk.put("new.md", vector(1))
+        with desk.database.write() as connection:
+            connection.execute(update(datasets).values(created_at=NOW + 1, generation=1))
+        assert found(desk, engine) == ["new.md"]
