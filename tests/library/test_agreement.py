@@ -5,7 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from catalog.library.agreement import (
+from catalog.library.indexing import Indexer
+from catalog.library.useless_legs import (
     LEAST_AGREEMENT,
     LEAST_PASSAGES,
     find_useless_leg,
@@ -15,7 +16,6 @@ from catalog.library.agreement import (
     read_useless_leg,
     refresh_agreement,
 )
-from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hits
 from fakes import WordEncoder, open_library, write

@@ -32,7 +32,6 @@ from catalog.ingest.read_ahead import FILE_COST, FileReading, ReadAhead
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest, waiting
-from catalog.store.checksums import has_unsealed, seal_dataset
 from catalog.store.damage import drop_damaged
 from catalog.store.dataset_settings import DatasetSettings, note_dataset_settings
 from catalog.store.field_rows import set_file_dates
@@ -93,8 +92,6 @@ def sync(
             note_dataset_settings(connection, dataset, made_with)
         if reread:
             drop_damaged(connection, dataset, clock())
-        if has_unsealed(connection, dataset):
-            seal_dataset(connection, dataset)
     run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
     run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
     files, pace = changes.in_order(listing.files), Pace(0)

@@ -9,10 +9,10 @@ from functools import partial
 from catalog.core.errors import CatalogError
 from catalog.ingest.meaning import EmbeddingReport, embed_waiting
 from catalog.ingest.sync_report import Progress
-from catalog.library.agreement import refresh_agreement
 from catalog.library.document_cards import make_cards
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
+from catalog.library.useless_legs import refresh_agreement
 from catalog.store.waiting import settle_waiting
 
 

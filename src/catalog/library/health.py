@@ -27,7 +27,6 @@ from catalog.store import Database, embedding_cache, llm_cache
 from catalog.store.cards import count_damaged_cards
 from catalog.store.checksums import (
     count_damaged_rows,
-    count_unsealed,
     documents_of_vectors,
     find_damaged_documents,
     find_damaged_vectors,
@@ -60,8 +59,8 @@ class DatasetStats:
 
     ``vectors`` under ``windows`` means: some text is not embedded yet.
 
-    ``preset`` and ``settings`` are what it was made with, ``settings`` empty if an older release
-    did not note it. ``languages`` counts passages by language, the most first, as the keyword index
+    ``preset`` and ``settings`` are what it was made with, ``settings`` empty if that is not
+    noted. ``languages`` counts passages by language, the most first, as the keyword index
     was last saved; none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size``
     and ``chunk_size``.
     ``database_bytes`` is the whole store's, all datasets and caches included; ``updated_at`` is
@@ -240,10 +239,9 @@ def _check_rows(
 def _documents(library: Library, name: str) -> str:
     with library.database.read() as connection:
         damaged = [document for _, document in find_damaged_documents(connection, name)]
-        unsealed = count_unsealed(connection, name)
     if damaged:
         raise CatalogError(f"{len(damaged)} not as they were stored: {', '.join(damaged[:_NAMED])}")
-    return "sound" if not unsealed else f"{unsealed} have no checksum until the next update"
+    return "sound"
 
 
 def _of_files(library: Library, name: str) -> str:

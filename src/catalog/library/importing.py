@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import ConfigError, InputError, SourceError
+from catalog.core.errors import ConfigError, EmbeddingMismatchError, InputError, SourceError
 from catalog.core.ids import check_dataset_name
 from catalog.core.os_errors import describe_os_error
 from catalog.core.portable_lines import (
@@ -26,7 +26,6 @@ from catalog.core.portable_lines import (
 )
 from catalog.core.settings import default_shaping, with_rag
 from catalog.ingest.sync_report import Failure, Progress, Silent
-from catalog.library.carried_adoption import bind_model
 from catalog.library.exporting import portable_file
 from catalog.library.filling import complete_dataset
 from catalog.library.imported_documents import ImportedDocuments
@@ -37,6 +36,7 @@ from catalog.store.dataset_settings import (
     note_dataset_settings,
     read_dataset_settings,
 )
+from catalog.store.embedding_cache import StoredModel, require_model
 from catalog.store.portable_rows import check_inside, to_revision
 from catalog.store.revisions import ensure_dataset, set_source
 from catalog.store.waiting import count_waiting
@@ -222,11 +222,18 @@ class _ImportRun:
     def _begin(self, line: HeaderLine) -> ModelLine:
         """Bind the store to the file's model, or see that it is bound to it; return the model."""
         self._documents.note_files()  # what another header began
-        self._notes += bind_model(self._library, line, self._file)
+        model, library = line.model, self._library
+        if not line.vectors and library.wanted_model.fingerprint != model.fingerprint:
+            raise EmbeddingMismatchError(
+                f"{self._file} has no vectors, and its passages were cut for {model.model} "
+                f"({model.fingerprint}), not for {library.wanted_model.model}: "
+                "set IDX_EMBEDDING__MODEL, or export it with --vectors"
+            )
+        require_model(library.database, StoredModel(**model.model_dump()))
         self._is_ended = False
         self._known.clear()
         self._since_header.clear()
-        return line.model
+        return model
 
     def _open(self, line: DatasetLine) -> None:
         """Make the dataset, unless it is there, under its lock."""

@@ -17,11 +17,9 @@ from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical import get_lexical_engine, join_lexical_engines
 from catalog.store.locks import POINTS_LOCK, WORDS_LOCK, remove_folder
 from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
-from catalog.store.vectors.folder_engine import FolderEngine
 
 if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
-    from catalog.store.tried_models import TriedModel
     from catalog.store.vectors.base import VectorEngine
     from catalog.store.vectors.sample import VectorSample
 
@@ -84,7 +82,7 @@ class Indexes:
                     name,
                     self._database,
                     dataset,
-                    self._vector_folder(dataset, name),
+                    self.folder(dataset) / name,
                     dim=model.dim,
                     fingerprint=model.fingerprint,
                     url=rag.qdrant_url,
@@ -92,35 +90,6 @@ class Indexes:
                     options=rag.qdrant,
                 )
             return self._vector[name, dataset]
-
-    def prepare(self, dataset: str, tried: TriedModel) -> str | None:
-        """Fill an index with a tried model's vectors, beside the one that is searched.
-
-        Return the token that it needs once they are the live ones; ``None`` for an engine that
-        is filled then: ``exact`` has nothing to fill, and a server is not told beforehand.
-        """
-        rag, model = self._settings.rag_v2, tried.model
-        if rag.vector_engine == "exact" or rag.qdrant_url is not None:
-            return None
-        if model.fingerprint == self._model().fingerprint:  # its folder is in use
-            return None
-        engine = get_vector_engine(
-            rag.vector_engine,
-            self._database,
-            dataset,
-            self.folder(dataset) / f"{rag.vector_engine}-{model.fingerprint}",
-            dim=model.dim,
-            fingerprint=model.fingerprint,
-        )
-        return engine.prepare(tried.windows) if isinstance(engine, FolderEngine) else None
-
-    def drop_others(self, dataset: str) -> None:
-        """Remove the folders of vector indexes of other models that no process has open."""
-        used = self._vector_folder(dataset, self._settings.rag_v2.vector_engine)
-        for folder in self._vector_folders(dataset):
-            if folder != used:
-                with suppress(EngineError):
-                    remove_folder(folder, folder / POINTS_LOCK)
 
     def remove(self, dataset: str) -> Iterator[str]:
         """Remove what was derived from a dataset that is no more; yield what stays, and why.
@@ -178,19 +147,9 @@ class Indexes:
             points.close()
 
     def _vector_folders(self, dataset: str) -> list[Path]:
-        """Return the folders of vector indexes that there are, of whatever model."""
-        return [
-            folder
-            for engine in VECTOR_ENGINES
-            for folder in self.folder(dataset).glob(f"{engine}*")
-            if folder.name == engine or folder.name.startswith(f"{engine}-")
-        ]
-
-    def _vector_folder(self, dataset: str, name: str) -> Path:
-        """Return the folder of an engine: the one filled for this model beforehand, if any."""
-        folder = self.folder(dataset) / name
-        prepared = folder.with_name(f"{name}-{self._model().fingerprint}")
-        return prepared if prepared.is_dir() else folder
+        """Return the folders of vector indexes that there are."""
+        folders = (self.folder(dataset) / engine for engine in VECTOR_ENGINES)
+        return [folder for folder in folders if folder.is_dir() or folder.is_symlink()]
 
     def forget_vectors(self) -> None:
         """Close the vector engines: those of another model are opened at the next search."""

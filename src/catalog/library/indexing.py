@@ -17,11 +17,11 @@ from catalog.ingest.meaning import embed_waiting
 from catalog.ingest.preview import SyncPreview, preview_sync
 from catalog.ingest.sync import sync
 from catalog.ingest.sync_report import Progress, Silent, SyncReport
-from catalog.library.agreement import refresh_agreement
 from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
+from catalog.library.useless_legs import refresh_agreement
 from catalog.store.backup import remove_stale_drafts
 from catalog.store.chunks import (
     StoredDataset,

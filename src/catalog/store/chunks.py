@@ -7,7 +7,7 @@ from collections import namedtuple
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, func, select, true
 from sqlalchemy.exc import DatabaseError
@@ -24,7 +24,7 @@ from catalog.core.documents import (
 )
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
 from catalog.core.places import AS_IN_FILE, Places
-from catalog.store.checksums import PASSAGE, TEXT, is_whole, passage_checksum
+from catalog.store.checksums import PASSAGE, TEXT, row_checksum
 from catalog.store.filter_sql import DatasetNames, among, among_bound, as_bound, of_datasets
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
 from catalog.store.sql_errors import is_damage
@@ -237,7 +237,7 @@ def _document(row: Any) -> StoredDocument | None:
     """Return the document, ``None`` when it is not what was stored."""
     values = dict(row._mapping)
     sealed = values.pop("sealed")
-    if not is_whole(values.values(), sealed):
+    if row_checksum(values.values()) != sealed:
         return None
     try:
         return StoredDocument(**values | {"metadata": _json_object(row.metadata)})
@@ -277,20 +277,12 @@ def _owner(connection: Connection, seq: int) -> str:
 
 def _chunk_or_none(row: Any) -> Chunk | None:
     """Return the passage, ``None`` when it is not what was stored."""
-    sealed = row.sealed
+    if row_checksum(row[: len(PASSAGE)]) != row.sealed:
+        return None
     try:
-        if sealed is not None and passage_checksum(row[: len(PASSAGE)]) != sealed:
-            return None
-        if sealed is None and not _is_text(row):
-            return None
         return _chunk(row)
     except _UNREADABLE:
         return None
-
-
-def _is_text(row: Any) -> bool:
-    """Tell what can be told without a checksum."""
-    return ids.sha1_hex(row.text) == row.text_hash and row.modality in get_args(Modality)
 
 
 def _json_object(text: str) -> dict[str, MetadataValue]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from catalog.store.checksums import is_whole, seal_rows
+from catalog.store.checksums import row_checksum, seal_rows
 from catalog.store.schema import dataset_settings, documents
 
 
@@ -27,7 +27,7 @@ def read_dataset_settings(connection: Connection, dataset: str) -> DatasetSettin
     table = dataset_settings.c
     query = select(table.dataset, table.preset, table.settings, table.checksum)
     row = connection.execute(query.where(table.dataset == dataset)).one_or_none()
-    if row is None or not is_whole(row[:-1], row.checksum):
+    if row is None or row_checksum(row[:-1]) != row.checksum:
         return None
     return DatasetSettings(row.preset, json.loads(row.settings))
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, distinct, exists, func, insert, or_, 
 
 from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
-from catalog.store.checksums import is_whole_vector, seal_rows, vector_checksum
+from catalog.store.checksums import is_whole_vector, seal_again, seal_rows, vector_checksum
 from catalog.store.database import Database, forget_indexes, read_meta, set_meta
 from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
@@ -25,7 +25,6 @@ from catalog.store.schema import (
     chunk_windows,
     chunks,
     datasets,
-    documents,
     embedded_windows,
     embeddings,
     meta,
@@ -238,21 +237,15 @@ def describe_unused_fits(database: Database, fingerprint: str) -> str:
     return f"not used, for they were fitted to another model: {listed}; catalog golden calibrate"
 
 
-def require_model(database: Database, model: StoredModel, adoption: Adoption | None = None) -> None:
-    """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another.
-
-    A new store notes the ``adoption`` by which the model came, too.
-    """
+def require_model(database: Database, model: StoredModel) -> None:
+    """Bind a new store to the model; raise :class:`EmbeddingMismatchError` if bound to another."""
     with database.read() as connection:
         if require_fingerprint(connection, model.fingerprint, model.model):
             return
     with database.write() as connection:
         if require_fingerprint(connection, model.fingerprint, model.model):
             return
-        if adoption is None:
-            set_meta(connection, _MODEL, json.dumps(asdict(model)))
-        else:
-            bind_adopted(connection, model, adoption)
+        set_meta(connection, _MODEL, json.dumps(asdict(model)))
 
 
 def require_fingerprint(connection: Connection, fingerprint: str, name: str = "") -> bool:
@@ -332,5 +325,5 @@ def adopt_model(database: Database, model: StoredModel) -> None:
         changed = {"generation": datasets.c.generation + 1, "state": secrets.token_hex(8)}
         connection.execute(update(datasets).values(changed))
         seal_rows(connection, datasets, true())
-        connection.execute(update(documents).values(checksum=None))  # it was over the windows, too
+        seal_again(connection)  # digests cover the windows
         set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=True)

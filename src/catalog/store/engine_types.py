@@ -247,7 +247,7 @@ _STAMP = select(
     datasets.c.created_at,
     datasets.c.generation,
     datasets.c.updated_at,
-    func.coalesce(datasets.c.state, "").label("state"),  # unchanged since an older release
+    datasets.c.state,
 ).where(datasets.c.name == bindparam("dataset"))
 
 

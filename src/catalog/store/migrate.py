@@ -11,7 +11,6 @@ from sqlalchemy import Engine, inspect, text
 from catalog.core.errors import StoreVersionError
 
 HEAD = "1"
-_BEFORE_RELEASE = frozenset(f"{number:04}" for number in range(1, 18))
 LOCK_SECONDS = 120
 PREPARING = "another process is still preparing the store; try again"
 
@@ -35,11 +34,6 @@ def _version(engine: Engine) -> str | None:
         if not inspect(connection).has_table("alembic_version"):
             return None
         version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    if version in _BEFORE_RELEASE:
-        raise StoreVersionError(
-            f"the store has schema {version}, of a version before the first release: write it out "
-            "with 'catalog export' of that version, and read it with 'catalog import' of this one"
-        )
     if version not in (None, HEAD):
         raise StoreVersionError(f"the store has schema {version}; this release knows up to {HEAD}")
     return version

@@ -11,9 +11,8 @@ from sqlalchemy import Connection, FromClause, func, select
 
 from catalog.store.database import Database
 from catalog.store.engine_types import FLAT, Spread, Stamp, join_spreads, read_stamp
-from catalog.store.schema import chunk_windows, chunks
+from catalog.store.schema import chunk_windows, chunks, join_embedded
 from catalog.store.vectors.exact import read_vectors
-from catalog.store.window_rows import join_embedded
 
 if TYPE_CHECKING:
     import numpy.typing as npt
