@@ -116,7 +116,7 @@ class Indexes:
         """
         self._forget(dataset)
         folder, stock = self.folder(dataset), self._settings.home / "v1"
-        locks = {index: index / POINTS_LOCK for index in self._vector_folders(dataset)}
+        locks = {folder / engine: folder / engine / POINTS_LOCK for engine in VECTOR_ENGINES}
         locks |= {folder / "bm25": folder / "bm25" / WORDS_LOCK}
         locks |= {stock / dataset: stock / f".{dataset}.lock"}  # what is compared with keeps texts
         for index in (folder, *locks):
@@ -145,11 +145,6 @@ class Indexes:
             words.close()
         for points in vector:
             points.close()
-
-    def _vector_folders(self, dataset: str) -> list[Path]:
-        """Return the folders of vector indexes that there are."""
-        folders = (self.folder(dataset) / engine for engine in VECTOR_ENGINES)
-        return [folder for folder in folders if folder.is_dir() or folder.is_symlink()]
 
     def forget_vectors(self) -> None:
         """Close the vector engines: those of another model are opened at the next search."""

@@ -21,13 +21,13 @@ from catalog.ingest.pipeline import (
     pipeline_fingerprint,
 )
 from catalog.library.library import Library
-from catalog.store.dataset_settings import (
+from catalog.store.document_names import DocumentNames
+from catalog.store.manifest import (
     DatasetSettings,
     count_pipelines,
+    known_documents,
     read_dataset_settings,
 )
-from catalog.store.document_names import DocumentNames
-from catalog.store.manifest import known_documents
 from catalog.store.tried_models import NewWay
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from catalog.library.useless_legs import refresh_agreement
 from catalog.store import Database
 from catalog.store.checksums import find_damaged_documents
 from catalog.store.chunks import load_chunks
-from catalog.store.dataset_settings import read_dataset_settings
 from catalog.store.embedding_cache import (
     Adoption,
     StoredModel,
@@ -36,6 +35,7 @@ from catalog.store.embedding_cache import (
     read_model,
 )
 from catalog.store.locks import hold_lock
+from catalog.store.manifest import read_dataset_settings
 from catalog.store.tried_models import (
     NewWay,
     TriedCounts,

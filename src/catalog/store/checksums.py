@@ -37,7 +37,7 @@ from catalog.store.schema import (
     embeddings,
     revisions,
 )
-from catalog.store.sql_errors import is_damage
+from catalog.store.sqlite_pool import is_damage
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement

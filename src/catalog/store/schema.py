@@ -29,11 +29,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from catalog.store.column_types import Letter
-from catalog.store.column_types import Name as String
-from catalog.store.column_types import Number as Integer
-from catalog.store.column_types import PlainText as Text
-from catalog.store.sql_forms import ignoring_case, shortened
+from catalog.store.sql_forms import Letter, ignoring_case, shortened
+from catalog.store.sql_forms import Name as String
+from catalog.store.sql_forms import Number as Integer
+from catalog.store.sql_forms import PlainText as Text
 
 metadata = MetaData()
 
@@ -85,7 +84,7 @@ documents = Table(
     Column("characters", Integer, nullable=False),
     Column("pipeline", String, nullable=False),  # fingerprint of how it was cut and embedded
     Column("indexed_at", Float, nullable=False),
-    Column("dated", Float),  # seconds from 1970: see store.field_rows.document_date; NULL: no date
+    Column("dated", Float),  # seconds from 1970: see store.document_names; NULL: no date
     Column("checksum", String),  # of all rows of the document: see store.checksums
     UniqueConstraint("dataset", "path"),
     Index("documents_docid", "docid"),

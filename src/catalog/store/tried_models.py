@@ -28,16 +28,17 @@ from sqlalchemy import (
 from catalog.core.errors import InputError, StoreBusyError
 from catalog.store.checksums import seal_again, seal_rows
 from catalog.store.database import forget_indexes
-from catalog.store.dataset_settings import DatasetSettings, note_dataset_settings
 from catalog.store.embedding_cache import (
     Adoption,
     StoredModel,
     bind_adopted,
     purge_unused,
     read_model,
+    settle_waiting,
 )
 from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
+from catalog.store.manifest import DatasetSettings, note_dataset_settings
 from catalog.store.schema import (
     chunk_windows,
     chunks,
@@ -50,7 +51,6 @@ from catalog.store.schema import (
     tried_models,
     tried_windows,
 )
-from catalog.store.waiting import settle_waiting
 
 _PIPELINE = 16  # characters of a pipeline's fingerprint, which others follow in rows
 _WINDOW = ("seq", "window", "embed_key")

@@ -38,11 +38,11 @@ from catalog.core.settings.text_search import TsvectorSettings
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
+from catalog.store.fts_tokens import quote_word
 from catalog.store.full_text import LEAST
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.text_analysis import other_spellings
 from catalog.store.lexical.tsvector_table import TsvectorTables, WordCounts
-from catalog.store.match_types import quote_word
 from catalog.store.schema import chunks
 
 K1, B = 1.2, 0.75

@@ -1,6 +1,7 @@
 """Vectors that have nothing to do with their texts are told by the words, and count for nothing."""
 
 import hashlib
+import json
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from catalog.library.useless_legs import (
     find_useless_leg,
     measure_agreement,
     measure_found,
-    read_agreement,
     read_useless_leg,
     refresh_agreement,
 )
@@ -41,6 +41,10 @@ def open_topics(tmp_path, encoder, documents=48):
         write(folder, **{f"n{number}_dot_md": f"{topic} {topic} item{number} part{number % 7}"})
     library = open_library(tmp_path / "home", encoder, vector_engine="exact")
     return library, Indexer(library).build(folder, "notes")
+
+
+def read_agreement(database, dataset):
+    return json.loads(database.meta(f"agreement:{dataset}"))["agreement"]
 
 
 @pytest.fixture
