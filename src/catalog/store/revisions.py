@@ -58,136 +58,6 @@ _OF_DATASET = ("agreement:", "answer_bound:", "waiting:", _NOTE, INDEX_TOKENS)
 _LEARNT = "balance:"  # with a hash: the entry itself says of which dataset it is
 
 
-def last_number(connection: Connection, of: Table) -> int:
-    """Return the highest row number ever given, which is known after the rows are gone.
-
-    SQLite remembers it in a table, Postgres in the sequence of the column.
-    """
-    if is_postgres(connection):
-        sequence = table(_sequence(of), column("last_value"), column("is_called"))
-        row = connection.execute(select(sequence.c.last_value, sequence.c.is_called)).one()
-        return int(row.last_value) if row.is_called else 0
-    sequence = table("sqlite_sequence", column("name"), column("seq"))
-    return connection.scalar(select(sequence.c.seq).where(sequence.c.name == of.name)) or 0
-
-
-def note_last_number(connection: Connection, of: Table, number: int) -> None:
-    """Note that numbers up to this one were given, whether their rows are there or not."""
-    if number <= 0:
-        return
-    if is_postgres(connection):
-        note_numbers(connection, of, [number])
-        return
-    sequence = table("sqlite_sequence", column("name"), column("seq"))
-    connection.execute(delete(sequence).where(sequence.c.name == of.name))
-    connection.execute(insert(sequence).values(name=of.name, seq=number))
-
-
-def note_numbers(connection: Connection, of: Table, numbers: Sequence[int]) -> None:
-    """Note that rows were inserted with these numbers; SQLite does so by itself."""
-    if numbers and is_postgres(connection):
-        parameters = {"sequence": _sequence(of), "number": max(numbers)}
-        connection.execute(text("SELECT setval(:sequence, :number)"), parameters)
-
-
-def _sequence(of: Table) -> str:
-    [key] = of.primary_key
-    return f"{of.name}_{key.name}_seq"
-
-
-def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:
-    """Count the documents and the chunks of a dataset."""
-    queries = (
-        select(func.count()).where(table.c.dataset == dataset) for table in (documents, chunks)
-    )
-    of_documents, of_chunks = (connection.scalar(query) or 0 for query in queries)
-    return of_documents, of_chunks
-
-
-def remove_stored(database: Database, dataset: str, make_room: Callable[[], object]) -> None:
-    """Remove a dataset with all that hangs on it, and what only it needed of the caches.
-
-    Searches see it whole, or not at all. On a full disk ``make_room`` is called, and the documents
-    go in groups: SQLite's log has to hold each page that a transaction changes. A search meanwhile
-    finds those that are left. Raises :class:`StoreFullError` if there is no room for one of them.
-    """
-    try:
-        with database.write() as connection:
-            _remove_whole(connection, dataset, time.time())
-    except StoreFullError:
-        make_room()
-        _remove_in_groups(database, dataset)
-
-
-def _remove_whole(connection: Connection, dataset: str, now: float) -> None:
-    """Remove a dataset in one transaction.
-
-    No index of it is of the truth any more, and a note says that it is to be removed, until
-    :func:`forget_removal`. Answers that a stopped evaluation keeps go, whichever dataset they are
-    from. What was asked, and what was measured on it, stays.
-    """
-    connection.execute(delete(datasets).where(datasets.c.name == dataset))
-    connection.execute(delete(outbox).where(outbox.c.dataset == dataset))
-    learnt = select(meta.c.key, meta.c.value).where(meta.c.key.startswith(_LEARNT))
-    of_it = [key for key, value in connection.execute(learnt) if _owner(value) == dataset]
-    of_it += [f"{kind}{dataset}" for kind in _OF_DATASET]
-    connection.execute(delete(meta).where(among(meta.c.key, of_it)))
-    set_meta(connection, f"{INDEX_TOKENS}{dataset}", secrets.token_hex(16))
-    connection.execute(insert(meta).values(key=f"{_NOTE}{dataset}", value="yes"))
-    embedding_cache.purge_unused(connection)
-    llm_cache.purge(connection, before=0.0)
-    llm_cache.drop_expired(connection, "answer", before=now)
-
-
-def _remove_in_groups(database: Database, dataset: str) -> None:
-    size, is_left = _GROUP, True
-    while is_left:
-        try:
-            with database.write() as connection:
-                is_left = _remove_some(connection, dataset, size)
-        except StoreFullError:
-            if size == 1:
-                raise
-            size //= 2
-    with database.write() as connection:
-        _remove_whole(connection, dataset, time.time())
-    database.engine.dispose()  # its connections empty the log at each commit, which takes long
-
-
-def _remove_some(connection: Connection, dataset: str, size: int) -> bool:
-    """Remove some documents and their vectors; return whether there were any."""
-    connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 1")  # use the log's room again
-    of_it = select(documents.c.id).where(documents.c.dataset == dataset)
-    numbers = list(connection.scalars(of_it.order_by(documents.c.id).limit(size)))
-    connection.execute(delete(documents).where(among(documents.c.id, numbers)))
-    change_stamp(connection, dataset, time.time())
-    embedding_cache.purge_unused(connection)
-    return bool(numbers)
-
-
-def is_removed(connection: Connection, dataset: str) -> bool:
-    """Tell whether what was derived of a removed dataset may still be there."""
-    return read_meta(connection, f"{_NOTE}{dataset}") is not None
-
-
-def list_removed(connection: Connection) -> list[str]:
-    """Return the names of removed datasets of which something derived may still be there."""
-    keys = connection.scalars(select(meta.c.key).where(meta.c.key.startswith(_NOTE)))
-    return sorted(key.removeprefix(_NOTE) for key in keys)
-
-
-def forget_removal(connection: Connection, dataset: str) -> None:
-    """Drop the note: nothing is left, or the name is given again and its indexes are made anew."""
-    connection.execute(delete(meta).where(meta.c.key == f"{_NOTE}{dataset}"))
-
-
-def _owner(learnt: str) -> object:
-    try:
-        return json.loads(learnt).get("of")
-    except (ValueError, AttributeError):
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class NewChunk:
     """A chunk to publish: its span of the document and the cache keys of its windows, in order."""
@@ -510,3 +380,133 @@ def rebuild_row_indexes(connection: Connection) -> None:
         connection.execute(text("REINDEX"))
     except IntegrityError as error:
         raise StoreDamagedError(f"two rows have one key: {error.orig}") from error
+
+
+def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:
+    """Count the documents and the chunks of a dataset."""
+    queries = (
+        select(func.count()).where(table.c.dataset == dataset) for table in (documents, chunks)
+    )
+    of_documents, of_chunks = (connection.scalar(query) or 0 for query in queries)
+    return of_documents, of_chunks
+
+
+def remove_stored(database: Database, dataset: str, make_room: Callable[[], object]) -> None:
+    """Remove a dataset with all that hangs on it, and what only it needed of the caches.
+
+    Searches see it whole, or not at all. On a full disk ``make_room`` is called, and the documents
+    go in groups: SQLite's log has to hold each page that a transaction changes. A search meanwhile
+    finds those that are left. Raises :class:`StoreFullError` if there is no room for one of them.
+    """
+    try:
+        with database.write() as connection:
+            _remove_whole(connection, dataset, time.time())
+    except StoreFullError:
+        make_room()
+        _remove_in_groups(database, dataset)
+
+
+def _remove_whole(connection: Connection, dataset: str, now: float) -> None:
+    """Remove a dataset in one transaction.
+
+    No index of it is of the truth any more, and a note says that it is to be removed, until
+    :func:`forget_removal`. Answers that a stopped evaluation keeps go, whichever dataset they are
+    from. What was asked, and what was measured on it, stays.
+    """
+    connection.execute(delete(datasets).where(datasets.c.name == dataset))
+    connection.execute(delete(outbox).where(outbox.c.dataset == dataset))
+    learnt = select(meta.c.key, meta.c.value).where(meta.c.key.startswith(_LEARNT))
+    of_it = [key for key, value in connection.execute(learnt) if _owner(value) == dataset]
+    of_it += [f"{kind}{dataset}" for kind in _OF_DATASET]
+    connection.execute(delete(meta).where(among(meta.c.key, of_it)))
+    set_meta(connection, f"{INDEX_TOKENS}{dataset}", secrets.token_hex(16))
+    connection.execute(insert(meta).values(key=f"{_NOTE}{dataset}", value="yes"))
+    embedding_cache.purge_unused(connection)
+    llm_cache.purge(connection, before=0.0)
+    llm_cache.drop_expired(connection, "answer", before=now)
+
+
+def _remove_in_groups(database: Database, dataset: str) -> None:
+    size, is_left = _GROUP, True
+    while is_left:
+        try:
+            with database.write() as connection:
+                is_left = _remove_some(connection, dataset, size)
+        except StoreFullError:
+            if size == 1:
+                raise
+            size //= 2
+    with database.write() as connection:
+        _remove_whole(connection, dataset, time.time())
+    database.engine.dispose()  # its connections empty the log at each commit, which takes long
+
+
+def _remove_some(connection: Connection, dataset: str, size: int) -> bool:
+    """Remove some documents and their vectors; return whether there were any."""
+    connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 1")  # use the log's room again
+    of_it = select(documents.c.id).where(documents.c.dataset == dataset)
+    numbers = list(connection.scalars(of_it.order_by(documents.c.id).limit(size)))
+    connection.execute(delete(documents).where(among(documents.c.id, numbers)))
+    change_stamp(connection, dataset, time.time())
+    embedding_cache.purge_unused(connection)
+    return bool(numbers)
+
+
+def is_removed(connection: Connection, dataset: str) -> bool:
+    """Tell whether what was derived of a removed dataset may still be there."""
+    return read_meta(connection, f"{_NOTE}{dataset}") is not None
+
+
+def list_removed(connection: Connection) -> list[str]:
+    """Return the names of removed datasets of which something derived may still be there."""
+    keys = connection.scalars(select(meta.c.key).where(meta.c.key.startswith(_NOTE)))
+    return sorted(key.removeprefix(_NOTE) for key in keys)
+
+
+def forget_removal(connection: Connection, dataset: str) -> None:
+    """Drop the note: nothing is left, or the name is given again and its indexes are made anew."""
+    connection.execute(delete(meta).where(meta.c.key == f"{_NOTE}{dataset}"))
+
+
+def _owner(learnt: str) -> object:
+    try:
+        return json.loads(learnt).get("of")
+    except (ValueError, AttributeError):
+        return None
+
+
+def last_number(connection: Connection, of: Table) -> int:
+    """Return the highest row number ever given, which is known after the rows are gone.
+
+    SQLite remembers it in a table, Postgres in the sequence of the column.
+    """
+    if is_postgres(connection):
+        sequence = table(_sequence(of), column("last_value"), column("is_called"))
+        row = connection.execute(select(sequence.c.last_value, sequence.c.is_called)).one()
+        return int(row.last_value) if row.is_called else 0
+    sequence = table("sqlite_sequence", column("name"), column("seq"))
+    return connection.scalar(select(sequence.c.seq).where(sequence.c.name == of.name)) or 0
+
+
+def note_last_number(connection: Connection, of: Table, number: int) -> None:
+    """Note that numbers up to this one were given, whether their rows are there or not."""
+    if number <= 0:
+        return
+    if is_postgres(connection):
+        note_numbers(connection, of, [number])
+        return
+    sequence = table("sqlite_sequence", column("name"), column("seq"))
+    connection.execute(delete(sequence).where(sequence.c.name == of.name))
+    connection.execute(insert(sequence).values(name=of.name, seq=number))
+
+
+def note_numbers(connection: Connection, of: Table, numbers: Sequence[int]) -> None:
+    """Note that rows were inserted with these numbers; SQLite does so by itself."""
+    if numbers and is_postgres(connection):
+        parameters = {"sequence": _sequence(of), "number": max(numbers)}
+        connection.execute(text("SELECT setval(:sequence, :number)"), parameters)
+
+
+def _sequence(of: Table) -> str:
+    [key] = of.primary_key
+    return f"{of.name}_{key.name}_seq"
