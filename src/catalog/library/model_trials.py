@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -224,7 +223,9 @@ class ModelTrials:
             bound, before = read_model(connection), read_adoption(connection)
             is_tried = name in [each.name for each in list_tried(connection)]
             if bound is not None and bound.model == name and not is_tried:
-                raise InputError(_describe_present(name, before))
+                told = f"{name} is the store's model already, and not tried otherwise"
+                # Who was killed while adopting it was not told what to set.
+                raise InputError("; ".join(filter(None, (told, library.adoption_note))))
             tried = require_tried(connection, name)
         self._require_live()
         with ExitStack() as locks:
@@ -368,19 +369,3 @@ def _way_of(library: Library, other: Library, dataset: str) -> tuple[NewWay, Ing
     made = IndexingSettings(library, dataset, apply_settings=not is_noted)
     way, pipeline = made.with_model(other)
     return (way if is_noted else replace(way, made_with=None)), pipeline
-
-
-def _describe_present(name: str, adoption: Adoption | None) -> str:
-    """Say that a model is the store's already, and what to set if it was adopted.
-
-    Who was killed while adopting it was not told.
-    """
-    told = f"{name} is the store's model already, and not tried otherwise"
-    if adoption is None:
-        return told
-    lines = (
-        f"{setting} = {json.dumps(value, ensure_ascii=False)}"
-        for setting, value in adoption.settings.items()
-        if value is not None
-    )
-    return f"{told}; it was adopted, and these settings make it: {', '.join(lines)}"
