@@ -228,6 +228,7 @@ class ModelTrials:
                 raise InputError("; ".join(filter(None, (told, library.adoption_note))))
             tried = require_tried(connection, name)
         self._require_live()
+        self.embed(tried, progress=progress)  # most of it while datasets may still be updated
         with ExitStack() as locks:
             locks.enter_context(self._alone())
             for dataset in library.datasets():
