@@ -100,8 +100,8 @@ def serve(
 
 def copy(folder: Path, url: str) -> dict[str, float]:
     """Copy the store of a size into an empty database."""
+    from catalog.store.backup import copy_store
     from catalog.store.database import Database
-    from catalog.store.moving import copy_store
 
     source, target = Database.at(folder / "ours"), Database(make_url(url), _home(folder, url))
     try:

@@ -41,9 +41,9 @@ from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.golden_files import CORPUS, read_beir, read_golden
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
-from catalog.library.agreement import find_useless_leg, measure_agreement
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.library.useless_legs import find_useless_leg, measure_agreement
 from catalog.retrieval.adaptive import BY_MEANING, BY_WORDS, DEPTH, PRIOR, Balance, adaptive
 from catalog.retrieval.fusion import NO_WORDS, FusedHit, RankedList, relative_score, rrf, single
 from catalog.retrieval.query_words import find_words

@@ -19,7 +19,8 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 import postgres
-from catalog.store import Database, migrate, postgres_pool, sqlite_pool
+from catalog.store import Database, postgres_pool, sqlite_pool
+from catalog.store import database as store_database
 
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
     del os.environ[variable]
@@ -42,7 +43,7 @@ _OF_FILE = Database.__dict__["at"]
 @pytest.fixture(autouse=True, scope="session")
 def _one_first_schema():
     """Run the migrations on the first empty store of a process; the next ones copy its pages."""
-    upgrade = migrate._upgrade
+    upgrade = store_database._upgrade
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as made:
 
         def upgrade_or_copy(engine: Engine) -> None:
@@ -59,7 +60,7 @@ def _one_first_schema():
                     pooled.driver_connection.backup(made)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(migrate, "_upgrade", upgrade_or_copy)
+            patch.setattr(store_database, "_upgrade", upgrade_or_copy)
             yield
 
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from catalog.ingest import sync as sync_module
-from catalog.library import imported_documents
+from catalog.library import importing
 from catalog.library.exporting import export_chunks
 from catalog.library.health import diagnose
 from catalog.library.importing import import_chunks
@@ -221,15 +221,15 @@ def test_an_update_mends_what_an_import_left_that_ended_early(
 ):
     records(folder / "a.jsonl", r1="new", r2="newer")
     Indexer(kept).update("notes")
-    real = imported_documents.publish_all
+    real = importing.publish_all
 
     def publish(connection, revisions, now):
         real(connection, revisions, now)
         connection.commit()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(imported_documents, "publish_all", publish)
-    monkeypatch.setattr(imported_documents.ImportedDocuments, "note_files", lambda it: it.publish())
+    monkeypatch.setattr(importing, "publish_all", publish)
+    monkeypatch.setattr(importing.ImportedDocuments, "note_files", lambda it: it.publish())
     with pytest.raises(KeyboardInterrupt):
         import_chunks(kept, tmp_path / "kept.jsonl")
     assert texts(kept)["r3"] == "third"

@@ -3,8 +3,7 @@
 import pytest
 
 from catalog.core.errors import UnknownDatasetError
-from catalog.library.index_rebuilding import rebuild_indexes
-from catalog.library.indexing import Indexer
+from catalog.library.indexing import Indexer, rebuild_indexes
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, open_qdrant_library, write
 

@@ -193,23 +193,19 @@ def test_a_dataset_without_documents_takes_the_settings_of_the_call(opened, fold
     assert Indexer(library).stats("docs").settings["chunk_size"] == 60
 
 
-@pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_store_without_a_note_is_cut_as_what_it_holds_says(opened, folder, is_damaged):
+def test_a_lost_note_is_found_again_only_by_the_settings_it_had(opened, folder):
     vault = opened(preset="vault")
     Indexer(vault).build(folder, "docs")
     before = cut(vault)
-    if is_damaged:
-        with vault.database.write() as connection:
-            connection.exec_driver_sql("UPDATE dataset_settings SET settings = '{}'")
-        assert [check.name for check in diagnose(vault) if not check.ok] == ["docs: source"]
-    else:
-        forget_note(vault)
-    plain = opened(preset="default")
-    report = Indexer(plain).update("docs")
+    with vault.database.write() as connection:
+        connection.exec_driver_sql("UPDATE dataset_settings SET settings = '{}'")
+    assert [check.name for check in diagnose(vault) if not check.ok] == ["docs: source"]
+    with pytest.raises(ConfigError, match="not noted"):
+        Indexer(opened(preset="default")).update("docs")
+    report = Indexer(vault).update("docs")
     assert (report.updated, report.unchanged) == (0, 3)
-    assert "preset vault" in report.notes[0]
-    assert cut(plain) == before
-    assert Indexer(plain).stats("docs").preset == "vault"
+    assert cut(vault) == before
+    assert Indexer(vault).stats("docs").preset == "vault"
 
 
 def test_a_store_of_which_nobody_can_tell_how_it_was_made_is_not_cut_by_surprise(opened, folder):
@@ -218,7 +214,7 @@ def test_a_store_of_which_nobody_can_tell_how_it_was_made_is_not_cut_by_surprise
     forget_note(first)
     before, second = cut(first), opened(chunk_size=60)
     for run in (Indexer(second).update, Indexer(second).preview):
-        with pytest.raises(ConfigError, match=r"older release.*3 documents"):
+        with pytest.raises(ConfigError, match=r"not noted.*3 documents"):
             run("docs")
     with pytest.raises(ConfigError):
         Indexer(second).rebuild(keep_settings=True)
@@ -227,17 +223,6 @@ def test_a_store_of_which_nobody_can_tell_how_it_was_made_is_not_cut_by_surprise
     assert Indexer(second).update("docs").unchanged == 3
     forget_note(first)
     assert Indexer(second).update("docs", apply_settings=True).updated == 3
-
-
-def test_a_store_of_an_older_projects_preset_keeps_the_windows_that_one_had(opened, folder):
-    older = {"chunk_size": 1000, "chunk_min_size": 700, "chunk_overlap": 120}
-    first = opened(**older, transcript_window_seconds=60.0)
-    Indexer(first).build(folder, "docs")
-    forget_note(first)
-    report = Indexer(opened(preset="projects")).update("docs")
-    assert report.unchanged == 3
-    assert "transcript_window_seconds 0.0 instead of 60.0" in report.notes[0]
-    assert Indexer(first).stats("docs").preset == "projects"
 
 
 def test_sizes_are_held_against_the_datasets_own_band(opened, folder):

@@ -22,7 +22,7 @@ from catalog.core.errors import (
 from catalog.ingest.pipeline import pipeline_fingerprint
 from catalog.ingest.sync_report import Silent
 from catalog.interfaces.calls import LocalEngine
-from catalog.library import imported_documents
+from catalog.library import importing
 from catalog.library.exporting import export_chunks
 from catalog.library.importing import import_chunks
 from catalog.library.indexing import Indexer
@@ -219,8 +219,8 @@ def test_importing_twice_adds_nothing_and_changes_no_state(made, opened):
 
 def test_an_import_that_was_stopped_goes_on_as_though_it_had_not_been(made, opened, monkeypatch):
     library = opened()
-    publish = imported_documents.publish_all
-    monkeypatch.setattr(imported_documents, "_TOGETHER", 1)
+    publish = importing.publish_all
+    monkeypatch.setattr(importing, "_TOGETHER", 1)
     calls = []
 
     def stop(connection, revisions, now):
@@ -229,11 +229,11 @@ def test_an_import_that_was_stopped_goes_on_as_though_it_had_not_been(made, open
         if len(calls) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(imported_documents, "publish_all", stop)
+    monkeypatch.setattr(importing, "publish_all", stop)
     with pytest.raises(KeyboardInterrupt):
         import_chunks(library, made / "whole.jsonl")
     assert len(rows_of(library)["documents"]) == 2
-    monkeypatch.setattr(imported_documents, "publish_all", publish)
+    monkeypatch.setattr(importing, "publish_all", publish)
     report = import_chunks(library, made / "whole.jsonl")
     assert (report.added, report.unchanged) == (5, 2)
     with open_library(made / "home") as original:

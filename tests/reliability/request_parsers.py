@@ -32,8 +32,8 @@ from catalog.interfaces.agents.quoting import clean, one_line, without_long_echo
 from catalog.interfaces.plain_text import complaint
 from catalog.interfaces.server.mcp.resources import parse_document_uri
 from catalog.interfaces.server.security import parse_address, split_host_port
-from catalog.library.browse_request import BrowseParams, read_browse_request
-from catalog.library.cited_places import (
+from catalog.library.browse import BrowseParams, read_browse_request
+from catalog.library.document_parts import (
     read_cited_place,
     split_reference,
     without_marks,

@@ -21,8 +21,7 @@ from sqlalchemy import event
 from catalog.core.errors import CatalogError, StoreBusyError, StoreDamagedError
 from catalog.library.browse import DocumentCatalog
 from catalog.library.health import dataset_stats, diagnose, stored_dataset
-from catalog.library.index_rebuilding import rebuild_indexes
-from catalog.library.indexing import Indexer
+from catalog.library.indexing import Indexer, rebuild_indexes
 from catalog.library.references import find_document
 from catalog.retrieval.caches import ModelCache
 from catalog.search_v2.service import SearchServiceV2

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from catalog.interfaces.calls import LocalEngine
-from catalog.library import imported_documents
+from catalog.library import importing
 from catalog.library.exporting import export_chunks
 from catalog.library.health import diagnose
 from catalog.library.importing import import_chunks
@@ -142,10 +142,8 @@ class History:
         file.write_bytes(b"".join(one.read_bytes() for one in chosen))
         ends = self.chance.choice((None, None, *range(1, 5)))
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(imported_documents, "_TOGETHER", 1)
-            patched.setattr(
-                imported_documents, "publish_all", self.ending(imported_documents.publish_all, ends)
-            )
+            patched.setattr(importing, "_TOGETHER", 1)
+            patched.setattr(importing, "publish_all", self.ending(importing.publish_all, ends))
             try:
                 import_chunks(self.library, file)
             except Stopped:

@@ -7,8 +7,14 @@ from sqlalchemy import delete, func, select, update
 
 from builders import drop, put
 from catalog.store import Database
-from catalog.store.card_search import card_terms, find_documents, search_cards
-from catalog.store.cards import count_without_card, read_uncarded_documents, save_cards
+from catalog.store.cards import (
+    card_terms,
+    count_without_card,
+    find_documents,
+    read_uncarded_documents,
+    save_cards,
+    search_cards,
+)
 from catalog.store.engine_types import Restriction
 from catalog.store.full_text import CARDS
 from catalog.store.listing import allowed_documents

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,8 @@ from builders import NOW, make_database, put, seqs_of
 from catalog.core.errors import DamagedDocumentError
 from catalog.store import embedding_cache
 from catalog.store.checksums import (
-    count_unsealed,
     find_damaged_documents,
     find_damaged_vectors,
-    seal_dataset,
 )
 from catalog.store.chunks import find_by_path, load_chunks
 
@@ -61,20 +57,6 @@ def test_a_changed_passage_is_left_out_and_named_and_the_others_are_read(databas
     assert found == [1]
 
 
-def test_a_passage_that_an_older_release_sealed_is_whole(database):
-    columns = """seq, chunk_id, document_id, chunks.dataset, position, modality, start_offset,
-        end_offset, page, line_start, line_end, time_start, time_end, chunks.title, headings, text,
-        text_hash, tokens, cues, page_breaks, path, source_doc_id, docid, metadata,
-        chunks.checksum"""
-    joined = "chunks JOIN documents ON documents.id = document_id"
-    query = f"SELECT {columns} FROM {joined}"
-    with database.read() as connection:
-        rows = connection.exec_driver_sql(query).all()
-    assert rows
-    for *values, sealed in rows:
-        assert zlib.crc32("\0".join(map(str, values)).encode()) == sealed
-
-
 def test_without_a_list_for_them_damage_is_an_error(database):
     change(database, CHANGES[0])
     with database.read() as connection, pytest.raises(DamagedDocumentError, match="d:a"):
@@ -113,20 +95,6 @@ def test_the_digest_covers_what_is_only_filtered_by(database, statement):
         assert list(find_damaged_documents(connection, "d")) == [(1, "d:a.md")]
 
 
-def test_a_document_of_an_older_release_is_believed_until_it_is_sealed(database):
-    with database.write() as connection:
-        for table in ("documents", "revisions", "chunks"):
-            connection.exec_driver_sql(f"UPDATE {table} SET checksum = NULL")
-        assert count_unsealed(connection, "d") == 2
-        assert list(find_damaged_documents(connection, "d")) == []
-        seal_dataset(connection, "d")
-        assert count_unsealed(connection, "d") == 0
-        assert list(find_damaged_documents(connection, "d")) == []
-    change(database, CHANGES[0])
-    with database.read() as connection:
-        assert list(find_damaged_documents(connection, "d")) == [(1, "d:a.md")]
-
-
 def test_a_changed_vector_is_none_and_is_replaced_by_the_next(database):
     vector = np.array([1, 2, 3], dtype=np.float32)
     save = {"fingerprint": "f", "side": "document", "now": NOW}
@@ -146,6 +114,5 @@ def test_a_changed_vector_is_none_and_is_replaced_by_the_next(database):
 def test_what_is_published_is_sealed(database):
     put(database, "d", "c.md", ["One.", "Two."], embed_keys=["x", "y"], sections=["S"])
     with database.read() as connection:
-        assert count_unsealed(connection, "d") == 0
         assert list(find_damaged_documents(connection, "d")) == []
         assert len(load_chunks(connection, "d", seqs_of(database, "d", "c.md"))) == 2

@@ -13,7 +13,7 @@ from catalog.core.filters import Op, condition
 from catalog.core.scope import Scope
 from catalog.store.database import Database
 from catalog.store.engine_types import Restriction
-from catalog.store.fts_match import MAX_TERMS, fts_words, match_any, quote
+from catalog.store.full_text import MAX_TERMS, fts_words, match_any, quote
 from catalog.store.lexical.fts import FtsEngine, _query
 
 WHOLE = Restriction("notes")

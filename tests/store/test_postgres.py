@@ -26,10 +26,10 @@ from catalog.core.settings import Settings
 from catalog.library.health import describe_store
 from catalog.store import schema
 from catalog.store.checksums import find_damaged_documents
-from catalog.store.column_types import escape, unescape
 from catalog.store.database import Database, find_store, require_store
 from catalog.store.full_text import check_full_text, rebuild_full_text
 from catalog.store.schema import chunks, documents, meta
+from catalog.store.sql_forms import escape, unescape
 from catalog.store.vectors.outbox import _differing
 from catalog.store.vectors.points import IndexPoint
 from fakes import open_library

@@ -307,32 +307,6 @@ def test_a_new_model_is_swapped_in_at_once_and_back(server, engines, desk):
     assert collections(server) == {FIRST, f"{ALIAS}@toy-3"}  # the one before, no older
 
 
-def test_a_collection_of_an_older_release_is_used_and_then_replaced(server, engines, desk):
-    engine = engines()
-    engine.refresh()
-    note = server.client.get_collection(FIRST).config.metadata
-    size = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
-    found, _ = server.client.scroll(FIRST, limit=100, with_vectors=True)
-    server.client.delete_collection(FIRST)
-    server.client.update_collection_aliases(
-        [models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=ALIAS))]
-    )
-    note["catalog"].pop("options")
-    server.indexes[ALIAS] = dict.fromkeys(("kv", "doc_id", "page"), "keyword")
-    server.client.create_collection(ALIAS, vectors_config=size, metadata=note)
-    server.client.upsert(
-        ALIAS,
-        [models.PointStruct(id=one.id, vector=one.vector, payload=one.payload) for one in found],
-    )
-    server.requests.clear()
-    older = engines()
-    assert answers(desk, older) == ALL
-    assert server.writes() == []
-    assert older.rebuild() == COUNT
-    assert (alias_of(server), collections(server)) == (FIRST, {FIRST})
-    assert answers(desk, engines()) == ALL
-
-
 def test_another_store_s_build_that_is_not_live_yet_is_left_alone(server, engines, desk, tmp_path):
     other = make_database(tmp_path / "other")
     with other.write() as connection:

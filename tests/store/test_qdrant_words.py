@@ -16,8 +16,7 @@ from builders import drop, make_database, put
 from catalog.core.errors import CatalogError, ConfigError, EngineError, EngineUnreachableError
 from catalog.core.filters import Op, condition
 from catalog.core.settings import QdrantSettings, RAGv2Settings
-from catalog.library.index_rebuilding import rebuild_indexes
-from catalog.library.indexing import Indexer
+from catalog.library.indexing import Indexer, rebuild_indexes
 from catalog.retrieval.legs import Question, lexical_leg, run_leg
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.database import Database, set_meta

@@ -13,7 +13,7 @@ import pytest
 from builders import make_database, put
 from catalog.core.errors import StoreDamagedError, StoreError
 from catalog.store import Database
-from catalog.store.sql_errors import translate_errors
+from catalog.store.sqlite_pool import translate_errors
 
 
 class Usage(NamedTuple):

@@ -24,6 +24,7 @@ from catalog.core.errors import (
     EngineLockedError,
 )
 from catalog.core.ids import point_id
+from catalog.store.checksums import vector_checksum
 from catalog.store.schema import embeddings, meta, outbox
 from catalog.store.vectors import edge as edge_index_module
 from catalog.store.vectors import folder_engine
@@ -355,7 +356,10 @@ def test_deleted_points_are_cleared_out_by_refreshes(desk: Bench):
 def test_a_stored_vector_of_another_dimension_is_named(desk: Bench):
     short = np.ones(3, dtype="<f4").tobytes()
     with desk.database.write() as connection:
-        connection.execute(update(embeddings).values(vector=short, checksum=None))
+        for key in connection.scalars(select(embeddings.c.embed_key)).all():
+            sealed = {"vector": short, "checksum": vector_checksum(key, short)}
+            of_it = embeddings.c.embed_key == key
+            connection.execute(update(embeddings).where(of_it).values(sealed))
     with pytest.raises(EmbeddingMismatchError, match="3 dimensions"):
         engine_of(desk).refresh()
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from builders import drop, put
 from catalog.core.errors import ConfigError, EmbeddingMismatchError
 from catalog.core.settings import RAGv2Settings
+from catalog.store.checksums import vector_checksum
 from catalog.store.schema import embeddings
 from catalog.store.vectors import VECTOR_ENGINES, exact, get_vector_engine
 from catalog.store.vectors.exact import ExactEngine
@@ -82,8 +83,10 @@ def test_vectors_of_two_dimensions_are_refused(desk: Bench):
     desk.put("b.md", vector(0, 1))
     first = vector(1).tobytes()
     with desk.database.write() as connection:
-        changed = update(embeddings).where(embeddings.c.vector == first)
-        connection.execute(changed.values(vector=first[:8], checksum=None))
+        is_it = embeddings.c.vector == first
+        key = connection.scalars(select(embeddings.c.embed_key).where(is_it)).one()
+        sealed = {"vector": first[:8], "checksum": vector_checksum(key, first[:8])}
+        connection.execute(update(embeddings).where(is_it).values(sealed))
     with pytest.raises(EmbeddingMismatchError, match="rebuild"):
         ExactEngine(desk.database, DATASET).search(vector(1), 1, everything())
 

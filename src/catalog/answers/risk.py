@@ -28,7 +28,7 @@ from catalog.core.params import AskParams
 from catalog.core.settings import default_shaping, flatten
 from catalog.core.text import strip_userinfo
 from catalog.llm import llm_identity
-from catalog.store.dataset_settings import read_dataset_settings
+from catalog.store.manifest import read_dataset_settings
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM

@@ -47,14 +47,6 @@ class ModelLine(_Line):
     dim: Annotated[int, Field(ge=1, le=65_536)]
 
 
-class AdoptionPart(_Line):
-    """What makes a model that was adopted, and those before it, by dotted name of the setting."""
-
-    settings: dict[str, str | int | None]
-    replaced: tuple[dict[str, str | int | None], ...]
-    at: _Seconds
-
-
 class HeaderLine(_Line):
     """The first line of what one export wrote."""
 
@@ -62,7 +54,6 @@ class HeaderLine(_Line):
     format: Literal["catalog-chunks"] = FORMAT  # type: ignore[assignment]
     version: int = VERSION
     model: ModelLine
-    adoption: AdoptionPart | None = None
     vectors: bool
 
 

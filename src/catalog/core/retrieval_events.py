@@ -2,7 +2,7 @@
 
 Nothing of a question, a document or a key is in it: the search's id, the step, classes of errors
 with their numbers, and reasons that the program itself words. A library that is set to writes them
-to a file (``catalog.library.retrieval_log``); else they go nowhere.
+to a file (``catalog.library.logs``); else they go nowhere.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from catalog.evaluation.runs import run_backends
 from catalog.evaluation.summary import comparison_dict, comparison_lines
 from catalog.ingest.sync_report import Progress
 from catalog.library.library import Library
-from catalog.library.tried_library import TriedLibrary
+from catalog.library.model_trials import TriedLibrary
 from catalog.retrieval.searcher import Searcher
 from catalog.store.statistics import count_totals
 from catalog.store.tried_models import TriedModel, count_tried, list_tried_documents

@@ -17,7 +17,6 @@ from catalog.evaluation.metrics import QUALITY, SHOWN_METRICS, RunScores
 from catalog.evaluation.runs import BackendRun
 from catalog.evaluation.significance import PairedTest, holm, paired_test
 from catalog.store import Database
-from catalog.store.dataset_settings import read_dataset_settings
 from catalog.store.eval_runs import (
     EvalRun,
     add_run,
@@ -25,6 +24,7 @@ from catalog.store.eval_runs import (
     new_run_id,
     read_corpus_state,
 )
+from catalog.store.manifest import read_dataset_settings
 
 
 def run_key(

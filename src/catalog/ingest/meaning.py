@@ -14,7 +14,7 @@ from catalog.ingest.executors import Executor, InPlace
 from catalog.ingest.pipeline import PipelineSteps
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups
 from catalog.store.chunks import load_chunks
-from catalog.store.waiting import (
+from catalog.store.embedding_cache import (
     WaitingChunk,
     find_waiting_for,
     is_noted_waiting,

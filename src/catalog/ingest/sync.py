@@ -31,14 +31,11 @@ from catalog.ingest.pipeline import PipelineSteps
 from catalog.ingest.read_ahead import FILE_COST, FileReading, ReadAhead
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
-from catalog.store import Database, embedding_cache, llm_cache, manifest, waiting
-from catalog.store.checksums import has_unsealed, seal_dataset
-from catalog.store.damage import drop_damaged
-from catalog.store.dataset_settings import DatasetSettings, note_dataset_settings
-from catalog.store.field_rows import set_file_dates
-from catalog.store.manifest import ManifestEntry, State
+from catalog.store import Database, embedding_cache, llm_cache, manifest
+from catalog.store.document_names import set_file_dates
+from catalog.store.manifest import DatasetSettings, ManifestEntry, State, note_dataset_settings
 from catalog.store.recordings import read_originals
-from catalog.store.revisions import ensure_dataset, remove_documents, set_source
+from catalog.store.revisions import drop_damaged, ensure_dataset, remove_documents, set_source
 from catalog.store.statistics import count_totals
 
 _Group = list[tuple[Change, FileOutcome]]
@@ -93,8 +90,6 @@ def sync(
             note_dataset_settings(connection, dataset, made_with)
         if reread:
             drop_damaged(connection, dataset, clock())
-        if has_unsealed(connection, dataset):
-            seal_dataset(connection, dataset)
     run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
     run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
     files, pace = changes.in_order(listing.files), Pace(0)
@@ -246,7 +241,7 @@ class SyncRun:
     def report(self, seconds: float) -> SyncReport:
         """Return what the run did, and what the dataset holds now."""
         with self._database.read() as connection:
-            none_waits = not waiting.is_noted_waiting(connection, self._dataset)
+            none_waits = not embedding_cache.is_noted_waiting(connection, self._dataset)
             totals = count_totals(connection, self._dataset, none_waits=none_waits)
             files = manifest.count_files(connection, self._dataset)
             noted = manifest.entries(connection, self._dataset) if self._changes.skipped else {}

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from catalog.core.answers import AnswerEvent
     from catalog.library.library import Library
-    from catalog.library.query_log import Outcome
+    from catalog.library.logs import Outcome
     from catalog.retrieval.searcher import Searcher
 
 

@@ -1,42 +1,144 @@
-"""Browsing the documents themselves: which there are, what each is about, which are about this."""
+"""Browsing the documents themselves: which there are, what each is about, which are about this.
+
+A listing is read and checked before anything runs. Conditions on values that no document has, such
+as a misspelt type, are refused; where nothing is listed, those that alone match none are named.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from catalog.core.catalog_page import CatalogEntry, CatalogPage
-from catalog.core.dates import format_timestamp
-from catalog.core.errors import StoreError
+from catalog.core.dates import format_timestamp, read_bound
+from catalog.core.errors import InputError, StoreError, UnknownValueError
+from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
+from catalog.core.filters import And, Condition, Filter, Op, condition
 from catalog.core.ids import source_doc_id
-from catalog.core.param_fields import takes_self
-from catalog.core.params import BrowseParams
-from catalog.library.browse_hints import find_hints
-from catalog.library.browse_request import BrowseRequest, read_browse_request
+from catalog.core.param_fields import check_params, takes_self
+from catalog.core.params import SORTS, BrowseParams
+from catalog.core.scope import ALL, Scope
+from catalog.core.text import storable
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
-from catalog.library.known_values import check_values
 from catalog.library.library import Library
-from catalog.store.card_search import find_documents, top_documents
-from catalog.store.cards import count_without_card
+from catalog.library.names import keep_whole
+from catalog.library.references import find_alike
+from catalog.store.cards import count_without_card, find_documents, top_documents
 from catalog.store.document_names import Member, find_groups
-from catalog.store.engine_types import Restriction
+from catalog.store.engine_types import Restriction, known_seqs
 from catalog.store.filter_sql import DatasetNames, among
 from catalog.store.listing import (
     ListedDocument,
     allowed_documents,
     check_filter_fields,
     count_by_type,
+    count_by_value,
+    count_documents,
+    date_range,
     dated_between,
     describe_documents,
     list_document_ids,
+    list_document_paths,
     materialize,
     without_repeats,
 )
 from catalog.store.schema import documents
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
+
+
+_FIELDS = {
+    "file_type": ("file type", "file types"),
+    "source_type": ("source type", "source types"),
+    "tags": ("tag", "tags"),
+    "confidentiality": ("confidentiality", "confidentialities"),
+    "agent_hint": ("agent hint", "agent hints"),
+}
+"""Fields of few values, each meant as one of those there are: its name for one, and for several."""
+_OPS = frozenset([Op.EQ, Op.IN, Op.ANY, Op.ALL])
+_MOST, _LONGEST = 12, 200  # values that are named; characters of each
+_MOST_NAMES, _MOST_TAGS = 5000, 12
+_LONGEST = 200  # characters of a tag that is named
+
+
+@dataclass(frozen=True, slots=True)
+class BrowseRequest:
+    """A checked listing. ``visible`` is what the caller may see, ``wanted`` what is asked of it.
+
+    A blank query is none. ``by_type``, ``by_name`` and ``by_tag`` are the parts of ``wanted`` that
+    are not ``visible``. ``after`` and ``before`` know their time zone. ``notes`` say what was cut.
+    """
+
+    params: BrowseParams
+    query: str | None
+    visible: Filter | None
+    by_type: Filter | None
+    by_name: Filter | None
+    by_tag: dict[str, Filter]
+    after: datetime | None
+    before: datetime | None
+    notes: tuple[str, ...]
+
+    @property
+    def wanted(self) -> Filter | None:
+        """Return all conditions but the query and the dates; ``None``: there are none."""
+        filters = (self.visible, self.by_type, self.by_name, *self.by_tag.values())
+        parts = tuple(part for part in filters if part is not None)
+        return And(parts) if parts else None
+
+    @property
+    def visible_and_tags(self) -> Filter | None:
+        """Return the conditions on the caller's filters and on tags; ``None``: there are none."""
+        filters = (self.visible, *self.by_tag.values())
+        parts = tuple(part for part in filters if part is not None)
+        return And(parts) if parts else None
+
+    @property
+    def file_type(self) -> str | None:
+        """Return the file type that is asked for."""
+        return None if self.params.file_type is None else storable(self.params.file_type)
+
+    def with_names(self, connection: Connection, datasets: tuple[str, ...]) -> BrowseRequest:
+        """Return the request in which a name finds all files of its document."""
+        visible = keep_whole(connection, datasets, self.visible)
+        by_name = keep_whole(connection, datasets, self.by_name)
+        return replace(self, visible=visible, by_name=by_name)
+
+
+def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> BrowseRequest:
+    """Return the request that the parameters make; raise :class:`InputError` kinds for bad ones."""
+    check_params(params)
+    file_type, name, tags = params.file_type, params.name, params.tags
+    text = "" if params.query is None else storable(params.query).strip()
+    query = _cut(text, max_query_chars)
+    cut = f"query cut from {len(text):,} to {len(query):,} characters"
+    request = BrowseRequest(
+        params=params,
+        query=query or None,
+        visible=parse_filters(params.filters),
+        by_type=None if file_type is None else file_type_filter(storable(file_type)),
+        by_name=None if name is None else name_filter(storable(name)),
+        by_tag={str(tag): condition("tags", Op.ALL, [tag]) for tag in tags},
+        after=read_bound("after", params.after),
+        before=read_bound("before", params.before),
+        notes=(cut,) if len(query) < len(text) else (),
+    )
+    if params.sort not in SORTS:
+        raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(SORTS)}")
+    return request
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the beginning of a text, cut between words if its last half has white space."""
+    start = text[:most]
+    if len(text) <= most or text[most].isspace():
+        return start.rstrip()
+    words = start[most // 2 :].rsplit(maxsplit=1)
+    return start[: -len(words[-1])].rstrip() if len(words) > 1 else start
 
 
 class DocumentCatalog:
@@ -51,7 +153,7 @@ class DocumentCatalog:
 
         ``query``: words, of which a document needs one in its title, name, headings, summary or
         text metadata (stop words count only if there are no others); how it is scored, see
-        ``store.card_search.find_documents``. ``file_type`` and ``name``: see ``core.filter_forms``.
+        ``store.cards.find_documents``. ``file_type`` and ``name``: see ``core.filter_forms``.
         ``tags``: all of them. ``filters``: see ``core.filter_forms.parse_filters``; conditions on
         passages must hold of one of the document's. ``after`` (inclusive) and ``before``
         (exclusive): ISO 8601 dates or times, or a year or month, UTC unless they say otherwise;
@@ -153,4 +255,181 @@ def _entry(document: ListedDocument, score: float | None) -> CatalogEntry:
         bytes=document.size,
         chunks=document.chunks,
         score=score,
+    )
+
+
+def find_hints(
+    connection: Connection, dataset: DatasetNames, request: BrowseRequest
+) -> tuple[str, ...]:
+    """Return notes on a listing without a document, on what the caller's filters let through."""
+    visible = allowed_documents(Restriction(dataset, filter=request.visible))
+    if not count_documents(connection, visible, 1):
+        several = not isinstance(dataset, str)
+        nothing = f"the {'datasets have' if several else 'dataset has'} no documents"
+        return (nothing if request.visible is None else "no document fulfils the filters",)
+    is_met = {
+        name: count_documents(connection, allowed, 1) > 0
+        for name, allowed in _conditions(dataset, request, visible)
+    }
+    if request.query is not None:
+        matches = find_documents(connection, dataset, request.query, visible)
+        is_met["query"] = bool(matches.scores)
+    if all(is_met.values()):
+        return (f"{', '.join(is_met)}: each of these matches some document, but none matches all",)
+    notes: dict[str, None] = {}
+    for name in [name for name, met in is_met.items() if not met]:
+        hints = list(_hints_for(name, connection, dataset, request, visible))
+        if not hints and len(is_met) > 1:
+            hints = [f"nothing matches the {name} alone"]
+        notes |= dict.fromkeys(hints)
+    return tuple(notes)
+
+
+def _conditions(
+    dataset: DatasetNames, request: BrowseRequest, visible: ColumnElement[bool]
+) -> Iterator[tuple[str, ColumnElement[bool]]]:
+    """Yield the conditions but the query, by name, each on the documents that are visible."""
+    filters = {"file type": request.by_type, "name": request.by_name}
+    filters |= {_tag_name(tag): part for tag, part in request.by_tag.items()}
+    for name, part in filters.items():
+        if part is not None:
+            yield name, visible & allowed_documents(Restriction(dataset, filter=part))
+    if request.after is not None or request.before is not None:
+        yield "date", visible & dated_between(request.after, request.before)
+
+
+def _hints_for(
+    name: str,
+    connection: Connection,
+    dataset: DatasetNames,
+    request: BrowseRequest,
+    visible: ColumnElement[bool],
+) -> Iterator[str]:
+    if name == "file type":
+        once = without_repeats(visible, find_groups(connection, dataset, visible))
+        yield f"file types there are: {_format_counts(count_by_type(connection, once))}"
+    elif name == "date":
+        days = date_range(connection, visible)
+        yield "no document has a date" if days is None else f"dates are from {days[0]} to {days[1]}"
+    elif name in ("name", "query"):
+        text = request.params.name if name == "name" else request.query
+        near = _near_paths(list_document_paths(connection, visible), text or "")
+        if near:
+            yield f"names that are near: {', '.join(near)}"
+    else:
+        text = next(tag for tag in request.by_tag if name == _tag_name(tag))
+        yield from _hints_for_tag(count_by_value(connection, visible, "tags"), text)
+
+
+def _hints_for_tag(tags: Mapping[str, int], text: str) -> Iterator[str]:
+    near = _near(text, {tag: [tag] for tag in tags})
+    if near:
+        yield f"tags that are near: {', '.join(near)}"
+    most = dict(list(tags.items())[:_MOST_TAGS])
+    more = ", …" if len(tags) > len(most) else ""
+    yield f"tags there are: {_format_counts(most)}{more}"
+
+
+def _tag_name(tag: str) -> str:
+    return f"tag {tag[:_LONGEST]!r}"
+
+
+def _format_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
+
+
+def _near_paths(paths: Iterable[str], text: str) -> list[str]:
+    named: dict[str, list[str]] = {}
+    for path in list(paths)[:_MOST_NAMES]:
+        name = path.rpartition("/")[2]
+        for form in (path, name, name.rpartition(".")[0] or name):
+            named.setdefault(form, []).append(path)
+    return _near(text, named)
+
+
+def _near(text: str, named: Mapping[str, list[str]]) -> list[str]:
+    """Return what is named most like the name wanted, whatever their case."""
+    folded: dict[str, list[str]] = {}
+    for name, items in named.items():
+        folded.setdefault(name.casefold(), []).extend(items)
+    return find_alike(text.casefold(), folded)
+
+
+def check_values(
+    connection: Connection,
+    within: Restriction,
+    file_type: str | None = None,
+    seen: Scope = ALL,
+) -> None:
+    """Raise :class:`UnknownValueError` for a condition that no document of the datasets fulfils.
+
+    Those conditions of ``within`` are looked at that must hold, are on a field of few values, and
+    name values; ``file_type`` is one more. The error names the values, nearest first, of those
+    documents alone that the other conditions let through. Nothing is raised where there are none.
+    Documents that are not ``seen`` are as though they were not there.
+    """
+    required = list(_required(within.filter))
+    unknown: list[tuple[Filter | None, str, object]] = [
+        (part, part.field, part.value)
+        for part in required
+        if isinstance(part, Condition)
+        and part.field in _FIELDS
+        and part.op in _OPS
+        and part.value != ()
+        and not _exists(connection, Restriction(within.dataset, seen, part))
+    ]
+    if file_type is not None:
+        by_type = file_type_filter(file_type)
+        if not _exists(connection, Restriction(within.dataset, seen, by_type)):
+            unknown.insert(0, (None, "file_type", file_type))
+    if not unknown or not _exists(connection, Restriction(within.dataset, seen)):
+        return
+    _, name, value = unknown[0]
+    unmet = [part for part, *_ in unknown]
+    rest = And(tuple(one for one in required if one not in unmet))
+    among = allowed_documents(replace(within, filter=rest if rest.parts else None))
+    among = without_repeats(among, find_groups(connection, within.dataset, among))
+    counts = count_by_value(connection, among, name)
+    if counts:
+        raise UnknownValueError(_describe_unknown(name, value, counts))
+
+
+def nearest_first(text: str, counts: Mapping[str, int]) -> list[str]:
+    """Return the values, those most like the text first, whatever their case, then as they come."""
+    folded: dict[str, list[str]] = {}
+    for value in counts:
+        folded.setdefault(value.casefold(), []).append(value)
+    return list(dict.fromkeys((*find_alike(text.casefold(), folded), *counts)))
+
+
+def format_values(counts: Mapping[str, int], order: list[str]) -> str:
+    """Return the first values in this order, each with its count; ``none`` without any."""
+    shown = [f"{value[:_LONGEST]} ({counts[value]})" for value in order[:_MOST]]
+    return ", ".join([*shown, *["…"][: len(order) > _MOST]]) or "none"
+
+
+def _required(tree: Filter | None) -> Iterator[Filter]:
+    """Yield the conditions that must all hold."""
+    if isinstance(tree, And):
+        for part in tree.parts:
+            yield from _required(part)
+    elif tree is not None:
+        yield tree
+
+
+def _exists(connection: Connection, restriction: Restriction) -> bool:
+    known = known_seqs(connection, restriction)
+    if known is not None and known.size > 0:
+        return True
+    return count_documents(connection, allowed_documents(restriction), 1) > 0
+
+
+def _describe_unknown(field: str, value: object, counts: Mapping[str, int]) -> str:
+    one, several = _FIELDS[field]
+    values = value if isinstance(value, tuple) else (value,)
+    texts = [str(item)[:_LONGEST] for item in values]
+    order = nearest_first(texts[0], counts)
+    return (
+        f"no document has the {one} {' or '.join(map(repr, texts[:_MOST]))}; "
+        f"{several} there are: {format_values(counts, order)}"
     )

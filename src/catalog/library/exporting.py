@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from catalog.core.errors import InputError, SourceError
 from catalog.core.portable_lines import EndLine, HeaderLine, Line, ModelLine, write_line
 from catalog.ingest.sync_report import Progress, Silent
-from catalog.library.carried_adoption import write_adoption
 from catalog.store.backup import draft_beside
 from catalog.store.chunks import StoredDataset, list_datasets, require_dataset
-from catalog.store.embedding_cache import read_adoption, read_stored_model
+from catalog.store.embedding_cache import read_stored_model
 from catalog.store.portable_rows import (
     count_documents_of,
     read_dataset_line,
@@ -107,8 +106,7 @@ def _lines(
     known = ModelLine(model=model.model, fingerprint=model.fingerprint, dim=model.dim)
     documents = chunks = 0
     with database.read() as connection:
-        adoption = write_adoption(read_adoption(connection))
-        yield HeaderLine(model=known, adoption=adoption, vectors=vectors)
+        yield HeaderLine(model=known, vectors=vectors)
         total = sum(count_documents_of(connection, one.name) for one in datasets)
         progress.start(total, "exporting")
         for dataset in datasets:

@@ -1,57 +1,170 @@
-"""What a store holds, and whether it is sound."""
+"""What a store holds, and whether it and what is around it are sound."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from catalog.core.errors import (
     CatalogError,
+    ConfigError,
+    EngineBlockedError,
+    EngineLockedError,
+    EngineUnreachableError,
     StoreDamagedError,
     StoreError,
 )
-from catalog.library.checks import (
-    RESTORE,
-    Check,
-    check_database,
-    describe_error,
-    draft_checks,
-    permission_checks,
-    run_check,
-    server_checks,
-    trial_checks,
-)
+from catalog.core.os_errors import errno_of, remedy
+from catalog.core.private_files import find_open_to_others
 from catalog.library.library import Library
 from catalog.store import Database, embedding_cache, llm_cache
+from catalog.store.backup import KEPT, find_stale_drafts
 from catalog.store.cards import count_damaged_cards
 from catalog.store.checksums import (
     count_damaged_rows,
-    count_unsealed,
     documents_of_vectors,
     find_damaged_documents,
     find_damaged_vectors,
 )
 from catalog.store.chunks import StoredDataset, list_datasets
-from catalog.store.dataset_settings import DatasetSettings, read_dataset_settings
 from catalog.store.full_text import check_full_text
 from catalog.store.log_entries import count_damaged_entries
-from catalog.store.manifest import FileCounts, count_files, find_incomplete
-from catalog.store.removals import list_removed
+from catalog.store.manifest import (
+    DatasetSettings,
+    FileCounts,
+    count_files,
+    find_incomplete,
+    read_dataset_settings,
+)
+from catalog.store.revisions import list_removed
 from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
     ChunkSizes,
     count_modalities,
+    count_orphans,
     count_pending_points,
     count_totals,
     database_bytes,
+    find_damage,
     measure_chunk_sizes,
 )
-from catalog.store.tried_models import list_trials
+from catalog.store.tried_models import count_tried, list_trials, list_tried
 
+RESTORE = "catalog restore FILE, with a copy made by catalog backup"
+_REINDEX = "catalog index rebuild --lexical"
+_START_SERVER = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
 _REBUILD = "catalog index rebuild --keep-settings"
 _BUILD = "catalog index build FOLDER --dataset {}"
 _NAMED = 5  # documents in one message
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing examined; ``fix`` is the command to run, or what else to do, when not ``ok``."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+
+
+def run_check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Check:
+    """Run a check; ``fix`` is for a defect, since for want of rights or room it would fail, too."""
+    try:
+        return Check(name, ok=True, detail=examine())
+    except EngineLockedError as error:  # who holds it, a server say, looks after it
+        return Check(name, ok=True, detail=f"not looked into: {error}")
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+        if isinstance(error, ConfigError | EngineBlockedError):
+            fix = f"see to what it says, then {fix.removesuffix(' --reread')}"
+        if isinstance(error, EngineUnreachableError):
+            fix = _START_SERVER
+        fix = remedy(errno_of(error), place) or fix
+        return Check(name, ok=False, detail=describe_error(error), fix=fix)
+
+
+def describe_error(error: Exception) -> str:
+    return str(error) if isinstance(error, CatalogError) else f"{type(error).__name__}: {error}"
+
+
+def check_database(library: Library) -> Check:
+    """Check the database; damage in its indexes alone needs no copy to be put back."""
+    are_rows_sound = False
+
+    def examine() -> str:
+        nonlocal are_rows_sound
+        with library.database.read() as connection:
+            if (damage := find_damage(connection)) is not None:
+                problem, are_rows_sound = damage
+                raise CatalogError(problem)
+            orphans = count_orphans(connection)
+        if broken := {name: count for name, count in orphans.items() if count}:
+            raise CatalogError(f"rows without an owner: {broken}")
+        return "sound"
+
+    check = run_check("database", examine, RESTORE, library.database.file)
+    return replace(check, fix=_REINDEX) if are_rows_sound else check
+
+
+def trial_checks(library: Library) -> Iterator[Check]:
+    """Tell of each model that is tried how much it has; none of them is a defect."""
+    with suppress(StoreError), library.database.read() as connection:
+        for tried in list_tried(connection):
+            counts = count_tried(connection, tried)
+            detail = (
+                f"{counts.embedded} of {counts.passages} passages, {counts.bytes / 1e6:.1f} MB; "
+                "waits for 'catalog index adopt' or 'drop'"
+            )
+            yield Check(f"tried model {tried.name}", ok=True, detail=detail)
+
+
+def permission_checks(library: Library) -> Iterator[Check]:
+    """Tell whether other users of this machine may read the store, or only see that it is there."""
+    home, store = library.settings.home, library.database.file
+    files = find_open_to_others(*(Path(f"{store}{ending}") for ending in ("", "-wal", "-shm")))
+    folders = find_open_to_others(home, home / "indexes")
+    commands = [f"chmod 700 {' '.join(map(quote, map(str, folders)))}"] if folders else []
+    if files:
+        commands.append(f"chmod 600 {' '.join(map(quote, map(str, files)))}")
+    detail = "only you may read the store"
+    if files or folders:
+        names = ", ".join(path.name for path in (*files, *folders))
+        detail = f"other users of this machine may read or enter: {names}"
+    yield Check("permissions", not files, detail, "; ".join(commands))
+
+
+def draft_checks(library: Library) -> Iterator[Check]:
+    """Name the copies of documents that killed commands left in the folder of the store."""
+    folders = {library.settings.home, library.database.file.parent}
+    drafts = [draft for folder in sorted(folders) for draft in find_stale_drafts(folder)]
+    kept = library.database.file.with_name(library.database.file.name + KEPT)
+    detail = f"none; {kept.name} is kept of a restore" if kept.exists() else "none"
+    if drafts:
+        names = ", ".join(draft.name for draft in drafts)
+        detail = f"a command that was killed left unfinished copies of documents: {names}"
+    fix = f"rm -f {' '.join(f'{quote(str(draft))}*' for draft in drafts)}" if drafts else ""
+    yield Check("drafts", not drafts, detail, fix)
+
+
+def server_checks(library: Library) -> Iterator[Check]:
+    """Tell whether the Qdrant server answers, if one is set."""
+    rag = library.settings.rag_v2
+    url = rag.qdrant_url
+    if url is None or "qdrant" not in (rag.vector_engine, rag.lexical_engine):
+        return
+    from catalog.store.vectors.qdrant_server import describe_server
+
+    seconds = rag.qdrant.timeout_seconds
+    yield run_check(
+        "Qdrant server",
+        lambda: describe_server(url, rag.qdrant_api_key, seconds),
+        "correct IDX_RAG_V2__QDRANT_API_KEY",
+        library.settings.home,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +173,8 @@ class DatasetStats:
 
     ``vectors`` under ``windows`` means: some text is not embedded yet.
 
-    ``preset`` and ``settings`` are what it was made with, ``settings`` empty if an older release
-    did not note it. ``languages`` counts passages by language, the most first, as the keyword index
+    ``preset`` and ``settings`` are what it was made with, ``settings`` empty if that is not
+    noted. ``languages`` counts passages by language, the most first, as the keyword index
     was last saved; none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size``
     and ``chunk_size``.
     ``database_bytes`` is the whole store's, all datasets and caches included; ``updated_at`` is
@@ -152,7 +265,7 @@ def _address(database: Database) -> str:
     """Return the store's file, or where its database is, without the password."""
     if database.url.get_backend_name() == "sqlite":
         return str(database.file.absolute())
-    from catalog.store.postgres_errors import address_of
+    from catalog.store.postgres_pool import address_of
 
     return address_of(database.url)
 
@@ -240,10 +353,9 @@ def _check_rows(
 def _documents(library: Library, name: str) -> str:
     with library.database.read() as connection:
         damaged = [document for _, document in find_damaged_documents(connection, name)]
-        unsealed = count_unsealed(connection, name)
     if damaged:
         raise CatalogError(f"{len(damaged)} not as they were stored: {', '.join(damaged[:_NAMED])}")
-    return "sound" if not unsealed else f"{unsealed} have no checksum until the next update"
+    return "sound"
 
 
 def _of_files(library: Library, name: str) -> str:

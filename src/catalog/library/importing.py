@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import ConfigError, InputError, SourceError
+from catalog.core.errors import ConfigError, EmbeddingMismatchError, InputError, SourceError
 from catalog.core.ids import check_dataset_name
 from catalog.core.os_errors import describe_os_error
 from catalog.core.portable_lines import (
@@ -26,25 +26,124 @@ from catalog.core.portable_lines import (
 )
 from catalog.core.settings import default_shaping, with_rag
 from catalog.ingest.sync_report import Failure, Progress, Silent
-from catalog.library.carried_adoption import bind_model
 from catalog.library.exporting import portable_file
-from catalog.library.filling import complete_dataset
-from catalog.library.imported_documents import ImportedDocuments
-from catalog.library.indexing import Indexer
+from catalog.library.indexing import Indexer, complete_dataset
+from catalog.store import Database, embedding_cache, manifest
 from catalog.store.chunks import find_root
-from catalog.store.dataset_settings import (
+from catalog.store.embedding_cache import StoredModel, count_waiting, require_model
+from catalog.store.manifest import (
     DatasetSettings,
+    ManifestEntry,
     note_dataset_settings,
     read_dataset_settings,
 )
-from catalog.store.portable_rows import check_inside, to_revision
-from catalog.store.revisions import ensure_dataset, set_source
-from catalog.store.waiting import count_waiting
+from catalog.store.portable_rows import check_inside, find_files, find_stored, to_revision
+from catalog.store.revisions import NewRevision, ensure_dataset, publish_all, set_source
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from catalog.library.library import Library
 
+
+_TOGETHER = 100  # passages in one transaction: more would hold up other writers for long
+_FILES = 1_000  # noted in one transaction
 _OUTCOMES = ("added", "replaced", "unchanged")
+
+
+class ImportedDocuments:
+    """Publish documents of one dataset after another; the caller holds the dataset's lock.
+
+    ``counts`` has the documents ``added``, ``replaced`` and ``unchanged``, and their ``chunks``.
+    While documents are published, their files stay to be read by the next update. So the update
+    mends the dataset if the import ends early.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dataset = ""
+        self.counts: Counter[str] = Counter()
+        self._group: list[NewRevision] = []
+        self._files: list[FileLine] = []
+        self._begun: set[str] = set()  # files without an entry before this import
+        self._deprived: set[str] = set()  # files that lost a document to another file
+
+    def add(self, revision: NewRevision) -> None:
+        """Take a document of the dataset; of two with one id the later one is kept."""
+        self._dataset = revision.dataset
+        if any(one.source_doc_id == revision.source_doc_id for one in self._group):
+            self.publish()
+        self._group.append(revision)
+        if sum(len(one.chunks) for one in self._group) >= _TOGETHER:
+            self.publish()
+
+    def add_file(self, line: FileLine) -> None:
+        """Take the line of a file of the dataset."""
+        self._dataset = line.dataset
+        self._files.append(line)
+        if len(self._files) >= _FILES:
+            self.note_files()
+
+    def publish(self) -> None:
+        """Store the documents of the group that are not stored yet."""
+        group, self._group = self._group, []
+        if not group:
+            return
+        now = time.time()
+        with self._database.write() as connection:
+            before = find_files(connection, group)
+            same = find_stored(connection, group)
+            new = [it for it in group if it.source_doc_id not in same]
+            self._note_unread(connection, new, before)
+            publish_all(connection, new, now)
+            for one in (it for it in group if it.source_doc_id in same and it.vectors):
+                embedding_cache.save(
+                    connection,
+                    one.vectors,
+                    fingerprint=one.embedded_by,
+                    side="document",
+                    now=now,
+                )
+        for one in group:
+            name = one.source_doc_id
+            outcome = "unchanged" if name in same else "replaced" if name in before else "added"
+            self.counts[outcome] += 1
+            self.counts["chunks"] += len(one.chunks)
+
+    def note_files(self) -> None:
+        """Publish the group, and note in the manifest how the files were read."""
+        self.publish()
+        files, self._files = {line.file: line for line in self._files}, []
+        if not files:
+            return
+        kept = [line.model_dump(exclude={"kind", "dataset"}) for line in files.values()]
+        entries = [ManifestEntry(**one) for one in kept]
+        with self._database.write() as connection:
+            manifest.record(connection, self._dataset, *entries)
+            manifest.note_unread(connection, self._dataset, files.keys() & self._deprived)
+        self._begun -= files.keys()
+
+    def leave_dataset(self) -> None:
+        """Note the files of the dataset; drop the entries of files that have no line."""
+        self.note_files()
+        if self._begun:
+            with self._database.write() as connection:
+                manifest.forget(connection, self._dataset, self._begun)
+        self._begun.clear()
+        self._deprived.clear()
+
+    def _note_unread(
+        self, connection: Connection, new: Sequence[NewRevision], before: Mapping[str, str]
+    ) -> None:
+        """Have the next update read the files that these documents are of now, or were before.
+
+        The line of a file notes it as read later. A file that lost a document to another file may
+        still hold it, so it stays to be read.
+        """
+        lost = {file for it in new if (file := before.get(it.source_doc_id, it.file)) != it.file}
+        files = lost | {it.file for it in new}
+        self._begun |= manifest.note_unread(connection, self._dataset, files)
+        self._deprived |= lost
 
 
 class _LineError(InputError):
@@ -222,11 +321,18 @@ class _ImportRun:
     def _begin(self, line: HeaderLine) -> ModelLine:
         """Bind the store to the file's model, or see that it is bound to it; return the model."""
         self._documents.note_files()  # what another header began
-        self._notes += bind_model(self._library, line, self._file)
+        model, library = line.model, self._library
+        if not line.vectors and library.wanted_model.fingerprint != model.fingerprint:
+            raise EmbeddingMismatchError(
+                f"{self._file} has no vectors, and its passages were cut for {model.model} "
+                f"({model.fingerprint}), not for {library.wanted_model.model}: "
+                "set IDX_EMBEDDING__MODEL, or export it with --vectors"
+            )
+        require_model(library.database, StoredModel(**model.model_dump()))
         self._is_ended = False
         self._known.clear()
         self._since_header.clear()
-        return line.model
+        return model
 
     def _open(self, line: DatasetLine) -> None:
         """Make the dataset, unless it is there, under its lock."""

@@ -17,11 +17,9 @@ from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
 from catalog.store.locks import POINTS_LOCK, WORDS_LOCK, remove_folder
 from catalog.store.vectors import VECTOR_ENGINES, get_vector_engine
-from catalog.store.vectors.folder_engine import FolderEngine
 
 if TYPE_CHECKING:
     from catalog.store.lexical.base import LexicalEngine
-    from catalog.store.tried_models import TriedModel
     from catalog.store.vectors.base import VectorEngine
     from catalog.store.vectors.sample import VectorSample
 
@@ -84,42 +82,12 @@ class Indexes:
                     name,
                     self._database,
                     dataset,
-                    self._vector_folder(dataset, name),
+                    self.folder(dataset) / name,
                     dim=model.dim,
                     fingerprint=model.fingerprint,
                     rag=rag,
                 )
             return self._vector[name, dataset]
-
-    def prepare(self, dataset: str, tried: TriedModel) -> str | None:
-        """Fill an index with a tried model's vectors, beside the one that is searched.
-
-        Return the token that it needs once they are the live ones; ``None`` for an engine that
-        is filled then: ``exact`` has nothing to fill, and a server is not told beforehand.
-        """
-        rag, model = self._settings.rag_v2, tried.model
-        if rag.vector_engine == "exact" or rag.qdrant_url is not None:
-            return None
-        if model.fingerprint == self._model().fingerprint:  # its folder is in use
-            return None
-        engine = get_vector_engine(
-            rag.vector_engine,
-            self._database,
-            dataset,
-            self.folder(dataset) / f"{rag.vector_engine}-{model.fingerprint}",
-            dim=model.dim,
-            fingerprint=model.fingerprint,
-            rag=rag,
-        )
-        return engine.prepare(tried.windows) if isinstance(engine, FolderEngine) else None
-
-    def drop_others(self, dataset: str) -> None:
-        """Remove the folders of vector indexes of other models that no process has open."""
-        used = self._vector_folder(dataset, self._settings.rag_v2.vector_engine)
-        for folder in self._vector_folders(dataset):
-            if folder != used:
-                with suppress(EngineError):
-                    remove_folder(folder, folder / POINTS_LOCK)
 
     def remove(self, dataset: str) -> Iterator[str]:
         """Remove what was derived from a dataset that is no more; yield what stays, and why.
@@ -146,8 +114,10 @@ class Indexes:
         """
         self._forget(dataset)
         folder, stock = self.folder(dataset), self._settings.home / "v1"
-        locks = {index: index / POINTS_LOCK for index in self._vector_folders(dataset)}
-        words = {"bm25", self._settings.rag_v2.lexical_engine}.difference(LEXICAL_ENGINES[1:])
+        rag = self._settings.rag_v2
+        points = {*VECTOR_ENGINES, rag.vector_engine}
+        words = {"bm25", rag.lexical_engine}.difference(LEXICAL_ENGINES[1:])
+        locks = {folder / name: folder / name / POINTS_LOCK for name in points}
         locks |= {folder / name: folder / name / WORDS_LOCK for name in words}
         locks |= {stock / dataset: stock / f".{dataset}.lock"}  # what is compared with keeps texts
         for index in (folder, *locks):
@@ -176,21 +146,6 @@ class Indexes:
             words.close()
         for points in vector:
             points.close()
-
-    def _vector_folders(self, dataset: str) -> list[Path]:
-        """Return the folders of vector indexes that there are, of whatever model."""
-        return [
-            folder
-            for engine in {*VECTOR_ENGINES, self._settings.rag_v2.vector_engine}
-            for folder in self.folder(dataset).glob(f"{engine}*")
-            if folder.name == engine or folder.name.startswith(f"{engine}-")
-        ]
-
-    def _vector_folder(self, dataset: str, name: str) -> Path:
-        """Return the folder of an engine: the one filled for this model beforehand, if any."""
-        folder = self.folder(dataset) / name
-        prepared = folder.with_name(f"{name}-{self._model().fingerprint}")
-        return prepared if prepared.is_dir() else folder
 
     def forget_vectors(self) -> None:
         """Close the vector engines: those of another model are opened at the next search."""

@@ -1,27 +1,31 @@
-"""Building, updating and describing datasets: what the index commands call."""
+"""Building, updating, rebuilding and describing datasets: what the index commands call."""
 
 from __future__ import annotations
 
 import logging
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from catalog.core.errors import CatalogError, ConfigError, SourceError
+from catalog.core.errors import CatalogError, ConfigError, SourceError, StoreError
 from catalog.core.ids import check_dataset_name
+from catalog.core.os_errors import describe_os_error
 from catalog.ingest.executors import open_executor
-from catalog.ingest.meaning import embed_waiting
+from catalog.ingest.meaning import EmbeddingReport, embed_waiting
 from catalog.ingest.preview import SyncPreview, preview_sync
 from catalog.ingest.sync import sync
 from catalog.ingest.sync_report import Progress, Silent, SyncReport
-from catalog.library.agreement import refresh_agreement
 from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
+from catalog.library.indexes import Indexes
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
+from catalog.library.useless_legs import refresh_agreement
 from catalog.store.backup import remove_stale_drafts
 from catalog.store.chunks import (
     StoredDataset,
@@ -31,15 +35,29 @@ from catalog.store.chunks import (
     require_dataset,
 )
 from catalog.store.embedding_cache import (
+    StoredModel,
     adopt_model,
+    count_waiting,
     describe_unused_fits,
     read_stored_model,
     require_model,
+    settle_waiting,
 )
+from catalog.store.full_text import rebuild_full_text
 from catalog.store.locks import RESTORE_LOCK, hold_lock
-from catalog.store.removals import count_rows, forget_removal, is_removed, remove_stored
+from catalog.store.revisions import (
+    count_rows,
+    forget_removal,
+    is_removed,
+    rebuild_row_indexes,
+    remove_stored,
+)
 from catalog.store.statistics import count_totals
-from catalog.store.waiting import count_waiting
+from catalog.store.vectors import VECTOR_ENGINES
+
+if TYPE_CHECKING:
+    from catalog.library.library import Library
+
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +149,9 @@ class Indexer:
                 pause=pause,
                 executor=executor,
             )
-        notes += (*meaning.notes, *self._refresh_vectors(dataset, anew=reread))
+        vector = library.indexes.vector(dataset)
+        refresh = vector.rebuild if reread else vector.refresh
+        notes += (*meaning.notes, *_refresh("vector index", refresh))
         measure = partial(refresh_agreement, library, dataset)
         notes += (*_refresh("agreement of vectors and words", measure),)
         unused = describe_unused_fits(library.database, library.wanted_model.fingerprint)
@@ -325,11 +345,6 @@ class Indexer:
             return ()
         return (f"{passages} passages of {documents} documents wait to be embedded, and would be",)
 
-    def _refresh_vectors(self, dataset: str, *, anew: bool) -> Iterator[str]:
-        """Bring the vector index up to date, ``anew`` if so told; yield what is done later."""
-        vector = self._library.indexes.vector(dataset)
-        yield from _refresh("vector index", vector.rebuild if anew else vector.refresh)
-
 
 def _refresh(name: str, refresh: Callable[[], object]) -> Iterator[str]:
     """Bring something derived up to date; what cannot be done now is done at a search.
@@ -342,3 +357,96 @@ def _refresh(name: str, refresh: Callable[[], object]) -> Iterator[str]:
         raise
     except CatalogError as error:
         yield f"the {name} is brought up to date later: {error}"
+
+
+def complete_dataset(library: Library, dataset: str, progress: Progress) -> EmbeddingReport:
+    """Embed what waits, and bring words, cards, vectors and agreement up to date.
+
+    The caller holds the dataset's lock. What cannot be derived now is told in a note.
+    """
+    database, indexes = library.database, library.indexes
+    failed: dict[str, list[str]] = {}  # what cannot be derived, by the reason
+
+    def attempt(name: str, derive: Callable[[], object]) -> None:
+        try:
+            derive()
+        except CatalogError as error:
+            failed.setdefault(str(error), []).append(name)
+
+    attempt("lexical index", lambda: indexes.lexical(dataset).refresh())
+    attempt("catalog", partial(make_cards, database, dataset))
+    with database.write() as connection:
+        is_waiting = settle_waiting(connection, dataset)
+    meaning = EmbeddingReport()
+    if is_waiting:
+        pipeline = IndexingSettings(library, dataset).build()
+        meaning = embed_waiting(database, dataset, pipeline, progress=progress)
+    attempt("vector index", lambda: indexes.vector(dataset).refresh())
+    attempt("agreement of vectors and words", partial(refresh_agreement, library, dataset))
+    notes = (
+        f"not up to date before a search, the {', the '.join(names)}: {reason}"
+        for reason, names in failed.items()
+    )
+    return replace(meaning, notes=(*meaning.notes, *notes))
+
+
+def rebuild_indexes(
+    library: Library,
+    datasets: Sequence[str] = (),
+    *,
+    vectors: bool = True,
+    lexical: bool = True,
+    progress: Progress | None = None,
+) -> dict[str, dict[str, int]]:
+    """Make the indexes of these datasets anew, of all if none is named.
+
+    With ``lexical`` the indexes of the database's own rows, too.
+
+    Return of each dataset the points of its ``vectors`` index, and 1 for ``lexical``. The model
+    is the store's: its files are not needed. Raises :class:`UnknownDatasetError`,
+    :class:`StoreBusyError` while a dataset is being updated, and :class:`EngineError` kinds.
+    """
+    for name in datasets:
+        library.require_dataset(name)
+    progress, indexer = progress or Silent(), Indexer(library)
+    if lexical:
+        with library.database.write() as connection:
+            rebuild_row_indexes(connection)
+    stored = read_stored_model(library.database)
+    library.indexes.close()  # what this process holds of them
+    indexes = Indexes(library.settings, library.database, lambda: stored or _no_model())
+    done: dict[str, dict[str, int]] = {}
+    try:
+        for name in datasets or library.datasets():
+            progress.start(0, f"making the indexes of {name} anew")
+            with indexer.hold(name, progress):
+                made = done.setdefault(name, {})
+                if lexical:
+                    _rebuild_lexical(library, indexes, name)
+                    made["lexical"] = 1
+                if vectors and stored is not None:
+                    made["vectors"] = indexes.vector(name).rebuild()
+    finally:
+        indexes.close()
+    return done
+
+
+def _rebuild_lexical(library: Library, indexes: Indexes, dataset: str) -> None:
+    with library.database.write() as connection:
+        rebuild_full_text(connection)
+    engine = indexes.lexical(dataset)
+    engine.verify()  # what is on a server, or in the database, is forgotten where it is wrong
+    folder = indexes.folder(dataset) / engine.name
+    try:
+        of_vectors = {*VECTOR_ENGINES, library.settings.rag_v2.vector_engine}
+        if engine.name not in of_vectors:  # else the folder is of vectors
+            shutil.rmtree(folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise StoreError(f"cannot remove {describe_os_error(folder, error)}") from error
+    engine.refresh()
+
+
+def _no_model() -> StoredModel:
+    raise StoreError("nothing was ever embedded in this store")

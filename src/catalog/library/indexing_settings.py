@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
-from catalog.core.ids import sha1_hex
 from catalog.core.settings import (
     RAGv2Settings,
     default_shaping,
@@ -18,19 +17,18 @@ from catalog.core.settings import (
 )
 from catalog.embedding import document_prefix
 from catalog.ingest.pipeline import (
-    TEXTS_VERSION,
     PipelineBuilder,
     pipeline_fingerprint,
 )
 from catalog.library.library import Library
-from catalog.store.dataset_settings import (
+from catalog.store.document_names import DocumentNames
+from catalog.store.manifest import (
     DatasetSettings,
     count_pipelines,
+    known_documents,
     read_dataset_settings,
 )
-from catalog.store.document_names import DocumentNames
-from catalog.store.manifest import known_documents
-from catalog.store.model_adoption import NewWay
+from catalog.store.tried_models import NewWay
 
 if TYPE_CHECKING:
     from llama_index.core.ingestion import IngestionPipeline
@@ -38,29 +36,12 @@ if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel
 
 
-# What stores were made with while datasets had no note: these never change any more.
-_DEFAULTS_WITHOUT_NOTE: Mapping[str, Any] = {
-    "chunk_size": 800,
-    "chunk_overlap": 120,
-    "chunk_min_size": 64,
-    "transcript_window_seconds": 60.0,
-    "transcript_part_seconds": 20.0,
-    "embed_prefix_doc": None,
-    "embed_context": True,
-}
-_PRESETS_WITHOUT_NOTE: Mapping[str | None, Mapping[str, Any]] = {
-    None: {},
-    "vault": {"chunk_min_size": 300, "chunk_overlap": 60},
-    "projects": {"chunk_size": 1000, "chunk_min_size": 700},
-}
-
-
 class IndexingSettings:
     """Choose the settings that a run over a dataset goes by, and build its pipeline.
 
     ``settings`` are those it was made with, or the library's own with ``apply_settings`` or where
-    there is no document yet. Raises :class:`ConfigError` for documents of an older release of which
-    nobody can tell how they were made.
+    there is no document yet. Raises :class:`ConfigError` where the note of them is lost, and no
+    document was made with the library's own.
     """
 
     def __init__(self, library: Library, dataset: str, *, apply_settings: bool = False) -> None:
@@ -71,7 +52,16 @@ class IndexingSettings:
             self._noted = read_dataset_settings(connection, dataset)
             self._made_by = count_pipelines(connection, dataset)
         is_free = apply_settings or not self._made_by
-        self.settings = self._wanted if is_free else self._noted or self._recover()
+        if is_free or (self._noted is None and self._fingerprint(self._wanted) in self._made_by):
+            self.settings = self._wanted
+        elif self._noted is None:
+            raise ConfigError(
+                f"it is not noted with which settings {dataset!r} was made, and these are others: "
+                f"give those it was made with, or cut its {self._made_by.total()} documents by "
+                "these with 'catalog index update --apply-settings' (or 'catalog index rebuild')"
+            )
+        else:
+            self.settings = self._noted
 
     def build(self) -> IngestionPipeline:
         """Build the pipeline by these settings."""
@@ -141,30 +131,6 @@ class IndexingSettings:
             f"{total} documents anew ({listed}): --apply-settings does that",
         )
 
-    def _recover(self) -> DatasetSettings:
-        """Return the settings that most documents were made with, as far as that can be told."""
-        candidates = list(self._candidates())
-        fitting = [sum(self._made_by[name] for name in self._names(one)) for one in candidates]
-        if not any(fitting):
-            raise ConfigError(
-                f"an older release made {self._dataset!r}, with settings that are neither these "
-                "nor a preset's: give those it was made with, or cut its "
-                f"{self._made_by.total()} documents by these with 'catalog index update "
-                "--apply-settings' (or 'catalog index rebuild')"
-            )
-        return candidates[fitting.index(max(fitting))]
-
-    def _candidates(self) -> Iterator[DatasetSettings]:
-        yield self._wanted
-        for preset, changes in _PRESETS_WITHOUT_NOTE.items():
-            yield DatasetSettings(preset, _complete({**_DEFAULTS_WITHOUT_NOTE, **changes}))
-
-    def _names(self, settings: DatasetSettings) -> set[str]:
-        """Return the fingerprints that documents made with these settings may have."""
-        rag, model = self._made_of(settings)
-        older = {_fingerprint_without_note(v, rag, model) for v in range(1, TEXTS_VERSION + 1)}
-        return {pipeline_fingerprint(rag, model), *older}
-
     def _fingerprint(self, settings: DatasetSettings) -> str:
         return pipeline_fingerprint(*self._made_of(settings))
 
@@ -183,23 +149,6 @@ class IndexingSettings:
 def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a value for every setting that shapes passages: the default for what is not said."""
     return {name: values.get(name, default) for name, default in default_shaping().items()}
-
-
-def _fingerprint_without_note(version: int, rag: RAGv2Settings, model: EmbeddingModel) -> str:
-    """Return the fingerprint as it was while datasets had no note; it never changes any more."""
-    parts = (
-        version,
-        rag.chunk_size,
-        rag.chunk_overlap,
-        rag.chunk_min_size,
-        rag.transcript_window_seconds,
-        rag.transcript_part_seconds,
-        rag.embed_context,
-        model.document_prefix,
-        model.encoder.fingerprint,
-        model.encoder.counter.name,
-    )
-    return sha1_hex("|".join(str(part) for part in parts))[:16]
 
 
 def _shown(value: object) -> str:

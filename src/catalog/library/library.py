@@ -14,8 +14,7 @@ from catalog.core.forks import survive_forks
 from catalog.core.settings import Profile, Settings, flatten, load_settings, with_values
 from catalog.core.text import storable, strip_userinfo
 from catalog.library.indexes import Indexes
-from catalog.library.query_log import QueryLog
-from catalog.library.retrieval_log import RetrievalLog
+from catalog.library.logs import QueryLog, RetrievalLog
 from catalog.store import Database
 from catalog.store.chunks import list_dataset_names, require_dataset
 from catalog.store.embedding_cache import Adoption, StoredModel, read_adoption, read_stored_model
@@ -225,7 +224,8 @@ class Library:
             chosen = sorted(set(map(storable, [names] if isinstance(names, str) else names)))
             if not chosen:
                 raise InputError("dataset is an empty list: name one, or leave it out for all")
-            for name in chosen:
+            unknown = chosen if len(chosen) == 1 else set(chosen).difference(self.datasets())
+            for name in sorted(unknown):
                 self.require_dataset(name)
         return chosen[0] if len(chosen) == 1 else tuple(chosen)
 

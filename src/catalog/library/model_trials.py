@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import (
     CatalogError,
     EmbeddingMismatchError,
-    EngineError,
     InputError,
     StoreDamagedError,
 )
-from catalog.core.settings import with_values
+from catalog.core.settings import Settings, with_values
 from catalog.core.text import strip_userinfo
-from catalog.ingest.sync_report import Failure, Progress, Silent
-from catalog.library.agreement import refresh_agreement
+from catalog.ingest.pipeline import PipelineSteps
+from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups
+from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
+from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library, read_model_settings
-from catalog.library.trial_run import TrialRun, embed_all, way_of
-from catalog.library.tried_library import TriedLibrary
-from catalog.store.checksums import find_damaged_documents, seal_dataset
+from catalog.library.useless_legs import refresh_agreement
+from catalog.store import Database
+from catalog.store.checksums import find_damaged_documents
+from catalog.store.chunks import load_chunks
 from catalog.store.embedding_cache import (
     Adoption,
     StoredModel,
@@ -33,21 +34,78 @@ from catalog.store.embedding_cache import (
     read_model,
 )
 from catalog.store.locks import hold_lock
-from catalog.store.model_adoption import NewWay, adopt_tried, drop_tried, drop_unused
+from catalog.store.manifest import read_dataset_settings
 from catalog.store.tried_models import (
+    NewWay,
     TriedCounts,
     TriedModel,
     add_tried,
+    adopt_tried,
     count_tried,
-    describe_missing,
-    drop_damaged_of,
-    find_tried,
-    note_whole,
+    draw_documents,
+    drop_tried,
+    drop_unused,
+    keep_windows,
+    list_tried,
+    list_untried,
     require_tried,
 )
+from catalog.store.vectors.exact import ExactEngine
+from catalog.store.vectors.sample import VectorSample
+
+if TYPE_CHECKING:
+    from llama_index.core.ingestion import IngestionPipeline
+
+    from catalog.core.errors import DamagedDocumentError
+    from catalog.store.vectors.base import VectorEngine
 
 _LOCK = ".try-model.lock"  # beside those of datasets, none of whose names begins with a dot
 _NAMED = 3  # documents in one message
+_TOGETHER = 64  # passages whose windows are cut at once
+
+
+class TriedIndexes(Indexes):
+    """Open the engines over a tried model's windows, which are always compared exactly."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        model: Callable[[], StoredModel],
+        tried: TriedModel,
+    ) -> None:
+        super().__init__(settings, database, model)
+        self._tried = tried
+
+    def vector(self, dataset: str, name: str | None = None) -> VectorEngine:
+        """Return the exact engine, whatever the ``name``; raises as :meth:`require_model` does."""
+        del name
+        self.require_model()
+        with self._lock:
+            engine = ExactEngine(self._database, dataset, self._tried.windows)
+            return self._vector.setdefault(("exact", dataset), engine)
+
+    def require_model(self) -> None:
+        """Raise :class:`~catalog.core.errors.InputError` once the model is tried no more."""
+        with self._database.read() as connection:
+            require_tried(connection, self._tried.name)
+
+    def sample(self, dataset: str) -> VectorSample:
+        """Return the sample of the tried model's vectors."""
+        with self._lock:
+            sample = VectorSample(self._database, dataset, self._tried.windows)
+            return self._samples.setdefault(dataset, sample)
+
+
+class TriedLibrary(Library):
+    """Open the same store once more, to search it as it will be once the tried model is adopted.
+
+    Make it when the vectors are there: they may come without a change that it would notice.
+    """
+
+    def __init__(self, library: Library, tried: TriedModel) -> None:
+        super().__init__(with_values(library.settings, tried.settings), follows=False)
+        self.indexes = TriedIndexes(self.settings, self.database, lambda: self.wanted_model, tried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +136,8 @@ class AdoptionReport:
 class ModelTrials:
     """Try models on one store, while it is searched, updated and served as before."""
 
-    def __init__(self, library: Library, *, clock: Callable[[], float] = time.time) -> None:
-        self._library, self._clock = library, clock
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
     def start(
         self,
@@ -128,7 +186,7 @@ class ModelTrials:
                     f"{name} is the store's model already ({model.fingerprint}): try another"
                 )
         with library.database.write() as connection:
-            return add_tried(connection, model, settings, self._clock())
+            return add_tried(connection, model, settings)
 
     def embed(
         self,
@@ -142,39 +200,35 @@ class ModelTrials:
         """Embed what the model lacks of datasets, all if none is named, or of a ``sample`` of each.
 
         A sample has so many passages, of whole documents: those with the paths in ``first``, and
-        others by chance. What
-        was embedded before is not embedded again, however that run ended. Raises
-        :class:`EmbeddingError` when the model is down.
+        others by chance. What was embedded before is not embedded again, however that run ended.
+        Raises :class:`EmbeddingError` when the model is down.
         """
-        library, progress = self._library, progress or Silent()
+        library = self._library
         names = datasets or library.datasets()
         with self._alone(), TriedLibrary(library, tried) as other:
-            runs = self._run(tried, other, names, sample, first, progress)
-        is_whole = sample is None and set(names) == set(library.datasets())
-        with library.database.write() as connection:
-            if is_whole:
-                note_whole(connection, tried, self._clock())
+            computed, failed = self._embed(tried, other, names, progress or Silent(), sample, first)
+        with library.database.read() as connection:
             counts = count_tried(connection, tried, names[0] if len(names) == 1 else None)
-        failed = tuple(failure for run in runs for failure in run.failures())
-        return TrialReport(tried, sum(run.computed for run in runs), counts, failed)
+        return TrialReport(tried, computed, counts, failed)
 
-    def adopt(
-        self, name: str, *, incomplete: bool = False, progress: Progress | None = None
-    ) -> AdoptionReport:
+    def adopt(self, name: str, *, progress: Progress | None = None) -> AdoptionReport:
         """Make a tried model the store's, in one transaction; ids and cuts of passages stay.
 
-        Passages that came or changed since it was tried whole are embedded before that. Raises
-        :class:`InputError` for a model that is not tried, and for one that lacks passages, unless
-        ``incomplete``: these are then found by their words until the next update.
+        Passages that lack its vectors are embedded before that, without the sample that it may have
+        been tried on; those that the model fails on are found by their words until the next update.
+        Raises :class:`InputError` for a model that is not tried.
         """
         library, progress, started = self._library, progress or Silent(), time.monotonic()
         with library.database.read() as connection:
-            bound = read_model(connection)
-            if bound is not None and bound.model == name and find_tried(connection, name) is None:
-                raise InputError(_describe_present(name, read_adoption(connection)))
+            bound, before = read_model(connection), read_adoption(connection)
+            is_tried = name in [each.name for each in list_tried(connection)]
+            if bound is not None and bound.model == name and not is_tried:
+                told = f"{name} is the store's model already, and not tried otherwise"
+                # Who was killed while adopting it was not told what to set.
+                raise InputError("; ".join(filter(None, (told, library.adoption_note))))
             tried = require_tried(connection, name)
         self._require_live()
-        replaced = library.wanted_model
+        self.embed(tried, progress=progress)  # most of it while datasets may still be updated
         with ExitStack() as locks:
             locks.enter_context(self._alone())
             for dataset in library.datasets():
@@ -182,29 +236,29 @@ class ModelTrials:
             names = library.datasets()
             self._require_sound(names)
             with TriedLibrary(library, tried) as other:
-                self._complete(tried, other, names, progress, incomplete=incomplete)
-                ways = {name: way_of(library, other, name)[0] for name in names}
-            ways, notes = self._prepare(tried, ways, progress)
+                _, failed = self._embed(tried, other, names, progress)
+                ways = {name: _way_of(library, other, name)[0] for name in names}
+            # Settings that name any of the models before follow it.
+            settings, named = dict(tried.settings), read_model_settings(library.settings)
+            known = [*(before.replaced if before else ()), named]
+            others = tuple(each for each in known if dict(each) != settings)
+            replaced = library.wanted_model
             with library.database.write() as connection:
                 counts = count_tried(connection, tried)
-                adoption = self._adoption(tried, read_adoption(connection))
-                adopt_tried(connection, tried, ways, adoption, incomplete=incomplete)
-            self._tidy(names)
-        seconds, notes = time.monotonic() - started, notes + self._refresh(tried, names)
-        return AdoptionReport(tried.model, replaced, tried.settings, counts, seconds, notes)
+                adopt_tried(connection, tried, ways, Adoption(settings, others, time.time()))
+            with library.database.write() as connection:  # else the next update does it
+                drop_unused(connection)
+        notes = (*(f"{it.path}: {it.reason}" for it in failed), *self._refresh(tried, names))
+        seconds = time.monotonic() - started
+        return AdoptionReport(tried.model, replaced, settings, counts, seconds, notes)
 
     def drop(self, name: str) -> int:
         """Forget a tried model with its vectors; return how many these were.
 
         Raises :class:`InputError` for a model that is not tried.
         """
-        library = self._library
-        with self._alone(), library.database.write() as connection:
-            tried = require_tried(connection, name)
-            dropped = drop_tried(connection, tried)
-        for dataset in library.datasets():
-            library.indexes.drop_others(dataset)
-        return dropped
+        with self._alone(), self._library.database.write() as connection:
+            return drop_tried(connection, require_tried(connection, name))
 
     def _alone(self) -> AbstractContextManager[None]:
         """Hold the lock under which one process at a time tries, adopts or drops a model."""
@@ -224,121 +278,95 @@ class ModelTrials:
                 "adopt with them, and set the new model when it is adopted"
             )
 
-    def _run(
+    def _require_sound(self, names: Sequence[str]) -> None:
+        """Raise for documents that are damaged: their checksums are made anew with the model."""
+        with self._library.database.read() as connection:
+            found = (it for name in names for it in find_damaged_documents(connection, name))
+            damaged = [document for _, document in found]
+        if damaged:
+            raise StoreDamagedError(
+                f"{len(damaged)} documents are not as they were stored "
+                f"({', '.join(damaged[:_NAMED])}): mend them first, see 'catalog doctor'"
+            )
+
+    def _embed(
         self,
         tried: TriedModel,
         other: Library,
         names: Sequence[str],
-        sample: int | None,
-        first: Collection[str],
         progress: Progress,
-        *,
-        only_cut: bool = False,
-    ) -> list[TrialRun]:
-        """Embed what the model lacks of these datasets; the runs tell how that went."""
+        sample: int | None = None,
+        first: Collection[str] = (),
+    ) -> tuple[int, tuple[Failure, ...]]:
+        """Embed what the model lacks of datasets, a batch of the model a transaction.
+
+        Their locks are not held: they may be updated meanwhile, and what comes then is left to the
+        next run. Return how many windows were embedded, and the documents that the model failed on.
+        """
         if other.wanted_model != tried.model:
             raise InputError(
                 f"{tried.name} has other weights than when it was tried: forget those vectors with "
                 f"'catalog index drop {tried.name}', and try it again"
             )
-        with self._library.database.write() as connection:
-            drop_damaged_of(connection, tried)
-        runs = [TrialRun(self._library, other, tried, name) for name in sorted(names)]
-        for run in runs:
-            run.choose(sample, first)
-        embed_all(runs, progress, only_cut=only_cut)
-        return runs
+        database, seqs_of = self._library.database, {}
+        with database.read() as connection:
+            for name in sorted(names):
+                untried = list_untried(connection, tried, name)
+                if sample is not None:
+                    drawn = set(draw_documents(connection, name, sample, first))
+                    untried = [row for row in untried if row[1] in drawn]
+                seqs_of[name] = [seq for seq, _ in untried]
+        computed, done, total = 0, 0, sum(map(len, seqs_of.values()))
+        failed: dict[str, list[str]] = {}  # reasons by path
+        if total:
+            progress.start(total, "embedding")
+        pace = Pace(total)
+        for name, seqs in seqs_of.items():
+            steps = PipelineSteps.of(_way_of(self._library, other, name)[1])
+            for group in in_groups(seqs, lambda _: 1, _TOGETHER):
+                damaged: list[DamagedDocumentError] = []
+                with database.read() as connection:
+                    stored = load_chunks(connection, name, group, damaged=damaged)
+                texts, keys = steps.windows_to_embed(stored.values())
+                with database.write() as connection:
+                    keep_windows(connection, tried, keys)
+                paths = {key: stored[seq].path for seq, each in keys.items() for key in each}
+                for _, reasons in steps.embedding.embed_in_turn(texts):
+                    for key, reason in reasons.items():
+                        failed.setdefault(paths[key], []).append(reason)
+                done += len(group)
+                pace.advance(len(group))
+                path = next((chunk.path for chunk in stored.values()), "")
+                told = f"{done:,} of {total:,} passages{pace.rate_text()}"
+                progress.advance(len(group), path, told)
+            computed += steps.embedding.computed
+        failures = (
+            Failure(path, f"{len(reasons)} passages not embedded: {reasons[0]}")
+            for path, reasons in failed.items()
+        )
+        return computed, tuple(failures)
 
-    def _require_sound(self, names: Sequence[str]) -> None:
-        """Raise for documents that are damaged: their checksums are made anew with the model."""
-        with self._library.database.read() as connection:
-            for name in names:
-                damaged = [document for _, document in find_damaged_documents(connection, name)]
-                if damaged:
-                    raise StoreDamagedError(
-                        f"{len(damaged)} documents are not as they were stored "
-                        f"({', '.join(damaged[:_NAMED])}): mend them first, see 'catalog doctor'"
-                    )
-
-    def _complete(
-        self,
-        tried: TriedModel,
-        other: Library,
-        names: Sequence[str],
-        progress: Progress,
-        *,
-        incomplete: bool,
-    ) -> None:
-        """Embed what came or changed since the model was tried whole, or only cut it."""
-        with self._library.database.read() as connection:
-            counts = count_tried(connection, tried)
-        if counts.missing == 0:
-            return
-        if tried.whole_at is None and not incomplete:
-            raise InputError(describe_missing(tried, counts))
-        self._run(tried, other, names, None, (), progress, only_cut=tried.whole_at is None)
-
-    def _prepare(
-        self, tried: TriedModel, ways: Mapping[str, NewWay], progress: Progress
-    ) -> tuple[dict[str, NewWay], tuple[str, ...]]:
-        """Fill the vector indexes that can be filled beforehand; say which could not."""
-        prepared, notes = dict(ways), []
-        for name, way in ways.items():
-            progress.start(0, f"making the vector index of {name}")
-            try:
-                token = self._library.indexes.prepare(name, tried)
-                prepared[name] = replace(way, token=token)
-            except EngineError as error:
-                notes.append(f"the vector index of {name} is made at the next search: {error}")
-        return prepared, tuple(notes)
-
-    def _adoption(self, tried: TriedModel, before: Adoption | None) -> Adoption:
-        """Return the note of the adoption; settings that name any of the replaced follow it."""
-        named = read_model_settings(self._library.settings)
-        replaced = [*(before.replaced if before else ()), named]
-        others = tuple(each for each in replaced if dict(each) != dict(tried.settings))
-        return Adoption(dict(tried.settings), others, self._clock())
-
-    def _tidy(self, names: Sequence[str]) -> None:
-        """Drop what is used no more, and seal what the adoption changed.
-
-        Where this is cut short, the next update does it.
-        """
-        database = self._library.database
-        with database.write() as connection:
-            drop_unused(connection)
-        for name in names:
-            with database.write() as connection:
-                seal_dataset(connection, name)
-
-    def _refresh(self, tried: TriedModel, names: Sequence[str]) -> tuple[str, ...]:
-        """Bring up to date what is derived from the vectors; say what is done later."""
-        library, notes = self._library, []
+    def _refresh(self, tried: TriedModel, names: Sequence[str]) -> Iterator[str]:
+        """Bring up to date what is derived from the vectors; yield what is done later."""
+        library = self._library
         library.follow_adoption()
         if library.wanted_model != tried.model:  # a model was given to the library
-            return ()
+            return
         for name in names:
-            library.indexes.drop_others(name)
             try:
                 library.indexes.vector(name).refresh()
                 refresh_agreement(library, name)
             except CatalogError as error:
-                notes.append(f"{name}: brought up to date later: {error}")
-        unused = describe_unused_fits(library.database, tried.model.fingerprint)
-        return (*notes, unused) if unused else tuple(notes)
+                yield f"{name}: brought up to date later: {error}"
+        if unused := describe_unused_fits(library.database, tried.model.fingerprint):
+            yield unused
 
 
-def _describe_present(name: str, adoption: Adoption | None) -> str:
-    """Say that a model is the store's already, and what to set if it was adopted.
-
-    Who was killed while adopting it was not told.
-    """
-    told = f"{name} is the store's model already, and not tried otherwise"
-    if adoption is None:
-        return told
-    lines = (
-        f"{setting} = {json.dumps(value, ensure_ascii=False)}"
-        for setting, value in adoption.settings.items()
-        if value is not None
-    )
-    return f"{told}; it was adopted, and these settings make it: {', '.join(lines)}"
+def _way_of(library: Library, other: Library, dataset: str) -> tuple[NewWay, IngestionPipeline]:
+    """Return how the dataset is made once the other library's model is the store's."""
+    with library.database.read() as connection:
+        is_noted = read_dataset_settings(connection, dataset) is not None
+    # One that is not noted was filled by a pipeline of the user's own: no run of ours does it anew.
+    made = IndexingSettings(library, dataset, apply_settings=not is_noted)
+    way, pipeline = made.with_model(other)
+    return (way if is_noted else replace(way, made_with=None)), pipeline

@@ -1,7 +1,8 @@
 """The one resolver of names: what outputs call a document, every argument takes.
 
 A path goes before any other name. The others are ``#docid``, a link, the name of the file a
-document was made of, a passage's reference or citation, an address, a title.
+document was made of, a passage's reference or citation, an address, a title. Which documents a role
+may see is told here, too.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from catalog.core.documents import MetadataScalar
+from catalog.core.errors import InputError
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
 from catalog.core.lru_cache import LRUCache
 from catalog.core.scope import ALL, Scope
-from catalog.library.cited_places import read_cited_place, without_seconds
+from catalog.library.document_parts import read_cited_place, without_seconds
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import (
     DocumentNames,
@@ -24,12 +26,17 @@ from catalog.store.document_names import (
     list_addresses,
     list_titles,
     live_documents,
+    read_levels,
 )
 from catalog.store.engine_types import read_stamps
 from catalog.store.manifest import list_record_files, paths_of_files, paths_of_records
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from catalog.core.settings import Settings
+    from catalog.store import Database
+
 
 DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _PLACE = re.compile(r"(?::\d{1,18}){1,3}(?:-\d{1,18}(?::\d{1,18}){0,2})?$")
@@ -42,6 +49,8 @@ _EQUAL = frozenset([Op.EQ, Op.CONTAINS, Op.IN, Op.ANY])
 _TELLING = _EQUAL | {Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE}
 _MAX_PLACE = 2000  # characters of the place in a citation
 _WHOLE: LRUCache[Hashable, Filter] = LRUCache(64)  # filters as one state of datasets reads them
+UNLABELLED = "unlabelled"
+"""The level, in a role's list, of documents that state none."""
 
 
 class Names:
@@ -258,3 +267,23 @@ def _by_key(named: Iterable[tuple[str, str]], key: Callable[[str], str]) -> Mapp
 def _one_line(title: str) -> str:
     """Return the title as a citation has it."""
     return " ".join(title.replace("[", "(").replace("]", ")").split())
+
+
+def role_scope(
+    database: Database, settings: Settings, role: str | None, datasets: Iterable[str]
+) -> Scope:
+    """Return the documents of the datasets that a role may see; all without a role.
+
+    A document is seen by who may see all its levels, whatever their case. Raises
+    :class:`InputError` for a role that the settings do not name.
+    """
+    if role is None:
+        return Scope.all()
+    roles = settings.answers.levels()
+    if role not in roles:
+        known = f"roles: {', '.join(roles)}" if roles else "set some as IDX_ANSWERS__ROLES"
+        raise InputError(f"there is no role {role!r}; {known}")
+    seen = roles[role]
+    with database.read() as connection:
+        levels = read_levels(connection, datasets)
+    return Scope.of(name for name, stated in levels.items() if (stated or {UNLABELLED}) <= seen)

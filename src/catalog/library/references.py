@@ -1,24 +1,47 @@
-"""Finding documents by what people type: a path, a glob, ``dataset:path``, ``#docid``."""
+"""Finding documents, and parts of them, by what people type.
+
+That is a path, a glob, ``dataset:path``, ``#docid`` or any other name, with a place in it.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import DocumentNotFoundError, InputError
+from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError, InputError
 from catalog.core.globs import Glob
-from catalog.core.params import MAX_DOCUMENTS
+from catalog.core.params import MAX_DOCUMENTS, MAX_TEXT_BYTES
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
-from catalog.library.cited_places import CITATION, shown_forms, split_reference, without_marks
-from catalog.library.document_parts import DocumentLines, Part
-from catalog.library.named_parts import NamedDocument, find_named, named_datasets, several_documents
+from catalog.library.document_parts import (
+    CITATION,
+    CitedPlace,
+    DocumentLines,
+    DocumentPlaces,
+    Part,
+    Place,
+    cut_part,
+    join_parts,
+    read_cited_place,
+    read_clock,
+    shown_forms,
+    shows_place,
+    split_reference,
+    without_marks,
+)
 from catalog.library.names import DOCID, Names
 from catalog.store import Database
-from catalog.store.chunks import list_paths
+from catalog.store.chunks import (
+    StoredDocument,
+    find_by_docid,
+    find_by_path,
+    list_dataset_names,
+    list_paths,
+)
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.listing import allowed_documents, list_source_ids
@@ -26,9 +49,276 @@ from catalog.store.listing import allowed_documents, list_source_ids
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+
+_SHOWN = 10  # names in a note
 _SUGGESTIONS = 5
 _ALIKE = 0.6  # share of the letters, as difflib counts
 _MAX_COMPARED, _MAX_CANDIDATES = 256, 25  # characters of a name sought; names difflib compares
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDocument:
+    """A document that is named: dataset, path and part of each of its files that tell of it.
+
+    Of one that is named without a place, the first file is given for all; ``joined`` says what
+    the parts of several files are, ``total`` is the last line of a file of records.
+    """
+
+    pieces: Sequence[tuple[str, str, Part]]
+    others: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    joined: str = ""
+    total: int | None = None
+
+    def lines(self, connection: Connection) -> DocumentLines:
+        """Return its text, the parts of several files one after the other: 1,000 at most, or 10 MB.
+
+        Raises ``DocumentNotFoundError`` if the first of them has gone.
+        """
+        parts: list[DocumentLines] = []
+        size = 0
+        for dataset, path, part in self.pieces[: MAX_DOCUMENTS if self.joined else 1]:
+            document = find_by_path(connection, dataset, path)
+            if document is None:
+                raise DocumentNotFoundError(f"no document {path!r}", [])
+            parts.append(cut_part(document, read_places(connection, document), part))
+            size += len(parts[-1].text.encode())
+            if size > MAX_TEXT_BYTES:
+                break
+        notes = list(self.notes)
+        if len(parts) > 1:
+            paths = [part.document.path for part in parts[1:]]
+            more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+            notes.append(f"after blank lines, {self.joined} {', '.join(paths[:_SHOWN])}{more}")
+        if size <= MAX_TEXT_BYTES and 1 < len(parts) < len(self.pieces):
+            after = self.pieces[len(parts)][2].first
+            next_one = "" if after is None else f"; go on with line_start {after}"
+            notes.append(f"the first {len(parts):,} of {len(self.pieces):,} alone{next_one}")
+        lines = replace(join_parts(parts), others=self.others, notes=tuple(notes))
+        return lines if self.total is None else replace(lines, total=self.total)
+
+
+def find_named(
+    connection: Connection, reference: str, dataset: DatasetNames | None, given: Part
+) -> list[NamedDocument]:
+    """Return the documents that have the name, and of several those that have the place it tells.
+
+    Lines that are ``given`` win over those in the reference. A place that no document of that name
+    can have is an error after a colon, and elsewhere a note on the whole document.
+    """
+    document = find_exactly(connection, reference, dataset)
+    if document is not None:
+        return [_named(document, given)]
+    split, cited = split_reference(reference), read_cited_place(reference)
+    place: Place | None
+    for name, told_place in split:
+        document = find_exactly(connection, name, dataset)
+        if document is not None:
+            part = _read_place(told_place, read_places(connection, document))
+            if part is not None:
+                return [_named(document, part if given == Part() else given)]
+    name, place = split[0] if split else (reference, None)
+    if records := _find_records(connection, dataset, (name, place, cited), given):
+        return records
+    groups = _find_groups(connection, name, dataset)
+    if not groups and cited is not None and cited.name != reference:
+        name, place = cited.name, None
+        document = find_exactly(connection, name, dataset)
+        groups = _find_groups(connection, name, dataset) if document is None else [[document]]
+    told = [_cut_group(connection, files, name, place or cited, given) for files in groups]
+    fitting = list(filter(None, told))
+    if len(fitting) > 1:
+        return [one for one in fitting if _has_text(connection, one)] or fitting
+    if groups and place is not None and not fitting:
+        first = groups[0][0]
+        unit = read_places(connection, first).places.unit
+        counted = f"{first.path} is cited by {unit}s: {first.path}:12-20 picks some"
+        raise DocumentReferenceError(counted)
+    note = f"the place in {reference!r} cannot be read: this is the whole document"
+    return fitting or [replace(_whole(files), notes=(note,)) for files in groups]
+
+
+def find_exactly(
+    connection: Connection, reference: str, dataset: DatasetNames | None
+) -> StoredDocument | None:
+    """Return the document whose path, id or docid this is; raise if that is not one alone."""
+    docid = DOCID.fullmatch(reference)
+    if docid is not None and (found := find_by_docid(connection, docid[1], dataset)):
+        return _only(found, reference)
+    paths = [
+        (name, reference.removeprefix(f"{name}:")) for name in named_datasets(connection, dataset)
+    ]
+    documents = list(filter(None, (find_by_path(connection, *path) for path in paths)))
+    exact = [document for document in documents if document.source_doc_id == reference]
+    return _only(exact or documents, reference)
+
+
+def named_datasets(connection: Connection, dataset: DatasetNames | None) -> Sequence[str]:
+    """Return the names as several, or those of all datasets for ``None``."""
+    if dataset is None:
+        return list_dataset_names(connection)
+    return (dataset,) if isinstance(dataset, str) else dataset
+
+
+def several_documents(reference: str, source_doc_ids: Sequence[str]) -> DocumentReferenceError:
+    """Return the error for a name that several documents share."""
+    return DocumentReferenceError(
+        f"{reference!r} names several documents: {', '.join(source_doc_ids)}"
+    )
+
+
+def read_places(connection: Connection, document: StoredDocument) -> DocumentPlaces:
+    """Return the map of a document."""
+    return DocumentPlaces.read(connection, document)
+
+
+def _only(documents: list[StoredDocument], reference: str) -> StoredDocument | None:
+    if len(documents) > 1:
+        raise several_documents(reference, [document.source_doc_id for document in documents])
+    return documents[0] if documents else None
+
+
+def _named(document: StoredDocument, part: Part) -> NamedDocument:
+    return NamedDocument([(document.dataset, document.path, part)])
+
+
+def _whole(files: Sequence[StoredDocument]) -> NamedDocument:
+    pieces = [(file.dataset, file.path, Part()) for file in files]
+    return NamedDocument(pieces, tuple(file.path for file in files[1:]))
+
+
+def _has_text(connection: Connection, named: NamedDocument) -> bool:
+    try:
+        return bool(named.lines(connection).lines)
+    except DocumentReferenceError:
+        return False
+
+
+def _find_records(
+    connection: Connection,
+    dataset: DatasetNames | None,
+    told: tuple[str, Place | None, CitedPlace | None],
+    given: Part,
+) -> list[NamedDocument]:
+    """Return the records in the lines of a file that are told, as one document for each file."""
+    name, place, cited = told
+    first: int | None
+    if given != Part():
+        file, first, last = name, given.first, given.last
+    elif place is not None and len(place[0]) == 1 and len(place[1]) <= 1:
+        file, first, last = name, place[0][0], (place[1] or place[0])[0]
+    elif cited is not None and cited.file is not None:
+        file, first, last = cited.file, cited.part.first, cited.part.last
+    else:
+        return []
+    found: list[NamedDocument] = []
+    for one in named_datasets(connection, dataset):
+        names = Names(connection, one)
+        records = names.records_at(file.removeprefix(f"{one}:"), first or 1, None)
+        pieces = [
+            (one, path, Part(line, line)) for path, line in records if last is None or line <= last
+        ]
+        if pieces:
+            total = records[-1][1]
+            found.append(NamedDocument(pieces, joined="the records", total=total))
+    return found
+
+
+def _find_groups(
+    connection: Connection, reference: str, dataset: DatasetNames | None
+) -> list[list[StoredDocument]]:
+    """Return the files of each document that has the name though not as its path."""
+    groups: list[list[StoredDocument]] = []
+    for one in named_datasets(connection, dataset):
+        names = Names(connection, one)
+        file = reference.removeprefix(f"{one}:")
+        records = names.records(file.__eq__)
+        if records and file not in names.paths:
+            raise DocumentReferenceError(
+                f"{file} holds {len(records):,} records: {file}:12 gives the one in line 12, "
+                f"{file}:12-20 those of these lines, multi_get {file} all"
+            )
+        paths = names.resolve(reference)
+        while paths:
+            whole = names.documents.whole(paths[:1])
+            in_order = dict.fromkeys((paths[0], *whole))
+            files = [find_by_path(connection, one, path) for path in in_order]
+            groups.append(list(filter(None, files)))
+            paths = [path for path in paths if path not in whole]
+    return list(filter(None, groups))
+
+
+def _cut_group(
+    connection: Connection,
+    files: Sequence[StoredDocument],
+    name: str,
+    place: Place | CitedPlace | None,
+    given: Part,
+) -> NamedDocument | None:
+    """Return a place of the document that has these files and this name; ``None`` if it has none.
+
+    A time is that of all its files, any other place that of the first that has it.
+    """
+    if name.startswith(CITATION):  # the file whose title is cited comes first
+        files = sorted(files, key=lambda file: not name.startswith(f"{CITATION}{file.title},"))
+    first, *others = files
+    if given != Part():
+        return replace(_named(first, given), others=tuple(file.path for file in others))
+    if place is None:
+        return None if shows_place(name, first.title, first.path) else _whole(files)
+    for file in files:
+        places = read_places(connection, file)
+        if isinstance(place, CitedPlace):
+            part = _part_cited(place, places)
+        else:
+            is_second = len(place[0]) == 1 and places.timed and name != file.title
+            part = _read_place(((0, *place[0]), place[1]) if is_second else place, places)
+        if part is not None and part.seconds is not None:
+            is_moment = isinstance(place, CitedPlace) and part.seconds[0] == part.seconds[1]
+            return _cut_time(connection, files, part.seconds, is_moment=is_moment)
+        if part is not None:
+            rest = tuple(other.path for other in files if other is not file)
+            return replace(_named(file, part), others=rest)
+    return None
+
+
+def _part_cited(place: CitedPlace, document: DocumentPlaces) -> Part | None:
+    """Return the part of the document that is cited; ``None`` if it can have none such."""
+    has_it = document.timed if place.unit == "time" else place.unit == document.places.unit
+    return place.part if has_it else None
+
+
+def _read_place(place: Place, document: DocumentPlaces) -> Part | None:
+    """Return what part of the document a place is; ``None`` if it can be none."""
+    start, end = place
+    match len(start), len(end):
+        case 1, 0 | 1:
+            return Part(start[0], (end or start)[0])
+        case 2, 0 | 1 if document.places.unit == "cell":
+            return Part(start[0], start[0], lines=(start[1], (end or start[1:])[0]))
+        case 2 | 3, _ if document.timed:
+            return Part(seconds=(read_clock(start), read_clock(end or start)))
+    return None
+
+
+def _cut_time(
+    connection: Connection,
+    files: Sequence[StoredDocument],
+    seconds: tuple[int, int],
+    *,
+    is_moment: bool,
+) -> NamedDocument:
+    """Return what the files of one recording tell of these seconds, or around that moment."""
+    read = [(file, read_places(connection, file)) for file in files]
+    if is_moment:
+        around = (one.passage_at(seconds[0]) for _, one in read if one.has_text_at(seconds))
+        seconds = next(around, seconds)
+    telling = [file for file, one in read if one.has_text_at(seconds)] or [files[0]]
+    return NamedDocument(
+        [(file.dataset, file.path, Part(seconds=seconds)) for file in telling],
+        others=tuple(file.path for file in files if file not in telling),
+        joined="what is told of that time in",
+    )
 
 
 def find_document(

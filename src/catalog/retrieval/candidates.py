@@ -23,7 +23,7 @@ from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import keep_distinct, keep_few_of_each, select_by_keyword
 from catalog.retrieval.stages import StageLog
 from catalog.store import Database
-from catalog.store.card_search import card_terms, search_cards
+from catalog.store.cards import card_terms, search_cards
 from catalog.store.document_names import DocumentNames, count_whole
 from catalog.store.engine_types import Restriction, count_passages
 from catalog.store.filter_sql import DatasetNames

@@ -19,10 +19,10 @@ from catalog.retrieval.query_words import cover_of, how_written, keywords_of, lo
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.chunks import load_chunks
+from catalog.store.embedding_cache import find_unembedded
 from catalog.store.engine_types import Restriction, Stamp, read_chunk_ids, read_stamps
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical.languages import language_of_letters
-from catalog.store.waiting import find_unembedded
 
 ATTEMPTS = 3  # how often the legs run free before a search holds one state of the store
 HELD_ATTEMPTS = 3  # then: another thread of this process may still move an index on

@@ -19,11 +19,10 @@ from catalog.core.params import SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
-from catalog.library.known_values import check_values
+from catalog.library.browse import check_values
 from catalog.library.library import Library
-from catalog.library.names import keep_whole
+from catalog.library.names import keep_whole, role_scope
 from catalog.library.references import resolve_documents
-from catalog.library.roles import role_scope
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.document_names import DocumentNames, count_whole

@@ -198,7 +198,7 @@ class SearchParts:
 
     def usual_balance(self, dataset: DatasetNames) -> Balance:
         """Return how the legs are weighed there without labels."""
-        from catalog.library.agreement import read_useless_leg
+        from catalog.library.useless_legs import read_useless_leg
 
         useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
         if useless is not None:

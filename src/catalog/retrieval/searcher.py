@@ -31,8 +31,8 @@ from catalog.retrieval.request import (
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shape import to_result
 from catalog.retrieval.stages import StageLog, export_spans, span
+from catalog.store.embedding_cache import embedded_share
 from catalog.store.engine_types import allowed_paths
-from catalog.store.waiting import embedded_share
 
 _DAMAGED = 3  # documents named in notes
 

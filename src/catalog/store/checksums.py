@@ -4,8 +4,7 @@ Three kinds of rows are checked whenever they are read, by a CRC-32 of all that 
 passages, texts of documents, vectors (not the type and date of a passage's document, which a hit
 shows beside it). The digest of a document covers every row that is stored
 of it; ``catalog doctor`` compares those, and the rows of datasets, of what they were made with and
-of the manifest. A row without a checksum is of an older release and is believed until
-:func:`seal_dataset` gives it one.
+of the manifest.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
-    func,
     nulls_first,
-    or_,
     select,
     update,
 )
@@ -38,10 +35,9 @@ from catalog.store.schema import (
     document_fields,
     documents,
     embeddings,
-    manifest,
     revisions,
 )
-from catalog.store.sql_errors import is_damage
+from catalog.store.sqlite_pool import is_damage
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -49,34 +45,18 @@ if TYPE_CHECKING:
 _DOCUMENT = ("source_doc_id", "dataset", "path", "title", "file_type", "docid")
 _REVISION = ("content_hash", "revision_id", "metadata")
 _OF_PASSAGE = ("path", "source_doc_id", "docid", "metadata")
-_LATER = tuple(chunks.c[name] for name in ("sections", "places"))
-"""Columns that older releases had not: where all are NULL, no checksum counts them."""
-_EARLIER = tuple(column for column in chunks.c if column not in set(_LATER))
 PASSAGE = (
-    *(column for column in _EARLIER if column.name != "checksum"),
+    *(column for column in chunks.c if column.name != "checksum"),
     *(documents.c[name] for name in _OF_PASSAGE),
-    *_LATER,
 )
 TEXT = (*(documents.c[name] for name in (*_DOCUMENT, *_REVISION)), revisions.c.text)
-_BATCH = 500  # rows sealed in one statement
+_BATCH = 500  # rows read together
 _DOCUMENTS = 50  # documents sealed together
 
 
 def row_checksum(values: Iterable[object]) -> int:
     """Return the CRC-32 of a row's values."""
     return zlib.crc32(_encode(values))
-
-
-def passage_checksum(values: Sequence[object]) -> int:
-    """Return the checksum of the values of :data:`PASSAGE`."""
-    later = values[-len(_LATER) :]
-    has_later = later.count(None) < len(later)
-    return row_checksum(values if has_later else values[: -len(later)])
-
-
-def is_whole(values: Iterable[object], checksum: int | None) -> bool:
-    """Tell whether a row's values are those that were sealed, as far as that is known."""
-    return checksum is None or row_checksum(values) == checksum
 
 
 def _encode(values: Iterable[object]) -> bytes:
@@ -89,17 +69,17 @@ def vector_checksum(key: str, blob: bytes) -> int:
 
 
 def is_whole_vector(key: str, blob: object, checksum: int | None) -> bool:
-    """Tell whether these bytes are the vector that was stored, as far as that is known."""
+    """Tell whether these bytes are the vector that was stored."""
     if not isinstance(blob, bytes) or len(blob) == 0 or len(blob) % 4 != 0:
         return False
-    return checksum is None or vector_checksum(key, blob) == checksum
+    return vector_checksum(key, blob) == checksum
 
 
 def seal_all(connection: Connection, document_ids: Sequence[int]) -> None:
     """Give the rows of documents the checksums they lack, and each document its digest."""
     of_these = {"ids": as_bound(document_ids)}
     passages = connection.execute(_PASSAGES, of_these).all()
-    _set(connection, chunks.c.seq, ((row.seq, passage_checksum(row)) for row in passages))
+    _set(connection, chunks.c.seq, ((row.seq, row_checksum(row)) for row in passages))
     texts = connection.execute(_TEXTS, of_these).all()
     sums = ((number, row_checksum(values)) for number, *values in texts)
     _set(connection, revisions.c.document_id, sums)
@@ -125,39 +105,19 @@ def count_damaged_rows(connection: Connection, table: Table, is_wanted: ColumnEl
     """Count rows of the datasets or the manifest that are not what was stored."""
     query = select(*table.primary_key, *_other_columns(table), table.c.checksum)
     rows = connection.execute(query.where(is_wanted))
-    return sum(not is_whole(row[:-1], row.checksum) for row in rows)
+    return sum(row_checksum(row[:-1]) != row.checksum for row in rows)
 
 
 def _other_columns(table: Table) -> list[Column[Any]]:
     return [column for column in table.c if not column.primary_key and column.name != "checksum"]
 
 
-def seal_dataset(connection: Connection, dataset: str) -> None:
-    """Seal what an older release stored: the dataset's documents, and all vectors."""
-    numbers = connection.scalars(_unsealed(dataset)).all()
+def seal_again(connection: Connection) -> None:
+    """Give every document its digest anew, whose windows were replaced on purpose."""
+    numbers = connection.scalars(select(documents.c.id)).all()
     for start in range(0, len(numbers), _DOCUMENTS):
-        seal_all(connection, numbers[start : start + _DOCUMENTS])
-    seal_rows(connection, manifest, _unsealed_files(dataset))
-    query = select(embeddings.c.embed_key, embeddings.c.vector)
-    while rows := connection.execute(
-        query.where(embeddings.c.checksum.is_(None)).limit(_BATCH)
-    ).all():
-        sums = ((key, vector_checksum(key, blob)) for key, blob in rows)
-        _set(connection, embeddings.c.embed_key, sums)
-
-
-def has_unsealed(connection: Connection, dataset: str) -> bool:
-    """Tell whether the dataset has documents, or the store vectors, without a checksum."""
-    vector = select(embeddings.c.embed_key).where(embeddings.c.checksum.is_(None))
-    file = select(manifest.c.file).where(_unsealed_files(dataset))
-    queries = (_unsealed(dataset).limit(1), vector.limit(1), file.limit(1))
-    return any(connection.scalar(query) is not None for query in queries)
-
-
-def count_unsealed(connection: Connection, dataset: str) -> int:
-    """Count the documents that can be held against nothing."""
-    unsealed = _unsealed(dataset).subquery()
-    return connection.scalar(select(func.count()).select_from(unsealed)) or 0
+        digests = _digests(connection, numbers[start : start + _DOCUMENTS])
+        _set(connection, documents.c.id, digests.items())
 
 
 def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tuple[int, str]]:
@@ -166,10 +126,8 @@ def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tup
     for document_id in ids:
         try:
             row = connection.execute(_NAME, {"id": document_id}).one()
-            name, sealed = str(row.source_doc_id), row.checksum
-            is_damaged = (
-                sealed is not None and _digests(connection, [document_id])[document_id] != sealed
-            )
+            name = str(row.source_doc_id)
+            is_damaged = _digests(connection, [document_id])[document_id] != row.checksum
         except (DatabaseError, UnicodeDecodeError) as error:  # what is no text
             if not is_damage(error):
                 raise
@@ -201,15 +159,6 @@ def documents_of_vectors(connection: Connection, keys: Iterable[str]) -> list[st
     return sorted(connection.scalars(query.where(among(chunk_windows.c.embed_key, keys))))
 
 
-def _unsealed(dataset: str) -> Select[int]:
-    is_unsealed = documents.c.checksum.is_(None)
-    return select(documents.c.id).where(documents.c.dataset == dataset, is_unsealed)
-
-
-def _unsealed_files(dataset: str) -> ColumnElement[bool]:
-    return (manifest.c.dataset == dataset) & manifest.c.checksum.is_(None)
-
-
 def _digests(connection: Connection, document_ids: Iterable[int]) -> dict[int, str]:
     """Return of each document the SHA-1 over all its stored rows, its own checksum left out."""
     digests = {number: hashlib.sha1(usedforsecurity=False) for number in document_ids}
@@ -219,8 +168,6 @@ def _digests(connection: Connection, document_ids: Iterable[int]) -> dict[int, s
             digests[number].update(_encode(values) + b"\0")
         for digest in digests.values():
             digest.update(b"\1")
-    for number, *values in connection.execute(_LATER_VALUES, of_these).all():
-        digests[number].update(_encode(values) + b"\0")
     return {number: digest.hexdigest() for number, digest in digests.items()}
 
 
@@ -235,19 +182,16 @@ def _set(
         connection.execute(statement, rows)
 
 
-def _rows_of(
-    table: Table, *order: str, columns: Iterable[Column[Any]] | None = None
-) -> Select[Any]:
+def _rows_of(table: Table, *order: str) -> Select[Any]:
     """Select a table's rows of documents, each after its document's number.
 
     They are in an order that nothing changes.
     """
-    values = table.c if columns is None else columns
     if "document_id" in table.c:
-        number, rows = table.c.document_id, select(table.c.document_id, *values)
+        number, rows = table.c.document_id, select(table.c.document_id, *table.c)
     else:
         number = chunks.c.document_id
-        rows = select(number, *values).join(chunks, chunks.c.seq == table.c.seq)
+        rows = select(number, *table.c).join(chunks, chunks.c.seq == table.c.seq)
     return rows.where(among_bound(number, "ids")).order_by(
         number, *(_null_first(table.c[name]) for name in order)
     )
@@ -277,10 +221,7 @@ _ALL_ROWS = (
     select(documents.c.id, *_DOCUMENT_VALUES).where(_OF_THESE),
     _rows_of(revisions, "document_id"),
     _rows_of(document_fields, "field", "kind", "text_value", "number_value", "folded"),
-    _rows_of(chunks, "seq", columns=_EARLIER),
+    _rows_of(chunks, "seq"),
     _rows_of(chunk_sections, "seq", "heading"),
     _rows_of(chunk_windows, "seq", "window"),
-)
-_LATER_VALUES = _rows_of(chunks, "seq", columns=(chunks.c.seq, *_LATER)).where(
-    or_(*(column.is_not(None) for column in _LATER))
 )

@@ -7,31 +7,24 @@ from collections import namedtuple
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, func, select, true
+from sqlalchemy import Connection, Row, bindparam, func, select, true
 from sqlalchemy.exc import DatabaseError
 
 from catalog.core import ids
-from catalog.core.documents import (
-    Chunk,
-    Cue,
-    Locator,
-    MetadataValue,
-    Modality,
-    last_page,
-    locate,
-)
+from catalog.core.documents import Chunk, Cue, Locator, MetadataValue, Modality, last_page, locate
 from catalog.core.errors import DamagedDocumentError, StoreDamagedError, UnknownDatasetError
 from catalog.core.places import AS_IN_FILE, Places
-from catalog.store.checksums import PASSAGE, TEXT, is_whole, passage_checksum
+from catalog.store.checksums import PASSAGE, TEXT, row_checksum
 from catalog.store.filter_sql import DatasetNames, among, among_bound, as_bound, of_datasets
 from catalog.store.schema import chunks, datasets, document_fields, documents, revisions
-from catalog.store.sql_errors import is_damage
 from catalog.store.sql_forms import likely
+from catalog.store.sqlite_pool import is_damage
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
+
 
 _KNOWN = (  # of the document; its own checksum covers them, not that of its passages
     documents.c.file,
@@ -56,6 +49,12 @@ _PASSAGES = (
 _Passage = namedtuple("_Passage", _PASSAGES.selected_columns.keys())  # type: ignore[misc]
 _HAS_NAME = select(datasets.c.name).where(datasets.c.name == bindparam("name"))
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)  # no such column
+_LINES = (
+    select(documents.c.path, chunks.c.line_start, chunks.c.line_end, chunks.c.seq)
+    .join(documents, documents.c.id == chunks.c.document_id)
+    .where(among_bound(documents.c.path, "paths"), chunks.c.line_start.is_not(None))
+    .order_by(chunks.c.seq)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +236,7 @@ def _document(row: Any) -> StoredDocument | None:
     """Return the document, ``None`` when it is not what was stored."""
     values = dict(row._mapping)
     sealed = values.pop("sealed")
-    if not is_whole(values.values(), sealed):
+    if row_checksum(values.values()) != sealed:
         return None
     try:
         return StoredDocument(**values | {"metadata": _json_object(row.metadata)})
@@ -277,20 +276,12 @@ def _owner(connection: Connection, seq: int) -> str:
 
 def _chunk_or_none(row: Any) -> Chunk | None:
     """Return the passage, ``None`` when it is not what was stored."""
-    sealed = row.sealed
+    if row_checksum(row[: len(PASSAGE)]) != row.sealed:
+        return None
     try:
-        if sealed is not None and passage_checksum(row[: len(PASSAGE)]) != sealed:
-            return None
-        if sealed is None and not _is_text(row):
-            return None
         return _chunk(row)
     except _UNREADABLE:
         return None
-
-
-def _is_text(row: Any) -> bool:
-    """Tell what can be told without a checksum."""
-    return ids.sha1_hex(row.text) == row.text_hash and row.modality in get_args(Modality)
 
 
 def _json_object(text: str) -> dict[str, MetadataValue]:
@@ -349,3 +340,29 @@ def parse_places(stored: str | None, page: int | None) -> Places:
     if stored is None:
         return AS_IN_FILE if page is None else Places("page")
     return Places.from_dict(json.loads(stored))
+
+
+def find_by_lines(
+    connection: Connection, dataset: DatasetNames, places: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    """Return the row number of the first live chunk that holds a line of a document, by both."""
+    wanted: dict[str, list[int]] = {}
+    for path, line in places:
+        wanted.setdefault(path, []).append(line)
+    found: dict[tuple[str, int], int] = {}
+    of_dataset = _LINES.where(of_datasets(documents.c.dataset, dataset))
+    for path, first, last, seq in connection.execute(of_dataset, {"paths": as_bound(wanted)}):
+        for line in wanted[path]:
+            if first <= line <= last:
+                found.setdefault((path, line), seq)
+    return found
+
+
+def read_chunk_places(connection: Connection, source_doc_id: str) -> Sequence[Row[Any]]:
+    """Return where each passage of a document stands, in order: offsets, page, cues, places."""
+    names = ("start_offset", "end_offset", "page", "page_breaks", "cues", "places")
+    query = select(*(chunks.c[name] for name in names)).join(
+        documents, documents.c.id == chunks.c.document_id
+    )
+    is_of = documents.c.source_doc_id == source_doc_id
+    return connection.execute(query.where(is_of).order_by(chunks.c.position)).all()

@@ -12,18 +12,24 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, delete, insert, inspect, select, text, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from catalog.core.errors import ConfigError, ForkedError, InputError, NoStoreError, StoreError
+from catalog.core.errors import (
+    ConfigError,
+    ForkedError,
+    InputError,
+    NoStoreError,
+    StoreError,
+    StoreVersionError,
+)
 from catalog.core.home import home_folder
 from catalog.core.os_errors import describe_os_error
 from catalog.core.private_files import make_folder
 from catalog.core.settings import Settings
-from catalog.store.migrate import migrate
-from catalog.store.pool import StorePool
 from catalog.store.schema import meta
 from catalog.store.sqlite_pool import BUSY_TIMEOUT_MS, WRITE, SqlitePool, url_file
 
@@ -41,14 +47,98 @@ __all__ = [
     "store_file",
     "url_file",
 ]
-
+HEAD = "1"  # the schema
 POSTGRES = ("postgresql", "postgres")
 _NAME_BYTES = 1500  # an entry of an index of Postgres has 2,704, and texts beside the name
 INDEX_TOKENS = "vectors:"  # the keys under which stands what vector indexes are held against
-
-
 _VALUE = select(meta.c.value).where(meta.c.key == bindparam("key"))
 _ANY = select(meta.c.key).limit(1)
+
+
+def migrate(engine: Engine, *, hold_lock: Callable[[], AbstractContextManager[None]]) -> None:
+    """Bring the schema to :data:`HEAD`; a store already there costs one query.
+
+    ``hold_lock`` keeps others from doing so. Raises :class:`StoreVersionError` for a schema this
+    release does not know, and what ``hold_lock`` raises, such as :class:`StoreBusyError` when
+    another process keeps migrating for too long.
+    """
+    if _version(engine) == HEAD:
+        return
+    with hold_lock():
+        if _version(engine) != HEAD:
+            _upgrade(engine)
+
+
+def _version(engine: Engine) -> str | None:
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    if version not in (None, HEAD):
+        raise StoreVersionError(f"the store has schema {version}; this release knows up to {HEAD}")
+    return version
+
+
+def _upgrade(engine: Engine) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.set_main_option("path_separator", "os")
+    with engine.connect() as connection, connection.begin():
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+class StorePool(Protocol):
+    """Connect to a store, in one kind of database or another.
+
+    ``file`` is the store's file, or how the names of files begin that belong beside it;
+    ``shares_embedding`` says that several runs may embed at once, each what it has claimed.
+    """
+
+    engine: Engine
+    file: Path
+    shares_embedding: bool
+
+    def begin_write(self, *, wait: bool) -> AbstractContextManager[Connection]:
+        """Give a connection in a transaction that holds the write lock; commit on leaving."""
+        ...
+
+    def hold_preparation(self) -> AbstractContextManager[None]:
+        """Hold the lock of whoever brings the schema up to date."""
+        ...
+
+    def hold_dataset(
+        self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
+    ) -> AbstractContextManager[None]:
+        """Hold the lock of who indexes the dataset, against other homes of the same store."""
+        ...
+
+    def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
+        """Give those of the keys to embed that no other run has claimed, until it is left."""
+        ...
+
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """Turn the driver's errors into ours."""
+        ...
+
+    def require_content(self) -> None:
+        """Raise :class:`StoreDamagedError` where it can be seen that a store was emptied."""
+        ...
+
+    def follow(self, *, to_write: bool = False) -> None:
+        """Drop connections that would not read what is there now."""
+        ...
+
+    def find_replacement(self) -> bool:
+        """Tell whether another store is in the place of the one :meth:`note_identity` saw."""
+        ...
+
+    def note_identity(self) -> None:
+        """Note which store the connections are to."""
+        ...
 
 
 def read_meta(connection: Connection, key: str) -> str | None:
@@ -298,7 +388,7 @@ def require_store(settings: Settings) -> None:
     url = _read_url(settings.database_url or "sqlite://")
     place, check = str(find_store(settings).parent) if _is_file(url) else "", "--home (IDX_HOME)"
     if not place:
-        from catalog.store.postgres_errors import address_of
+        from catalog.store.postgres_pool import address_of
 
         place, check = address_of(url), "IDX_DATABASE_URL"
     raise NoStoreError(

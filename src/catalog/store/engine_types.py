@@ -23,7 +23,7 @@ from catalog.store.filter_sql import (
     compile_filter,
     of_datasets,
 )
-from catalog.store.fts_match import flag_clause, phrase_clause
+from catalog.store.full_text import flag_clause, phrase_clause
 from catalog.store.schema import chunks, datasets, documents
 
 if TYPE_CHECKING:
@@ -243,12 +243,9 @@ class Stamp(NamedTuple):
     state: str
 
 
-_STAMP = select(
-    datasets.c.created_at,
-    datasets.c.generation,
-    datasets.c.updated_at,
-    func.coalesce(datasets.c.state, "").label("state"),  # unchanged since an older release
-).where(datasets.c.name == bindparam("dataset"))
+_STATE = tuple(datasets.c[name] for name in Stamp._fields)
+_STAMP = select(*_STATE).where(datasets.c.name == bindparam("dataset"))
+_STAMPS = select(datasets.c.name, *_STATE).where(among_bound(datasets.c.name, "names"))
 
 
 def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
@@ -259,8 +256,11 @@ def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
 
 def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | None, ...]:
     """Return the present state of the dataset, or of each of them."""
-    names = (dataset,) if isinstance(dataset, str) else dataset
-    return tuple(read_stamp(connection, name) for name in names)
+    if isinstance(dataset, str):
+        return (read_stamp(connection, dataset),)
+    rows = connection.execute(_STAMPS, {"names": as_bound(dataset)})
+    stamps = {name: Stamp(*state) for name, *state in rows}
+    return tuple(stamps.get(name) for name in dataset)
 
 
 def change_stamp(connection: Connection, dataset: str, now: float) -> None:

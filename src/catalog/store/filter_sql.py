@@ -36,14 +36,16 @@ from catalog.core.filters import (
     date_comparison,
     value_kind,
 )
-from catalog.store.column_types import PlainText, escape, needs_escape
 from catalog.store.schema import chunk_sections, chunks, document_fields, documents
 from catalog.store.sql_forms import (
     SHORT,
+    PlainText,
     among_json,
     casefolded,
     contains,
+    escape,
     json_items,
+    needs_escape,
     shortened,
 )
 

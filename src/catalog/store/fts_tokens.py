@@ -1,13 +1,17 @@
-"""The words that SQLite's FTS5 makes of texts, for a database that has no FTS5.
+"""Words as SQLite's FTS5 makes them, and MATCH texts of ours, for a database that has no FTS5.
 
-A table in memory cuts and stems them, so that they are the same words by construction.
+A table in memory cuts and stems the words, so that they are the same by construction.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from sqlalchemy import String, TypeDecorator
+from sqlalchemy.engine import Dialect
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"  # as of the full-text tables in SQLite
 _LONGEST = 500  # characters; Postgres refuses a word of over 2,046 bytes
@@ -65,3 +69,50 @@ def _ensure(connection: sqlite3.Connection, table: str, columns: int) -> None:
 
 def _names(columns: int) -> str:
     return ", ".join(f"t{number}" for number in range(columns))
+
+
+CARD_COLUMNS = {"title": "A", "name": "B", "headings": "C", "summary": "D", "metadata": "C"}
+"""The columns of the full text of cards, each with the label of its words in a ``tsvector``."""
+_PART = re.compile(r'(?:\{([^{}]*+)\}\s*+:\s*+)?"((?:[^"]|"")*)"')
+
+
+class MatchText(TypeDecorator[str]):
+    """An FTS5 MATCH text of ours, for Postgres: phrases, any of which may match."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Return the same as a ``tsquery``."""
+        del dialect
+        return None if value is None else to_query(value)
+
+
+Match = String().with_variant(MatchText(), "postgresql")
+
+
+def to_query(match: str) -> str:
+    """Return a MATCH text as a ``tsquery``; empty, which nothing matches, without a word."""
+    return " | ".join(to_queries(match))
+
+
+def to_queries(match: str) -> Iterator[str]:
+    """Yield each phrase of a MATCH text as a ``tsquery``."""
+    for columns, words in phrases_of(match):
+        label = "".join(sorted({CARD_COLUMNS[name] for name in columns.split()}))
+        suffix = f":{label}" if label else ""
+        yield f"({' <-> '.join(f'{quote_word(word)}{suffix}' for word in words)})"
+
+
+def phrases_of(match: str) -> Iterable[tuple[str, list[str]]]:
+    """Return the phrases of a MATCH text, each with the columns it is to be in."""
+    for columns, phrase in _PART.findall(match):
+        words = cut_text(phrase.replace('""', '"'))
+        if words:
+            yield columns, words
+
+
+def quote_word(word: str) -> str:
+    """Return a word as ``tsvector`` and ``tsquery`` have it, whatever it holds."""
+    doubled = word.replace("\\", "\\\\").replace("'", "''")
+    return f"'{doubled}'"

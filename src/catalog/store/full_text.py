@@ -2,36 +2,57 @@
 
 SQLite keeps it by triggers in tables of FTS5; in Postgres it is written with its rows, into tables
 of words that FTS5 cut (:mod:`catalog.store.postgres_words`), so that both find the same.
+
+Both are asked by MATCH texts of FTS5. Every word in one is put between double quotes, inside which
+FTS5 knows no syntax (https://www.sqlite.org/fts5.html#full_text_query_syntax), so that no character
+of the user's acts as an operator.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     Connection,
     Float,
     Integer,
+    and_,
     bindparam,
     cast,
     column,
+    false,
     insert,
     literal,
     literal_column,
+    or_,
     select,
     table,
     text,
 )
 
 from catalog.core.errors import StoreDamagedError
-from catalog.store.column_types import Number, PlainText
-from catalog.store.sql_forms import json_pairs
+from catalog.store.lexical.analysis import UNSPACED, WORD_CHARACTERS, raw_words
+from catalog.store.schema import chunks
+from catalog.store.sql_forms import (
+    Number,
+    PlainText,
+    casefolded,
+    contains,
+    holds_phrase,
+    json_pairs,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Subquery
 
+
+MAX_TERMS = 64
+_BEFORE_FLAG = (" ", "\n", "\t", "`", "'", '"', "(", "[", "-")
+_WORD = re.compile(f"[{WORD_CHARACTERS}]+")
 CARD_WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
 LEAST = 1e-9  # a match is never worth nothing, whatever the rounding
 CARDS = table(
@@ -46,6 +67,63 @@ _CARDS_RELEVANCE: ColumnElement[float] = literal_column(
 _TABLES = tuple(  # SQLite's commands are written to a column that is called as the table
     table(name, column(name), column("rank")) for name in ("chunks_fts", "document_cards_fts")
 )
+
+
+def fts_words(text: str) -> list[str]:
+    """Return runs of letters, digits and marks, in order: what FTS5's unicode61 would index."""
+    return _WORD.findall(unicodedata.normalize("NFC", text).replace("_", " "))
+
+
+def quote(word: str) -> str:
+    """Return one FTS5 string: a literal token or phrase, whatever it holds."""
+    return '"' + word.replace('"', '""') + '"'
+
+
+def match_any(terms: Iterable[str]) -> str:
+    """Return a MATCH text that asks for at least one of the terms (at most :data:`MAX_TERMS`)."""
+    return " OR ".join(quote(term) for term in list(dict.fromkeys(terms))[:MAX_TERMS])
+
+
+def match_all(words: Sequence[str]) -> str:
+    """Return a MATCH text that asks for all of the words, and ranks them best as one phrase.
+
+    In Postgres it asks for any of them.
+    """
+    each = " AND ".join(quote(word) for word in list(dict.fromkeys(words))[:MAX_TERMS])
+    return f"{quote(' '.join(words[:MAX_TERMS]))} OR ({each})"
+
+
+def phrase_clause(phrase: str) -> ColumnElement[bool]:
+    """Require that a chunk holds these words one after another; without a word: false.
+
+    With characters of a script without spaces between words (and Hangul), it must stand there as
+    it is written, upper and lower case alike, inside other words, too. A name whose signs FTS5
+    does not index, such as ``c++`` or ``.net``, must also stand there as it is written.
+    """
+    words = fts_words(phrase)[:MAX_TERMS]
+    if not words:
+        return false()
+    if UNSPACED.search(phrase):
+        forms = dict.fromkeys(unicodedata.normalize(form, phrase) for form in ("NFC", "NFKC"))
+        return or_(*(_contains(form) for form in forms))
+    holds_words = holds_phrase(chunks.c.seq, quote(" ".join(words)))
+    signed_names = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
+    return and_(holds_words, *(_contains(name) for name in signed_names[:MAX_TERMS]))
+
+
+def flag_clause(word: str) -> ColumnElement[bool]:
+    """Require that a chunk writes the word as a flag, with a minus: ``find -name``, ``--name``."""
+    fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
+    written = or_(*(contains(field, f"{sign}-{word}") for field in fields for sign in _BEFORE_FLAG))
+    return and_(phrase_clause(word), written)
+
+
+def _contains(written: str) -> ColumnElement[bool]:
+    fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
+    folded = written.casefold()
+    if folded == written.upper():  # no letter has a case
+        return or_(*(contains(field, written) for field in fields))
+    return or_(*(contains(casefolded(field), folded) for field in fields))
 
 
 def is_postgres(connection: Connection) -> bool:

@@ -15,7 +15,7 @@ from typing import Literal
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from catalog.core.ids import sha256_hex
-from catalog.store.checksums import is_whole, row_checksum
+from catalog.store.checksums import row_checksum
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, llm_cache
 from catalog.store.sql_forms import as_bytes, labelled_bytes
@@ -73,7 +73,7 @@ def load(
     return {
         row.key.decode(): (row.value.decode(), row.created_at)
         for row in rows
-        if is_whole(row[: len(_SEALED)], row.checksum)
+        if row_checksum(row[: len(_SEALED)]) == row.checksum
     }
 
 
@@ -106,7 +106,7 @@ def _checksum(*values: str | None) -> int:
 def find_damaged(connection: Connection) -> list[bytes]:
     """Return the keys, as bytes, of answers that are not what was stored."""
     rows = connection.execute(select(*_SEALED, llm_cache.c.checksum))
-    return [row.key for row in rows if not is_whole(row[:-1], row.checksum)]
+    return [row.key for row in rows if row_checksum(row[:-1]) != row.checksum]
 
 
 def count_damaged(connection: Connection) -> int:

@@ -20,6 +20,8 @@ from catalog.core.private_files import make_folder
 
 WORDS_LOCK = ".lock"  # in the folder of a keyword index, while it is written
 POINTS_LOCK = "lock"  # in the folder of a vector index, while it is open
+LOCK_SECONDS = 120  # to wait for whoever brings the schema up to date
+PREPARING = "another process is still preparing the store; try again"
 RESTORE_LOCK = ".restore.lock"  # beside those of datasets, none of whose names begins with a dot
 
 

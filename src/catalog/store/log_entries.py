@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, true
 
 from catalog.core.text import compose, storable
-from catalog.store.checksums import count_damaged_rows, is_whole, seal_rows
+from catalog.store.checksums import count_damaged_rows, row_checksum, seal_rows
 from catalog.store.database import read_meta, set_meta
 from catalog.store.schema import query_log
 
@@ -133,7 +133,7 @@ def count_damaged_entries(connection: Connection) -> int:
 
 def _whole(rows: Sequence[Row[Any]]) -> Iterator[LogEntry]:
     for row in rows:
-        if is_whole(row[:-1], row.checksum):
+        if row_checksum(row[:-1]) == row.checksum:
             yield _entry(row)
 
 

@@ -26,8 +26,8 @@ from catalog.core.portable_lines import (
 )
 from catalog.store import embedding_cache, manifest
 from catalog.store.chunks import StoredDataset, find_by_path, load_chunks, parse_places
-from catalog.store.dataset_settings import read_dataset_settings
 from catalog.store.filter_sql import among
+from catalog.store.manifest import read_dataset_settings
 from catalog.store.revisions import NewChunk, NewRevision, revision_date
 from catalog.store.schema import chunk_windows, chunks, document_fields, documents
 

@@ -2,18 +2,29 @@
 
 A row's words are a ``tsvector`` whose weights tell the column. Postgres keeps no more than the
 first 255 places of a word in a row, and none past the 16,383rd word: phrases there are not found.
+
+Here is also what a store in Postgres has beside the tables of :mod:`catalog.store.schema`:
+functions that SQLite has of its own, the order in which rows came (``rowid``) where no key tells
+it, and the tables of words that stand for SQLite's full-text indexes. Those are derived; they hang
+on their rows and go with them.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
+    Column,
     Connection,
+    ForeignKey,
+    Index,
+    MetaData,
     String,
+    Table,
     bindparam,
     cast,
     delete,
@@ -24,19 +35,99 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, TSQUERY, TSVECTOR
 from sqlalchemy.types import TEXT
 
-from catalog.store.column_types import Number
-from catalog.store.fts_tokens import cut_words
-from catalog.store.match_types import CARD_COLUMNS, Match, phrases_of, quote_word
-from catalog.store.postgres_schema import card_words, chunk_words
-from catalog.store.schema import chunks
-from catalog.store.sql_forms import json_pairs
+from catalog.store.fts_tokens import CARD_COLUMNS, Match, cut_words, phrases_of, quote_word
+from catalog.store.schema import chunks, document_cards
+from catalog.store.sql_forms import Number, PlainText, json_pairs
 
+metadata = MetaData()
+
+chunk_words = Table(
+    "chunk_words",
+    metadata,
+    Column("rowid", Number, ForeignKey(chunks.c.seq, ondelete="CASCADE"), primary_key=True),
+    Column("words", TSVECTOR, nullable=False),
+    Column("length", Number, nullable=False),  # words in all columns
+    Index("chunk_words_words", "words", postgresql_using="gin"),
+)
+
+card_words = Table(
+    "document_cards_fts",
+    metadata,
+    Column(
+        "rowid",
+        Number,
+        ForeignKey(document_cards.c.document_id, ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    *(Column(name, PlainText) for name in ("title", "name", "headings", "summary", "metadata")),
+    Column("words", TSVECTOR, nullable=False),
+    Column("length", Number, nullable=False),
+    Index("document_cards_fts_words", "words", postgresql_using="gin"),
+)
+
+_UNORDERED = ("document_fields", "chunk_sections")  # tables without a key
+
+_ITEMS = """
+CREATE OR REPLACE FUNCTION catalog_json_items(list text)
+RETURNS TABLE(key bigint, value text) LANGUAGE sql IMMUTABLE AS $$
+    SELECT place - 1, item
+    FROM jsonb_array_elements_text(list::jsonb) WITH ORDINALITY AS items(item, place)
+$$"""
+_PAIRS = """
+CREATE OR REPLACE FUNCTION catalog_json_pairs(object text)
+RETURNS TABLE(key text, value text) LANGUAGE sql IMMUTABLE AS $$
+    SELECT pairs.key, pairs.value FROM jsonb_each_text(object::jsonb) AS pairs
+$$"""
+_FOLD = """
+CREATE OR REPLACE FUNCTION catalog_casefold(word text)
+RETURNS text LANGUAGE sql IMMUTABLE COST 10000 AS $$
+    SELECT CASE
+        WHEN octet_length(word) = length(word) THEN lower(word COLLATE "C")
+        WHEN word !~ '[{several}]' THEN translate(word, '{cased}', '{folded}')
+        ELSE {replaced}
+    END
+$$"""
 CHUNK_COLUMNS = {"title": "A", "headings": "B", "text": "C"}
 _K1, _B = 1.2, 0.75  # of FTS5's bm25()
 _LEAST_IDF = 1e-6
 _LAST_PLACE = 16_383
 _MOST_CHARS = 900_000  # of a row's words as text; Postgres takes 1 MB
 _BATCH = 500  # rows cut at once
+
+
+def create_functions(connection: Connection) -> None:
+    """Make the functions; those of an earlier attempt are replaced."""
+    for statement in (_ITEMS, _PAIRS, _casefold_function()):
+        connection.exec_driver_sql(statement.replace("%", "%%"))
+
+
+def create_derived(connection: Connection) -> None:
+    """Make the words of passages, and the order of rows."""
+    for table in _UNORDERED:
+        order = f"ALTER TABLE {table} ADD COLUMN rowid bigint GENERATED ALWAYS AS IDENTITY"
+        connection.exec_driver_sql(order)
+    chunk_words.create(connection)
+
+
+def create_cards_index(connection: Connection) -> None:
+    """Make the full text of cards."""
+    card_words.create(connection)
+
+
+def _casefold_function() -> str:
+    """Return the function that folds as Python does: no collation of Postgres' folds so."""
+    folded = {
+        one: whole
+        for one in map(chr, range(sys.maxunicode + 1))
+        if (whole := one.casefold()) != one and not 0xD800 <= ord(one) <= 0xDFFF
+    }
+    single = {one: whole for one, whole in folded.items() if len(whole) == 1}
+    several = {one: whole for one, whole in folded.items() if len(whole) > 1}
+    cased, small = "".join(single), "".join(single.values())
+    replaced = f"translate(word, '{cased}', '{small}')"
+    for one, whole in several.items():
+        replaced = f"replace({replaced}, '{one}', '{whole}')"
+    return _FOLD.format(several="".join(several), cased=cased, folded=small, replaced=replaced)
 
 
 def index_chunks(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -153,11 +244,13 @@ def count_differences(connection: Connection) -> int:
     return wrong
 
 
-_PAIRS = json_pairs(bindparam("words", type_=String()))
+_WORDS_OF = json_pairs(bindparam("words", type_=String()))
 _DIFFERENT = (
     select(func.count())
-    .select_from(_PAIRS.outerjoin(chunk_words, chunk_words.c.rowid == cast(_PAIRS.c.key, Number)))
-    .where(chunk_words.c.words.is_distinct_from(cast(_PAIRS.c.value, TSVECTOR)))
+    .select_from(
+        _WORDS_OF.outerjoin(chunk_words, chunk_words.c.rowid == cast(_WORDS_OF.c.key, Number))
+    )
+    .where(chunk_words.c.words.is_distinct_from(cast(_WORDS_OF.c.value, TSVECTOR)))
 )
 
 

@@ -14,12 +14,11 @@ from sqlalchemy import Connection, Select, and_, bindparam, case, func, select
 from catalog.core.documents import Chunk
 from catalog.core.results import TIMED_MODALITIES
 from catalog.store.chunks import load_chunks
-from catalog.store.column_types import PlainText
 from catalog.store.document_names import original_of
 from catalog.store.engine_types import Restriction
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, document_fields, documents, manifest
-from catalog.store.sql_forms import shortened
+from catalog.store.sql_forms import PlainText, shortened
 
 _MOST = 200  # passages around a moment that are loaded
 _MOST_ALLOWED = 4_000  # that are asked whether they may answer

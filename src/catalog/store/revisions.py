@@ -1,43 +1,61 @@
-"""Publishing and removing documents: each is one step of the caller's transaction.
+"""Publishing and removing documents, and removing datasets and what is damaged.
 
-Nothing of a document is visible before its transaction commits, and the old revision answers
-until then. What the vector index must do follows in the outbox, in the same transaction.
+Each is one step of the caller's transaction, but :func:`remove_stored`. Nothing of a document is
+visible before its transaction commits, and the old revision answers until then. What the vector
+index must do follows in the outbox, in the same transaction.
+
+A removed dataset leaves a note until nothing that was derived from it is left.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Table, column, delete, func, insert, select, table, text, update
+from sqlalchemy.exc import IntegrityError
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
-from catalog.store import embedding_cache
-from catalog.store.checksums import seal_all, seal_rows
+from catalog.core.errors import StoreDamagedError, StoreFullError
+from catalog.store import embedding_cache, llm_cache
+from catalog.store.checksums import (
+    find_damaged_documents,
+    find_damaged_vectors,
+    seal_all,
+    seal_rows,
+)
+from catalog.store.database import INDEX_TOKENS, Database, read_meta, set_meta
+from catalog.store.document_names import document_date, field_rows
+from catalog.store.embedding_cache import note_waiting, settle_waiting
 from catalog.store.engine_types import change_stamp
-from catalog.store.field_rows import document_date, field_rows
 from catalog.store.filter_sql import among
-from catalog.store.full_text import index_chunks
-from catalog.store.removals import forget_removal
-from catalog.store.row_numbers import last_number, note_numbers
+from catalog.store.full_text import CARDS, index_chunks, is_postgres, rebuild_full_text
 from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
     chunks,
     datasets,
+    document_cards,
     document_fields,
     documents,
     embeddings,
+    meta,
     outbox,
     revisions,
 )
-from catalog.store.waiting import note_waiting
 
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
+
+_GROUP = 64  # documents
+_NOTE = "removed:"  # with a dataset's name: what was derived of it may still be there
+_OF_DATASET = ("agreement:", "answer_bound:", "waiting:", _NOTE, INDEX_TOKENS)
+_LEARNT = "balance:"  # with a hash: the entry itself says of which dataset it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +270,13 @@ def _insert_chunks(connection: Connection, numbered: Sequence[tuple[int, NewRevi
         for number, revision in numbered
         for position, chunk in enumerate(revision.chunks)
     ]
-    embedded = _find_embedded(connection, {key for *_, it in cut for key in it.embed_keys})
+    keys = {key for *_, it in cut for key in it.embed_keys}
+    # A key without a vector announces it once it gets one.
+    embedded = set(
+        connection.scalars(
+            select(embeddings.c.embed_key).where(among(embeddings.c.embed_key, keys))
+        )
+    )
     rows, sections, windows, upserts = [], [], [], []
     first = 1 + last_number(connection, chunks)
     for seq, (number, revision, position, chunk) in enumerate(cut, start=first):
@@ -279,12 +303,6 @@ def _insert_chunks(connection: Connection, numbered: Sequence[tuple[int, NewRevi
     _insert_all(connection, chunk_sections, sections)
     _insert_all(connection, chunk_windows, windows)
     _insert_all(connection, outbox, upserts)
-
-
-def _find_embedded(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """Return those of the keys that have a vector; the others announce it once they get it."""
-    query = select(embeddings.c.embed_key).where(among(embeddings.c.embed_key, keys))
-    return set(connection.scalars(query))
 
 
 def _chunk_row(
@@ -325,3 +343,170 @@ def _json_or_null(items: Sequence[object] | Mapping[str, object] | None) -> str 
 def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]]) -> None:
     if rows:
         connection.execute(insert(target), rows)
+
+
+def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
+    """Remove what is not what was stored, so that it can be made anew from its files.
+
+    That is the dataset's damaged documents, whose number is returned, every damaged vector and
+    answer of a model, documents of no dataset, and all cards. Passages of other datasets that lose
+    a vector are noted as waiting for one.
+    """
+    rebuild_full_text(connection)  # as the rows are: else none could go
+    for derived in (document_cards, CARDS):
+        connection.execute(delete(derived))
+    llm_cache.drop_damaged(connection)
+    connection.execute(delete(documents).where(documents.c.dataset.not_in(select(datasets.c.name))))
+    document_ids = [number for number, _ in find_damaged_documents(connection, dataset)]
+    remove_numbered(connection, dataset, document_ids, now)
+    keys = list(find_damaged_vectors(connection))
+    connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, keys)))
+    owners = select(chunks.c.dataset).join(chunk_windows, chunks.c.seq == chunk_windows.c.seq)
+    owners = owners.where(among(chunk_windows.c.embed_key, keys)).distinct()
+    for name in sorted(connection.scalars(owners)):
+        settle_waiting(connection, name)
+        change_stamp(connection, name, now)
+    return len(document_ids)
+
+
+def rebuild_row_indexes(connection: Connection) -> None:
+    """Rebuild SQLite's own indexes from their rows; do nothing on Postgres.
+
+    Raises :class:`StoreDamagedError` where two rows have a key that only one may have.
+    """
+    if is_postgres(connection):
+        return
+    try:
+        connection.execute(text("REINDEX"))
+    except IntegrityError as error:
+        raise StoreDamagedError(f"two rows have one key: {error.orig}") from error
+
+
+def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:
+    """Count the documents and the chunks of a dataset."""
+    queries = (
+        select(func.count()).where(table.c.dataset == dataset) for table in (documents, chunks)
+    )
+    of_documents, of_chunks = (connection.scalar(query) or 0 for query in queries)
+    return of_documents, of_chunks
+
+
+def remove_stored(database: Database, dataset: str, make_room: Callable[[], object]) -> None:
+    """Remove a dataset with all that hangs on it, and what only it needed of the caches.
+
+    Searches see it whole, or not at all. On a full disk ``make_room`` is called, and the documents
+    go in groups: SQLite's log has to hold each page that a transaction changes. A search meanwhile
+    finds those that are left. Raises :class:`StoreFullError` if there is no room for one of them.
+    """
+    try:
+        with database.write() as connection:
+            _remove_whole(connection, dataset, time.time())
+    except StoreFullError:
+        make_room()
+        _remove_in_groups(database, dataset)
+
+
+def _remove_whole(connection: Connection, dataset: str, now: float) -> None:
+    """Remove a dataset in one transaction.
+
+    No index of it is of the truth any more, and a note says that it is to be removed, until
+    :func:`forget_removal`. Answers that a stopped evaluation keeps go, whichever dataset they are
+    from. What was asked, and what was measured on it, stays.
+    """
+    connection.execute(delete(datasets).where(datasets.c.name == dataset))
+    connection.execute(delete(outbox).where(outbox.c.dataset == dataset))
+    learnt = select(meta.c.key, meta.c.value).where(meta.c.key.startswith(_LEARNT))
+    of_it = [key for key, value in connection.execute(learnt) if _owner(value) == dataset]
+    of_it += [f"{kind}{dataset}" for kind in _OF_DATASET]
+    connection.execute(delete(meta).where(among(meta.c.key, of_it)))
+    set_meta(connection, f"{INDEX_TOKENS}{dataset}", secrets.token_hex(16))
+    connection.execute(insert(meta).values(key=f"{_NOTE}{dataset}", value="yes"))
+    embedding_cache.purge_unused(connection)
+    llm_cache.purge(connection, before=0.0)
+    llm_cache.drop_expired(connection, "answer", before=now)
+
+
+def _remove_in_groups(database: Database, dataset: str) -> None:
+    size, is_left = _GROUP, True
+    while is_left:
+        try:
+            with database.write() as connection:
+                is_left = _remove_some(connection, dataset, size)
+        except StoreFullError:
+            if size == 1:
+                raise
+            size //= 2
+    with database.write() as connection:
+        _remove_whole(connection, dataset, time.time())
+    database.engine.dispose()  # its connections empty the log at each commit, which takes long
+
+
+def _remove_some(connection: Connection, dataset: str, size: int) -> bool:
+    """Remove some documents and their vectors; return whether there were any."""
+    connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 1")  # use the log's room again
+    of_it = select(documents.c.id).where(documents.c.dataset == dataset)
+    numbers = list(connection.scalars(of_it.order_by(documents.c.id).limit(size)))
+    connection.execute(delete(documents).where(among(documents.c.id, numbers)))
+    change_stamp(connection, dataset, time.time())
+    embedding_cache.purge_unused(connection)
+    return bool(numbers)
+
+
+def is_removed(connection: Connection, dataset: str) -> bool:
+    """Tell whether what was derived of a removed dataset may still be there."""
+    return read_meta(connection, f"{_NOTE}{dataset}") is not None
+
+
+def list_removed(connection: Connection) -> list[str]:
+    """Return the names of removed datasets of which something derived may still be there."""
+    keys = connection.scalars(select(meta.c.key).where(meta.c.key.startswith(_NOTE)))
+    return sorted(key.removeprefix(_NOTE) for key in keys)
+
+
+def forget_removal(connection: Connection, dataset: str) -> None:
+    """Drop the note: nothing is left, or the name is given again and its indexes are made anew."""
+    connection.execute(delete(meta).where(meta.c.key == f"{_NOTE}{dataset}"))
+
+
+def _owner(learnt: str) -> object:
+    try:
+        return json.loads(learnt).get("of")
+    except (ValueError, AttributeError):
+        return None
+
+
+def last_number(connection: Connection, of: Table) -> int:
+    """Return the highest row number ever given, which is known after the rows are gone.
+
+    SQLite remembers it in a table, Postgres in the sequence of the column.
+    """
+    if is_postgres(connection):
+        sequence = table(_sequence(of), column("last_value"), column("is_called"))
+        row = connection.execute(select(sequence.c.last_value, sequence.c.is_called)).one()
+        return int(row.last_value) if row.is_called else 0
+    sequence = table("sqlite_sequence", column("name"), column("seq"))
+    return connection.scalar(select(sequence.c.seq).where(sequence.c.name == of.name)) or 0
+
+
+def note_last_number(connection: Connection, of: Table, number: int) -> None:
+    """Note that numbers up to this one were given, whether their rows are there or not."""
+    if number <= 0:
+        return
+    if is_postgres(connection):
+        note_numbers(connection, of, [number])
+        return
+    sequence = table("sqlite_sequence", column("name"), column("seq"))
+    connection.execute(delete(sequence).where(sequence.c.name == of.name))
+    connection.execute(insert(sequence).values(name=of.name, seq=number))
+
+
+def note_numbers(connection: Connection, of: Table, numbers: Sequence[int]) -> None:
+    """Note that rows were inserted with these numbers; SQLite does so by itself."""
+    if numbers and is_postgres(connection):
+        parameters = {"sequence": _sequence(of), "number": max(numbers)}
+        connection.execute(text("SELECT setval(:sequence, :number)"), parameters)
+
+
+def _sequence(of: Table) -> str:
+    [key] = of.primary_key
+    return f"{of.name}_{key.name}_seq"

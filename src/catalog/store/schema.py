@@ -20,18 +20,19 @@ from sqlalchemy import (
     Column,
     Float,
     ForeignKey,
+    FromClause,
     Index,
+    Join,
     LargeBinary,
     MetaData,
     Table,
     UniqueConstraint,
 )
 
-from catalog.store.column_types import Letter
-from catalog.store.column_types import Name as String
-from catalog.store.column_types import Number as Integer
-from catalog.store.column_types import PlainText as Text
-from catalog.store.sql_forms import ignoring_case, shortened
+from catalog.store.sql_forms import Letter, ignoring_case, shortened
+from catalog.store.sql_forms import Name as String
+from catalog.store.sql_forms import Number as Integer
+from catalog.store.sql_forms import PlainText as Text
 
 metadata = MetaData()
 
@@ -52,7 +53,7 @@ datasets = Table(
     Column("generation", Integer, nullable=False, default=0),  # +1 with every visible change
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
-    Column("state", String, default=""),  # another one with every change, a restored copy included
+    Column("state", String, nullable=False, default=""),  # another with every change or restore
     Column("checksum", Integer),  # of the row: see store.checksums
 )
 
@@ -83,8 +84,8 @@ documents = Table(
     Column("characters", Integer, nullable=False),
     Column("pipeline", String, nullable=False),  # fingerprint of how it was cut and embedded
     Column("indexed_at", Float, nullable=False),
-    Column("dated", Float),  # seconds from 1970: see store.field_rows.document_date; NULL: no date
-    Column("checksum", String),  # of all rows of the document: see store.checksums; NULL: unsealed
+    Column("dated", Float),  # seconds from 1970: see store.document_names; NULL: no date
+    Column("checksum", String),  # of all rows of the document: see store.checksums
     UniqueConstraint("dataset", "path"),
     Index("documents_docid", "docid"),
     Index("documents_file", "dataset", "file"),
@@ -164,7 +165,7 @@ chunks = Table(
     Column("headings", Text, nullable=False),  # JSON list, outermost first
     Column("text", Text, nullable=False),
     Column("text_hash", String, nullable=False),
-    Column("tokens", Integer),  # as the chunker counted them; NULL: cut by an older release
+    Column("tokens", Integer),  # as the chunker counted them; NULL: it counts none
     Column("cues", Text),  # JSON list of [start, end, seconds, seconds, speaker]; NULL: none
     Column("page_breaks", Text),  # JSON list of offsets in the text; NULL: one page, or no pages
     Column("checksum", Integer),  # of the passage as it is shown: see store.checksums
@@ -200,17 +201,10 @@ embeddings = Table(
     Column("fingerprint", String, nullable=False),
     Column("side", String, nullable=False),  # query or document
     Column("vector", LargeBinary, nullable=False),  # little-endian float32
-    Column("checksum", Integer),  # CRC-32 of the vector's bytes; NULL: written by an older release
+    Column("checksum", Integer),  # CRC-32 of the vector's key and bytes
     Column("created_at", Float, nullable=False),
     Column("hits", Integer, nullable=False, default=0),
     Index("embeddings_side", "side", "created_at"),
-)
-_is_unsealed = embeddings.c.checksum.is_(None)  # of hardly any: each update asks for them
-Index(
-    "embeddings_unsealed",
-    embeddings.c.embed_key,
-    sqlite_where=_is_unsealed,
-    postgresql_where=_is_unsealed,
 )
 
 tried_models = Table(
@@ -221,8 +215,6 @@ tried_models = Table(
     Column("fingerprint", String, nullable=False),
     Column("dim", Integer, nullable=False),
     Column("settings", Text, nullable=False),  # JSON object: see store.tried_models
-    Column("created_at", Float, nullable=False),
-    Column("whole_at", Float),  # when a run over all passages last ended; NULL: none did
     sqlite_autoincrement=True,
 )
 
@@ -237,10 +229,16 @@ tried_windows = Table(
 )
 
 
-# The chunks with those of their windows that have a vector.
-embedded_windows = chunks.join(chunk_windows).join(
-    embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
-)
+def join_embedded(windows: FromClause) -> Join:
+    """Return the chunks with those of these windows that have a vector.
+
+    ``windows`` has the columns of ``chunk_windows``: it is that, or what a tried model has.
+    """
+    of_chunk = chunks.join(windows, windows.c.seq == chunks.c.seq)
+    return of_chunk.join(embeddings, embeddings.c.embed_key == windows.c.embed_key)
+
+
+embedded_windows = join_embedded(chunk_windows)
 
 manifest = Table(
     "manifest",

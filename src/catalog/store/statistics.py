@@ -155,7 +155,7 @@ class ChunkSizes:
 
     ``in_band`` is the share of them with ``low`` to ``high`` tokens, ``None`` if there are none.
     Those of documents that are shorter than ``low`` altogether are in no share: ``short``
-    counts them. ``uncounted`` passages were cut by a release that did not note their size.
+    counts them. ``uncounted`` passages were cut by something that does not note their size.
     """
 
     low: int

@@ -1,14 +1,13 @@
-"""Models that are tried beside the store's own: their windows and vectors, until one is adopted.
+"""Embedding models tried beside the store's own: their windows and vectors, until one is adopted.
 
 A tried model has for each chunk the windows that it would read, cut by its own tokenizer and with
 its own prefix, in ``tried_windows``; their vectors lie in the cache with all others. Nothing that
-is searched changes until ``store.model_adoption`` puts them in the place of the live ones.
+is searched changes until :func:`adopt_tried` puts them in the place of the live ones.
 """
 
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,7 +18,6 @@ from sqlalchemy import (
     Select,
     delete,
     distinct,
-    exists,
     func,
     insert,
     select,
@@ -27,37 +25,44 @@ from sqlalchemy import (
     update,
 )
 
-from catalog.core.errors import InputError
-from catalog.store.checksums import find_damaged_vectors
+from catalog.core.errors import InputError, StoreBusyError
+from catalog.store.checksums import seal_again, seal_rows
+from catalog.store.database import forget_indexes
 from catalog.store.embedding_cache import (
+    Adoption,
     StoredModel,
+    bind_adopted,
+    purge_unused,
+    read_model,
+    settle_waiting,
 )
+from catalog.store.engine_types import change_stamp
 from catalog.store.filter_sql import among
+from catalog.store.manifest import DatasetSettings, note_dataset_settings
 from catalog.store.schema import (
+    chunk_windows,
     chunks,
+    datasets,
     documents,
     embeddings,
+    join_embedded,
+    manifest,
+    outbox,
     tried_models,
     tried_windows,
 )
-from catalog.store.window_rows import join_embedded
 
 _PIPELINE = 16  # characters of a pipeline's fingerprint, which others follow in rows
-_OPTIONS = {"embed_prefix_query": "--query-prefix", "embed_prefix_doc": "--document-prefix"}
+_WINDOW = ("seq", "window", "embed_key")
 
 
 @dataclass(frozen=True, slots=True)
 class TriedModel:
-    """A model that is tried, and the ``settings`` that make it, by dotted name.
-
-    ``whole_at`` is when a run over all passages last ended, ``None`` if none did.
-    """
+    """A model that is tried, and the ``settings`` that make it, by dotted name."""
 
     id: int
     model: StoredModel
     settings: Mapping[str, Any]
-    created_at: float
-    whole_at: float | None
 
     @property
     def name(self) -> str:
@@ -67,7 +72,7 @@ class TriedModel:
     @property
     def windows(self) -> FromClause:
         """Return its windows, with the columns of ``chunk_windows``."""
-        columns = (tried_windows.c.seq, tried_windows.c.window, tried_windows.c.embed_key)
+        columns = (tried_windows.c[name] for name in _WINDOW)
         return select(*columns).where(tried_windows.c.model == self.id).subquery("tried")
 
 
@@ -89,65 +94,58 @@ class TriedCounts:
         return self.passages - self.embedded
 
 
+@dataclass(frozen=True, slots=True)
+class NewWay:
+    """How a dataset is embedded once a model is adopted: fingerprints of before and after.
+
+    ``made_with`` is to be noted of it, if anything.
+    """
+
+    before: str
+    after: str
+    made_with: DatasetSettings | None = None
+
+
 def add_tried(
-    connection: Connection, model: StoredModel, settings: Mapping[str, Any], now: float
+    connection: Connection, model: StoredModel, settings: Mapping[str, Any]
 ) -> TriedModel:
     """Note a model as tried, and return it; the same one again is the one there is.
 
     Raises :class:`InputError` where that name is tried with other settings or weights.
     """
-    present = find_tried(connection, model.model)
-    if present is None:
-        row = {"name": model.model, "fingerprint": model.fingerprint, "dim": model.dim}
-        values = row | {"settings": json.dumps(dict(settings), sort_keys=True), "created_at": now}
-        connection.execute(insert(tried_models).values(values))
-        return require_tried(connection, model.model)
-    if (present.model, dict(present.settings)) != (model, dict(settings)):
-        raise InputError(
-            f"{model.model} is tried already, with {describe_settings(present.settings)} "
-            f"({present.model.fingerprint}): forget that with 'catalog index drop {model.model}'"
-        )
-    return present
-
-
-def note_whole(connection: Connection, tried: TriedModel, now: float) -> None:
-    """Note that a run over all passages ended."""
-    is_it = tried_models.c.id == tried.id
-    connection.execute(update(tried_models).where(is_it).values(whole_at=now))
+    for present in list_tried(connection):
+        if present.name == model.model:
+            if (present.model, dict(present.settings)) == (model, dict(settings)):
+                return present
+            told = {name: value for name, value in present.settings.items() if value is not None}
+            raise InputError(
+                f"{model.model} is tried already, with {told} ({present.model.fingerprint}): "
+                f"forget that with 'catalog index drop {model.model}'"
+            )
+    row = {"name": model.model, "fingerprint": model.fingerprint, "dim": model.dim}
+    values = row | {"settings": json.dumps(dict(settings), sort_keys=True)}
+    connection.execute(insert(tried_models).values(values))
+    return require_tried(connection, model.model)
 
 
 def list_tried(connection: Connection) -> list[TriedModel]:
     """Return the models that are tried, the first one first."""
-    return [_tried(row) for row in connection.execute(select(tried_models).order_by("id"))]
-
-
-def find_tried(connection: Connection, name: str) -> TriedModel | None:
-    """Return the model tried under that name, ``None`` if there is none."""
-    row = connection.execute(select(tried_models).where(tried_models.c.name == name)).one_or_none()
-    return None if row is None else _tried(row)
+    rows = connection.execute(select(tried_models).order_by("id"))
+    return [
+        TriedModel(it.id, StoredModel(it.name, it.fingerprint, it.dim), json.loads(it.settings))
+        for it in rows
+    ]
 
 
 def require_tried(connection: Connection, name: str) -> TriedModel:
     """Return the model tried under that name; raise :class:`InputError` naming those there are."""
-    tried = find_tried(connection, name)
-    if tried is None:
-        known = ", ".join(each.name for each in list_tried(connection)) or "none"
+    by_name = {tried.name: tried for tried in list_tried(connection)}
+    if name not in by_name:
         raise InputError(
-            f"{name!r} is not tried; tried models: {known}; try one: catalog index try-model NAME"
+            f"{name!r} is not tried; tried models: {', '.join(by_name) or 'none'}; try one: "
+            "catalog index try-model NAME"
         )
-    return tried
-
-
-def _tried(row: Any) -> TriedModel:
-    model = StoredModel(row.name, row.fingerprint, row.dim)
-    return TriedModel(row.id, model, json.loads(row.settings), row.created_at, row.whole_at)
-
-
-def describe_settings(settings: Mapping[str, Any]) -> str:
-    """Return ``provider static, embed_prefix_doc "passage: "``: what is set, without sections."""
-    told = {name.rpartition(".")[2]: value for name, value in settings.items() if value is not None}
-    told.pop("model", None)
-    return ", ".join(f"{name} {value}" for name, value in told.items()) or "no settings"
+    return by_name[name]
 
 
 def list_untried(connection: Connection, tried: TriedModel, dataset: str) -> list[tuple[int, str]]:
@@ -159,6 +157,36 @@ def list_untried(connection: Connection, tried: TriedModel, dataset: str) -> lis
     query = query.join(documents, documents.c.id == chunks.c.document_id)
     rows = connection.execute(query.where(chunks.c.dataset == dataset).order_by(chunks.c.seq))
     return [(row[0], row[1]) for row in rows]
+
+
+def draw_documents(
+    connection: Connection, dataset: str, passages: float, first: Collection[str] = ()
+) -> list[str]:
+    """Return ids of documents with together so many passages at least, or of all that have some.
+
+    The documents with the paths in ``first`` are among them, the others drawn by chance, which is
+    the same for the same contents: revision ids are hashes.
+    """
+    query = (
+        select(documents.c.source_doc_id, documents.c.path, func.count(chunks.c.seq))
+        .join(chunks, chunks.c.document_id == documents.c.id)
+        .where(documents.c.dataset == dataset)
+        .group_by(documents.c.id)
+        .order_by(documents.c.revision_id)
+    )
+    rows = connection.execute(query).all()
+    drawn, total = [], 0
+    for source, path, count in sorted(rows, key=lambda row: row.path not in first):
+        if path in first or total < passages:
+            drawn.append(source)
+            total += count
+    return drawn
+
+
+def list_tried_documents(connection: Connection, tried: TriedModel, dataset: str) -> list[str]:
+    """Return the ids of the documents of which every passage is embedded, sorted."""
+    lacking = {document for _, document in list_untried(connection, tried, dataset)}
+    return sorted(set(draw_documents(connection, dataset, float("inf"))) - lacking)
 
 
 def keep_windows(
@@ -187,8 +215,7 @@ def count_tried(
     lacking = _untried(select(func.count(distinct(chunks.c.seq))), tried).where(of_dataset)
     missing = connection.scalar(lacking) or 0
     keys = select(embeddings.c.embed_key, func.length(embeddings.c.vector).label("size"))
-    keys = keys.select_from(join_embedded(tried.windows)).where(of_dataset).distinct()
-    sizes = keys.subquery()
+    sizes = keys.select_from(join_embedded(tried.windows)).where(of_dataset).distinct().subquery()
     columns = select(func.count(), func.coalesce(func.sum(sizes.c.size), 0)).select_from(sizes)
     vectors, size = connection.execute(columns).one()
     return TriedCounts(total, total - missing, int(vectors), int(size))
@@ -203,72 +230,61 @@ def list_trials(connection: Connection, dataset: str) -> list[dict[str, Any]]:
     ]
 
 
-def list_tried_documents(connection: Connection, tried: TriedModel, dataset: str) -> list[str]:
-    """Return the ids of the documents of which every passage is embedded, sorted."""
-    lacking = _untried(select(chunks.c.document_id), tried).where(chunks.c.dataset == dataset)
-    has_chunks = exists().where(chunks.c.document_id == documents.c.id)
-    query = select(documents.c.source_doc_id).where(documents.c.dataset == dataset, has_chunks)
-    query = query.where(documents.c.id.not_in(lacking))
-    return sorted(connection.scalars(query))
+def adopt_tried(
+    connection: Connection, tried: TriedModel, ways: Mapping[str, NewWay], adoption: Adoption
+) -> None:
+    """Put a tried model in the place of the store's, with its windows for every dataset.
 
-
-def draw_documents(
-    connection: Connection, dataset: str, passages: int, first: Collection[str]
-) -> set[str]:
-    """Return ids of documents with together so many passages at least, or of all.
-
-    The documents with the paths in ``first`` are among them, the others drawn by chance, which is
-    the same for the same contents: revision ids are hashes.
+    All of it is the caller's transaction: a search sees the one model or the other. Nothing is
+    embedded and no passage gets another id; passages that lack a vector wait for it. ``ways`` say
+    by dataset how it is made from now on. What is used no more is left to :func:`drop_unused`.
+    Raises :class:`StoreBusyError` if datasets came or went.
     """
-    size = func.count(chunks.c.seq)
-    query = (
-        select(documents.c.source_doc_id, documents.c.path, size)
-        .join(chunks, chunks.c.document_id == documents.c.id)
-        .where(documents.c.dataset == dataset)
-        .group_by(documents.c.id)
-        .order_by(documents.c.revision_id)
-    )
-    rows = connection.execute(query).all()
-    drawn = {source for source, path, _ in rows if path in first}
-    total = sum(count for _, path, count in rows if path in first)
-    for source, path, count in rows:
-        if total >= passages:
-            break
-        if path not in first:
-            drawn.add(source)
-            total += count
-    return drawn
+    if set(connection.scalars(select(datasets.c.name))) != ways.keys():
+        raise StoreBusyError("datasets were added or removed meanwhile: adopt again")
+    connection.execute(delete(chunk_windows))
+    connection.execute(insert(chunk_windows).from_select(_WINDOW, select(tried.windows)))
+    connection.execute(delete(outbox))
+    forget_indexes(connection)
+    bind_adopted(connection, tried.model, adoption)
+    for name, way in ways.items():
+        for table in (documents, manifest):  # what was made in the old way counts as in the new
+            column = table.c.pipeline
+            is_old = func.substr(column, 1, _PIPELINE) == way.before
+            renamed = way.after + func.substr(column, _PIPELINE + 1)
+            of_dataset = table.c.dataset == name
+            connection.execute(update(table).where(of_dataset, is_old).values(pipeline=renamed))
+        seal_rows(connection, manifest, manifest.c.dataset == name)
+        if way.made_with is not None:
+            note_dataset_settings(connection, name, way.made_with)
+        settle_waiting(connection, name)
+        change_stamp(connection, name, adoption.at)
+    seal_again(connection)  # digests cover windows and pipelines
+    _forget(connection, tried)
 
 
-def drop_damaged_of(connection: Connection, tried: TriedModel) -> int:
-    """Drop damaged vectors of the model, so that they are embedded again; return their number."""
-    fingerprint = tried.model.fingerprint
-    damaged = find_damaged_vectors(connection, tried.model.dim, fingerprint=fingerprint)
-    is_wrong = (embeddings.c.fingerprint == fingerprint) & among(embeddings.c.embed_key, damaged)
-    return connection.execute(delete(embeddings).where(is_wrong)).rowcount
+def drop_tried(connection: Connection, tried: TriedModel) -> int:
+    """Forget a tried model, and the vectors that nothing else uses; return how many these were."""
+    _forget(connection, tried)
+    return drop_unused(connection)
 
 
-def describe_missing(tried: TriedModel, counts: TriedCounts) -> str:
-    """Say how many passages a tried model lacks, and how to go on."""
-    return (
-        f"{tried.name} has embedded {counts.embedded} of {counts.passages} passages, "
-        f"{counts.missing} are missing: `{_command(tried)}`, without --sample and "
-        "--dataset, embeds them; or adopt with --incomplete, and 'catalog index update' does"
-    )
+def drop_unused(connection: Connection) -> int:
+    """Drop the vectors of models that are neither the store's nor tried; return their number.
 
-
-def _command(tried: TriedModel) -> str:
-    """Return the command that goes on with the try, with each setting as it was given.
-
-    A query of the address, in which a key may stand, is left to whoever gave it.
+    Of those that are, what no passage needs is dropped, and queries stay.
     """
-    words = ["catalog", "index", "try-model", tried.name]
-    for name, value in tried.settings.items():
-        option = name.rpartition(".")[2]
-        if value is not None and option != "model":
-            address, query, _ = str(value).partition("?" if option == "url" else "\0")
-            words += [_OPTIONS.get(option, f"--{option.replace('_', '-')}"), address + query]
-    return shlex.join(words)
+    unused = purge_unused(connection)
+    bound = read_model(connection)
+    kept = {each.model.fingerprint for each in list_tried(connection)}
+    kept |= {bound.fingerprint} if bound else set()
+    is_other = embeddings.c.fingerprint.not_in(kept)
+    return unused + connection.execute(delete(embeddings).where(is_other)).rowcount
+
+
+def _forget(connection: Connection, tried: TriedModel) -> None:
+    connection.execute(delete(tried_windows).where(tried_windows.c.model == tried.id))
+    connection.execute(delete(tried_models).where(tried_models.c.id == tried.id))
 
 
 def _untried(query: Select[*tuple[Any, ...]], tried: TriedModel) -> Select[*tuple[Any, ...]]:

@@ -80,8 +80,8 @@ def migrate_store(
     The store stays where it is, too; set IDX_DATABASE_URL to use the copy.
     """
     from catalog.interfaces.cli.options import open_library
+    from catalog.store.backup import copy_store
     from catalog.store.database import Database
-    from catalog.store.moving import copy_store
 
     with open_library(context, home, preset) as library:
         target = Database(to, library.settings.home)

@@ -87,7 +87,7 @@ def _print_sizes(sizes: ChunkSizes) -> None:
         aside = f"; {sizes.short} of documents shorter than that aside" if sizes.short else ""
         say(f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}")
     if sizes.uncounted:
-        say(f"{'':15} {sizes.uncounted} were cut by an older release and not counted")
+        say(f"{'':15} {sizes.uncounted} were not counted when they were cut")
     most = max((size_range.chunks for size_range in sizes.histogram), default=0)
     for size_range in sizes.histogram:
         span = (

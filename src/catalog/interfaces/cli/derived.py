@@ -31,7 +31,7 @@ def rebuild_derived(
     json: bool,
 ) -> None:
     """Make indexes of every dataset anew, and print what was made."""
-    from catalog.library.index_rebuilding import rebuild_indexes
+    from catalog.library.indexing import rebuild_indexes
 
     with open_library(context, home, preset) as library, TerminalProgress() as progress:
         done = rebuild_indexes(library, vectors=vectors, lexical=lexical, progress=progress)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,9 +23,9 @@ from catalog.interfaces.cli.output import TerminalProgress, complain, print_json
 if TYPE_CHECKING:
     from catalog.core.param_types import Mode
     from catalog.library.model_trials import AdoptionReport, TrialReport
-    from catalog.store.tried_models import TriedModel
 
 _FAILURES_SHOWN = 5
+_MODES: tuple[Mode, ...] = ("hybrid", "vector")
 NameArgument = Annotated[str, typer.Argument(help="The model, as in IDX_EMBEDDING__MODEL.")]
 
 
@@ -87,7 +88,7 @@ def try_model(
     from catalog.evaluation.model_comparison import compare_tried, tried_dict, tried_lines
     from catalog.library.model_trials import ModelTrials
 
-    modes = _modes(mode)
+    modes = [known_name("--mode", name, _MODES) for name in dict.fromkeys(mode or _MODES)]
     queries = None if golden is None else read_golden(golden)
     with open_library(context, home, preset) as library:
         chosen = library.chosen_dataset(dataset) if dataset or queries else None
@@ -123,8 +124,17 @@ def try_model(
                     progress=progress,
                 )
     if json:
-        told = _trial_dict(report) | {"comparison": tried_dict(*results) if results else None}
-        print_json(told)
+        told = {"name": tried.name, "settings": dict(tried.settings)}
+        print_json(
+            {
+                "tried": asdict(tried.model) | told,
+                "newly_embedded": report.embedded,
+                **asdict(report.counts),
+                "missing": report.counts.missing,
+                "failed": [asdict(failure) for failure in report.failed],
+                "comparison": tried_dict(*results) if results else None,
+            }
+        )
     else:
         _print_trial(report)
         if results is not None:
@@ -136,26 +146,19 @@ def try_model(
 def adopt(
     context: typer.Context,
     name: NameArgument,
-    incomplete: Annotated[
-        bool,
-        typer.Option(
-            "--incomplete",
-            help="Even if passages lack a vector: they are found by their words until the next "
-            "'index update'.",
-        ),
-    ] = False,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
     """Make a tried model the store's, at once: a search sees the old one or the new one.
 
-    No passage is cut anew or gets another id. Prints what to set from now on.
+    Embeds the passages that lack its vectors first. No passage is cut anew or gets another id.
+    Prints what to set from now on.
     """
     from catalog.library.model_trials import ModelTrials
 
     with open_library(context, home, preset) as library, TerminalProgress() as progress:
-        report = ModelTrials(library).adopt(name, incomplete=incomplete, progress=progress)
+        report = ModelTrials(library).adopt(name, progress=progress)
     if json:
         print_json(asdict(report) | {"seconds": round(report.seconds, 3)})
     else:
@@ -188,25 +191,6 @@ def describe_tried(row: Mapping[str, Any]) -> str:
     )
 
 
-def _modes(names: list[str] | None) -> list[Mode]:
-    known: tuple[Mode, ...] = ("hybrid", "vector")
-    return [known_name("--mode", name, known) for name in dict.fromkeys(names or known)]
-
-
-def _model_dict(tried: TriedModel) -> dict[str, Any]:
-    return {**asdict(tried.model), "name": tried.name, "settings": dict(tried.settings)}
-
-
-def _trial_dict(report: TrialReport) -> dict[str, Any]:
-    return {
-        "tried": _model_dict(report.tried),
-        "newly_embedded": report.embedded,
-        **asdict(report.counts),
-        "missing": report.counts.missing,
-        "failed": [asdict(failure) for failure in report.failed],
-    }
-
-
 def _print_trial(report: TrialReport) -> None:
     for failure in report.failed[:_FAILURES_SHOWN]:
         complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
@@ -228,29 +212,23 @@ def _print_adoption(report: AdoptionReport) -> None:
         f"{report.seconds:.1f} s",
         "Set this from now on, as variables or in catalog.toml; until then the store's own note of "
         "it is followed:",
-        *toml_lines(report.settings),
+        *_toml_lines(report.settings),
     )
 
 
-def toml_lines(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as a TOML file has them; what is unset as a comment."""
-    lines: list[str] = []
+def _toml_lines(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield settings as a TOML file has them; what is unset as a comment."""
     for section in dict.fromkeys(name.rpartition(".")[0] for name in settings):
         inside = {
             name.rpartition(".")[2]: value
             for name, value in settings.items()
             if name.startswith(f"{section}.")
         }
-        told = [f"{name} = {_toml(value)}" for name, value in inside.items() if value is not None]
+        told = {name: value for name, value in inside.items() if value is not None}
         if told:
-            lines += [f"[{section}]", *told]
-        unset = [name for name, value in inside.items() if value is None]
-        if unset:
-            lines.append(f"# {' and '.join(unset)} of [{section}]: leave out")
-    return lines
-
-
-def _toml(value: object) -> str:
-    import json as json_module
-
-    return json_module.dumps(value, ensure_ascii=False)
+            yield f"[{section}]"
+            yield from (
+                f"{key} = {dumps(value, ensure_ascii=False)}" for key, value in told.items()
+            )
+        if unset := [name for name in inside if name not in told]:
+            yield f"# {' and '.join(unset)} of [{section}]: leave out"

@@ -27,7 +27,7 @@ from catalog.interfaces.server.http_errors import error_body, json_response
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from catalog.library.query_log import Outcome
+    from catalog.library.logs import Outcome
 
 METRICS = "/metrics"
 _METHODS = ("GET", "POST", "DELETE", "HEAD", "OPTIONS")

@@ -18,7 +18,7 @@ from catalog.search_v2.precomputed.semantic_types import (
     EmbeddingVector,
 )
 from catalog.search_v2.retrievers import HybridRetrieverFactoryV2, HybridRetrieverV2, LegRetriever
-from catalog.store.chunk_places import find_by_lines
+from catalog.store.chunks import find_by_lines
 from catalog.store.engine_types import FLAT, Restriction, Spread, allowed_seqs, best_first
 
 if TYPE_CHECKING:

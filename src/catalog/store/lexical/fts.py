@@ -26,8 +26,7 @@ from sqlalchemy import (
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
-from catalog.store.fts_match import fts_words, match_all, match_any, quote
-from catalog.store.full_text import LEAST, is_postgres
+from catalog.store.full_text import LEAST, fts_words, is_postgres, match_all, match_any, quote
 from catalog.store.lexical.analysis import fold, other_spellings, raw_words
 from catalog.store.lexical.base import LexicalEngine, join_names
 from catalog.store.lexical.languages import stop_words

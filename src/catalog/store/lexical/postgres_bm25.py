@@ -29,9 +29,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, REAL, TSQUERY
 
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
+from catalog.store.fts_tokens import to_queries
 from catalog.store.full_text import LEAST
-from catalog.store.match_types import to_queries
-from catalog.store.postgres_schema import chunk_words
+from catalog.store.postgres_words import chunk_words
 from catalog.store.schema import chunks
 
 K1, B = 1.2, 0.75

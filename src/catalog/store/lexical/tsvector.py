@@ -31,13 +31,13 @@ from catalog.core.settings.text_search import TsvectorSettings
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Hits, Restriction, Spread
 from catalog.store.filter_sql import DatasetNames
+from catalog.store.fts_tokens import quote_word
 from catalog.store.full_text import LEAST
 from catalog.store.lexical.analysis import other_spellings
 from catalog.store.lexical.base import LexicalEngine, join_names
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postgres_bm25 import bm25_values, matches, score, select_best
 from catalog.store.lexical.tsvector_table import TsvectorTables, WordCounts
-from catalog.store.match_types import quote_word
 
 MOST_CANDIDATES = 5_000  # passages that are ranked; past them, only those with rare words
 SAMPLE = 2_000  # passages that tell the scores of those that are not ranked

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection ``catalog.store.migrate`` gives."""
+"""Alembic's entry: runs the migrations on the connection ``catalog.store.database`` gives."""
 
 from alembic import context
 

@@ -26,10 +26,9 @@ from catalog.store.engine_types import (
     read_stamp,
 )
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, chunks, embeddings
+from catalog.store.schema import chunk_windows, chunks, embeddings, join_embedded
 from catalog.store.vectors.point_search import check_dataset, round_score
 from catalog.store.vectors.points import query_vector
-from catalog.store.window_rows import join_embedded
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from filelock import FileLock, Timeout
-from sqlalchemy import FromClause
 
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
 from catalog.core.private_files import make_folder
@@ -145,27 +144,6 @@ class FolderEngine(ABC):
         with self._guard:
             self.close()
             return self._bring_up(wait=True, rebuild=True)[0].count
-
-    def prepare(self, windows: FromClause) -> str:
-        """Fill the folder with a tried model's points, and release it; return the token they need.
-
-        See :meth:`Outbox.prefill`. No search of another folder waits for it.
-        """
-        with self._guard:
-            lock = self._lock_folder()
-            try:
-                with self._database.read() as connection:
-                    self._check_room(count_vectors(connection, self._dataset))
-                self._state_file.unlink(missing_ok=True)
-                index = self._create_index(self._index_folder)
-                try:
-                    token = self._outbox.prefill(index, windows)
-                    index.optimize()
-                finally:
-                    index.close()
-            finally:
-                lock.release()
-        return token
 
     def verify(self) -> int:
         """Return the number of points that are missing, too many or not as in the truth."""

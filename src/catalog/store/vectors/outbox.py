@@ -17,13 +17,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, FromClause, bindparam, delete, func, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from catalog.core.errors import StoreBusyError, StoreError
 from catalog.core.ids import point_id, sha1_hex
 from catalog.store.database import INDEX_TOKENS, Database, read_meta, set_meta
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, chunks, embedded_windows, outbox
+from catalog.store.schema import chunks, embedded_windows, outbox
 from catalog.store.vectors.points import (
     TOKENS,
     IndexPoint,
@@ -167,20 +167,6 @@ class Outbox:
         self._remove(wait=False)  # with an empty outbox nothing else gives the truth its token
         return count
 
-    def prefill(self, index: PointIndex, windows: FromClause) -> str:
-        """Put every point of a tried model's windows into an empty index, and return a token.
-
-        The index is of the truth from the transaction on that makes these windows the live ones
-        and hands the token to :func:`set_index_token`.
-        """
-        self._start()
-        for points in self._points(windows):
-            index.upsert(points)
-        index.flush()
-        token = uuid.uuid4().hex
-        self._keep({"tokens": [token], "last": 0, "rows": ""})
-        return token
-
     def compare(self, index: PointIndex) -> int:
         """Return how many points of an index with nothing left to apply are not as in the truth."""
         count = wrong = 0
@@ -196,15 +182,15 @@ class Outbox:
             of_it = query.where(chunks.c.dataset == self._dataset)
             return connection.scalar(of_it) or 0
 
-    def _points(self, windows: FromClause = chunk_windows) -> Iterator[list[IndexPoint]]:
-        """Yield every point of the windows, those of :data:`BATCH` chunks at a time."""
+    def _points(self) -> Iterator[list[IndexPoint]]:
+        """Yield every point, those of :data:`BATCH` chunks at a time."""
         of_dataset = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
         of_dataset = of_dataset.order_by(chunks.c.seq)
         after = 0
         while True:
             with self._database.read() as connection:
                 seqs = list(connection.scalars(of_dataset.where(chunks.c.seq > after).limit(BATCH)))
-                points = load_points(connection, seqs, self._dim, self.damaged, windows)
+                points = load_points(connection, seqs, self._dim, self.damaged)
             if not seqs:
                 return
             yield points
@@ -297,11 +283,6 @@ def _is_same(stored: dict[str, Any] | None, payload: dict[str, Any]) -> bool:
 
 def _key(dataset: str) -> str:
     return f"{INDEX_TOKENS}{dataset}"
-
-
-def set_index_token(connection: Connection, dataset: str, token: str) -> None:
-    """Have the index that :meth:`Outbox.prefill` filled under this token be of the truth."""
-    set_meta(connection, _key(dataset), token)
 
 
 def _read_token(connection: Connection, dataset: str) -> str:

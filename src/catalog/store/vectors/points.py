@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import Connection, FromClause, select
+from sqlalchemy import Connection, select
 
 from catalog.core.documents import MetadataScalar, last_page
 from catalog.core.errors import DamagedDocumentError, EmbeddingError, EmbeddingMismatchError
@@ -32,9 +32,9 @@ from catalog.store.schema import (
     chunks,
     document_fields,
     documents,
+    embedded_windows,
     embeddings,
 )
-from catalog.store.window_rows import join_embedded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -133,9 +133,8 @@ def load_points(
     seqs: Sequence[int],
     dim: int,
     damaged: set[str],
-    windows: FromClause = chunk_windows,
 ) -> list[IndexPoint]:
-    """Return the points of these chunks, by chunk and window: the live ones, or a tried model's.
+    """Return the points of these chunks, by chunk and window.
 
     There are none for a chunk that is gone or a window that has no vector, nor for one that is
     not what was stored: the id of its document is added to ``damaged``.
@@ -149,14 +148,14 @@ def load_points(
         chunks.c.page,
         chunks.c.page_breaks,
         chunks.c.modality,
-        windows.c.window,
+        chunk_windows.c.window,
         embeddings.c.embed_key,
         embeddings.c.vector,
         embeddings.c.checksum,
     )
-    joined = join_embedded(windows).join(documents, documents.c.id == chunks.c.document_id)
+    joined = embedded_windows.join(documents, documents.c.id == chunks.c.document_id)
     query = select(*columns).select_from(joined).where(among(chunks.c.seq, seqs))
-    rows = connection.execute(query.order_by(chunks.c.seq, windows.c.window)).all()
+    rows = connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)).all()
     tokens_of = _read_tokens(connection, rows, seqs)
     points = []
     for row in rows:

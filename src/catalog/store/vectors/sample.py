@@ -12,9 +12,8 @@ from sqlalchemy import Connection, FromClause, Row, Select, func, select
 from catalog.store.database import Database
 from catalog.store.engine_types import FLAT, Spread, Stamp, join_spreads, read_stamp
 from catalog.store.filter_sql import DatasetNames, of_datasets
-from catalog.store.schema import chunk_windows, chunks, embedded_windows
+from catalog.store.schema import chunk_windows, chunks, embedded_windows, join_embedded
 from catalog.store.vectors.exact import read_vectors
-from catalog.store.window_rows import join_embedded
 
 if TYPE_CHECKING:
     import numpy.typing as npt

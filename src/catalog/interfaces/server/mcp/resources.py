@@ -19,7 +19,7 @@ from catalog.core.params import MAX_OFFSET
 from catalog.core.text import storable
 from catalog.interfaces.agents.quoting import clean
 from catalog.interfaces.plain_text import one_line, safe
-from catalog.library.cited_places import URI_SCHEME, unquote_uri
+from catalog.library.document_parts import URI_SCHEME, unquote_uri
 
 if TYPE_CHECKING:
     from catalog.interfaces.calls import Engine

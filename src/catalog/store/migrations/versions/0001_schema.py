@@ -7,7 +7,7 @@ import uuid
 
 from alembic import op
 
-from catalog.store.postgres_schema import create_cards_index, create_derived, create_functions
+from catalog.store.postgres_words import create_cards_index, create_derived, create_functions
 from catalog.store.schema import meta, metadata
 
 revision = "1"

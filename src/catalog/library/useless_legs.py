@@ -62,12 +62,6 @@ def refresh_agreement(library: Library, dataset: str) -> None:
         library.database.set_meta(_key(dataset), entry)
 
 
-def read_agreement(database: Database, dataset: str) -> float | None:
-    """Return the agreement as it was last measured, ``None`` if it was not or could not be."""
-    agreement = _read(database, dataset).get("agreement")
-    return None if agreement is None else float(agreement)
-
-
 def read_useless_leg(database: Database, dataset: str) -> UselessLeg | None:
     """Return the leg that was last found to be of no use, ``None`` if both are, or none was."""
     useless = _read(database, dataset).get("useless")

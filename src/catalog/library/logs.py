@@ -1,4 +1,8 @@
-"""Noting what is asked at an edge, after it was answered and without holding that up."""
+"""The logs of searches: what is asked at an edge, and ``logs/retrieval.log`` in a home.
+
+A query is noted after it was answered and without holding that up. The other log tells which steps
+of searches failed, were repeated or degraded.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
+from logging.handlers import WatchedFileHandler
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -15,17 +21,93 @@ from catalog.core.artifacts import Artifact
 from catalog.core.edges import Edge, current_edge
 from catalog.core.errors import StoreBusyError
 from catalog.core.params import AskParams, GenerateParams, SearchParams
+from catalog.core.private_files import make_folder, make_private
+from catalog.core.retrieval_events import LOGGER, current_home
 from catalog.store.log_entries import LogEntry, add_entries, drop_old_entries
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from catalog.core.results import SearchResults
     from catalog.core.settings import Settings
     from catalog.store import Database
 
-_LOG = logging.getLogger(__name__)
+
+_log = logging.getLogger(__name__)
+_LOCK = Lock()
+_OPEN: dict[str, tuple[_RetrievalFile, int]] = {}
 _MOST_WAITING = 1_000
 _DAY = 86_400.0
 _VERBS = {AskParams: "ask", GenerateParams: "generate", SearchParams: "search"}
+
+
+class RetrievalLog:
+    """Write the events of a home's searches to its file while it is open, if ``is_on``.
+
+    Libraries of one home share the file; so do processes, each line being written at once. The file
+    may be moved away at any time (``logrotate``): the next line makes a new one. One that cannot be
+    written to costs a warning, never a search.
+    """
+
+    def __init__(self, home: Path, *, is_on: bool) -> None:
+        self._home = str(home) if is_on else None
+        if self._home is None:
+            return
+        with _LOCK:
+            handler, users = _OPEN.get(self._home) or (_RetrievalFile(home), 0)
+            _OPEN[self._home] = handler, users + 1
+            LOGGER.addHandler(handler)  # which adds one once
+
+    def close(self) -> None:
+        """Close the file with the last library of the home; safe to call twice."""
+        home, self._home = self._home, None
+        if home is None:
+            return
+        with _LOCK:
+            handler, users = _OPEN.pop(home)
+            if users > 1:
+                _OPEN[home] = handler, users - 1
+                return
+            LOGGER.removeHandler(handler)
+        handler.close()
+
+
+class _RetrievalFile(WatchedFileHandler):
+    """Append events of one home, and those outside any search, to its file."""
+
+    def __init__(self, home: Path) -> None:
+        self._file = home / "logs" / "retrieval.log"
+        self._home = str(home)
+        self._is_warned = False
+        super().__init__(self._file, encoding="utf-8", delay=True)
+        form = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+        form.converter = time.gmtime
+        self.setFormatter(form)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let through what is of this home."""
+        del record
+        return current_home() in ("", self._home)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line; the base class lets an error of looking for the file out."""
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
+    def _open(self) -> TextIOWrapper:
+        make_folder(self._file.parent)
+        stream = super()._open()
+        make_private(self._file)
+        return stream
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base class's name
+        """Say once that lines are lost, in place of a traceback for each."""
+        del record
+        level = logging.DEBUG if self._is_warned else logging.WARNING
+        self._is_warned = True
+        _log.log(level, "%s cannot be written to: events of searches are lost", self._file)
 
 
 class Outcome(NamedTuple):
@@ -158,7 +240,7 @@ class QueryLog:
         """Say what is lost, once in a process: a store that cannot be written to stays so."""
         level = logging.DEBUG if self._is_warned else logging.WARNING
         self._is_warned = True
-        _LOG.log(level, "%d questions are not in the log (catalog logs): %s", count, error)
+        _log.log(level, "%d questions are not in the log (catalog logs): %s", count, error)
 
 
 def _tell_results(results: SearchResults) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from builders import NOW, drop, put
 from catalog.core.errors import InputError, StoreBusyError, StoreDamagedError, StoreError
 from catalog.interfaces.cli import main
 from catalog.store import schema
-from catalog.store.card_search import card_terms, search_cards
-from catalog.store.cards import save_cards
+from catalog.store.backup import copy_store
+from catalog.store.cards import card_terms, save_cards, search_cards
 from catalog.store.database import Database, store_file
 from catalog.store.embedding_cache import save
 from catalog.store.engine_types import Restriction
 from catalog.store.lexical import get_lexical_engine
-from catalog.store.moving import copy_store
 from catalog.store.schema import chunks, datasets, document_fields, documents
 from catalog.store.vectors.exact import ExactEngine
 from vector_bench import vector
@@ -178,15 +177,15 @@ def test_a_store_that_is_written_to_meanwhile_is_not_half_copied(source, server)
 
 
 def test_what_comes_over_changed_is_noticed(source, server, monkeypatch):
-    from catalog.store import moving
+    from catalog.store import backup
 
-    copy = moving._copy_cards
+    copy = backup._copy_cards
 
     def copy_and_change(read, write) -> None:
         copy(read, write)
         write.execute(update(chunks).where(chunks.c.seq == 1).values(text="another"))
 
-    monkeypatch.setattr(moving, "_copy_cards", copy_and_change)
+    monkeypatch.setattr(backup, "_copy_cards", copy_and_change)
     with pytest.raises(StoreDamagedError, match="1 documents of 'notes' came over changed"):
         copy_store(source, server)
 

@@ -1,21 +1,21 @@
 """Vectors that have nothing to do with their texts are told by the words, and count for nothing."""
 
 import hashlib
+import json
 
 import numpy as np
 import pytest
 
-from catalog.library.agreement import (
+from catalog.library.indexing import Indexer
+from catalog.library.useless_legs import (
     LEAST_AGREEMENT,
     LEAST_PASSAGES,
     find_useless_leg,
     measure_agreement,
     measure_found,
-    read_agreement,
     read_useless_leg,
     refresh_agreement,
 )
-from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hits
 from fakes import WordEncoder, open_library, write
@@ -41,6 +41,10 @@ def open_topics(tmp_path, encoder, documents=48):
         write(folder, **{f"n{number}_dot_md": f"{topic} {topic} item{number} part{number % 7}"})
     library = open_library(tmp_path / "home", encoder, vector_engine="exact")
     return library, Indexer(library).build(folder, "notes")
+
+
+def read_agreement(database, dataset):
+    return json.loads(database.meta(f"agreement:{dataset}"))["agreement"]
 
 
 @pytest.fixture
