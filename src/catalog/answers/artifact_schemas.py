@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from catalog.core.param_types import ArtifactKind
+from catalog.core.params import ArtifactKind
 
 SCHEMAS: Mapping[ArtifactKind, Mapping[str, str]] = {
     "blueprint": {

@@ -13,7 +13,7 @@ from catalog.answers.writing import CheckedWriter
 from catalog.core.agents import Agent
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import ArtifactSchemaError
-from catalog.core.param_types import ArtifactKind
+from catalog.core.params import ArtifactKind
 from catalog.core.quoted_text import clean
 
 if TYPE_CHECKING:

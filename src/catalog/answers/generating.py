@@ -21,8 +21,7 @@ from catalog.core.artifacts import Artifact, ArtifactSection
 from catalog.core.edges import asked_at
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
-from catalog.core.param_types import KINDS
-from catalog.core.params import GenerateParams
+from catalog.core.params import KINDS, GenerateParams
 from catalog.llm import llm_name
 from catalog.retrieval.query_words import query_coverage
 from catalog.retrieval.shared import shared_service

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from catalog.answers.context import ContextPassage
     from catalog.core.answers import AnswerSentence
-    from catalog.core.param_types import ArtifactKind
+    from catalog.core.params import ArtifactKind
 
 NO_ANSWER = "NO ANSWER"
 _NO_EVIDENCE = "No evidence."

@@ -13,8 +13,7 @@ from catalog.core.dates import read_bound, seconds_since_epoch
 from catalog.core.errors import InputError
 from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
 from catalog.core.filters import Filter, Op, condition
-from catalog.core.param_types import DatasetChoice
-from catalog.core.params import AskParams, GenerateParams, SearchParams
+from catalog.core.params import AskParams, DatasetChoice, GenerateParams, SearchParams
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings

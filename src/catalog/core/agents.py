@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from catalog.core.argument_names import fold_name
 from catalog.core.errors import ConfigError, InputError
-from catalog.core.param_fields import params_model, validation_message
-from catalog.core.param_types import ArtifactKind, Profile
-from catalog.core.params import SearchParams
+from catalog.core.param_fields import fold_name, params_model, validation_message
+from catalog.core.params import ArtifactKind, Profile, SearchParams
 from catalog.core.toml_lines import line_of
 
 if TYPE_CHECKING:

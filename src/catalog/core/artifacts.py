@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from catalog.core.answers import AnswerCitation, AnswerSentence, TokenCounts
-from catalog.core.param_types import ArtifactKind
+from catalog.core.params import ArtifactKind
 from catalog.core.results import SearchResult, StageReport
 
 NO_EVIDENCE = "No evidence in the documents."

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict
 
-from catalog.core.param_types import Mode
+from catalog.core.params import Mode
 from catalog.core.places import Unit
 
 TIMED_MODALITIES = frozenset(["video_transcript", "audio_transcript", "video_frame"])

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from pydantic import ValidationError
 
-from catalog.core.argument_names import nearest_name
 from catalog.core.errors import GoldenSetError
+from catalog.core.param_fields import nearest_name
 from catalog.evaluation.golden import MAX_GRADE, Expected, GoldenQuery, GoldenSet
 
 if TYPE_CHECKING:

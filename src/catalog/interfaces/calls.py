@@ -24,13 +24,13 @@ from catalog.core.artifacts import Artifact
 from catalog.core.catalog_page import CatalogPage
 from catalog.core.errors import InputError
 from catalog.core.param_fields import read_params
-from catalog.core.param_types import Mode
 from catalog.core.params import (
     MAX_TEXT_BYTES,
     AskParams,
     BrowseParams,
     GenerateParams,
     GetParams,
+    Mode,
     MultiGetParams,
     SearchParams,
     StatusParams,

@@ -12,7 +12,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import BaseSynthesizer, CompactAndRefine
 
 from catalog.core.errors import InputError
-from catalog.core.param_types import DatasetChoice
+from catalog.core.params import DatasetChoice
 from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service
 from catalog.search_v2.cited_sentences import CitedSentences

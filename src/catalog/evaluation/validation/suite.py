@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from catalog.core.errors import CatalogError, GoldenSetError
 from catalog.core.filter_forms import parse_filters
 from catalog.core.filters import Filter, check_fields
-from catalog.core.param_types import Mode
+from catalog.core.params import Mode
 from catalog.evaluation.golden_files import format_errors
 from catalog.store import Database
 from catalog.store.chunks import list_fields

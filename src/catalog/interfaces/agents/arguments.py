@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
 
-from catalog.core.argument_names import rename_arguments
 from catalog.core.errors import DocumentNotFoundError, InputError
 from catalog.core.param_fields import (
     argument_names,
     as_meant,
     build_model,
     edge_fields,
+    rename_arguments,
     summary_of,
     validation_message,
 )
-from catalog.core.param_types import Param
-from catalog.core.params import Params
+from catalog.core.params import Param, Params
 from catalog.core.text import storable
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import CatalogError, ConfigError
-from catalog.core.param_types import Mode
-from catalog.core.params import SearchParams
+from catalog.core.params import Mode, SearchParams
 from catalog.interfaces.agents.agent_passages import (
     AgentPassage,
     agent_passages,

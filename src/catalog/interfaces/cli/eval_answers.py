@@ -56,8 +56,7 @@ def eval_answers(
     The run is recorded, as those of searches are: 'catalog runs diff' compares two.
     """
     from catalog.core.errors import InputError
-    from catalog.core.param_types import MODES
-    from catalog.core.params import AskParams
+    from catalog.core.params import MODES, AskParams
     from catalog.evaluation.answer_report import write_answer_report
     from catalog.evaluation.answer_summary import answer_run_dict, answer_run_lines
     from catalog.evaluation.golden_files import read_golden

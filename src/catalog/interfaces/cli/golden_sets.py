@@ -21,7 +21,7 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import RESUMABLE, complain, say
 
 if TYPE_CHECKING:
-    from catalog.core.param_types import Mode
+    from catalog.core.params import Mode
     from catalog.core.user_search import RankedHit, Ranking
     from catalog.evaluation.golden import GoldenQuery, GoldenSet
     from catalog.ingest.sync_report import Progress
@@ -135,7 +135,7 @@ def calibrate(
     Thresholds and low confidence go by relevance. The balance is fitted from 50 queries on, for
     hybrid search with adaptive fusion. Each is kept if it wins on queries it was not fitted on.
     """
-    from catalog.core.param_types import MODES
+    from catalog.core.params import MODES
     from catalog.evaluation.golden_files import read_golden
     from catalog.interfaces.cli.output import TerminalProgress
     from catalog.retrieval.searcher import Searcher

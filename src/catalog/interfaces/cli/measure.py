@@ -184,7 +184,7 @@ eval_app.command("answers")(eval_answers)
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
     """Return the backends to measure, modes first; all modes if nothing is named."""
     from catalog.core.errors import UnknownModeError
-    from catalog.core.param_types import MODES
+    from catalog.core.params import MODES
 
     unknown = [mode for mode in modes or () if mode not in MODES]
     if unknown:

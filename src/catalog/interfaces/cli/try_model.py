@@ -20,7 +20,7 @@ from catalog.interfaces.cli.options import (
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
 
 if TYPE_CHECKING:
-    from catalog.core.param_types import Mode
+    from catalog.core.params import Mode
     from catalog.library.model_trials import AdoptionReport, TrialReport
     from catalog.store.tried_models import TriedModel
 

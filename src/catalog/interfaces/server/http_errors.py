@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from catalog.core.argument_names import Names, nearest_name
 from catalog.core.errors import (
     ArtifactSchemaError,
     CatalogError,
@@ -26,7 +25,7 @@ from catalog.core.errors import (
     StoreUnreachableError,
     UnknownDatasetError,
 )
-from catalog.core.param_fields import argument_names
+from catalog.core.param_fields import Names, argument_names, nearest_name
 from catalog.interfaces.plain_text import json_text
 
 if TYPE_CHECKING:
