@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from builders import NOW, drop, put
 from catalog.core.errors import EmbeddingError, EmbeddingMismatchError, InputError
-from catalog.core.filter_forms import parse_filters
+from catalog.core.filters import parse_filters
 from catalog.core.scope import Scope
 from catalog.store.engine_types import Hit, Restriction
 from catalog.store.schema import chunk_windows, datasets, embeddings, outbox

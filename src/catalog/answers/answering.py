@@ -22,10 +22,10 @@ from catalog.answers.refusing import (
 )
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
-from catalog.core.edges import asked_at
 from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, GenerateParams, SearchParams
+from catalog.core.retrieval_events import asked_at
 from catalog.llm import PROVIDERS, get_llm, llm_name
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.spans import span

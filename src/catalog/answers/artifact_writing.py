@@ -14,7 +14,7 @@ from catalog.core.agents import Agent
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import ArtifactSchemaError
 from catalog.core.params import ArtifactKind
-from catalog.core.quoted_text import clean
+from catalog.core.text import clean
 
 if TYPE_CHECKING:
     from llama_index.core.llms import LLM

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.answers.extracting import sentence_bounds
-from catalog.core.quoted_text import clean
+from catalog.core.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

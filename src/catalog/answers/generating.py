@@ -17,11 +17,11 @@ from catalog.answers.extracting import extract_sentences
 from catalog.answers.refusing import NONE_SUPPORTED, why_not_answered
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent
-from catalog.core.artifacts import Artifact, ArtifactSection
-from catalog.core.edges import asked_at
+from catalog.core.answers import Artifact, ArtifactSection
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import KINDS, GenerateParams
+from catalog.core.retrieval_events import asked_at
 from catalog.llm import llm_name
 from catalog.retrieval.query_words import query_coverage
 from catalog.retrieval.shared import shared_service

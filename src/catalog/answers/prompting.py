@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from catalog.core.quoted_text import mark_as_data
+from catalog.core.text import mark_as_data
 
 if TYPE_CHECKING:
     from llama_index.core.llms import ChatMessage

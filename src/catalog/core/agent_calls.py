@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from catalog.core.agents import Agent, load_agent
 from catalog.core.dates import read_bound, seconds_since_epoch
 from catalog.core.errors import InputError
-from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
-from catalog.core.filters import Filter, Op, condition
+from catalog.core.filters import Filter, Op, condition, file_type_filter, name_filter, parse_filters
 from catalog.core.params import AskParams, DatasetChoice, GenerateParams, SearchParams
 
 if TYPE_CHECKING:

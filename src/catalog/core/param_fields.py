@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cache, wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -21,7 +21,6 @@ from typing import (
     ParamSpec,
     TypeVar,
     Union,
-    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -271,45 +270,25 @@ def takes(
     kind: Callable[P, ParamsT],
 ) -> Callable[[Callable[[ParamsT], ResultT]], Callable[P, ResultT]]:
     """Let a function of one params object be called with the parameters themselves."""
-
-    def decorate(function: Callable[[ParamsT], ResultT]) -> Callable[P, ResultT]:
-        names = parameter_names(cast(type[Any], kind))
-
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> ResultT:
-            check_names(kwargs, names)
-            return function(kind(*args, **kwargs))
-
-        call.__signature__ = _call_signature(kind, function)  # type: ignore[attr-defined]
-        return call
-
-    return decorate
+    return lambda function: _taking(kind, function)
 
 
 def takes_self(
     kind: Callable[P, ParamsT],
 ) -> Callable[[Callable[[SelfT, ParamsT], ResultT]], Callable[Concatenate[SelfT, P], ResultT]]:
     """Let a method of one params object be called with the parameters themselves."""
-
-    def decorate(
-        method: Callable[[SelfT, ParamsT], ResultT],
-    ) -> Callable[Concatenate[SelfT, P], ResultT]:
-        names = parameter_names(cast(type[Any], kind))
-
-        @wraps(method)
-        def call(self: SelfT, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-            check_names(kwargs, names)
-            return method(self, kind(*args, **kwargs))
-
-        own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-        call.__signature__ = _call_signature(kind, method, own)  # type: ignore[attr-defined]
-        return cast(Callable[Concatenate[SelfT, P], ResultT], call)
-
-    return decorate
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    return lambda method: _taking(kind, method, own)
 
 
-def _call_signature(kind: Any, function: Callable[..., Any], *own: Parameter) -> Signature:
-    """Return the signature of a function that takes the parameters one by one."""
+def _taking(kind: Any, function: Callable[..., Any], *own: Parameter) -> Any:
+    names = parameter_names(kind)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check_names(kwargs, names)
+        return function(*args[: len(own)], kind(*args[len(own) :], **kwargs))
+
     parameters = [
         Parameter(
             field.name,
@@ -319,7 +298,9 @@ def _call_signature(kind: Any, function: Callable[..., Any], *own: Parameter) ->
         )
         for field in param_fields(kind)
     ]
-    return signature(function).replace(parameters=[*own, *parameters])
+    taken = signature(function).replace(parameters=[*own, *parameters])
+    call.__signature__ = taken  # type: ignore[attr-defined]
+    return call
 
 
 def validation_message(error: ValidationError, model: type[BaseModel]) -> str:

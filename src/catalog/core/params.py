@@ -194,7 +194,7 @@ class SearchParams(_Narrowed, _Caller):
 
     ``doc_ids`` holds ids or paths: ``None`` is every document, ``[]`` is none, and names of
     documents that are not there count for nothing. ``docs`` names documents as people do, and a
-    name that fits none is an error. ``filters``: see ``core.filter_forms.parse_filters``.
+    name that fits none is an error. ``filters``: see ``core.filters.parse_filters``.
     ``after`` (inclusive) and ``before`` (exclusive): see :meth:`DocumentCatalog.query`.
     ``sort`` orders the ``top_k`` best passages; those of documents without a date come last.
     ``top_k``, ``rerank``, ``expand``, ``similarity_threshold`` and ``recency_half_life_days``

@@ -6,12 +6,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from catalog.core.catalog_page import CatalogEntry, CatalogPage
 from catalog.core.dates import format_timestamp
 from catalog.core.errors import StoreError
 from catalog.core.ids import source_doc_id
 from catalog.core.param_fields import takes_self
 from catalog.core.params import BrowseParams
+from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.library.browse_hints import find_hints
 from catalog.library.browse_request import BrowseRequest, read_browse_request
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
@@ -51,8 +51,8 @@ class DocumentCatalog:
 
         ``query``: words, of which a document needs one in its title, name, headings, summary or
         text metadata (stop words count only if there are no others); how it is scored, see
-        ``store.card_search.find_documents``. ``file_type`` and ``name``: see ``core.filter_forms``.
-        ``tags``: all of them. ``filters``: see ``core.filter_forms.parse_filters``; conditions on
+        ``store.card_search.find_documents``. ``file_type`` and ``name``: see ``core.filters``.
+        ``tags``: all of them. ``filters``: see ``core.filters.parse_filters``; conditions on
         passages must hold of one of the document's. ``after`` (inclusive) and ``before``
         (exclusive): ISO 8601 dates or times, or a year or month, UTC unless they say otherwise;
         on the document's own ``modified``, else its own ``created``, else when its file was

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 from catalog.core.dates import read_bound
 from catalog.core.errors import InputError
-from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
-from catalog.core.filters import And, Filter, Op, condition
+from catalog.core.filters import (
+    And,
+    Filter,
+    Op,
+    condition,
+    file_type_filter,
+    name_filter,
+    parse_filters,
+)
 from catalog.core.param_fields import check_params
 from catalog.core.params import SORTS, BrowseParams
 from catalog.core.text import storable

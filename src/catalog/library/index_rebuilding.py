@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import StoreError
-from catalog.core.os_errors import describe_os_error
+from catalog.core.files import describe_os_error
 from catalog.ingest.sync_report import Progress, Silent
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer

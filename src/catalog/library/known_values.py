@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import UnknownValueError
-from catalog.core.filter_forms import file_type_filter
-from catalog.core.filters import And, Condition, Filter, Op
+from catalog.core.filters import And, Condition, Filter, Op, file_type_filter
 from catalog.core.scope import ALL, Scope
 from catalog.library.references import find_alike
 from catalog.store.document_names import find_groups

@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from catalog.core.answers import Answer
-from catalog.core.artifacts import Artifact
-from catalog.core.edges import Edge, current_edge
+from catalog.core.answers import Answer, Artifact
 from catalog.core.errors import StoreBusyError
 from catalog.core.params import AskParams, GenerateParams, SearchParams
+from catalog.core.retrieval_events import Edge, current_edge
 from catalog.store.log_entries import LogEntry, add_entries, drop_old_entries
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from logging.handlers import WatchedFileHandler
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from catalog.core.private_files import make_folder, make_private
+from catalog.core.files import make_folder, make_private
 from catalog.core.retrieval_events import LOGGER, current_home
 
 if TYPE_CHECKING:

@@ -125,18 +125,18 @@ def search(parts: SearchParts, params: SearchParams, baseline: Baseline) -> Sear
     if params.compare_with_v1:
         comparison = _compare(parts, baseline, params, request, results, elapsed_ms, stages)
     return SearchResults(
-        results,
+        tuple(results),
         query=params.query,
-        datasets=request.restriction.datasets,
+        datasets=tuple(request.restriction.datasets),
         mode=request.mode,
-        stages=stages.reports,
+        stages=tuple(stages.reports),
         elapsed_ms=round(elapsed_ms, 3),
         confidence=confidence,
         low_confidence=confidence < parts.rag.low_confidence_below,
         comparison=comparison,
         agent=params.agent,
         searched=None if results else tell_searched(parts.library, params, request),
-        nearest=() if results else find_nearest(parts, request),
+        nearest=() if results else tuple(find_nearest(parts, request)),
         notes=(
             *request.query.readings,
             *_tell_waiting(parts, request),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from catalog.core.collection_results import CollectionResult
+from catalog.core.results import CollectionResult
 from catalog.core.settings import CollectionSettings
 from catalog.core.text import storable
 from catalog.store.vectors.foreign_collection import ForeignPoint

@@ -20,7 +20,7 @@ from sqlalchemy import true, update
 from sqlalchemy.engine import URL
 
 from catalog.core.errors import InputError, StoreDamagedError, StoreError
-from catalog.core.os_errors import describe_os_error
+from catalog.core.files import describe_os_error
 from catalog.store.checksums import seal_rows
 from catalog.store.database import BUSY_TIMEOUT_MS, Database, forget_indexes
 from catalog.store.locks import RESTORE_LOCK, hold_lock

@@ -18,9 +18,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from catalog.core.errors import ConfigError, ForkedError, InputError, NoStoreError, StoreError
-from catalog.core.home import home_folder
-from catalog.core.os_errors import describe_os_error
-from catalog.core.private_files import make_folder
+from catalog.core.files import describe_os_error, home_folder, make_folder
 from catalog.core.settings import Settings
 from catalog.store.migrate import migrate
 from catalog.store.pool import StorePool

@@ -26,8 +26,8 @@ from catalog.core.errors import (
     StoreBusyError,
     StoreUnreachableError,
 )
+from catalog.core.files import make_folder
 from catalog.core.ids import sha1_hex
-from catalog.core.private_files import make_folder
 from catalog.store.migrate import LOCK_SECONDS, PREPARING
 from catalog.store.postgres_claims import Claims
 from catalog.store.postgres_errors import address_of, translate_errors

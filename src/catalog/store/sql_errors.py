@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError, StoreFullError
-from catalog.core.os_errors import remedy
+from catalog.core.files import remedy
 
 _LEAST_ROOM = 1 << 20  # bytes; opening takes 32 KB beside the store, and any writing more
 _DAMAGE = ("not a database", "malformed", "corrupt", "could not decode")

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 
 from catalog.core.errors import StoreDamagedError, StoreError
-from catalog.core.private_files import make_private
+from catalog.core.files import make_private
 from catalog.store.locks import hold_lock
 from catalog.store.migrate import LOCK_SECONDS, PREPARING
 from catalog.store.sql_errors import is_unwritable, translate_errors

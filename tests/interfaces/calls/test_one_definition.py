@@ -16,7 +16,7 @@ from catalog.core.param_fields import edge_fields, params_model, read_params
 from catalog.core.params import Param
 from catalog.interfaces.calls import VERBS, Verb
 from catalog.interfaces.cli import verbs
-from catalog.interfaces.server.http_arguments import query_string
+from catalog.interfaces.server.http_api import query_string
 
 
 @dataclass(frozen=True)

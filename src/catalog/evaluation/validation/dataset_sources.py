@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator
 
 from catalog.core.documents import MetadataValue
 from catalog.core.errors import StoreDamagedError
-from catalog.core.filter_forms import parse_filters
-from catalog.core.filters import Filter, Op, condition
+from catalog.core.filters import Filter, Op, condition, parse_filters
 from catalog.core.results import SearchResult
 from catalog.evaluation.validation.measurement import ShownPassage
 from catalog.evaluation.validation.suite import SuiteQuery

@@ -125,8 +125,7 @@ def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     app.add_exception_handler(Exception, _answer_defect)
 
 
-async def _answer_catalog_error(request: Request, error: Exception) -> Response:
-    del request
+async def _answer_catalog_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, CatalogError)
     message = str(error)
     if len(message) > _MAX_MESSAGE:
@@ -171,8 +170,7 @@ def _methods(request: Request) -> set[str]:
     }
 
 
-async def _answer_defect(request: Request, error: Exception) -> Response:
-    del request, error
+async def _answer_defect(_: Request, __: Exception) -> Response:
     return json_response(
         500, error_body("InternalError", "internal error; the server's log says where")
     )

@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from catalog.core.errors import SemanticIndexError
-from catalog.core.private_files import make_folder
+from catalog.core.files import make_folder
 from catalog.search_v2.precomputed.embedding_index import EmbeddingIndex, Floats
 from catalog.search_v2.precomputed.semantic_types import EmbeddingMetadata
 

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy import Connection
 
 from catalog.core.errors import ConfigError, EngineError
-from catalog.core.private_files import make_folder
+from catalog.core.files import make_folder
 from catalog.store.database import Database
 from catalog.store.engine_types import Hits, Restriction, Stamp, allowed_seqs, read_stamp
 from catalog.store.lexical.analysis import raw_words

@@ -28,10 +28,9 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from catalog.core.bounded_calls import WHOLE, BoundedCalls
+from catalog.core.bounded_calls import WHOLE, BoundedCalls, read_retry_after
 from catalog.core.errors import ConfigError, EngineError, EngineUnreachableError, LLMError
 from catalog.core.retrieval_events import tell_retry
-from catalog.core.retry_after import read_retry_after
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from catalog.core.errors import EngineBlockedError, EngineError, MissingExtraError
-from catalog.core.private_files import make_folder
+from catalog.core.files import make_folder
 from catalog.store.vectors.point_filters import PointCondition
 from catalog.store.vectors.point_search import PointHit
 from catalog.store.vectors.points import CHUNK, DOC, PAGE, TOKENS, IndexPoint
