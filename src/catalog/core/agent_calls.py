@@ -116,10 +116,7 @@ def _datasets(theirs: DatasetChoice, own: DatasetChoice) -> DatasetChoice:
     return both
 
 
-def _folder(settings: Settings) -> Path:
-    return settings.answers.agents or settings.home / "agents"
-
-
 def _agent_files(settings: Settings) -> dict[str, Path]:
-    files = sorted(_folder(settings).glob("*.toml"))
+    folder = settings.answers.agents or settings.home / "agents"
+    files = sorted(folder.glob("*.toml"))
     return {path.stem: path for path in files if path.is_file()}

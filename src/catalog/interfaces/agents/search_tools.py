@@ -104,7 +104,9 @@ def _search(engine: Engine, params: dict[str, Any], notes: tuple[str, ...]) -> T
         mode=answer["mode"],
         elapsed_ms=answer["elapsed_ms"],
     )
-    lines = [*_confidence_lines(data), *note_lines(own_notes)]
+    lines = note_lines(own_notes)
+    if data.low_confidence and data.results:
+        lines.insert(0, "low confidence: perhaps none of these passages answers")
     quoted = format_passages(passages)
     return tool_result(data, lines=lines, quoted=quoted, quoted_notes=quoted_notes)
 
@@ -116,12 +118,6 @@ def _stage_notes(stages: Sequence[Mapping[str, Any]]) -> list[str]:
         for stage in stages
         if stage["note"] and (stage["status"] == "failed" or stage["name"] == "normalise")
     ]
-
-
-def _confidence_lines(data: SearchData) -> list[str]:
-    if not data.low_confidence or not data.results:
-        return []
-    return ["low confidence: perhaps none of these passages answers"]
 
 
 def _no_results(engine: Engine, params: Mapping[str, Any], datasets: Sequence[str]) -> str:

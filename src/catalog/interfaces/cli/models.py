@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from catalog.core.params import Mode
     from catalog.library.model_trials import AdoptionReport, TrialReport
     from catalog.models.inventory import ModelEntry
-    from catalog.store.tried_models import TriedModel
 
 
 _FAILURES_SHOWN = 5
@@ -206,13 +205,10 @@ def _modes(names: list[str] | None) -> list[Mode]:
     return [known_name("--mode", name, known) for name in dict.fromkeys(names or known)]
 
 
-def _model_dict(tried: TriedModel) -> dict[str, Any]:
-    return {**asdict(tried.model), "name": tried.name, "settings": dict(tried.settings)}
-
-
 def _trial_dict(report: TrialReport) -> dict[str, Any]:
+    tried = report.tried
     return {
-        "tried": _model_dict(report.tried),
+        "tried": {**asdict(tried.model), "name": tried.name, "settings": dict(tried.settings)},
         "newly_embedded": report.embedded,
         **asdict(report.counts),
         "missing": report.counts.missing,
