@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 OutputType = Literal["answer"] | ArtifactKind
 ARTIFACT_TEMPERATURES = (0.2, 0.4)
+_MOST_LINES = 2_000  # each is tried as an ending, which takes the square of their number
 
 
 class _RetrievalError(ValueError):
@@ -140,9 +141,6 @@ def _known_keys(name: str) -> str:
     if fold_name(name) in searching:
         return f"{name} belongs under [retrieval]"
     return f"keys: {', '.join(Agent.model_fields)}"
-
-
-_MOST_LINES = 2_000  # each is tried as an ending, which takes the square of their number
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:

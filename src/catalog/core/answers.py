@@ -11,6 +11,10 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from catalog.core.params import ArtifactKind, Mode
 from catalog.core.results import Frozen, ResultLocator, SearchResult, SearchResults, StageReport
 
+EventKind = Literal["results", "sentence", "answer"]
+NO_EVIDENCE = "No evidence in the documents."
+EXTRACTED = "Sentences of the documents, word for word: no language model wrote this."
+
 
 class AnswerCitation(Frozen):
     """A source of an answer: ``n`` is the rank of the result, and what ``[n]`` in it stands for.
@@ -157,9 +161,6 @@ class AnswerShape(Frozen):
     agent: str | None = None
 
 
-EventKind = Literal["results", "sentence", "answer"]
-
-
 @dataclass(frozen=True)
 class AnswerEvent:
     """What an answer is told by, in order: its results, each sentence once checked, the whole."""
@@ -179,10 +180,6 @@ class AnswerEvent:
         elif self.answer is not None:
             content = self.answer.to_dict()
         return {"event": self.kind, self.kind: content}
-
-
-NO_EVIDENCE = "No evidence in the documents."
-EXTRACTED = "Sentences of the documents, word for word: no language model wrote this."
 
 
 class ArtifactSection(Frozen):

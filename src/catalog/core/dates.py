@@ -20,6 +20,32 @@ _BLANK_BEFORE_ZONE = re.compile(r"(?<!\s)\s++(?=(?:Z|[+-][0-9:]+)\Z)")
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]")
 _MAX_CHARS = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
+_MONTH = r"(?P<name>[a-z]{3,9})\.?"
+_YEAR, _DAY_NUMBER = r"(?P<year>[0-9]{4})", r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
+_KEYWORD = re.compile(r"\$(?:Date|LastChangedDate): ([^$]{1,60})\$")
+_WEEKDAY = re.compile(r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},?\s+", re.IGNORECASE)
+_REMARK = re.compile(r"(?<!\s)\s*+\([^()]{1,60}\)\Z")
+_BASIC = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})")
+_TIME = re.compile(
+    r"(?<![\sT,])[\sT,]++(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]{1,9})?)?"
+    r"\s*+(?P<half>[ap]m)?\s*+(?P<zone>Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})?\Z",
+    re.IGNORECASE,
+)
+_FORMS = (
+    rf"{_DAY_NUMBER}[\s-]+(?:of\s+)?{_MONTH}[\s,-]+{_YEAR}",  # 31 May 2024, 31-May-2024
+    rf"{_MONTH}\s+{_DAY_NUMBER}[\s,]+{_YEAR}",  # May 31st, 2024
+    rf"{_YEAR}[\s-]+{_MONTH}[\s-]+{_DAY_NUMBER}",  # 2024 May 31
+    rf"{_MONTH}[\s,-]+{_YEAR}",  # May 2024
+    rf"{_YEAR}([-/.])(?P<month>[0-9]{{1,2}})\2{_DAY_NUMBER}",  # 2024/5/31
+    rf"{_YEAR}[-/.](?P<month>[0-9]{{1,2}})",  # 2024/5
+    rf"{_DAY_NUMBER}\.\s?(?P<month>[0-9]{{1,2}})\.\s?{_YEAR}",  # 31.5.2024: a point is the day's
+    rf"(?P<month>[0-9]{{1,2}})[/.-]{_YEAR}",  # 05/2024
+)
+_EITHER_WAY = re.compile(r"(?P<first>[0-9]{1,2})([/-])(?P<second>[0-9]{1,2})\2(?P<year>[0-9]{4})")
 
 
 def parse_date(text: str) -> datetime | None:
@@ -111,34 +137,6 @@ def display_date(text: str) -> str:
     """Return the day of a date that has a time as well; any other text as it is."""
     match = _DAY.match(text)
     return match[1] if match and parse_date(text) else text
-
-
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september",
-    "october", "november", "december",
-)  # fmt: skip
-_MONTH = r"(?P<name>[a-z]{3,9})\.?"
-_YEAR, _DAY_NUMBER = r"(?P<year>[0-9]{4})", r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
-_KEYWORD = re.compile(r"\$(?:Date|LastChangedDate): ([^$]{1,60})\$")
-_WEEKDAY = re.compile(r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},?\s+", re.IGNORECASE)
-_REMARK = re.compile(r"(?<!\s)\s*+\([^()]{1,60}\)\Z")
-_BASIC = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})")
-_TIME = re.compile(
-    r"(?<![\sT,])[\sT,]++(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.[0-9]{1,9})?)?"
-    r"\s*+(?P<half>[ap]m)?\s*+(?P<zone>Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})?\Z",
-    re.IGNORECASE,
-)
-_FORMS = (
-    rf"{_DAY_NUMBER}[\s-]+(?:of\s+)?{_MONTH}[\s,-]+{_YEAR}",  # 31 May 2024, 31-May-2024
-    rf"{_MONTH}\s+{_DAY_NUMBER}[\s,]+{_YEAR}",  # May 31st, 2024
-    rf"{_YEAR}[\s-]+{_MONTH}[\s-]+{_DAY_NUMBER}",  # 2024 May 31
-    rf"{_MONTH}[\s,-]+{_YEAR}",  # May 2024
-    rf"{_YEAR}([-/.])(?P<month>[0-9]{{1,2}})\2{_DAY_NUMBER}",  # 2024/5/31
-    rf"{_YEAR}[-/.](?P<month>[0-9]{{1,2}})",  # 2024/5
-    rf"{_DAY_NUMBER}\.\s?(?P<month>[0-9]{{1,2}})\.\s?{_YEAR}",  # 31.5.2024: a point is the day's
-    rf"(?P<month>[0-9]{{1,2}})[/.-]{_YEAR}",  # 05/2024
-)
-_EITHER_WAY = re.compile(r"(?P<first>[0-9]{1,2})([/-])(?P<second>[0-9]{1,2})\2(?P<year>[0-9]{4})")
 
 
 def read_written_date(value: object) -> str | None:

@@ -21,6 +21,8 @@ _ACCESS = (errno.EACCES, errno.EPERM)
 _SPACE = (errno.ENOSPC, errno.EDQUOT)
 _HANDLES = (errno.EMFILE, errno.ENFILE)
 _RUST_ERRNO = re.compile(r"\(os error (\d+)\)")  # in messages of libraries written in Rust
+OTHERS = 0o077  # the rights of group and others
+_NOT_IN_KEY = ("IDX_HOME", "IDX_PRESET", "IDX_LOG_LEVEL", "IDX_SERVE__")
 
 
 def describe_os_error(path: Path, error: OSError) -> str:
@@ -89,9 +91,6 @@ def _owner_name(path: Path) -> str:
         return f"user {path.stat().st_uid}"
 
 
-OTHERS = 0o077  # the rights of group and others
-
-
 def make_folder(folder: Path) -> None:
     """Make a folder and the missing ones above it (0700); those that are there stay as they are.
 
@@ -137,9 +136,6 @@ def _is_open_to_others(path: Path) -> bool:
         return bool(path.stat().st_mode & OTHERS)
     except OSError:
         return False
-
-
-_NOT_IN_KEY = ("IDX_HOME", "IDX_PRESET", "IDX_LOG_LEVEL", "IDX_SERVE__")
 
 
 def default_home() -> Path:

@@ -42,6 +42,40 @@ FIRST_CLASS_FIELDS = DOCUMENT_FIELDS | CHUNK_FIELDS
 TEXT_FIELDS = FIRST_CLASS_FIELDS - {"page", "confidentiality"}
 DATE_FIELDS = ("modified", "created")  # they tell a document's date, the first one first
 ALIASES: Mapping[str, str] = {"tag": "tags", "project": "dataset", "doc": "path"}
+MAX_CONDITIONS = 500
+MAX_DEPTH = 50
+_QUOTE_OR_BAR = re.compile(r'["|]')
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_DECIMAL = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?")
+_NAMES_BY_EXTENSIONS = {
+    "md": "markdown mdown mkd",
+    "docx doc docm dotx": "word worddocument",
+    "pptx ppt pptm ppsx potx": "powerpoint presentation slide slides slideshow",
+    "xlsx xls xlsm csv": "excel spreadsheet sheet",
+    "ipynb": "notebook jupyter jupyternotebook",
+    "html htm xhtml": "web webpage webpages website html htm xhtml",
+    "txt text": "text plaintext",
+    "rst": "restructuredtext",
+    "epub": "ebook book",
+    "py": "python",
+    "srt vtt sbv": "subtitle subtitles caption captions",
+    "srt": "subrip",
+    "vtt": "webvtt",
+    "video mp4 mkv mov avi webm m4v mpg mpeg wmv flv ogv": "video videos movie film recording",
+    "audio mp3 wav m4a flac ogg opus aac wma": "audio sound podcast",
+    "image png jpg jpeg gif bmp webp tif tiff svg": "image images picture photo",
+    "jpg jpeg": "jpg jpeg",
+    "yaml yml": "yaml yml",
+    "jsonl ndjson": "jsonl ndjson",
+}
+_TYPES = {
+    name: types.split() for types, names in _NAMES_BY_EXTENSIONS.items() for name in names.split()
+}
+_EXTENSIONS = frozenset(" ".join(_NAMES_BY_EXTENSIONS).split())
+_SUBTITLES = frozenset(["srt", "vtt", "sbv"])
+_SUBTITLED = ("video", "audio")  # the types of subtitles that could be read: what they are of
+_ONE_CONDITION, _OPERATORS = ({"field", "value"}, {"key", "value"}), {"op", "operator"}
+_FILES = frozenset(["file", "files", "document", "documents"])
 
 
 class Op(StrEnum):
@@ -255,43 +289,6 @@ def _check_scalar(field: str, value: object) -> MetadataScalar:
 
 def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-MAX_CONDITIONS = 500
-MAX_DEPTH = 50
-_QUOTE_OR_BAR = re.compile(r'["|]')
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_DECIMAL = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?")
-
-_NAMES_BY_EXTENSIONS = {
-    "md": "markdown mdown mkd",
-    "docx doc docm dotx": "word worddocument",
-    "pptx ppt pptm ppsx potx": "powerpoint presentation slide slides slideshow",
-    "xlsx xls xlsm csv": "excel spreadsheet sheet",
-    "ipynb": "notebook jupyter jupyternotebook",
-    "html htm xhtml": "web webpage webpages website html htm xhtml",
-    "txt text": "text plaintext",
-    "rst": "restructuredtext",
-    "epub": "ebook book",
-    "py": "python",
-    "srt vtt sbv": "subtitle subtitles caption captions",
-    "srt": "subrip",
-    "vtt": "webvtt",
-    "video mp4 mkv mov avi webm m4v mpg mpeg wmv flv ogv": "video videos movie film recording",
-    "audio mp3 wav m4a flac ogg opus aac wma": "audio sound podcast",
-    "image png jpg jpeg gif bmp webp tif tiff svg": "image images picture photo",
-    "jpg jpeg": "jpg jpeg",
-    "yaml yml": "yaml yml",
-    "jsonl ndjson": "jsonl ndjson",
-}
-_TYPES = {
-    name: types.split() for types, names in _NAMES_BY_EXTENSIONS.items() for name in names.split()
-}
-_EXTENSIONS = frozenset(" ".join(_NAMES_BY_EXTENSIONS).split())
-_SUBTITLES = frozenset(["srt", "vtt", "sbv"])
-_SUBTITLED = ("video", "audio")  # the types of subtitles that could be read: what they are of
-_ONE_CONDITION, _OPERATORS = ({"field", "value"}, {"key", "value"}), {"op", "operator"}
-_FILES = frozenset(["file", "files", "document", "documents"])
 
 
 def parse_filters(filters: object) -> Filter | None:

@@ -20,6 +20,9 @@ from catalog.core.errors import InputError
 Edge = Literal["cli", "http", "mcp", "python"]
 _EDGE: ContextVar[Edge | None] = ContextVar("catalog_edge", default=None)
 _REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
+LOGGER = logging.getLogger("catalog.retrieval")
+LOGGER.propagate = False  # what a user is to see is said elsewhere
+_CAUSES = 6  # of an error, that are named
 
 
 def current_edge() -> Edge | None:
@@ -52,10 +55,7 @@ def answering_request(request_id: str) -> Iterator[str]:
         _REQUEST_ID.reset(token)
 
 
-LOGGER = logging.getLogger("catalog.retrieval")
 LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a program's own
-LOGGER.propagate = False  # what a user is to see is said elsewhere
-_CAUSES = 6  # of an error, that are named
 
 
 class _Search(NamedTuple):

@@ -14,6 +14,16 @@ _BECOME_MARKS = "\u0f73\u0f75\u0f81\uff9e\uff9f"  # by NFC or NFKC
 _MANY_SIGNS = re.compile(rf"[\W{_BECOME_MARKS}]{{{_MAX_MARKS + 1},}}")
 # The user's part ends at the last @ of the authority; a password may hold a bare / ? or #.
 _USERINFO = re.compile(r"(?<=://)(?:[^/?#]*@|[^/?#:@]*:.*@)", re.DOTALL)
+_ESCAPE = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
+_BREAK = re.compile(r"\r\n?")
+_SPACE = re.compile("[\x0b\x0c\x85\u2028\u2029]")
+# Control characters, directions, what has no width, and the tags and variation selectors in which
+# text is hidden; the two joiners stay, which emoji and some scripts need.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 
 
 def storable(text: str) -> str:
@@ -76,18 +86,6 @@ def strip_userinfo(address: str) -> str:
 def nfc(path: str) -> str:
     """Return the path in Unicode NFC, as documents are named."""
     return unicodedata.normalize("NFC", path)
-
-
-_ESCAPE = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
-_BREAK = re.compile(r"\r\n?")
-_SPACE = re.compile("[\x0b\x0c\x85\u2028\u2029]")
-# Control characters, directions, what has no width, and the tags and variation selectors in which
-# text is hidden; the two joiners stay, which emoji and some scripts need.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
-    "\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 
 
 def clean(text: str) -> str:

@@ -21,6 +21,10 @@ from catalog.core.places import format_count
 from catalog.core.results import Explanation
 
 _PACKAGE = __name__.partition(".")[0]
+DEPTH_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
+_PATH_KEYS = ("path", "source_doc_id", "doc_id", "file_path", "file_name", "docno", "id", "_id")
+_TEXT_KEYS = ("text", "snippet", "content", "body")
+_NOT_A_LIST = (str, bytes, Mapping, set, frozenset)
 
 
 def load_object(spec: str, default: str) -> Any:
@@ -67,12 +71,6 @@ class _ModuleFinder:
             return None
         spec = PathFinder.find_spec(name, [self._folder])
         return None if spec is None or spec.loader is None else spec
-
-
-DEPTH_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
-_PATH_KEYS = ("path", "source_doc_id", "doc_id", "file_path", "file_name", "docno", "id", "_id")
-_TEXT_KEYS = ("text", "snippet", "content", "body")
-_NOT_A_LIST = (str, bytes, Mapping, set, frozenset)
 
 
 @dataclass(frozen=True, slots=True)

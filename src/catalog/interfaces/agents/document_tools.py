@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _INDENT = "    "
 _MAX_SUMMARY = 600
 _NARROWING = ("query", "file_type", "name", "tags", "filters", "after", "before")
+_TEXT_BYTES = (1_000, 1_000_000)
 
 
 class CatalogDocument(ToolPart):
@@ -221,9 +222,6 @@ QUERY_CATALOG = AgentTool(
     CatalogData,
     run_query_catalog,
 )
-
-
-_TEXT_BYTES = (1_000, 1_000_000)
 
 
 class Document(ToolPart):

@@ -48,6 +48,16 @@ _TOP_K = Argument(
 _NOT_OF_TOOLS = ("similarity_threshold", "recency_half_life_days", "all_copies")
 _QUERY = Argument(help='Words, "quoted phrases" and -exclusions.')
 _FILTERS = Argument(help='Conditions that must all hold: ["tag=ops", "page>=3"].')
+_SEARCH_ARGUMENTS = arguments_of(
+    SearchParams,
+    without=("mode", "rerank", "expand", "strict", *_NOT_OF_TOOLS),
+    query=_QUERY,
+    top_k=_TOP_K,
+    filters=_FILTERS,
+    after=AFTER,
+    before=BEFORE,
+)
+_INDENT = "    "
 
 
 class SearchData(ToolData):
@@ -193,15 +203,6 @@ SEARCH_CHUNKS = AgentTool(
     SearchData,
     run_search,
 )
-_SEARCH_ARGUMENTS = arguments_of(
-    SearchParams,
-    without=("mode", "rerank", "expand", "strict", *_NOT_OF_TOOLS),
-    query=_QUERY,
-    top_k=_TOP_K,
-    filters=_FILTERS,
-    after=AFTER,
-    before=BEFORE,
-)
 SEARCH = AgentTool(
     "search",
     "Search by words",
@@ -239,9 +240,6 @@ QUERY = AgentTool(
     SearchData,
     run_query,
 )
-
-
-_INDENT = "    "
 
 
 class CitedSource(ToolPart):

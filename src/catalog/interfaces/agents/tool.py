@@ -40,6 +40,18 @@ if TYPE_CHECKING:
 
 _MOST = 10_000_000  # of a number that the verb does not bound
 _SHOWN = 2**63 - 1  # a larger number is not repeated in a note
+MAX_ECHO = 60
+"""Characters of an argument that a message repeats at most."""
+_MAX_COMPARED = 20_000  # characters of an argument; a message is far shorter
+MAX_MESSAGE = 1000
+"""Characters of an error's message at most."""
+_MAX_NOTE = 300
+_QUOTING_ERROR = "error: the call is wrong; the reason repeats names out of documents."
+_PLAIN_TYPE = re.compile(r"[a-z0-9+_-]{1,12}")
+_MAX_TYPES = 12
+_FREE_KEYS = frozenset(["type", "title", "description"])
+_ANNOTATIONS = frozenset(["title", "description", "default"])
+_SUBSCHEMAS = ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties")
 
 
 class ToolArguments(BaseModel):
@@ -254,11 +266,6 @@ def _clamp(name: str, value: Any, bounds: tuple[int, int], notes: list[str]) -> 
     return nearest
 
 
-MAX_ECHO = 60
-"""Characters of an argument that a message repeats at most."""
-_MAX_COMPARED = 20_000  # characters of an argument; a message is far shorter
-
-
 def one_line(text: str, limit: int = 300) -> str:
     """Return the clean text on one line, cut at ``limit`` characters."""
     line = " ".join(clean(text).split())
@@ -305,17 +312,6 @@ def _cut_echoes(message: str, echoed: str) -> str:
         pieces.append(f"{message[at : at + MAX_ECHO - 3]}…")
         at = end
     return "".join(pieces)
-
-
-MAX_MESSAGE = 1000
-"""Characters of an error's message at most."""
-_MAX_NOTE = 300
-_QUOTING_ERROR = "error: the call is wrong; the reason repeats names out of documents."
-_PLAIN_TYPE = re.compile(r"[a-z0-9+_-]{1,12}")
-_MAX_TYPES = 12
-_FREE_KEYS = frozenset(["type", "title", "description"])
-_ANNOTATIONS = frozenset(["title", "description", "default"])
-_SUBSCHEMAS = ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties")
 
 
 class ToolPart(BaseModel):

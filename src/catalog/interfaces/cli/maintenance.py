@@ -44,6 +44,11 @@ CacheKind = Literal["expansion", "rerank", "answer", "queries"]
 CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
 _DATASETS_OWN = "a dataset keeps its own, but with --apply-settings"
 _HEADINGS = ("kind", "model", "entries", "used again", "size", "oldest", "newest")
+cache = typer.Typer(help="Show or clear the kept answers of models.", no_args_is_help=True)
+_Datasets = Annotated[
+    list[str] | None,
+    typer.Option("--dataset", "--project", "-d", help="Only this dataset; may be repeated."),
+]
 
 
 def config(
@@ -123,9 +128,6 @@ def doctor(
             say(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}{fix}")
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
-
-
-cache = typer.Typer(help="Show or clear the kept answers of models.", no_args_is_help=True)
 
 
 @cache.command("stats")
@@ -328,12 +330,6 @@ class _Percent:
         if tenth > self._tenths and done < total:
             self._tenths = tenth
             note(f"{tenth}0 %\n")
-
-
-_Datasets = Annotated[
-    list[str] | None,
-    typer.Option("--dataset", "--project", "-d", help="Only this dataset; may be repeated."),
-]
 
 
 def export(

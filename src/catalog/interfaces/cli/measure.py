@@ -33,6 +33,30 @@ if TYPE_CHECKING:
     from catalog.store.eval_runs import EvalRun
 
 
+GATE_FAILED = 3  # exit code when --fail-if holds
+BACKENDS = (
+    "v1, v2, lexical, vector, v2:setting=value,…, collection[:NAME], module:function "
+    "or a TREC run file"
+)
+_GOLDEN = typer.Option("--golden", help="Labelled queries, JSON Lines.")
+_BEIR = typer.Option("--beir", help="A collection in BEIR layout; indexed if needed.")
+GoldenOption = Annotated[Path, _GOLDEN]
+AnyGoldenOption = Annotated[Path | None, _GOLDEN]
+BeirOption = Annotated[Path | None, _BEIR]
+SplitOption = Annotated[str, typer.Option(help="Of that collection.")]
+TopKOption = Annotated[int, typer.Option("--top-k", "-k", min=1, max=1000, help="How deep.")]
+RepeatsOption = Annotated[
+    int, typer.Option(min=0, max=100, help="Times each query is asked again for the clock.")
+]
+RunsOption = Annotated[
+    Path | None, typer.Option("--runs", help="Folder to write TREC run files into.")
+]
+eval_app = typer.Typer(invoke_without_command=True)
+runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
+RunArgument = Annotated[str, typer.Argument(help="A run's id, or how it starts.")]
+_FAILURES_SHOWN = 5
+
+
 def eval_answers(
     context: typer.Context,
     golden: Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")],
@@ -150,26 +174,6 @@ def _earlier(context: typer.Context, home: Path | None, against: str) -> EvalRun
         run = require_run(library.database, against)
     complain(f"against run {run.id}")
     return run
-
-
-GATE_FAILED = 3  # exit code when --fail-if holds
-BACKENDS = (
-    "v1, v2, lexical, vector, v2:setting=value,…, collection[:NAME], module:function "
-    "or a TREC run file"
-)
-_GOLDEN = typer.Option("--golden", help="Labelled queries, JSON Lines.")
-_BEIR = typer.Option("--beir", help="A collection in BEIR layout; indexed if needed.")
-GoldenOption = Annotated[Path, _GOLDEN]
-AnyGoldenOption = Annotated[Path | None, _GOLDEN]
-BeirOption = Annotated[Path | None, _BEIR]
-SplitOption = Annotated[str, typer.Option(help="Of that collection.")]
-TopKOption = Annotated[int, typer.Option("--top-k", "-k", min=1, max=1000, help="How deep.")]
-RepeatsOption = Annotated[
-    int, typer.Option(min=0, max=100, help="Times each query is asked again for the clock.")
-]
-RunsOption = Annotated[
-    Path | None, typer.Option("--runs", help="Folder to write TREC run files into.")
-]
 
 
 def compare(
@@ -301,7 +305,6 @@ def evaluate(
         say(*table_lines(records, warnings))
 
 
-eval_app = typer.Typer(invoke_without_command=True)
 eval_app.callback()(evaluate)
 eval_app.command("answers")(eval_answers)
 
@@ -360,10 +363,6 @@ def ablate(
         return
     say(f"{queries.name} on {name}: {len(queries)} queries, {top_k} deep")
     say(*ablation_lines(rows))
-
-
-runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
-RunArgument = Annotated[str, typer.Argument(help="A run's id, or how it starts.")]
 
 
 @runs_app.command("list")
@@ -436,9 +435,6 @@ def diff_recorded(
         print_json(diff_dict(difference))
     else:
         say(*diff_lines(difference))
-
-
-_FAILURES_SHOWN = 5
 
 
 def read_queries(golden: Path | None, beir: Path | None, split: str) -> GoldenSet:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _FAILURES_SHOWN = 5
 NameArgument = Annotated[str, typer.Argument(help="The model, as in IDX_EMBEDDING__MODEL.")]
+app = typer.Typer(help="Show where the files of models are, and check them.", no_args_is_help=True)
+_HEADINGS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -262,10 +264,6 @@ def _toml(value: object) -> str:
     import json as json_module
 
     return json_module.dumps(value, ensure_ascii=False)
-
-
-app = typer.Typer(help="Show where the files of models are, and check them.", no_args_is_help=True)
-_HEADINGS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
 
 
 @app.command("list")

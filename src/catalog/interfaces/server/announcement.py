@@ -23,6 +23,11 @@ from catalog.core.files import describe_os_error
 
 FILE = "serve.json"
 _MAX_BYTES = 65_536
+_KINDS: dict[str, type[CatalogError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, CatalogError)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +139,6 @@ def is_proof(value: object, secret: str, nonce: str) -> bool:
     return isinstance(value, str) and hmac.compare_digest(
         value.encode("utf-8", "replace"), make_proof(secret, nonce).encode()
     )
-
-
-_KINDS: dict[str, type[CatalogError]] = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, CatalogError)
-}
 
 
 def encode_error(error: CatalogError) -> dict[str, Any]:

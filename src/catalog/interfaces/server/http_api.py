@@ -56,6 +56,56 @@ if TYPE_CHECKING:
     from catalog.interfaces.server.workers import Workers
 
 
+_FILTERS = 'Conditions that must all hold, such as "tag=ops" or "page>=3".'
+GET_PATH = Path(
+    description=(
+        "dataset:path, path or #docid (as %23docid); :12-20 after it picks lines, or else pages, "
+        "cells, paragraphs: what its citations count. :1:05-1:18 picks times."
+    ),
+    examples=["notes:guides/backup.md:3-5"],
+)
+HEALTH, READY = "/v1/health", "/v1/ready"
+NDJSON = "application/x-ndjson"
+_STREAM_PAGE = 500
+_LOG = logging.getLogger(__name__)
+_PIECE = 65_536  # characters of a streamed text
+_TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the words of a search
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+Arguments = dict[str, Any]
+_MAX_NAME = 60
+_LISTS = {
+    name
+    for kind in (SearchParams, BrowseParams)
+    for field in edge_fields(kind)
+    if field.takes_list
+    for name in (field.name, *field.param.aliases)
+}
+STREAMED: Responses = {
+    200: {
+        "description": "A page of documents; as application/x-ndjson, all of them, one a line.",
+        "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+    }
+}
+EVENTS: Responses = {
+    200: {
+        "description": "The answer; as application/x-ndjson, one event a line: results, each "
+        "sentence once it is checked, and then the whole answer, or an error.",
+        "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
+    }
+}
+TEXT: Responses = {
+    200: {
+        "description": "The document; as text/plain, its text alone.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
+
+
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -101,7 +151,6 @@ def arguments_from(model: type[BaseModel], source: Any) -> Any:
     return Depends(read)
 
 
-_FILTERS = 'Conditions that must all hold, such as "tag=ops" or "page>=3".'
 SEARCH_BODY = arguments_from(
     params_model(SearchParams),
     Body(
@@ -163,57 +212,6 @@ MULTI_GET_BODY = arguments_from(
 )
 GET_QUERY = arguments_from(query_string(GetParams, without=("reference",)), Query())
 STATUS_QUERY = arguments_from(query_string(StatusParams), Query())
-GET_PATH = Path(
-    description=(
-        "dataset:path, path or #docid (as %23docid); :12-20 after it picks lines, or else pages, "
-        "cells, paragraphs: what its citations count. :1:05-1:18 picks times."
-    ),
-    examples=["notes:guides/backup.md:3-5"],
-)
-
-
-HEALTH, READY = "/v1/health", "/v1/ready"
-NDJSON = "application/x-ndjson"
-_STREAM_PAGE = 500
-_LOG = logging.getLogger(__name__)
-_PIECE = 65_536  # characters of a streamed text
-_TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the words of a search
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "operation_spans": False,
-    "auto_configure": False,
-}
-
-
-Arguments = dict[str, Any]
-_MAX_NAME = 60
-_LISTS = {
-    name
-    for kind in (SearchParams, BrowseParams)
-    for field in edge_fields(kind)
-    if field.takes_list
-    for name in (field.name, *field.param.aliases)
-}
-STREAMED: Responses = {
-    200: {
-        "description": "A page of documents; as application/x-ndjson, all of them, one a line.",
-        "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
-    }
-}
-EVENTS: Responses = {
-    200: {
-        "description": "The answer; as application/x-ndjson, one event a line: results, each "
-        "sentence once it is checked, and then the whole answer, or an error.",
-        "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
-    }
-}
-TEXT: Responses = {
-    200: {
-        "description": "The document; as text/plain, its text alone.",
-        "content": {"text/plain": {"schema": {"type": "string"}}},
-    }
-}
 
 
 class ApiState:

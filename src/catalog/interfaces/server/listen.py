@@ -39,6 +39,9 @@ _LATE_ANSWER = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%b" % (len(_LATE), _LATE)
 )
+_GRACE_SECONDS = 5
+_IDLE_CONNECTION_SECONDS = 60
+_CLOSING_SECONDS = 2.0
 
 
 class BoundedConnection(H11Protocol):
@@ -118,11 +121,6 @@ class BoundedConnection(H11Protocol):
             oldest = min(of_peer, key=lambda other: other._waits_since)
             self.connections.discard(oldest)
             oldest.transport.abort()
-
-
-_GRACE_SECONDS = 5
-_IDLE_CONNECTION_SECONDS = 60
-_CLOSING_SECONDS = 2.0
 
 
 class Drain(NamedTuple):

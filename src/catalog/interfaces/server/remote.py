@@ -45,6 +45,7 @@ _EXTRA_SECONDS = 2.0  # beyond what the server allows itself
 _OK = 200
 _TOO_LARGE = 413
 _REFUSALS = frozenset([401, 403, 404, 405, 421, 503])
+_PASS_OVER_SECONDS = 10.0
 
 
 class Connection:
@@ -349,9 +350,6 @@ def _parse_object(body: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConnectionError("the answer is no JSON object")
     return content
-
-
-_PASS_OVER_SECONDS = 10.0
 
 
 class NearestEngine:

@@ -42,6 +42,23 @@ if TYPE_CHECKING:
 METRICS = "/metrics"
 _METHODS = ("GET", "POST", "DELETE", "HEAD", "OPTIONS")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+REQUEST_ID = "x-request-id"
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_ROUTES = (
+    "/call",
+    "/mcp",
+    METRICS,
+    "/v1/health",
+    "/v1/ready",
+    "/v1/search",
+    "/v1/ask",
+    "/v1/generate",
+    "/v1/documents",
+    "/v1/status",
+    "/openapi.json",
+)
+_STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
+_LOG = logging.getLogger(__name__)
 
 
 class ServerMetrics:
@@ -154,25 +171,6 @@ class Readiness:
             raise NotReadyError("the server is about to stop: send requests to another one")
         if not self._is_warm:
             raise NotReadyError("the server warms up: try again in a moment")
-
-
-REQUEST_ID = "x-request-id"
-_SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-_ROUTES = (
-    "/call",
-    "/mcp",
-    METRICS,
-    "/v1/health",
-    "/v1/ready",
-    "/v1/search",
-    "/v1/ask",
-    "/v1/generate",
-    "/v1/documents",
-    "/v1/status",
-    "/openapi.json",
-)
-_STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
-_LOG = logging.getLogger(__name__)
 
 
 class RequestLog:

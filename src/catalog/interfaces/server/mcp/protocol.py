@@ -55,6 +55,18 @@ TEMPLATE = types.ResourceTemplate(
     uri_template=URI_SCHEME + "{dataset}/{+path}",
     description="The text of a document as it was indexed; at most 1 MB of it.",
 )
+NAME = "catalog"
+_LIST_TTL_MS = 60_000
+_MAX_SHOWN = 60
+_READ_ONLY = {
+    "read_only_hint": True,
+    "destructive_hint": False,
+    "idempotent_hint": True,
+    "open_world_hint": False,
+}
+Context = ServerRequestContext[Workers, Any]
+ResultT = TypeVar("ResultT")
+_LOG = logging.getLogger(__name__)
 
 
 def document_uri(dataset: str, path: str) -> str:
@@ -187,20 +199,6 @@ def _unknown_resource(uri: str) -> MCPError:
     short = _clean(uri, 200)
     message = f"there is no resource {short}; a document's is {TEMPLATE.uri_template}"
     return MCPError(types.INVALID_PARAMS, message, {"uri": storable(uri[:1000])})
-
-
-NAME = "catalog"
-_LIST_TTL_MS = 60_000
-_MAX_SHOWN = 60
-_READ_ONLY = {
-    "read_only_hint": True,
-    "destructive_hint": False,
-    "idempotent_hint": True,
-    "open_world_hint": False,
-}
-Context = ServerRequestContext[Workers, Any]
-ResultT = TypeVar("ResultT")
-_LOG = logging.getLogger(__name__)
 
 
 def build_server(

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 
 Item = SessionMessage | Exception
+PATH, HEALTH = "/mcp", "/health"
+MAX_SESSIONS = 256
+SESSION_IDLE_SECONDS = 600.0
 
 
 class _NoIdError(Exception):
@@ -213,11 +216,6 @@ def _tells_whole_line(problem: Mapping[str, Any]) -> bool:
     return problem["type"] in ("json_invalid", "missing", "model_type", "dict_type") or (
         isinstance(problem["input"], dict) and "method" in problem["input"]
     )
-
-
-PATH, HEALTH = "/mcp", "/health"
-MAX_SESSIONS = 256
-SESSION_IDLE_SECONDS = 600.0
 
 
 def mcp_asgi(
