@@ -120,7 +120,7 @@ async def _crowd(url: str, size: int, texts: Sequence[str]) -> tuple[list[float]
 
 def serve_store(folder: Path) -> None:
     """Serve a store with made-up vectors, whose model no setting names, as the command does."""
-    from catalog.core.home import settings_key
+    from catalog.core.files import settings_key
     from catalog.interfaces.calls import LocalEngine
     from catalog.interfaces.server import asgi
     from catalog.interfaces.server.security import parse_address

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from catalog.core.filter_forms import parse_filters
+from catalog.core.filters import parse_filters
 from catalog.core.settings import load_settings
 from catalog.library.library import Library
 from catalog.store.engine_types import Restriction

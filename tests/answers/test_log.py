@@ -13,9 +13,9 @@ from answers.conftest import ROLES, WritingLLM, asking
 from answers.test_edges import NDJSON, Answering, posted
 from catalog.answers.answering import answer_events, answer_question
 from catalog.answers.generating import generate_artifact
-from catalog.core.edges import asked_at
 from catalog.core.errors import InputError, LLMError
 from catalog.core.params import GenerateParams, SearchParams
+from catalog.core.retrieval_events import asked_at
 from catalog.core.settings.sections import AnswerSettings, LLMSettings, LogSettings
 from catalog.evaluation.log_stats import log_stats, log_stats_lines
 from catalog.interfaces.server.mcp.protocol import catalog_server

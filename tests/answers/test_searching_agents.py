@@ -8,9 +8,9 @@ import pytest
 
 from answers.conftest import serve
 from catalog.core.agent_calls import agent_places, read_agent
-from catalog.core.edges import asked_at
 from catalog.core.errors import ConfigError, InputError, SemanticConfigError
 from catalog.core.params import SearchParams
+from catalog.core.retrieval_events import asked_at
 from catalog.core.settings import load_settings
 from catalog.core.settings.sections import LogSettings
 from catalog.interfaces.agents import AgentTools

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from catalog.core.documents import MetadataScalar, MetadataValue
-from catalog.core.filter_forms import parse_filters
-from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
+from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches, parse_filters
 from catalog.core.scope import Scope
 from catalog.store.engine_types import Restriction, allowed_seqs
 from catalog.store.filter_sql import matching_values

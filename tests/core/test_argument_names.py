@@ -2,9 +2,8 @@
 
 import pytest
 
-from catalog.core.argument_names import describe_unknown, rename_arguments
 from catalog.core.errors import InputError
-from catalog.core.param_fields import edge_fields, read_params
+from catalog.core.param_fields import describe_unknown, edge_fields, read_params, rename_arguments
 from catalog.core.params import SearchParams
 from catalog.interfaces.calls import VERBS
 

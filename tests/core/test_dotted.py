@@ -45,7 +45,7 @@ def test_the_module_asked_for_wins_over_an_installed_one_and_finds_its_neighbour
     (tmp_path / "test.py").write_text("import neighbour\ndef find(query): ...\n")
     (tmp_path / "neighbour.py").write_text("print('neighbour')\n")
     code = (
-        "from catalog.core.dotted import load_object\n"
+        "from catalog.core.user_search import load_object\n"
         "print(load_object('test:find', '').__name__)\n"
         "import importlib.util; print(importlib.util.find_spec('theirs'))"
     )
@@ -54,7 +54,7 @@ def test_the_module_asked_for_wins_over_an_installed_one_and_finds_its_neighbour
 
 @pytest.mark.parametrize("spec", ["broken:find", "absent:find"])
 def test_an_import_that_fails_leaves_the_path_as_it_was(tmp_path, monkeypatch, spec):
-    from catalog.core.dotted import load_object
+    from catalog.core.user_search import load_object
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.py").write_text("raise RuntimeError\n")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from catalog.core.errors import FilterError
-from catalog.core.filter_forms import file_type_filter, name_filter
-from catalog.core.filters import matches
+from catalog.core.filters import file_type_filter, matches, name_filter
 
 
 def holds(tree, **values):

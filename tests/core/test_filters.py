@@ -18,8 +18,8 @@ from llama_index.core.vector_stores.types import (
 
 from catalog.core.dates import read_bound
 from catalog.core.errors import FilterError, UnknownFieldError, UnknownOperatorError
-from catalog.core.filter_forms import MAX_CONDITIONS, parse_expression, parse_filters
 from catalog.core.filters import (
+    MAX_CONDITIONS,
     And,
     Condition,
     Not,
@@ -31,6 +31,8 @@ from catalog.core.filters import (
     equal_values,
     filter_fields,
     matches,
+    parse_expression,
+    parse_filters,
 )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from catalog.core.errors import ConfigError
-from catalog.core.home import default_home, home_folder, settings_file, settings_key
+from catalog.core.files import default_home, home_folder, settings_file, settings_key
 
 
 @pytest.fixture(autouse=True)

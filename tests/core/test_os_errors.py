@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalog.core.errors import EngineError
-from catalog.core.os_errors import describe_os_error, errno_of, remedy
+from catalog.core.files import describe_os_error, errno_of, remedy
 
 
 def failed(code):

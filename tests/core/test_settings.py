@@ -6,7 +6,7 @@ import pytest
 
 from catalog.core.agents import load_agent
 from catalog.core.errors import ConfigError, UnknownPresetError
-from catalog.core.home import default_home, home_folder, settings_key
+from catalog.core.files import default_home, home_folder, settings_key
 from catalog.core.settings import (
     LLMSettings,
     RAGv2Settings,

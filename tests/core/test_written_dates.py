@@ -2,8 +2,7 @@
 
 import pytest
 
-from catalog.core.dates import parse_date
-from catalog.core.written_dates import read_written_date
+from catalog.core.dates import parse_date, read_written_date
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from catalog.core.text import mark_as_data
 from catalog.interfaces import agents as tools
-from catalog.interfaces.agents.quoting import mark_as_data
 from catalog.models import packaged
 
 TEXT = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")

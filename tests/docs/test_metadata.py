@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.core.written_dates import read_written_date
+from catalog.core.dates import read_written_date
 from catalog.library.browse import DocumentCatalog
 from catalog.library.indexing import Indexer
 from catalog.library.references import find_document

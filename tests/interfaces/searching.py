@@ -9,7 +9,7 @@ from pathlib import Path
 
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server import remote
-from catalog.interfaces.server.nearest_engine import NearestEngine
+from catalog.interfaces.server.remote import NearestEngine
 from fakes import open_library
 
 KEY = "the same settings"

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from catalog.core.catalog_page import CatalogEntry, CatalogPage
+from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.interfaces import text_layout
 from catalog.interfaces.terminal import Form, passages_text, render
 from catalog.interfaces.text_layout import cut_line, display_width, find_blocks, shorten, wrap

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 
 from catalog.core.dates import parse_date
 from catalog.core.errors import CatalogError
-from catalog.core.filter_forms import (
+from catalog.core.filters import (
     file_type_filter,
     name_filter,
     parse_expression,
@@ -26,11 +26,10 @@ from catalog.core.globs import Glob
 from catalog.core.param_fields import read_params
 from catalog.core.params import GetParams, MultiGetParams, SearchParams
 from catalog.core.query import parse_query
-from catalog.core.text import all_storable, strip_userinfo
-from catalog.interfaces.agents.arguments import possible_lists
-from catalog.interfaces.agents.quoting import clean, one_line, without_long_echoes
+from catalog.core.text import all_storable, clean, strip_userinfo
+from catalog.interfaces.agents.tool import one_line, possible_lists, without_long_echoes
 from catalog.interfaces.plain_text import complaint
-from catalog.interfaces.server.mcp.resources import parse_document_uri
+from catalog.interfaces.server.mcp.protocol import parse_document_uri
 from catalog.interfaces.server.security import parse_address, split_host_port
 from catalog.library.browse import BrowseParams, read_browse_request
 from catalog.library.document_parts import (

@@ -20,7 +20,7 @@ from catalog.core.settings import ServeSettings, load_settings
 from catalog.interfaces import calls
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.asgi import build_app
-from catalog.interfaces.server.connections import MAX_CONNECTIONS, BoundedConnection
+from catalog.interfaces.server.listen import MAX_CONNECTIONS, BoundedConnection
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.references import find_alike

@@ -20,7 +20,7 @@ from catalog.core.errors import (
     UnknownDatasetError,
     UnknownModeError,
 )
-from catalog.core.param_types import MODES
+from catalog.core.params import MODES
 from catalog.core.settings import Settings
 from catalog.embedding.resilient import ResilientEmbedding
 from catalog.library.indexing import Indexer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.core.param_types import MODES
+from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library, write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.core.param_types import MODES
+from catalog.core.params import MODES
 from catalog.core.user_search import to_ranking
 from catalog.library.indexing import Indexer
 from catalog.retrieval.citations import format_header

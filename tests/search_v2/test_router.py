@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import create_engine, delete
 
 from catalog.core.errors import StageFailedError, StoreError
-from catalog.core.filter_forms import parse_filters
-from catalog.core.param_types import MODES
+from catalog.core.filters import parse_filters
+from catalog.core.params import MODES
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
 from catalog.retrieval.candidates import shortlist

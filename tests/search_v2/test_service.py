@@ -23,7 +23,7 @@ from catalog.core.errors import (
     UnknownOperatorError,
     UnknownValueError,
 )
-from catalog.core.param_types import MODES
+from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import HybridRetrieverFactoryV2, QueryEngineBuilderV2
 from catalog.search_v2.service import SearchServiceV2

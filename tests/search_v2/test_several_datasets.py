@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from llama_index.core.schema import QueryBundle
 
 from catalog.core.errors import DocumentNotFoundError, InputError, UnknownDatasetError
-from catalog.core.param_types import MODES
+from catalog.core.params import MODES
 from catalog.library.indexing import Indexer
 from catalog.library.references import find_document, resolve_documents
 from catalog.search_v2.retrievers import CatalogRetriever, HybridRetrieverFactoryV2

@@ -9,9 +9,9 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span_handlers import SimpleSpanHandler
 
 from catalog.answers.answering import answer_events, answer_question
-from catalog.core.edges import asked_at
 from catalog.core.errors import MissingExtraError
 from catalog.core.params import AskParams
+from catalog.core.retrieval_events import asked_at
 from catalog.library.indexing import Indexer
 from catalog.retrieval import instrumentation
 from catalog.retrieval import stages as spans

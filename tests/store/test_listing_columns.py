@@ -10,8 +10,7 @@ from sqlalchemy import event, select, text
 from builders import NOW, make_database, put
 from catalog.core.dates import parse_date, to_timestamp
 from catalog.core.documents import ParsedDocument
-from catalog.core.filter_forms import name_filter
-from catalog.core.filters import Op, condition
+from catalog.core.filters import Op, condition, name_filter
 from catalog.store.engine_types import Restriction
 from catalog.store.listing import (
     allowed_documents,

@@ -1,7 +1,7 @@
 """What a vector index is asked for under a filter: the shorter list of documents, or nothing."""
 
 from builders import make_database, put
-from catalog.core.filter_forms import parse_filters
+from catalog.core.filters import parse_filters
 from catalog.core.scope import Scope
 from catalog.store.engine_types import Restriction
 from catalog.store.vectors.point_search import point_condition

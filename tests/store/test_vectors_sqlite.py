@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from catalog.core.errors import EngineError, MissingExtraError
-from catalog.core.filter_forms import parse_filters
+from catalog.core.filters import parse_filters
 from catalog.store.engine_types import Restriction
 from catalog.store.vectors import get_vector_engine, sqlite_vec
 from vector_bench import DATASET, DIM, Bench, bench, everything, paths_of, vector

@@ -16,10 +16,10 @@ from catalog.answers.extracting import extract_sentences
 from catalog.answers.risk import bound_in_force
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
-from catalog.core.edges import asked_at
 from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, GenerateParams, SearchParams
+from catalog.core.retrieval_events import asked_at
 from catalog.llm import PROVIDERS, get_llm, llm_name
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog, span

@@ -10,7 +10,7 @@ from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import NO_ANSWER
 from catalog.answers.support import Support, check_support
 from catalog.core.answers import AnswerSentence
-from catalog.core.quoted_text import clean
+from catalog.core.text import clean
 from catalog.ingest.chunking.boundaries import END_MARK, sentence_spans
 
 if TYPE_CHECKING:

@@ -27,14 +27,12 @@ from catalog.answers.prompting import artifact_rules, ask_for_headings
 from catalog.answers.writing import CheckedWriter
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent
-from catalog.core.answers import AnswerSentence, TokenCounts
-from catalog.core.artifacts import Artifact, ArtifactSection
-from catalog.core.edges import asked_at
+from catalog.core.answers import AnswerSentence, Artifact, ArtifactSection, TokenCounts
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
-from catalog.core.param_types import KINDS, ArtifactKind
-from catalog.core.params import GenerateParams
-from catalog.core.quoted_text import clean
+from catalog.core.params import KINDS, ArtifactKind, GenerateParams
+from catalog.core.retrieval_events import asked_at
+from catalog.core.text import clean
 from catalog.llm import llm_name
 from catalog.retrieval.query_words import query_coverage
 from catalog.retrieval.shared import shared_service

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.answers.extracting import sentence_bounds
-from catalog.core.quoted_text import clean, mark_as_data
+from catalog.core.text import clean, mark_as_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from llama_index.core.llms import LLM, ChatMessage
 
     from catalog.core.answers import AnswerSentence
-    from catalog.core.param_types import ArtifactKind
+    from catalog.core.params import ArtifactKind
     from catalog.core.results import SearchResult
 
 

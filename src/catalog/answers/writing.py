@@ -20,7 +20,7 @@ from catalog.answers.prompting import (
 from catalog.core.agents import Agent
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import LLMError
-from catalog.core.quoted_text import clean
+from catalog.core.text import clean
 from catalog.llm.replies import Reply
 
 if TYPE_CHECKING:

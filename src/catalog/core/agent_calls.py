@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from catalog.core.agents import Agent, load_agent
 from catalog.core.dates import read_bound, seconds_since_epoch
 from catalog.core.errors import InputError
-from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
-from catalog.core.filters import Filter, Op, condition
-from catalog.core.param_types import DatasetChoice
-from catalog.core.params import AskParams, GenerateParams, SearchParams
+from catalog.core.filters import Filter, Op, condition, file_type_filter, name_filter, parse_filters
+from catalog.core.params import AskParams, DatasetChoice, GenerateParams, SearchParams
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
@@ -118,10 +116,7 @@ def _datasets(theirs: DatasetChoice, own: DatasetChoice) -> DatasetChoice:
     return both
 
 
-def _folder(settings: Settings) -> Path:
-    return settings.answers.agents or settings.home / "agents"
-
-
 def _agent_files(settings: Settings) -> dict[str, Path]:
-    files = sorted(_folder(settings).glob("*.toml"))
+    folder = settings.answers.agents or settings.home / "agents"
+    files = sorted(folder.glob("*.toml"))
     return {path.stem: path for path in files if path.is_file()}

@@ -6,24 +6,28 @@ An agent is a table ``[agents.NAME]`` of the settings, or a file ``NAME.toml`` o
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from catalog.core.argument_names import fold_name
 from catalog.core.errors import ConfigError, InputError
-from catalog.core.param_fields import params_model, validation_message
-from catalog.core.param_types import ArtifactKind, Profile
-from catalog.core.params import SearchParams
-from catalog.core.toml_lines import line_of
+from catalog.core.filters import parse_filters
+from catalog.core.param_fields import fold_name, params_model, validation_message
+from catalog.core.params import (
+    ArtifactKind,
+    Profile,
+    SearchParams,
+)
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+
 OutputType = Literal["answer"] | ArtifactKind
 ARTIFACT_TEMPERATURES = (0.2, 0.4)
+_MOST_LINES = 2_000  # each is tried as an ending, which takes the square of their number
 
 
 class _RetrievalError(ValueError):
@@ -68,7 +72,6 @@ class Agent(BaseModel):
     @classmethod
     def _is_search(cls, retrieval: Mapping[str, Any]) -> Mapping[str, Any]:
         """Refuse what is no parameter of a search that an agent may set, and filters of no form."""
-        from catalog.core.filter_forms import parse_filters
 
         model = params_model(SearchParams, "query", "agent", "explain", "strict", "all_copies")
         try:
@@ -138,3 +141,33 @@ def _known_keys(name: str) -> str:
     if fold_name(name) in searching:
         return f"{name} belongs under [retrieval]"
     return f"keys: {', '.join(Agent.model_fields)}"
+
+
+def line_of(text: str, path: Sequence[str]) -> int | None:
+    """Return the line, from 1 on, at which the key of these nested names begins.
+
+    Of names that are not all there the deepest table that is counts. ``None`` where none is, and
+    in a text that is no TOML or has more than 2,000 lines.
+    """
+    lines = text.splitlines(keepends=True)
+    if len(lines) > _MOST_LINES:
+        return None
+    found, depth, complete = None, 0, 0
+    for count in range(1, len(lines) + 1):
+        try:
+            tree = tomllib.loads("".join(lines[:count]))
+        except (tomllib.TOMLDecodeError, RecursionError):
+            continue  # within a value of several lines
+        if (now := _depth(tree, path)) > depth:
+            found, depth = complete + 1, now
+        complete = count
+    return found
+
+
+def _depth(tree: Any, path: Sequence[str]) -> int:
+    """Return how many of the nested names are there."""
+    for depth, name in enumerate(path):
+        if not isinstance(tree, Mapping) or name not in tree:
+            return depth
+        tree = tree[name]
+    return len(path)

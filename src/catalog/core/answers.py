@@ -1,4 +1,4 @@
-"""An answer to a question as data; this is also the shape of its JSON everywhere."""
+"""Answers and artifacts in checked sentences, as data; also the shapes of their JSON everywhere."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
 
-from catalog.core.results import ResultLocator, SearchResults, StageReport
+from catalog.core.params import ArtifactKind, Mode
+from catalog.core.results import Frozen, ResultLocator, SearchResult, SearchResults, StageReport
+
+EventKind = Literal["results", "sentence", "answer"]
+NO_EVIDENCE = "No evidence in the documents."
+EXTRACTED = "Sentences of the documents, word for word: no language model wrote this."
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class AnswerCitation(_Frozen):
+class AnswerCitation(Frozen):
     """A source of an answer: ``n`` is the rank of the result, and what ``[n]`` in it stands for.
 
     ``text`` is what of the passage supports the answer, word for word; ``verified`` tells whether
@@ -34,7 +35,7 @@ class AnswerCitation(_Frozen):
     verified: bool
 
 
-class AnswerSentence(_Frozen):
+class AnswerSentence(Frozen):
     """One sentence of an answer, without its ``[n]``, and the numbers that it cites.
 
     ``reasons`` say why it is not ``supported`` by what it cites. ``score`` (0 to 1) orders
@@ -57,7 +58,7 @@ class AnswerSentence(_Frozen):
         return f"{self.text}{cited}{'' if self.supported else ' [unsupported]'}"
 
 
-class NearDocument(_Frozen):
+class NearDocument(Frozen):
     """A document that is near to a question which none answers."""
 
     source_doc_id: str
@@ -66,7 +67,7 @@ class NearDocument(_Frozen):
     relevance: float | None
 
 
-class Abstained(_Frozen):
+class Abstained(Frozen):
     """Why a question is not answered, what came nearest, and what would help."""
 
     message: str
@@ -75,7 +76,7 @@ class Abstained(_Frozen):
     ingest: str
 
 
-class TokenCounts(_Frozen):
+class TokenCounts(Frozen):
     """Tokens of the prompt and of the reply; ``is_estimate``: counted by us, not by the model."""
 
     prompt: int
@@ -135,7 +136,29 @@ class Answer:
         }
 
 
-EventKind = Literal["results", "sentence", "answer"]
+class AnswerShape(Frozen):
+    """An answer in checked sentences that cite ``results`` by rank, or why there is none.
+
+    ``answer`` is its text. ``model`` is ``null`` where the sentences are the documents' own.
+    """
+
+    question: str
+    answer: str
+    abstained: bool
+    reason: str | None
+    abstention: Abstained | None
+    sentences: tuple[AnswerSentence, ...]
+    citations: tuple[AnswerCitation, ...]
+    datasets: tuple[str, ...]
+    mode: Mode
+    results: tuple[SearchResult, ...]
+    confidence: float | None
+    model: str | None
+    stages: tuple[StageReport, ...]
+    tokens: TokenCounts | None
+    elapsed_ms: float
+    notes: tuple[str, ...] = ()
+    agent: str | None = None
 
 
 @dataclass(frozen=True)
@@ -157,3 +180,68 @@ class AnswerEvent:
         elif self.answer is not None:
             content = self.answer.to_dict()
         return {"event": self.kind, self.kind: content}
+
+
+class ArtifactSection(Frozen):
+    """A heading with its marks, such as ``## Goals``, and the checked sentences under it.
+
+    ``reason`` says why there are none, else ``None``.
+    """
+
+    heading: str
+    sentences: tuple[AnswerSentence, ...]
+    reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The section in Markdown; without sentences it says that there is no evidence."""
+        body = "".join(f"{one.breaks}{one.marked()}" for one in self.sentences).strip()
+        return f"{self.heading}\n\n{body or f'*{NO_EVIDENCE}*'}"
+
+
+class Artifact(BaseModel):
+    """A document of one kind about a topic; its sentences cite ``results`` by rank.
+
+    ``model`` is ``None`` where the sentences are the documents' own, word for word. ``notes`` say
+    what a user should know, such as how a model failed.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: ArtifactKind
+    topic: str
+    sections: tuple[ArtifactSection, ...]
+    citations: tuple[AnswerCitation, ...]
+    datasets: tuple[str, ...]
+    results: tuple[SearchResult, ...]
+    model: str | None
+    stages: tuple[StageReport, ...]
+    tokens: TokenCounts | None
+    elapsed_ms: float
+    notes: tuple[str, ...] = ()
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def abstained(self) -> bool:
+        """Whether no section has any evidence."""
+        return not any(section.sentences for section in self.sections)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def markdown(self) -> str:
+        """The sections, and then how they were made and their sources."""
+        parts = [section.text for section in self.sections]
+        if not self.abstained:
+            parts += ["---", *([EXTRACTED] if self.model is None else []), "Sources:"]
+            parts.append("\n".join(map(_source_line, self.citations)))
+        return "\n\n".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that every edge gives."""
+        return self.model_dump(mode="json")
+
+
+def _source_line(citation: AnswerCitation) -> str:
+    doubt = "" if citation.verified else " (does not say so)"
+    path = f"{citation.dataset}:{citation.path}"
+    return f"- [{citation.n}] {citation.citation} {path}{doubt}"

@@ -1,9 +1,12 @@
-"""Calls that may hang, such as a language model's, under a time limit."""
+"""Calls that may hang, such as a language model's: time limits, and pauses a server asks for."""
 
 from __future__ import annotations
 
 import contextvars
+import math
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -146,3 +149,22 @@ class _Run(Generic[ResultT]):
         if self._error is not None:
             raise self._error
         return self._result[0]
+
+
+def read_retry_after(value: str | None, now: datetime | None = None) -> float | None:
+    """Return the seconds that ``Retry-After`` names, as a number or a date; at least 0.
+
+    ``None`` for no value, and for one that is neither. A date is counted from ``now``. See
+    RFC 9110, section 10.2.3.
+    """
+    text = (value or "").strip()
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(text)
+        except ValueError:
+            return None
+        zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        seconds = (zoned - (now or datetime.now(UTC))).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -1,4 +1,7 @@
-"""What edges make of a verb's parameters: fields, a pydantic model, checks, call signatures."""
+"""What edges make of a verb's parameters: fields, a pydantic model, checks, call signatures.
+
+Other usual names of an argument are taken, and a wrong one is answered with the nearest.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from difflib import get_close_matches
 from functools import cache, wraps
 from inspect import Parameter, signature
 from types import NoneType, UnionType
@@ -17,16 +21,13 @@ from typing import (
     ParamSpec,
     TypeVar,
     Union,
-    cast,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from catalog.core.argument_names import Names, describe_unknown, rename_arguments
 from catalog.core.errors import InputError
-from catalog.core.param_types import Param
-from catalog.core.params import Params
+from catalog.core.params import Param, Params
 from catalog.core.text import all_storable
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ ModelT = TypeVar("ModelT", bound="BaseModel")
 SelfT = TypeVar("SelfT")
 ResultT = TypeVar("ResultT")
 
-
+_MAX_COMPARED = 60  # characters of a name
+_ALIKE = 0.7  # share of the letters, as difflib counts
+Names = Mapping[str, Iterable[str]]
+"""The aliases of each argument, by its name."""
 _YES_OR_NO = {"true": True, "false": False}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}(?:\.0{1,18})?")
@@ -84,7 +88,9 @@ def param_fields(kind: type[Any]) -> tuple[ParamField, ...]:
         plain, *notes = get_args(hints[field.name])
         param = next(note for note in notes if isinstance(note, Param))
         parameters.append(ParamField(field.name, plain, field.default, param, not field.kw_only))
-    return tuple(parameters)
+    return tuple(
+        sorted(parameters, key=lambda field: (not field.is_positional, not field.is_required))
+    )
 
 
 def edge_fields(kind: type[Any]) -> tuple[ParamField, ...]:
@@ -264,46 +270,37 @@ def takes(
     kind: Callable[P, ParamsT],
 ) -> Callable[[Callable[[ParamsT], ResultT]], Callable[P, ResultT]]:
     """Let a function of one params object be called with the parameters themselves."""
-
-    def decorate(function: Callable[[ParamsT], ResultT]) -> Callable[P, ResultT]:
-        names = parameter_names(cast(type[Any], kind))
-
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> ResultT:
-            check_names(kwargs, names)
-            return function(kind(*args, **kwargs))
-
-        result = signature(function).return_annotation
-        call.__signature__ = signature(kind).replace(return_annotation=result)  # type: ignore[attr-defined]
-        return call
-
-    return decorate
+    return lambda function: _taking(kind, function)
 
 
 def takes_self(
     kind: Callable[P, ParamsT],
 ) -> Callable[[Callable[[SelfT, ParamsT], ResultT]], Callable[Concatenate[SelfT, P], ResultT]]:
     """Let a method of one params object be called with the parameters themselves."""
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    return lambda method: _taking(kind, method, own)
 
-    def decorate(
-        method: Callable[[SelfT, ParamsT], ResultT],
-    ) -> Callable[Concatenate[SelfT, P], ResultT]:
-        names = parameter_names(cast(type[Any], kind))
 
-        @wraps(method)
-        def call(self: SelfT, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-            check_names(kwargs, names)
-            return method(self, kind(*args, **kwargs))
+def _taking(kind: Any, function: Callable[..., Any], *own: Parameter) -> Any:
+    names = parameter_names(kind)
 
-        own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-        parameters = [own, *signature(kind).parameters.values()]
-        result = signature(method).return_annotation
-        call.__signature__ = signature(kind).replace(  # type: ignore[attr-defined]
-            parameters=parameters, return_annotation=result
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check_names(kwargs, names)
+        return function(*args[: len(own)], kind(*args[len(own) :], **kwargs))
+
+    parameters = [
+        Parameter(
+            field.name,
+            Parameter.POSITIONAL_OR_KEYWORD if field.is_positional else Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.is_required else field.default,
+            annotation=field.type,
         )
-        return cast(Callable[Concatenate[SelfT, P], ResultT], call)
-
-    return decorate
+        for field in param_fields(kind)
+    ]
+    taken = signature(function).replace(parameters=[*own, *parameters])
+    call.__signature__ = taken  # type: ignore[attr-defined]
+    return call
 
 
 def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
@@ -347,3 +344,47 @@ def _shorten(value: object) -> str:
     except ValueError:  # of a number with thousands of digits
         text = f"a {type(value).__name__} too large to show"
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def rename_arguments(
+    arguments: Mapping[str, Any], names: Names
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments under their own names, and a note on those that had another one.
+
+    Case, hyphens and underscores of a name do not matter (``topK``, ``top-k``). A name that is none
+    stays as it is. Raises :class:`InputError` for two names of one argument.
+    """
+    known = {fold_name(alias): name for name, aliases in names.items() for alias in aliases}
+    known |= {fold_name(name): name for name in names}
+    renamed = {name: value for name, value in arguments.items() if name in names}
+    taken = []
+    for given, value in arguments.items():
+        name = known.get(fold_name(given), given)
+        if given in names or (value is None and name != given):
+            continue
+        if name in renamed and renamed[name] is not None:
+            raise InputError(f"{given} and {name} are the same argument: give one of them")
+        renamed[name] = value
+        if name != given:
+            taken.append(f"{given} was taken as {name}")
+    return renamed, [", ".join(taken)] if taken else []
+
+
+def describe_unknown(name: str, names: Names) -> str:
+    """Say that there is no argument of that name, which is the nearest, and which there are."""
+    nearest = nearest_name(name, names)
+    hint = f"; did you mean {nearest}?" if nearest else ";"
+    shown = repr(name if len(name) <= _MAX_COMPARED else f"{name[: _MAX_COMPARED - 1]}…")
+    return f"there is no argument {shown}{hint} arguments: {', '.join(names) or 'none'}"
+
+
+def nearest_name(name: str, names: Names) -> str | None:
+    """Return the argument whose name, or one of whose aliases, is most like it, if any is."""
+    aliases = {fold_name(alias): own for own, others in names.items() for alias in (own, *others)}
+    near = get_close_matches(fold_name(name[:_MAX_COMPARED]), list(aliases), n=1, cutoff=_ALIKE)
+    return aliases[near[0]] if near else None
+
+
+def fold_name(name: str) -> str:
+    """Return the name without case, hyphens and underscores."""
+    return re.sub(r"[\s_-]+", "", name).casefold()

@@ -8,50 +8,193 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from catalog.core.param_types import (
-    COUNT_ALIASES,
-    NAME_ALIASES,
-    PATH_ALIASES,
-    QUERY_ALIASES,
-    After,
-    AgentHint,
-    AgentName,
-    ArtifactKind,
-    Before,
-    Conditions,
-    Dataset,
-    Docs,
-    Expand,
-    FileType,
-    ModelProvider,
-    Name,
-    Param,
-    RecencyHalfLife,
-    Rerank,
-    Role,
-    SearchMode,
-    SearchOrder,
-    SimilarityThreshold,
-    Strict,
-    TopK,
-)
-
+Mode = Literal["lexical", "vector", "hybrid"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+Order = Literal["best", "date"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+ArtifactKind = Literal["blueprint", "pdr", "workflow", "build-plan"]
+Profile = Literal["cheap", "balanced", "premium"]
+KINDS: tuple[ArtifactKind, ...] = get_args(ArtifactKind)
 Sort = Literal["best", "name", "modified", "size"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 DEFAULT_LIMIT, MAX_DOCUMENTS = 20, 1000  # documents in one result
 MAX_OFFSET = 10_000_000
 MAX_TEXT_BYTES = 10_000_000
+QUERY_ALIASES = ("search_query", "query_text", "question", "text", "keywords", "search")
+COUNT_ALIASES = ("k", "n", "count", "num_results", "n_results", "max_results", "results")
+NAME_ALIASES = (
+    *("doc_name_filter", "name_filter", "doc_name", "document_name", "filename", "file_name"),
+    "title",
+)
+PATH_ALIASES = ("path", "paths", "file", "files", "file_path")
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """Describe a parameter.
+
+    ``aliases`` are other names that people and models give it, taken where arguments are JSON.
+    ``least`` and ``most`` bound a number, ``max_items`` a list; ``flags`` are its options on
+    the command line, ``--name`` if empty. ``json`` is the type that edges outside Python take, if
+    it differs, and ``json_help`` is said where arguments are JSON. A ``python_only`` parameter is
+    not offered there.
+    """
+
+    help: str
+    least: int | None = None
+    most: int | None = None
+    max_items: int | None = None
+    flags: tuple[str, ...] = ()
+    json: Any = None
+    json_help: str = ""
+    python_only: bool = False
+    aliases: tuple[str, ...] = ()
+
+
+DatasetChoice = str | list[str] | None
+"""The name of a dataset, those of several that are searched as one, or ``None``: all there are."""
+
+Dataset = Annotated[
+    DatasetChoice,
+    Param(
+        "Only these datasets; all if left out.",
+        flags=("--dataset", "--project", "-d"),
+        aliases=("datasets", "dataset_name", "dataset_id", "project", "collection", "namespace"),
+    ),
+]
+FileType = Annotated[
+    str | None,
+    Param(
+        "Only documents of this type: pdf, markdown, word, video, audio, …",
+        flags=("--type", "--file-type", "-t"),
+        aliases=("file_type_filter", "type", "doc_type", "document_type", "extension", "format"),
+    ),
+]
+Conditions = Annotated[
+    object,
+    Param(
+        'Conditions that must all hold, such as "tag=ops" or "page>=3".',
+        flags=("--filter",),
+        json=list[str | dict[str, Any]] | dict[str, Any] | None,
+        json_help='Several in a list, or {"tag": "ops"}.',
+        aliases=("filter", "where", "conditions"),
+    ),
+]
+After = Annotated[
+    str | None,
+    Param(
+        "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY: by the date they say they "
+        "were modified or else created, else their file's.",
+        aliases=("since", "after_date", "date_after", "modified_after", "from_date", "start_date"),
+    ),
+]
+Before = Annotated[
+    str | None,
+    Param(
+        "Only documents dated before that day, month or year, by the same date.",
+        aliases=("before_date", "date_before", "modified_before"),
+    ),
+]
+Strict = Annotated[bool, Param("Fail when a stage fails, rather than go on without.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Caller:
+    """Where to look, and for whom."""
+
+    dataset: Dataset = None
+    agent: Annotated[
+        str | None,
+        Param("As this agent: one that 'catalog agents' lists.", aliases=("agent_name",)),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Narrowed:
+    """Which passages are wanted, and how they are found."""
+
+    top_k: Annotated[
+        int | None,
+        Param(
+            "How many passages, those told with an earlier one not counted; left out: top_k of the "
+            "settings, 10 or a preset's.",
+            least=1,
+            most=1000,
+            flags=("--top-k", "--limit", "-k", "-n"),
+            aliases=("limit", *COUNT_ALIASES),
+        ),
+    ] = None
+    mode: Annotated[
+        Mode | None,
+        Param(
+            "lexical (words), vector (meaning) or hybrid, as if left out.",
+            aliases=("search_mode", "search_type"),
+        ),
+    ] = None
+    docs: Annotated[
+        list[str] | None,
+        Param(
+            "Only these documents: paths, globs or #docids.",
+            flags=("--doc",),
+            json_help="[] is none of them.",
+            aliases=("doc", "documents", "document", *PATH_ALIASES),
+        ),
+    ] = None
+    file_type: FileType = None
+    name: Annotated[
+        str | None,
+        Param(
+            "Only documents whose path, title or recording holds this text.",
+            aliases=NAME_ALIASES,
+        ),
+    ] = None
+    filters: Conditions = None
+    after: After = None
+    before: Before = None
+    rerank: Annotated[bool | None, Param("Let a second model read the best passages.")] = None
+    expand: Annotated[bool | None, Param("Let a language model reword the query.")] = None
+    similarity_threshold: Annotated[
+        float | None,
+        Param(
+            "Leave out passages of a lower relevance, 0 to 1; left out: as the settings say.",
+            least=0,
+            most=1,
+            flags=("--similarity-threshold", "--threshold"),
+            aliases=("threshold", "min_score", "min_relevance", "score_threshold"),
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answerer(_Caller):
+    """For whom to answer, from what, and who writes."""
+
+    agent_hint: Annotated[
+        str | None,
+        Param("Only documents that are meant for this agent: those with this agent_hint."),
+    ] = None
+    role: Annotated[
+        str | None,
+        Param(
+            "Answer as for this role: from documents of its confidentiality levels alone "
+            "(IDX_ANSWERS__ROLES)."
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        Param("openai, llama_cpp, module:function, or none, in place of IDX_LLM__PROVIDER."),
+    ] = None
 
 
 @dataclass(frozen=True)
-class SearchParams:
+class SearchParams(_Narrowed, _Caller):
     """A search for passages.
 
     ``doc_ids`` holds ids or paths: ``None`` is every document, ``[]`` is none, and names of
     documents that are not there count for nothing. ``docs`` names documents as people do, and a
-    name that fits none is an error. ``filters``: see ``core.filter_forms.parse_filters``.
+    name that fits none is an error. ``filters``: see ``core.filters.parse_filters``.
     ``after`` (inclusive) and ``before`` (exclusive): see :meth:`DocumentCatalog.query`.
     ``sort`` orders the ``top_k`` best passages; those of documents without a date come last.
     ``top_k``, ``rerank``, ``expand``, ``similarity_threshold`` and ``recency_half_life_days``
@@ -68,21 +211,24 @@ class SearchParams:
         ),
     ]
     _: KW_ONLY
-    dataset: Dataset = None
-    agent: AgentName = None
-    top_k: TopK = None
-    mode: SearchMode = None
-    docs: Docs = None
-    file_type: FileType = None
-    name: Name = None
-    filters: Conditions = None
-    after: After = None
-    before: Before = None
-    rerank: Rerank = None
-    expand: Expand = None
-    similarity_threshold: SimilarityThreshold = None
-    sort: SearchOrder = None
-    recency_half_life_days: RecencyHalfLife = None
+    sort: Annotated[
+        Order | None,
+        Param(
+            "best (best first, as if left out) or date (of their documents, newest first).",
+            aliases=("sort_by", "order_by", "order"),
+        ),
+    ] = None
+    recency_half_life_days: Annotated[
+        float | None,
+        Param(
+            "Days in which the score of a passage halves as its document ages; 0: never; left "
+            "out: as the settings say.",
+            least=0,
+            most=100_000,
+            flags=("--recency-half-life-days", "--half-life"),
+            aliases=("half_life", "recency_half_life", "half_life_days"),
+        ),
+    ] = None
     explain: Annotated[bool, Param("Tell how each score came about.")] = False
     strict: Strict = False
     all_copies: Annotated[
@@ -101,55 +247,23 @@ class SearchParams:
 
 
 @dataclass(frozen=True)
-class AskParams:
+class AskParams(_Narrowed, _Answerer):
     """A question to be answered from documents, or not at all; the rest is as for a search."""
 
     question: Annotated[
         str, Param("The question.", aliases=("q", "query", "query_text", "text", "prompt"))
     ]
     _: KW_ONLY
-    dataset: Dataset = None
-    agent: AgentName = None
-    agent_hint: AgentHint = None
-    role: Role = None
-    model: ModelProvider = None
-    top_k: TopK = None
-    mode: SearchMode = None
-    docs: Docs = None
-    file_type: FileType = None
-    name: Name = None
-    filters: Conditions = None
-    after: After = None
-    before: Before = None
-    rerank: Rerank = None
-    expand: Expand = None
-    similarity_threshold: SimilarityThreshold = None
     strict: Strict = False
 
 
 @dataclass(frozen=True)
-class GenerateParams:
+class GenerateParams(_Narrowed, _Answerer):
     """A document to be made from others, in sections that cite them; the rest is as for ask."""
 
     kind: Annotated[ArtifactKind, Param("blueprint, pdr, workflow or build-plan.")]
     _: KW_ONLY
     topic: Annotated[str, Param("What it is about.", aliases=("subject", "about", "question"))]
-    dataset: Dataset = None
-    agent: AgentName = None
-    agent_hint: AgentHint = None
-    role: Role = None
-    model: ModelProvider = None
-    top_k: TopK = None
-    mode: SearchMode = None
-    docs: Docs = None
-    file_type: FileType = None
-    name: Name = None
-    filters: Conditions = None
-    after: After = None
-    before: Before = None
-    rerank: Rerank = None
-    expand: Expand = None
-    similarity_threshold: SimilarityThreshold = None
     strict: Strict = False
 
 

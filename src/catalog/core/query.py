@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from catalog.core.errors import QueryError
-from catalog.core.param_types import Mode
+from catalog.core.params import Mode
 from catalog.core.text import compose, storable
 
 _DASHES = "\\-\u2010-\u2015\u2212\uff0d"

@@ -1,24 +1,27 @@
-"""Results of searching as data; these are also the shapes of the JSON everywhere."""
+"""Results of searching and browsing as data; these are also the shapes of the JSON everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict
 
-from catalog.core.param_types import Mode
+from catalog.core.params import Mode
 from catalog.core.places import Unit
 
 TIMED_MODALITIES = frozenset(["video_transcript", "audio_transcript", "video_frame"])
 """The modalities of passages that belong to a moment of a recording."""
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """Base of models whose values stay as they are and that have no other fields."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ResultLocator(_Frozen):
+class ResultLocator(Frozen):
     """Where the passage stands in its file; numbers are from 1 and inclusive, times are seconds.
 
     ``start`` and ``end`` count in ``unit``: what the citation names, and ``get`` takes after the
@@ -39,7 +42,7 @@ class ResultLocator(_Frozen):
     time_end: float | None = None
 
 
-class Contribution(_Frozen):
+class Contribution(Frozen):
     """What one list gave to a result's score.
 
     ``rank`` counts from 1; ``raw_score`` is the engine's own (BM25 or cosine); ``contribution``
@@ -56,7 +59,7 @@ class Contribution(_Frozen):
     contribution: float
 
 
-class Reranked(_Frozen):
+class Reranked(Frozen):
     """What a reranker made of a fused score: ``score == fused_part + rerank_part``.
 
     ``raw_score`` is the model's own and ``relevance`` the same as 0 to 1, both ``None`` for a
@@ -72,7 +75,7 @@ class Reranked(_Frozen):
     rerank_part: float
 
 
-class Recency(_Frozen):
+class Recency(Frozen):
     """How age lowered a score: ``factor = 2 ** (-age_days / half_life_days)``."""
 
     age_days: float
@@ -83,7 +86,7 @@ class Recency(_Frozen):
 Certainty = Literal["exact", "likely", "possible"]
 
 
-class Explanation(_Frozen):
+class Explanation(Frozen):
     """How a score came about.
 
     ``fused == sum(contributions) + bonus``, summed in this order. ``score`` is ``fused``, times
@@ -99,7 +102,7 @@ class Explanation(_Frozen):
     score: float
 
 
-class EvidenceLine(_Frozen):
+class EvidenceLine(Frozen):
     """What was said, or shown, from one second of a recording to another (inclusive).
 
     ``speaker`` is ``None`` if not known; ``text`` is one line of the passage ``chunk_id``, with
@@ -115,7 +118,7 @@ class EvidenceLine(_Frozen):
     is_best: bool = False
 
 
-class Evidence(_Frozen):
+class Evidence(Frozen):
     """What was said and shown in a recording around the passages found there, by time.
 
     ``best_sentence`` is the best passage's, if there was a query; ``start`` and ``end`` are seconds
@@ -132,7 +135,7 @@ class Evidence(_Frozen):
     link: str
 
 
-class OtherPlace(_Frozen):
+class OtherPlace(Frozen):
     """Another passage of a result's text: where it stands, and how it is cited."""
 
     dataset: str
@@ -145,7 +148,7 @@ class OtherPlace(_Frozen):
     citation: str
 
 
-class PassageResult(_Frozen):
+class PassageResult(Frozen):
     """What a result of either pipeline tells: v2's results add to it and take nothing away."""
 
     rank: int
@@ -216,7 +219,7 @@ class SearchResult(PassageResult):
         return (self.path, *(other.path for other in self.also_in))
 
 
-class StageReport(_Frozen):
+class StageReport(Frozen):
     """One step of the query path: whether it ran, how long it took, and what there is to say."""
 
     name: str
@@ -225,7 +228,7 @@ class StageReport(_Frozen):
     note: str = ""
 
 
-class RankChange(_Frozen):
+class RankChange(Frozen):
     """Where a document that both pipelines found stands in each, counted from 1."""
 
     path: str
@@ -233,14 +236,14 @@ class RankChange(_Frozen):
     v2: int
 
 
-class Latency(_Frozen):
+class Latency(Frozen):
     """What one question took, in milliseconds."""
 
     v1: float
     v2: float
 
 
-class Comparison(_Frozen):
+class Comparison(Frozen):
     """One question put to both pipelines, document by document.
 
     ``overlap`` is the share of the documents that either found which both found (Jaccard, 0 to
@@ -263,23 +266,19 @@ class Comparison(_Frozen):
 ResultT = TypeVar("ResultT", bound=PassageResult, covariant=True)
 
 
+@dataclass(eq=False, repr=False)
 class ResultList(Sequence[ResultT]):
-    """The passages either pipeline found, best first, with what was asked."""
+    """The passages either pipeline found, best first, with what was asked.
 
-    def __init__(
-        self,
-        results: Sequence[ResultT],
-        *,
-        query: str,
-        dataset: str | None,
-        mode: Mode,
-        elapsed_ms: float,
-    ) -> None:
-        self.results = tuple(results)
-        self.query = query
-        self.dataset = dataset
-        self.mode = mode
-        self.elapsed_ms = elapsed_ms
+    To add something to an answer, add a field: its JSON and the schema of that follow. The order
+    is that of the JSON.
+    """
+
+    query: str = field(kw_only=True)
+    dataset: str | None = field(kw_only=True)
+    mode: Mode = field(kw_only=True)
+    results: tuple[ResultT, ...]
+    elapsed_ms: float = field(kw_only=True)
 
     @overload
     def __getitem__(self, index: int) -> ResultT: ...
@@ -299,17 +298,16 @@ class ResultList(Sequence[ResultT]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that the command line, HTTP and MCP give."""
-        return {
-            "query": self.query,
-            "dataset": self.dataset,
-            "mode": self.mode,
-            "results": [
-                result.model_dump(mode="json", exclude_unset=True) for result in self.results
-            ],
-            "elapsed_ms": self.elapsed_ms,
-        }
+        return {one.name: _to_json(getattr(self, one.name)) for one in fields(self)}
 
 
+def _to_json(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=isinstance(value, PassageResult))
+    return [_to_json(item) for item in value] if isinstance(value, tuple) else value
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class SearchResults(ResultList[SearchResult]):
     """v2's answer: also how the search went, and how v1 answered, if that was asked for.
 
@@ -321,33 +319,20 @@ class SearchResults(ResultList[SearchResult]):
     whose search it was.
     """
 
-    def __init__(
-        self,
-        results: Sequence[SearchResult],
-        *,
-        query: str,
-        datasets: Sequence[str],
-        mode: Mode,
-        stages: Sequence[StageReport],
-        elapsed_ms: float,
-        confidence: float,
-        low_confidence: bool,
-        comparison: Comparison | None = None,
-        notes: Sequence[str] = (),
-        searched: str | None = None,
-        nearest: Sequence[str] = (),
-        agent: str | None = None,
-    ) -> None:
-        only = datasets[0] if len(datasets) == 1 else None
-        super().__init__(results, query=query, dataset=only, mode=mode, elapsed_ms=elapsed_ms)
-        self.datasets = tuple(datasets)
-        self.stages = tuple(stages)
-        self.confidence = confidence
-        self.low_confidence = low_confidence
-        self.comparison = comparison
-        self.notes = tuple(notes)
-        self.searched, self.nearest = searched, tuple(nearest)
-        self.agent = agent
+    dataset: str | None = field(init=False)
+    results: tuple[SearchResult, ...] = field(kw_only=False)
+    agent: str | None = None
+    datasets: tuple[str, ...]
+    confidence: float
+    low_confidence: bool
+    stages: tuple[StageReport, ...]
+    comparison: Comparison | None = None
+    notes: tuple[str, ...] = ()
+    searched: str | None = None
+    nearest: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.dataset = self.datasets[0] if len(self.datasets) == 1 else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that the command line, HTTP and MCP give."""
@@ -355,14 +340,91 @@ class SearchResults(ResultList[SearchResult]):
         for result, shown in zip(self.results, answer["results"], strict=True):
             if result.evidence_at not in (None, result.rank):
                 shown["evidence"] = None
-        answer["agent"] = self.agent
-        answer["datasets"] = list(self.datasets)
-        answer["confidence"] = self.confidence
-        answer["low_confidence"] = self.low_confidence
-        answer["stages"] = [stage.model_dump(mode="json") for stage in self.stages]
-        if self.comparison is not None:
-            answer["comparison"] = self.comparison.model_dump(mode="json")
-        answer["notes"] = list(self.notes)
-        if self.searched is not None:
-            answer |= {"searched": self.searched, "nearest": list(self.nearest)}
+        if self.comparison is None:
+            del answer["comparison"]
+        if self.searched is None:
+            del answer["searched"], answer["nearest"]
         return answer
+
+
+class CollectionResult(PassageResult):
+    """One passage of a collection that other software filled, as far as its payload tells of it.
+
+    ``score`` is the similarity that Qdrant gives, ``is_low`` whether it is below the setting.
+    ``path`` and ``source_doc_id`` are ``source_url``, else ``chunk_id``, which is the point's id.
+    """
+
+    source_url: str | None = None
+    section: str = ""
+    chunk_index: int | None = None
+    citation: str
+    is_low: bool = False
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class CollectionResults(ResultList[CollectionResult]):
+    """What a collection answered: ``dataset`` is its name, ``low_confidence`` of the best one."""
+
+    mode: Mode = field(init=False, default="vector")
+    low_confidence: bool = field(init=False)
+    stages: tuple[StageReport, ...]
+
+    def __post_init__(self) -> None:
+        self.low_confidence = not self.results or self.results[0].is_low
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that the command line gives."""
+        answer = super().to_dict()
+        return {"collection" if name == "dataset" else name: answer[name] for name in answer}
+
+
+class CatalogEntry(Frozen):
+    """One document.
+
+    ``summary`` is some of its own sentences, ``""`` until they have been chosen. ``created`` and
+    ``modified`` are as the document says, ``modified`` as its file does where the document is
+    silent. ``date`` is the one that sorting and bounds go by, in UTC: the document's own
+    ``modified``, else its own ``created``, else that of its file. ``bytes`` is the size of a file
+    that is one document (``None`` for a record of a larger file and a text made of another),
+    ``characters`` those of its text and ``chunks`` its passages. ``score`` is how well it matches
+    the query, ``None`` without one; it orders the entries of one page only.
+    """
+
+    source_doc_id: str
+    dataset: str
+    path: str
+    title: str
+    file_type: str
+    docid: str
+    summary: str
+    tags: tuple[str, ...]
+    created: str | None
+    modified: str | None
+    date: str | None
+    characters: int
+    bytes: int | None
+    chunks: int
+    score: float | None
+
+
+class CatalogPage(Frozen):
+    """Some of the documents that match, from the ``offset``-th on (counted from 0).
+
+    ``datasets`` are those listed, and ``dataset`` the only one, ``None`` for several. ``total``
+    counts all that match and ``types`` the same by file type, most first. ``notes`` say what else
+    there is when nothing matches, and what could not be done.
+    """
+
+    dataset: str | None
+    datasets: tuple[str, ...]
+    query: str | None
+    entries: tuple[CatalogEntry, ...]
+    total: int
+    offset: int
+    types: dict[str, int]
+    notes: tuple[str, ...]
+    elapsed_ms: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that every interface gives."""
+        return self.model_dump(mode="json")

@@ -1,8 +1,9 @@
-"""What went otherwise than set in a search, told to a log of its own: failed, repeated, degraded.
+"""Where a request came in, its id, and what went otherwise than set in its search.
 
-Nothing of a question, a document or a key is in it: the search's id, the step, classes of errors
-with their numbers, and reasons that the program itself words. A library that is set to writes them
-to a file (``catalog.library.logs``); else they go nowhere.
+The latter (failed, repeated, degraded) is told to a log of its own. Nothing of a question, a
+document or a key is in it: the search's id, the step, classes of errors with their numbers, and
+reasons that the program itself words. A library that is set to writes them to a file
+(``catalog.library.logs``); else they go nowhere.
 """
 
 from __future__ import annotations
@@ -11,16 +12,50 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from catalog.core.edges import current_request_id
 from catalog.core.errors import InputError
 
+Edge = Literal["cli", "http", "mcp", "python"]
+_EDGE: ContextVar[Edge | None] = ContextVar("catalog_edge", default=None)
+_REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
 LOGGER = logging.getLogger("catalog.retrieval")
-LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a program's own
 LOGGER.propagate = False  # what a user is to see is said elsewhere
 _CAUSES = 6  # of an error, that are named
+
+
+def current_edge() -> Edge | None:
+    """Return the edge that the work at hand was asked at; ``None``: a program's own, as a test."""
+    return _EDGE.get()
+
+
+@contextmanager
+def asked_at(edge: Edge) -> Iterator[None]:
+    """Let what is done in the block be asked at this edge, unless it was at another before."""
+    token = _EDGE.set(_EDGE.get() or edge)
+    try:
+        yield
+    finally:
+        _EDGE.reset(token)
+
+
+def current_request_id() -> str:
+    """Return the id of the HTTP request that the work at hand answers; ``""`` for other work."""
+    return _REQUEST_ID.get()
+
+
+@contextmanager
+def answering_request(request_id: str) -> Iterator[str]:
+    """Let what is done in the block answer the request of this id, which it is given."""
+    token = _REQUEST_ID.set(request_id)
+    try:
+        yield request_id
+    finally:
+        _REQUEST_ID.reset(token)
+
+
+LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a program's own
 
 
 class _Search(NamedTuple):

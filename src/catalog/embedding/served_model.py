@@ -10,8 +10,8 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from catalog.core.bounded_calls import read_retry_after
 from catalog.core.errors import ConfigError, EmbeddingError, EmbeddingServerError
-from catalog.core.retry_after import read_retry_after
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.text import storable
 from catalog.core.tokens import EstimatedTokenCounter

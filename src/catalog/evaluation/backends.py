@@ -33,7 +33,7 @@ from catalog.core.errors import (
     RunNotFoundError,
     StageFailedError,
 )
-from catalog.core.param_types import Mode
+from catalog.core.params import Mode
 from catalog.core.settings import Settings, default_shaping
 from catalog.core.text import strip_userinfo
 from catalog.core.user_search import Ranking, UserSearch, to_ranking

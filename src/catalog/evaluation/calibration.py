@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from catalog.core.errors import InputError
-from catalog.core.param_types import Mode
-from catalog.core.params import SearchParams
+from catalog.core.params import Mode, SearchParams
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.ingest.sync_report import Progress
 from catalog.retrieval.adaptive import DEPTH, adaptive

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from catalog.core.errors import CatalogError
-from catalog.core.filter_forms import parse_filters
-from catalog.core.filters import check_fields
+from catalog.core.filters import check_fields, parse_filters
 from catalog.library.document_parts import DocumentPlaces, Part, cut_part
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths

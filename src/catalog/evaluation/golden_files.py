@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from pydantic import ValidationError
 
-from catalog.core.argument_names import nearest_name
 from catalog.core.errors import GoldenSetError
+from catalog.core.param_fields import nearest_name
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.golden import MAX_GRADE, Expected, GoldenQuery, GoldenSet, QueryKind
 

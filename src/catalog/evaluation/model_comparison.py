@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from catalog.core.errors import InputError
-from catalog.core.param_types import Mode
+from catalog.core.params import Mode
 from catalog.evaluation.backends import V2Backend
 from catalog.evaluation.comparison import PipelineComparison, compare_runs
 from catalog.evaluation.golden import GoldenSet, find_allowed_documents

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from catalog.core.dates import read_written_date
 from catalog.core.documents import MetadataValue, ParsedDocument
-from catalog.core.filter_forms import known_file_type
-from catalog.core.written_dates import read_written_date
+from catalog.core.filters import known_file_type
 from catalog.ingest.readers.base import one_line
 from catalog.ingest.readers.metadata import DATE_KEYS, take_title
 from catalog.ingest.readers.registry import EXTENSIONS

@@ -6,25 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, create_model
 
 from catalog.core.agent_calls import read_agent, with_agent
-from catalog.core.answers import (
-    Abstained,
-    Answer,
-    AnswerCitation,
-    AnswerSentence,
-    TokenCounts,
-)
-from catalog.core.artifacts import Artifact
-from catalog.core.catalog_page import CatalogPage
+from catalog.core.answers import Answer, AnswerShape, Artifact
 from catalog.core.errors import InputError
 from catalog.core.param_fields import read_params
-from catalog.core.param_types import Mode
 from catalog.core.params import (
     MAX_TEXT_BYTES,
     AskParams,
@@ -36,7 +27,7 @@ from catalog.core.params import (
     StatusParams,
 )
 from catalog.core.places import Unit
-from catalog.core.results import Comparison, SearchResult, SearchResults, StageReport
+from catalog.core.results import CatalogPage, Frozen, SearchResults
 from catalog.library.document_parts import DocumentLines
 from catalog.library.health import describe_store
 from catalog.library.references import find_document, find_parts, read_part
@@ -207,61 +198,29 @@ def run_browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
     return DocumentCatalog(engine.library).query(**vars(params))
 
 
-def run_status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
+def run_status(engine: LocalEngine, _: StatusParams) -> dict[str, Any]:
     """Return what the store holds now."""
-    del params
     return describe_store(engine.library)
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+def _shape_of(kind: type[Any], name: str, about: str) -> type[BaseModel]:
+    """Return the model of the JSON that the fields of a dataclass make."""
+    hints = get_type_hints(kind)
+    shown: Any = {
+        one.name: (hints[one.name], ... if one.default is MISSING else one.default)
+        for one in fields(kind)
+    }
+    return create_model(name, __base__=Frozen, __doc__=about, **shown)
 
 
-class SearchShape(_Shape):
-    """Passages, best first, and how the search went; see ``docs/scoring.md`` for the numbers."""
-
-    query: str
-    dataset: str | None
-    datasets: tuple[str, ...]
-    mode: Mode
-    results: tuple[SearchResult, ...]
-    elapsed_ms: float
-    confidence: float | None
-    low_confidence: bool | None
-    stages: tuple[StageReport, ...]
-    comparison: Comparison | None = None
-    notes: tuple[str, ...] = ()
-    searched: str | None = None
-    nearest: tuple[str, ...] = ()
-    agent: str | None = None
+SearchShape = _shape_of(
+    SearchResults,
+    "SearchShape",
+    "Passages, best first, and how the search went; see ``docs/scoring.md`` for the numbers.",
+)
 
 
-class AnswerShape(_Shape):
-    """An answer in checked sentences that cite ``results`` by rank, or why there is none.
-
-    ``answer`` is its text. ``model`` is ``null`` where the sentences are the documents' own.
-    """
-
-    question: str
-    answer: str
-    abstained: bool
-    reason: str | None
-    abstention: Abstained | None
-    sentences: tuple[AnswerSentence, ...]
-    citations: tuple[AnswerCitation, ...]
-    datasets: tuple[str, ...]
-    mode: Mode
-    results: tuple[SearchResult, ...]
-    confidence: float | None
-    model: str | None
-    stages: tuple[StageReport, ...]
-    tokens: TokenCounts | None
-    elapsed_ms: float
-    notes: tuple[str, ...] = ()
-    agent: str | None = None
-
-
-class DocumentShape(_Shape):
+class DocumentShape(Frozen):
     """A document, or its lines, cells, pages or paragraphs ``start`` to ``end`` of ``total``.
 
     All count in ``unit`` as its citations do, both ends included. ``numbers`` has one for each
@@ -286,7 +245,7 @@ class DocumentShape(_Shape):
     notes: tuple[str, ...] = ()
 
 
-class SkippedShape(_Shape):
+class SkippedShape(Frozen):
     """A document that is named but not given."""
 
     source_doc_id: str
@@ -294,7 +253,7 @@ class SkippedShape(_Shape):
     reason: str
 
 
-class DocumentsShape(_Shape):
+class DocumentsShape(Frozen):
     """Several documents, by path."""
 
     documents: tuple[DocumentShape, ...]
@@ -302,7 +261,7 @@ class DocumentsShape(_Shape):
     notes: tuple[str, ...] = ()
 
 
-class StatusShape(_Shape):
+class StatusShape(Frozen):
     """What the store holds, and which model and engines are set; ``datasets`` in full counts."""
 
     home: str

@@ -7,11 +7,18 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from catalog.core.answers import Abstained, Answer, AnswerCitation, AnswerEvent, AnswerSentence
-from catalog.core.artifacts import Artifact
-from catalog.core.catalog_page import CatalogEntry, CatalogPage
+from catalog.core.answers import (
+    Abstained,
+    Answer,
+    AnswerCitation,
+    AnswerEvent,
+    AnswerSentence,
+    Artifact,
+)
 from catalog.core.dates import display_date
 from catalog.core.results import (
+    CatalogEntry,
+    CatalogPage,
     Contribution,
     Explanation,
     Reranked,

@@ -12,14 +12,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from catalog.core.catalog_page import CatalogEntry, CatalogPage
 from catalog.core.dates import format_timestamp, read_bound
 from catalog.core.errors import InputError, StoreError, UnknownValueError
-from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
-from catalog.core.filters import And, Condition, Filter, Op, condition
+from catalog.core.filters import (
+    And,
+    Condition,
+    Filter,
+    Op,
+    condition,
+    file_type_filter,
+    name_filter,
+    parse_filters,
+)
 from catalog.core.ids import source_doc_id
 from catalog.core.param_fields import check_params, takes_self
 from catalog.core.params import SORTS, BrowseParams
+from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
@@ -153,8 +161,8 @@ class DocumentCatalog:
 
         ``query``: words, of which a document needs one in its title, name, headings, summary or
         text metadata (stop words count only if there are no others); how it is scored, see
-        ``store.cards.find_documents``. ``file_type`` and ``name``: see ``core.filter_forms``.
-        ``tags``: all of them. ``filters``: see ``core.filter_forms.parse_filters``; conditions on
+        ``store.cards.find_documents``. ``file_type`` and ``name``: see ``core.filters``.
+        ``tags``: all of them. ``filters``: see ``core.filters.parse_filters``; conditions on
         passages must hold of one of the document's. ``after`` (inclusive) and ``before``
         (exclusive): ISO 8601 dates or times, or a year or month, UTC unless they say otherwise;
         on the document's own ``modified``, else its own ``created``, else when its file was

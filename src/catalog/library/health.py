@@ -18,8 +18,7 @@ from catalog.core.errors import (
     StoreDamagedError,
     StoreError,
 )
-from catalog.core.os_errors import errno_of, remedy
-from catalog.core.private_files import find_open_to_others
+from catalog.core.files import errno_of, find_open_to_others, remedy
 from catalog.library.library import Library
 from catalog.store import Database, embedding_cache, llm_cache
 from catalog.store.backup import KEPT, find_stale_drafts

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import ConfigError, EmbeddingMismatchError, InputError, SourceError
+from catalog.core.files import describe_os_error
 from catalog.core.ids import check_dataset_name
-from catalog.core.os_errors import describe_os_error
 from catalog.core.portable_lines import (
     ChunkLine,
     DatasetLine,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import CatalogError, ConfigError, SourceError, StoreError
+from catalog.core.files import describe_os_error
 from catalog.core.ids import check_dataset_name
-from catalog.core.os_errors import describe_os_error
 from catalog.ingest.executors import open_executor
 from catalog.ingest.meaning import EmbeddingReport, embed_waiting
 from catalog.ingest.preview import SyncPreview, preview_sync

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError, InputError, StoreError, UnknownDatasetError
-from catalog.core.forks import survive_forks
+from catalog.core.open_services import survive_forks
 from catalog.core.settings import Profile, Settings, flatten, load_settings, with_values
 from catalog.core.text import storable, strip_userinfo
 from catalog.library.indexes import Indexes

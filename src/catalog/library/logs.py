@@ -16,13 +16,11 @@ from logging.handlers import WatchedFileHandler
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from catalog.core.answers import Answer
-from catalog.core.artifacts import Artifact
-from catalog.core.edges import Edge, current_edge
+from catalog.core.answers import Answer, Artifact
 from catalog.core.errors import StoreBusyError
+from catalog.core.files import make_folder, make_private
 from catalog.core.params import AskParams, GenerateParams, SearchParams
-from catalog.core.private_files import make_folder, make_private
-from catalog.core.retrieval_events import LOGGER, current_home
+from catalog.core.retrieval_events import LOGGER, Edge, current_edge, current_home
 from catalog.store.log_entries import LogEntry, add_entries, drop_old_entries
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def _unreadable(problem: str) -> LLMError:
 def _load_plugin(spec: str) -> LLM:
     from llama_index.core.llms import LLM
 
-    from catalog.core.dotted import load_object
+    from catalog.core.user_search import load_object
 
     if ":" not in spec:
         raise ConfigError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from catalog.core.errors import ModelUnavailableError
-from catalog.core.os_errors import describe_os_error
+from catalog.core.files import describe_os_error
 from catalog.core.settings import Settings
 from catalog.models import hub, packaged
 from catalog.models.configured import ConfiguredModel, list_configured

@@ -11,8 +11,8 @@ from shlex import quote
 from typing import Literal, NamedTuple
 
 from catalog.core.errors import ModelUnavailableError
+from catalog.core.files import describe_os_error
 from catalog.core.ids import sha256_hex
-from catalog.core.os_errors import describe_os_error
 from catalog.models import hub, packaged
 from catalog.models.hub import HubModel
 from catalog.models.packaged import Kind, PackagedModel, hash_file

@@ -19,8 +19,8 @@ from llama_index_instrumentation.span import BaseSpan, active_span_id
 from llama_index_instrumentation.span_handlers import BaseSpanHandler, NullSpanHandler
 from pydantic import PrivateAttr
 
-from catalog.core.edges import current_edge
 from catalog.core.errors import CatalogError, MissingExtraError
+from catalog.core.retrieval_events import current_edge
 
 if TYPE_CHECKING:
     from catalog.core.results import StageReport

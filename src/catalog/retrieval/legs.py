@@ -18,7 +18,7 @@ from catalog.core.errors import (
     EngineLockedError,
     QueryError,
 )
-from catalog.core.param_types import Mode
+from catalog.core.params import Mode
 from catalog.core.query import ParsedQuery, SubQuery, SubQueryKind
 from catalog.retrieval.fusion import NO_WORDS, FoundWords, Leg
 from catalog.retrieval.query_words import find_words

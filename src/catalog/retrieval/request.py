@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.dates import read_bound
 from catalog.core.errors import CatalogError, InputError, UnknownModeError
-from catalog.core.filter_forms import file_type_filter, name_filter, parse_filters
-from catalog.core.filters import And, Filter
+from catalog.core.filters import And, Filter, file_type_filter, name_filter, parse_filters
 from catalog.core.param_fields import check_names, check_params, parameter_names
-from catalog.core.param_types import MODES, ORDERS, Mode, Order
-from catalog.core.params import SearchParams
+from catalog.core.params import MODES, ORDERS, Mode, Order, SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable

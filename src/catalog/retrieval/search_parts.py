@@ -11,8 +11,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
-from catalog.core.forks import survive_forks
 from catalog.core.lru_cache import LRUCache
+from catalog.core.open_services import survive_forks
 from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
 from catalog.library.library import Library
 from catalog.retrieval.adaptive import (

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from catalog.core.errors import InputError
 from catalog.core.param_fields import takes_self
-from catalog.core.param_types import Mode
-from catalog.core.params import SearchParams
+from catalog.core.params import Mode, SearchParams
 from catalog.core.query import ParsedQuery
 from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
 from catalog.core.retrieval_events import searching
@@ -125,18 +124,18 @@ def search(parts: SearchParts, params: SearchParams, baseline: Baseline) -> Sear
     if params.compare_with_v1:
         comparison = _compare(parts, baseline, params, request, results, elapsed_ms, stages)
     return SearchResults(
-        results,
+        tuple(results),
         query=params.query,
-        datasets=request.restriction.datasets,
+        datasets=tuple(request.restriction.datasets),
         mode=request.mode,
-        stages=stages.reports,
+        stages=tuple(stages.reports),
         elapsed_ms=round(elapsed_ms, 3),
         confidence=confidence,
         low_confidence=confidence < parts.rag.low_confidence_below,
         comparison=comparison,
         agent=params.agent,
         searched=None if results else tell_searched(parts.library, params, request),
-        nearest=() if results else find_nearest(parts, request),
+        nearest=() if results else tuple(find_nearest(parts, request)),
         notes=(
             *request.query.readings,
             *_tell_waiting(parts, request),

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from catalog.core.errors import InputError, QueryError, UnknownModeError
-from catalog.core.param_types import MODES, Mode
+from catalog.core.params import MODES, Mode
 from catalog.core.results import PassageResult, ResultList
 
 MAX_TOP_K = 1000

@@ -10,8 +10,8 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 
 from catalog.core.errors import ConfigError
-from catalog.core.forks import survive_forks
 from catalog.core.ids import check_dataset_name
+from catalog.core.open_services import survive_forks
 from catalog.core.settings import Settings
 from catalog.core.text import storable
 from catalog.embedding import get_embed_model
@@ -86,7 +86,7 @@ class SearchService:
             criteria = SearchCriteria.model_validate({**values, "mode": mode, "rerank": rerank})
         nodes = self._retrieve(criteria)
         return BaselineResults(
-            [_result(node, rank) for rank, node in enumerate(nodes, start=1)],
+            tuple(_result(node, rank) for rank, node in enumerate(nodes, start=1)),
             query=criteria.query,
             dataset=criteria.dataset,
             mode=criteria.mode,

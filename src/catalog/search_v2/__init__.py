@@ -11,9 +11,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.edges import asked_at
 from catalog.core.param_fields import takes
 from catalog.core.params import SearchParams
+from catalog.core.retrieval_events import asked_at
 from catalog.retrieval.shared import close, shared_service
 
 if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES

@@ -21,10 +21,9 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import ValidationError
 
-from catalog.core.collection_results import CollectionResult, CollectionResults
 from catalog.core.errors import ConfigError, EmbeddingMismatchError, InputError, QueryError
-from catalog.core.filter_forms import parse_filters
-from catalog.core.filters import Filter, filter_fields
+from catalog.core.filters import Filter, filter_fields, parse_filters
+from catalog.core.results import CollectionResult, CollectionResults
 from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
@@ -235,10 +234,10 @@ class CollectionSearch:
             results = reader.read(points)
             notes += reader.warnings()
         return CollectionResults(
-            results,
+            tuple(results),
             query=text,
-            collection=self.name,
-            stages=stages.reports,
+            dataset=self.name,
+            stages=tuple(stages.reports),
             elapsed_ms=(time.perf_counter() - started) * 1000,
         )
 

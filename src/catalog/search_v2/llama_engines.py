@@ -20,10 +20,9 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.answers.answering import answer_events, answer_question
-from catalog.core.edges import asked_at
 from catalog.core.param_fields import check_names, parameter_names
-from catalog.core.param_types import DatasetChoice
-from catalog.core.params import AskParams
+from catalog.core.params import AskParams, DatasetChoice
+from catalog.core.retrieval_events import asked_at
 from catalog.retrieval.shared import shared_service
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
 from catalog.core.errors import CatalogError
-from catalog.core.param_types import Mode
-from catalog.core.params import SearchParams
+from catalog.core.params import Mode, SearchParams
 from catalog.core.query import parse_query
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.retrieval.passages import Passage

@@ -19,7 +19,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, Te
 
 from catalog.answers.extracting import extract_sentences
 from catalog.core.errors import InputError
-from catalog.core.param_types import DatasetChoice
+from catalog.core.params import DatasetChoice
 from catalog.retrieval.citations import format_citation
 from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service

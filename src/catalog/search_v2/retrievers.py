@@ -19,8 +19,7 @@ from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import DamagedDocumentError, InputError
-from catalog.core.param_types import DatasetChoice, Mode
-from catalog.core.params import SearchParams
+from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.retrieval.expansion.expanded import ExpansionPlan, MakeLegs, find_reported
 from catalog.retrieval.legs import (

@@ -25,7 +25,7 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, text, tr
 from sqlalchemy.engine import URL
 
 from catalog.core.errors import InputError, StoreBusyError, StoreDamagedError, StoreError
-from catalog.core.os_errors import describe_os_error
+from catalog.core.files import describe_os_error
 from catalog.store import schema
 from catalog.store.checksums import find_damaged_documents, find_damaged_vectors, seal_rows
 from catalog.store.database import BUSY_TIMEOUT_MS, Database, forget_indexes

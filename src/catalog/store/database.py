@@ -26,9 +26,7 @@ from catalog.core.errors import (
     StoreError,
     StoreVersionError,
 )
-from catalog.core.home import home_folder
-from catalog.core.os_errors import describe_os_error
-from catalog.core.private_files import make_folder
+from catalog.core.files import describe_os_error, home_folder, make_folder
 from catalog.core.settings import Settings
 from catalog.store.schema import meta
 from catalog.store.sqlite_pool import BUSY_TIMEOUT_MS, WRITE, SqlitePool, url_file

@@ -15,8 +15,7 @@ from catalog.core.errors import (
     StoreBusyError,
     StoreError,
 )
-from catalog.core.os_errors import describe_os_error
-from catalog.core.private_files import make_folder
+from catalog.core.files import describe_os_error, make_folder
 
 WORDS_LOCK = ".lock"  # in the folder of a keyword index, while it is written
 POINTS_LOCK = "lock"  # in the folder of a vector index, while it is open

@@ -38,8 +38,8 @@ from catalog.core.errors import (
     StoreError,
     StoreUnreachableError,
 )
+from catalog.core.files import make_folder
 from catalog.core.ids import sha1_hex
-from catalog.core.private_files import make_folder
 from catalog.store.locks import LOCK_SECONDS, PREPARING
 from catalog.store.sqlite_pool import BUSY_TIMEOUT_MS
 

@@ -313,7 +313,7 @@ query_log = Table(
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("asked_at", Float, nullable=False),  # seconds from 1970
     Column("verb", String, nullable=False),  # ask, generate or search
-    Column("edge", String, nullable=False),  # see core.edges
+    Column("edge", String, nullable=False),  # see core.retrieval_events
     Column("datasets", Text, nullable=False),  # JSON list; no foreign key: entries outlive them
     Column("role", String),
     Column("agent", String),

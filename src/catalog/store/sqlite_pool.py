@@ -28,8 +28,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError, StoreFullError
-from catalog.core.os_errors import remedy
-from catalog.core.private_files import make_private
+from catalog.core.files import make_private, remedy
 from catalog.store.locks import LOCK_SECONDS, PREPARING, hold_lock
 
 _LEAST_ROOM = 1 << 20  # bytes; opening takes 32 KB beside the store, and any writing more

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from catalog.core.documents import MetadataValue, Modality
 from catalog.core.errors import EmbeddingError, EmbeddingMismatchError, InputError
-from catalog.core.filter_forms import parse_filters
+from catalog.core.filters import parse_filters
 from catalog.core.scope import Scope
 from catalog.store.database import Database
 from catalog.store.embedding_cache import save

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import pytest
 
-from catalog.core.filter_forms import parse_filters
+from catalog.core.filters import parse_filters
 from catalog.core.param_fields import edge_fields
-from catalog.core.param_types import Param
+from catalog.core.params import Param
 from catalog.interfaces.agents import AGENT_TOOLS
-from catalog.interfaces.agents.arguments import Argument, arguments_of
+from catalog.interfaces.agents.tool import Argument, arguments_of
 
 
 class Asked:

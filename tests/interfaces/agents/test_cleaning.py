@@ -2,13 +2,8 @@
 
 import pytest
 
-from catalog.interfaces.agents.quoting import (
-    clean,
-    draw_nonce,
-    mark_as_data,
-    one_line,
-    without_long_echoes,
-)
+from catalog.core.text import clean, draw_nonce, mark_as_data
+from catalog.interfaces.agents.tool import one_line, without_long_echoes
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from catalog.interfaces.agents import AGENT_TOOLS
-from catalog.interfaces.agents.quoting import MAX_ECHO
-from catalog.interfaces.agents.tool import MAX_MESSAGE
+from catalog.interfaces.agents.tool import MAX_ECHO, MAX_MESSAGE
 from interfaces.agents.calls import generated
 
 CALLS = 1_000

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from catalog.interfaces.agents import AGENT_TOOLS
-from catalog.interfaces.server.mcp.resources import document_uri
+from catalog.interfaces.server.mcp.protocol import document_uri
 
 
 def test_a_document_is_given_between_the_markers(tools):

@@ -7,7 +7,7 @@ import pytest
 
 from catalog.evaluation.tool_choice import read_prompts, routing_report
 from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS, agent_guidance
-from catalog.interfaces.agents.guidance import MAX_GUIDANCE
+from catalog.interfaces.agents.functions import MAX_GUIDANCE
 from interfaces.agents.stub_router import StubRouter
 
 PROMPTS = Path(__file__).parents[3] / "golden_queries" / "tool_routing.jsonl"

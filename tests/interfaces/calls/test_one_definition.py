@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from catalog.core.errors import InputError
 from catalog.core.param_fields import edge_fields, params_model, read_params
-from catalog.core.param_types import Param
+from catalog.core.params import Param
 from catalog.interfaces.calls import VERBS, Verb
 from catalog.interfaces.cli import verbs
-from catalog.interfaces.server.http_arguments import query_string
+from catalog.interfaces.server.http_api import query_string
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from catalog.core.errors import CatalogError
 from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
-from catalog.interfaces.server.mcp.resources import DocumentResources
+from catalog.interfaces.server.mcp.protocol import DocumentResources
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 

@@ -6,8 +6,7 @@ import sys
 import threading
 from typing import ClassVar
 
-from catalog.interfaces.agents.arguments import ToolArguments
-from catalog.interfaces.agents.tool import AgentTool, ToolData, ToolResult
+from catalog.interfaces.agents.tool import AgentTool, ToolArguments, ToolData, ToolResult
 
 
 class Said(ToolArguments):

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from mcp.shared.exceptions import MCPError
 
 from catalog.interfaces.agents import AGENT_TOOLS, LISTED_TOOLS
-from catalog.interfaces.server.mcp.resources import document_uri, parse_document_uri
+from catalog.interfaces.server.mcp.protocol import document_uri, parse_document_uri
 from interfaces.mcp.conftest import HOSTILE, ODD_PATHS
 from interfaces.mcp.signs import give, wait_for
 

@@ -11,7 +11,7 @@ from mcp.shared.uri_template import UriTemplate
 
 from catalog.core.errors import DocumentNotFoundError, StoreBusyError
 from catalog.interfaces.calls import document_dict
-from catalog.interfaces.server.mcp.resources import (
+from catalog.interfaces.server.mcp.protocol import (
     MAX_BYTES,
     TEMPLATE,
     DocumentResources,

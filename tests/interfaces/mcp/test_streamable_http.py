@@ -13,9 +13,9 @@ from starlette.testclient import TestClient
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings.sections import ServeSettings
-from catalog.interfaces.server.mcp import streamable_http as http_module
+from catalog.interfaces.server.mcp import transports as http_module
 from catalog.interfaces.server.mcp.protocol import build_server
-from catalog.interfaces.server.mcp.streamable_http import serve_http, streamable_http_app
+from catalog.interfaces.server.mcp.transports import serve_http, streamable_http_app
 from catalog.interfaces.server.security import Address
 from catalog.interfaces.server.workers import Workers
 from interfaces.mcp.running import bearing, http_server, of_stubs, talk

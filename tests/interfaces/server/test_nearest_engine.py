@@ -9,9 +9,8 @@ import pytest
 from catalog import __version__
 from catalog.core.errors import NoStoreError, QueryError
 from catalog.core.settings import ServeSettings, Settings
-from catalog.interfaces.server.mcp.protocol import catalog_server
-from catalog.interfaces.server.mcp.resources import DocumentResources
-from catalog.interfaces.server.nearest_engine import NearestEngine
+from catalog.interfaces.server.mcp.protocol import DocumentResources, catalog_server
+from catalog.interfaces.server.remote import NearestEngine
 from catalog.interfaces.server.workers import Workers
 from catalog.store import Database
 from interfaces.server.strangers import prove, read_request, stranger

@@ -9,8 +9,7 @@ import pytest
 from catalog.core.errors import StoreError
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.server.asgi import build_app
-from catalog.interfaces.server.readiness import Readiness
-from catalog.interfaces.server.request_log import RequestIdFilter
+from catalog.interfaces.server.request_log import Readiness, RequestIdFilter
 from catalog.interfaces.server.security import Address
 
 TOKEN = {"token": "a token of some length"}

@@ -15,15 +15,14 @@ import httpx
 import pytest
 
 from catalog.core.errors import ConfigError
-from catalog.core.home import settings_key
+from catalog.core.files import settings_key
 from catalog.core.settings import Settings
 from catalog.embedding.model import EmbeddingModel
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server import asgi as run
 from catalog.interfaces.server.announcement import read_announcement
 from catalog.interfaces.server.listen import bind_socket
-from catalog.interfaces.server.nearest_engine import NearestEngine
-from catalog.interfaces.server.remote import Remote, ServerGoneError
+from catalog.interfaces.server.remote import NearestEngine, Remote, ServerGoneError
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -328,7 +327,7 @@ def test_agents_reach_it_and_its_most_talkative_log_has_no_query(serve, built):
 
 def test_its_client_is_light(built):
     code = (
-        "import sys; import catalog.interfaces.server.nearest_engine; "
+        "import sys; import catalog.interfaces.server.remote; "
         "print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
     )
     listed = subprocess.run(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from catalog.core.home import settings_key
+from catalog.core.files import settings_key
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.cli import main, verbs
 from catalog.library.indexing import Indexer

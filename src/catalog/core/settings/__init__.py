@@ -7,7 +7,7 @@ the defaults. A name that does not exist is an error, never silence.
 
 from __future__ import annotations
 
-from catalog.core.param_types import Profile
+from catalog.core.params import Profile
 from catalog.core.settings.collection import CollectionSettings
 from catalog.core.settings.loading import (
     LoadedSettings,

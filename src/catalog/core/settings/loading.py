@@ -15,7 +15,7 @@ from pydantic_settings import SettingsError
 
 from catalog.core.agents import check_agent_tables
 from catalog.core.errors import ConfigError, UnknownPresetError
-from catalog.core.home import default_home, home_folder, settings_file, settings_key
+from catalog.core.files import default_home, home_folder, settings_file, settings_key
 from catalog.core.settings.sections import (
     Settings,
 )

@@ -14,8 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from catalog.core.agents import Agent
-from catalog.core.home import default_home
-from catalog.core.param_types import Profile
+from catalog.core.files import default_home
+from catalog.core.params import Profile
 from catalog.core.settings.collection import CollectionSettings
 from catalog.core.settings.rag import NEEDS_REBUILD, RAGv2Settings
 from catalog.core.settings.variables import PREFIX, ApiKey

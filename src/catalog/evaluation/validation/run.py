@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from catalog.core.documents import MetadataValue
 from catalog.core.errors import CatalogError, StoreDamagedError
-from catalog.core.filter_forms import parse_filters
-from catalog.core.filters import Filter, Op, condition
+from catalog.core.filters import Filter, Op, condition, parse_filters
 from catalog.core.results import SearchResult
 from catalog.evaluation.validation.measurement import (
     EmbeddingTimes,

@@ -15,9 +15,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from catalog.core.errors import CatalogError, GoldenSetError
-from catalog.core.filter_forms import parse_filters
-from catalog.core.filters import Filter, check_fields
-from catalog.core.param_types import Mode
+from catalog.core.filters import Filter, check_fields, parse_filters
+from catalog.core.params import Mode
 from catalog.evaluation.golden_files import format_errors
 from catalog.store import Database
 from catalog.store.chunks import list_fields

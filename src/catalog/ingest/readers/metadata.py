@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
+from catalog.core.dates import read_written_date
 from catalog.core.documents import MetadataScalar, MetadataValue
 from catalog.core.errors import ReadError
 from catalog.core.text import storable
-from catalog.core.written_dates import read_written_date
 
 _WEB_ADDRESS = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 _LARGEST_INTEGER = 2**63

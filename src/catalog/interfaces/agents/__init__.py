@@ -7,13 +7,13 @@ from catalog.interfaces.agents.functions import (
     ANSWER_TOOLS,
     LISTED_TOOLS,
     AgentTools,
+    agent_guidance,
     close,
     get,
     multi_get,
     query_catalog,
     search_chunks,
 )
-from catalog.interfaces.agents.guidance import agent_guidance
 from catalog.interfaces.agents.tool import AgentTool, ToolResult
 
 __all__ = [

@@ -9,9 +9,8 @@ from pydantic import WithJsonSchema
 
 from catalog.core.places import format_count
 from catalog.core.results import TIMED_MODALITIES, Certainty, EvidenceLine, Explanation
-from catalog.core.text import format_timecode
-from catalog.interfaces.agents.quoting import clean, document_reference, one_line
-from catalog.interfaces.agents.tool import ToolPart
+from catalog.core.text import clean, format_timecode
+from catalog.interfaces.agents.tool import ToolPart, document_reference, one_line
 from catalog.retrieval.citations import format_clock, format_headings
 from catalog.retrieval.evidence import format_lines
 
@@ -222,8 +221,12 @@ def format_passages(passages: Sequence[AgentPassage]) -> str:
 
 def _passage_lines(passage: AgentPassage) -> Iterator[str]:
     is_timed = passage.modality in TIMED_MODALITIES and passage.locator.times is not None
-    name = _recording_name(passage) if is_timed else passage.original or passage.path
-    about = passage.modality.replace("_", " ") if is_timed else _headings(passage)
+    if is_timed:  # named by the recording's file, or the transcript's where that is unknown
+        name = passage.media if passage.media and "." in passage.media else passage.path
+        about = passage.modality.replace("_", " ")
+    else:
+        name = passage.original or passage.path
+        about = format_headings(passage.headings, passage.sections[len(passage.headings) :])
     head = f"[{passage.number}] {name}" + (f" — {about}" if about else "")
     place = _format_place(passage.locator, is_timed)
     if passage.evidence:
@@ -262,17 +265,8 @@ def _format_place(place: Place, is_timed: bool) -> str:
     return ", ".join(parts)
 
 
-def _headings(passage: AgentPassage) -> str:
-    return format_headings(passage.headings, passage.sections[len(passage.headings) :])
-
-
 def _format_range(first: object, last: object) -> str:
     return str(first) if first == last else f"{first}–{last}"
-
-
-def _recording_name(passage: AgentPassage) -> str:
-    """Return the recording's file, or the transcript's if that of the recording is unknown."""
-    return passage.media if passage.media and "." in passage.media else passage.path
 
 
 def _format_explanation(explain: Explanation) -> str:

@@ -1,41 +1,44 @@
-"""The tools that find passages: ``search_chunks``, ``search``, ``vsearch`` and ``query``."""
+"""The tools that find passages: ``search_chunks``, ``search``, ``vsearch``, ``query`` and ``ask``.
+
+The last one answers with checked, cited sentences, where answers are on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import CatalogError, ConfigError
-from catalog.core.param_types import Mode
-from catalog.core.params import SearchParams
+from catalog.core.params import AskParams, Mode, SearchParams
+from catalog.core.text import clean
 from catalog.interfaces.agents.agent_passages import (
     AgentPassage,
     agent_passages,
     format_passages,
 )
-from catalog.interfaces.agents.arguments import (
+from catalog.interfaces.agents.tool import (
     AFTER,
     BEFORE,
+    AgentTool,
     Argument,
     ToolArguments,
+    ToolData,
+    ToolPart,
+    ToolResult,
     arguments_of,
     ask_by_names,
-)
-from catalog.interfaces.agents.quoting import one_line
-from catalog.interfaces.agents.tool import (
-    AgentTool,
-    ToolData,
-    ToolResult,
     clean_notes,
     format_types,
     note_lines,
+    one_line,
     quote_argument,
     tool_result,
 )
 
 if TYPE_CHECKING:
     from catalog.interfaces.calls import Engine
+
 
 _NARROWING = ("docs", "file_type", "name", "filters", "after", "before")
 _TOP_K = Argument(
@@ -45,6 +48,16 @@ _TOP_K = Argument(
 _NOT_OF_TOOLS = ("similarity_threshold", "recency_half_life_days", "all_copies")
 _QUERY = Argument(help='Words, "quoted phrases" and -exclusions.')
 _FILTERS = Argument(help='Conditions that must all hold: ["tag=ops", "page>=3"].')
+_SEARCH_ARGUMENTS = arguments_of(
+    SearchParams,
+    without=("mode", "rerank", "expand", "strict", *_NOT_OF_TOOLS),
+    query=_QUERY,
+    top_k=_TOP_K,
+    filters=_FILTERS,
+    after=AFTER,
+    before=BEFORE,
+)
+_INDENT = "    "
 
 
 class SearchData(ToolData):
@@ -82,8 +95,6 @@ def run_query(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]) 
 
 
 def _search(engine: Engine, params: dict[str, Any], notes: tuple[str, ...]) -> ToolResult:
-    if isinstance(params.get("filters"), str):
-        params["filters"] = [params["filters"]]
     answer = ask_by_names(engine, "search", params, "docs")
     told = [*answer.get("notes", ()), *_stage_notes(answer["stages"])]
     if nearest := answer.get("nearest"):
@@ -103,7 +114,9 @@ def _search(engine: Engine, params: dict[str, Any], notes: tuple[str, ...]) -> T
         mode=answer["mode"],
         elapsed_ms=answer["elapsed_ms"],
     )
-    lines = [*_confidence_lines(data), *note_lines(own_notes)]
+    lines = note_lines(own_notes)
+    if data.low_confidence and data.results:
+        lines.insert(0, "low confidence: perhaps none of these passages answers")
     quoted = format_passages(passages)
     return tool_result(data, lines=lines, quoted=quoted, quoted_notes=quoted_notes)
 
@@ -115,12 +128,6 @@ def _stage_notes(stages: Sequence[Mapping[str, Any]]) -> list[str]:
         for stage in stages
         if stage["note"] and (stage["status"] == "failed" or stage["name"] == "normalise")
     ]
-
-
-def _confidence_lines(data: SearchData) -> list[str]:
-    if not data.low_confidence or not data.results:
-        return []
-    return ["low confidence: perhaps none of these passages answers"]
 
 
 def _no_results(engine: Engine, params: Mapping[str, Any], datasets: Sequence[str]) -> str:
@@ -196,15 +203,6 @@ SEARCH_CHUNKS = AgentTool(
     SearchData,
     run_search,
 )
-_SEARCH_ARGUMENTS = arguments_of(
-    SearchParams,
-    without=("mode", "rerank", "expand", "strict", *_NOT_OF_TOOLS),
-    query=_QUERY,
-    top_k=_TOP_K,
-    filters=_FILTERS,
-    after=AFTER,
-    before=BEFORE,
-)
 SEARCH = AgentTool(
     "search",
     "Search by words",
@@ -241,4 +239,102 @@ QUERY = AgentTool(
     ),
     SearchData,
     run_query,
+)
+
+
+class CitedSource(ToolPart):
+    """What ``[number]`` in an answer stands for. ``reference`` is what ``get`` takes for it.
+
+    ``text`` is what of it supports the answer; ``verified`` tells whether anything does.
+    """
+
+    number: int
+    reference: str
+    path: str
+    title: str
+    citation: str
+    link: str | None
+    text: str
+    verified: bool
+
+
+class AskData(ToolData):
+    """An answer in checked sentences, or why there is none and which documents are nearest."""
+
+    answer: str | None = None
+    sources: tuple[CitedSource, ...] = ()
+    nearest: tuple[str, ...] = ()
+    model: str | None = None
+    dataset: str | None = None
+    elapsed_ms: float | None = None
+
+
+def run_ask(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]) -> ToolResult:
+    """Answer a question; an answer that is none has the status ``no_results``."""
+    params = arguments.params()
+    said = ask_by_names(engine, "ask", params, "docs")
+    abstention = said["abstention"] or {"nearest": ()}
+    quoted_notes = clean_notes(said["notes"])
+    datasets = said["datasets"]
+    data = AskData(
+        status="no_results" if said["abstained"] else "ok",
+        message=f"no results: {one_line(said['reason'])}" if said["abstained"] else None,
+        notes=(*notes, *quoted_notes),
+        answer=None if said["abstained"] else clean(said["answer"]),
+        sources=tuple(_sources(said)),
+        nearest=tuple(one_line(near["path"]) for near in abstention["nearest"]),
+        model=said["model"],
+        dataset=datasets[0] if len(datasets) == 1 else None,
+        elapsed_ms=said["elapsed_ms"],
+    )
+    quoted = "\n".join([*filter(None, [data.answer]), *_source_lines(data)])
+    return tool_result(data, lines=note_lines(notes), quoted=quoted, quoted_notes=quoted_notes)
+
+
+def _sources(said: Mapping[str, Any]) -> Iterator[CitedSource]:
+    passages, _ = agent_passages(said["results"], 0)
+    by_number = {one.number: one for one in passages}
+    for citation in said["citations"]:
+        passage = by_number[citation["n"]]
+        yield CitedSource(
+            number=passage.number,
+            reference=passage.reference,
+            path=passage.path,
+            title=passage.title,
+            citation=passage.citation,
+            link=passage.link,
+            text=clean(citation["text"]),
+            verified=citation["verified"],
+        )
+
+
+def _source_lines(data: AskData) -> Iterator[str]:
+    for source in data.sources:
+        doubt = "" if source.verified else " (does not say so)"
+        yield f"[{source.number}] {source.citation}{doubt}"
+        yield f"{_INDENT}reference: {source.reference}"
+    if data.nearest:
+        yield f"nearest documents: {', '.join(data.nearest)}"
+
+
+ASK = AgentTool(
+    "ask",
+    "Answer a question from documents",
+    "Answer a question with a few sentences, each checked against the passages it cites, or say "
+    "that the documents do not tell. Returns the answer and its sources, with references for get.",
+    arguments_of(
+        AskParams,
+        without=("role", "model", "expand", "strict", "mode", "similarity_threshold"),
+        last=("docs", "filters", "rerank", "dataset"),
+        question=Argument(help="The question, in a sentence."),
+        top_k=Argument(
+            help="How many passages to answer from, 1 to 50; by default as the settings say.",
+            bounds=(1, 50),
+        ),
+        filters=_FILTERS,
+        after=AFTER,
+        before=BEFORE,
+    ),
+    AskData,
+    run_ask,
 )

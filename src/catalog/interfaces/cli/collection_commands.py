@@ -14,7 +14,7 @@ from catalog.interfaces.plain_text import complaint, one_line, safe
 from catalog.interfaces.text_layout import shorten, wrap
 
 if TYPE_CHECKING:
-    from catalog.core.collection_results import CollectionResults
+    from catalog.core.results import CollectionResults
 
 _INDENT = "    "
 _SHOWN = 300  # characters of a passage

@@ -1,8 +1,10 @@
-"""``catalog golden``: checking, labelling and calibrating with golden queries."""
+"""``catalog golden`` and ``validate``: labelled queries, and whether a dataset is ready."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,34 +12,101 @@ import typer
 
 from catalog.core.errors import GoldenSetError
 from catalog.interfaces.cli import INTERRUPTED
-from catalog.interfaces.cli.answer_bound import make_bound
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
+    JsonOption,
     PresetOption,
     known_name,
     open_library,
+    require_folder_of,
+    store_options,
 )
-from catalog.interfaces.cli.output import RESUMABLE, complain, say
+from catalog.interfaces.cli.output import RESUMABLE, TerminalProgress, complain, print_json, say
 
 if TYPE_CHECKING:
-    from catalog.core.param_types import Mode
+    from collections.abc import Iterator
+
+    from catalog.answers.risk import RiskBound
+    from catalog.core.params import Mode
     from catalog.core.user_search import RankedHit, Ranking
     from catalog.evaluation.golden import GoldenQuery, GoldenSet
     from catalog.ingest.sync_report import Progress
     from catalog.library.library import Library
     from catalog.retrieval.search_parts import SearchParts
     from catalog.retrieval.searcher import Searcher
+    from catalog.store.eval_runs import EvalRun
 
 
 app = typer.Typer(
     help="Make, check and use labelled queries (golden queries).", no_args_is_help=True
 )
 EXCERPT = 600  # characters of a passage to grade
+NOT_READY = 1  # exit code
+EXAMPLE = "book"  # dataset and preset of the example
 UNOFFERED_KINDS = ("filtered", "unanswerable")  # one needs filters, one follows from grades
 
 
-app.command("bound")(make_bound)
+@app.command("bound")
+def make_bound(
+    context: typer.Context,
+    sentences: Annotated[
+        Path | None,
+        typer.Argument(help="Labelled sentences, as 'eval answers --sentences' wrote them."),
+    ] = None,
+    at_most: Annotated[
+        float, typer.Option(help="Share of the sentences shown that may be unsupported.")
+    ] = 0.05,
+    confidence: Annotated[
+        float, typer.Option(help="Share of all calibrations that are to keep it.")
+    ] = 0.95,
+    on_average: Annotated[
+        bool,
+        typer.Option("--on-average", help="Of all sentences, shown or not, on average."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Keep nothing.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Forget the dataset's bound; needs no sentences.")
+    ] = False,
+    dataset: DatasetOption = None,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Find the score from which on sentences of answers may be shown, and keep it.
+
+    'ask' marks or drops those below, until the model, the index or a setting is another.
+    """
+    from catalog.answers.risk import save_bound
+    from catalog.evaluation.backends import require_run
+    from catalog.evaluation.golden_files import read_rows
+    from catalog.evaluation.sentence_labels import SentenceLabel, bound_from_labels
+
+    if (sentences is None) != undo:
+        raise typer.BadParameter("give the labelled sentences, or --undo", param_hint="SENTENCES")
+    with open_library(context, home, preset) as library:
+        if sentences is None:
+            name = library.chosen_dataset(dataset)
+            save_bound(library.database, name, None)
+            say(f"no bound holds for the answers of {name}")
+            return
+        rows = read_rows(sentences, SentenceLabel, "sentence")
+        run = require_run(library.database, rows[0].run)
+        bound = bound_from_labels(
+            rows, run, most=at_most, confidence=None if on_average else confidence
+        )
+        if not dry_run:
+            save_bound(library.database, run.dataset, bound)
+    say(*_bound_lines(bound, run, is_kept=not dry_run))
+
+
+def _bound_lines(bound: RiskBound, run: EvalRun, *, is_kept: bool) -> Iterator[str]:
+    from catalog.evaluation.sentence_labels import share_answered
+
+    before, still = share_answered(run, bound.threshold)
+    yield bound.describe()
+    yield f"of the {run.queries} questions of {run.golden}, {still:.0%} still get an answer"
+    yield f"  ({before:.0%} without it), by {run.backend} on {run.dataset}"
+    yield "'catalog golden bound --undo' takes it back" if is_kept else "kept nothing"
 
 
 @app.command("check")
@@ -140,7 +209,7 @@ def calibrate(
     Thresholds and low confidence go by relevance. The balance is fitted from 50 queries on, for
     hybrid search with adaptive fusion. Each is kept if it wins on queries it was not fitted on.
     """
-    from catalog.core.param_types import MODES
+    from catalog.core.params import MODES
     from catalog.evaluation.golden_files import read_golden
     from catalog.interfaces.cli.output import TerminalProgress
     from catalog.retrieval.searcher import Searcher
@@ -294,3 +363,89 @@ def _ask_grade(passage: RankedHit, number: int, total: int) -> str:
     for line in passage.text[:EXCERPT].splitlines():
         say(f"    | {line}")
     return _prompt("Grade")
+
+
+def validate(
+    context: typer.Context,
+    suite: Annotated[
+        Path | None, typer.Option(help="Questions, their sources and limits: a TOML file.")
+    ] = None,
+    example: Annotated[
+        bool,
+        typer.Option("--example", help="Validate a small book that comes with catalog, instead."),
+    ] = False,
+    dataset: DatasetOption = None,
+    report: Annotated[Path | None, typer.Option(help="Markdown file to write.")] = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Say whether a dataset is ready, by a suite of questions.
+
+    Exits with 1 when it is not ready. docs/validation.md says what a suite holds.
+    """
+    from catalog.evaluation.validation.run import SuiteRunner
+    from catalog.evaluation.validation.suite import read_suite
+    from catalog.evaluation.validation.validation_report import validation_lines
+    from catalog.evaluation.validation.verdict import Validation, validation_dict
+    from catalog.retrieval.searcher import Searcher
+
+    if example == (suite is not None):
+        raise typer.BadParameter("give either --suite or --example")
+    require_folder_of(report)
+    with ExitStack() as stack:
+        if suite is None:
+            library = stack.enter_context(_example_library(context, preset))
+            suite, dataset = _example_files()[1], EXAMPLE
+        else:
+            library = stack.enter_context(open_library(context, home, preset))
+        questions = read_suite(suite)
+        name = library.chosen_dataset(dataset)
+        runner = SuiteRunner(Searcher(library), questions, name)
+        with TerminalProgress(is_resumable=False) as progress:
+            validation = Validation.of(runner.run(progress))
+    text = "\n".join(validation_lines(validation))
+    if report is not None:
+        _write(report, f"{text}\n")
+    if json:
+        print_json(validation_dict(validation))
+    elif report is None:
+        say(text)
+    else:
+        say("READY" if validation.is_ready else "NOT READY", *validation.reasons)
+        say(f"Report: {report}")
+    if not validation.is_ready:
+        raise typer.Exit(NOT_READY)
+
+
+@contextmanager
+def _example_library(context: typer.Context, preset: str | None) -> Iterator[Library]:
+    """Index the example's book in a folder of its own, which goes again."""
+    from catalog.library.indexing import Indexer
+
+    chosen = store_options(context, None, preset).preset or EXAMPLE
+    book, _ = _example_files()
+    with (
+        tempfile.TemporaryDirectory(prefix="catalog-example-") as folder,
+        open_library(context, Path(folder), chosen, make_store=True) as library,
+    ):
+        complain(f"indexing the example's book, {book}")
+        with TerminalProgress(is_resumable=False) as progress:
+            Indexer(library).build(book, EXAMPLE, progress=progress)
+        yield library
+
+
+def _example_files() -> tuple[Path, Path]:
+    """Return the folder of the book and the file of its suite, as installed or in a checkout."""
+    package = Path(__file__).parents[2] / "examples"
+    folder = package if package.is_dir() else Path(__file__).parents[4] / "examples"
+    return folder / "book", folder / "book-suite.toml"
+
+
+def _write(file: Path, text: str) -> None:
+    from catalog.core.errors import InputError
+
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {file}: {error.strerror}") from error

@@ -1,4 +1,8 @@
-"""``catalog config``, ``doctor`` and ``cache``: the settings, health and caches of a store."""
+"""A store's settings, health, caches and copies, and moving datasets out of it and into it.
+
+These are ``catalog config``, ``doctor``, ``cache``, ``backup``, ``restore``, ``migrate-store``,
+``export`` and ``import``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
@@ -18,17 +23,32 @@ from catalog.interfaces.cli.options import (
     open_library,
     settings_for,
 )
-from catalog.interfaces.cli.output import print_json, say, table_lines
+from catalog.interfaces.cli.output import (
+    TerminalProgress,
+    complain,
+    heeding_termination,
+    note,
+    print_json,
+    say,
+    table_lines,
+)
+from catalog.interfaces.plain_text import safe
 
 if TYPE_CHECKING:
     from catalog.core.settings import Settings
     from catalog.library.library import Library
+
 
 SECRET = "********"  # noqa: S105 - what is shown in place of one
 CacheKind = Literal["expansion", "rerank", "answer", "queries"]
 CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
 _DATASETS_OWN = "a dataset keeps its own, but with --apply-settings"
 _HEADINGS = ("kind", "model", "entries", "used again", "size", "oldest", "newest")
+cache = typer.Typer(help="Show or clear the kept answers of models.", no_args_is_help=True)
+_Datasets = Annotated[
+    list[str] | None,
+    typer.Option("--dataset", "--project", "-d", help="Only this dataset; may be repeated."),
+]
 
 
 def config(
@@ -108,9 +128,6 @@ def doctor(
             say(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}{fix}")
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
-
-
-cache = typer.Typer(help="Show or clear the kept answers of models.", no_args_is_help=True)
 
 
 @cache.command("stats")
@@ -210,3 +227,188 @@ def _size(count: int | None) -> str:
 
 def _date(time: float | None) -> str:
     return "-" if time is None else f"{datetime.fromtimestamp(time, tz=UTC):%Y-%m-%d}"
+
+
+def backup(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Where to write the copy.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Copy the store to a file, while others search and write.
+
+    Indexes are not in it: they are made anew from the store, with no model.
+    """
+    from catalog.store.backup import back_up
+    from catalog.store.database import find_store
+
+    store = find_store(settings_for(context, home, preset).settings)
+    with heeding_termination():
+        size = back_up(store, file, force=force, progress=_Percent())
+    if json:
+        print_json({"file": str(file), "bytes": size})
+    else:
+        say(f"{file}: {size:,} bytes")
+
+
+def restore(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A copy that catalog backup made.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Drop the store kept from an earlier restore.")
+    ] = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Put a copy in the store's place; the replaced store is kept."""
+    from catalog.core.files import new_folder
+    from catalog.store.backup import restore as put_back
+    from catalog.store.database import find_store
+
+    settings = settings_for(context, home, preset).settings
+    with heeding_termination(), new_folder(settings.home):
+        kept = put_back(file, find_store(settings), locks=settings.home / "locks", force=force)
+    if json:
+        print_json({"restored": str(file), "kept": None if kept is None else str(kept)})
+        return
+    say(f"The store is that of {file} again.")
+    if kept is not None:
+        say(f"The one before is kept as {kept}: delete it when you need it no more.")
+
+
+def migrate_store(
+    context: typer.Context,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="url",
+            help="Where: postgresql://user@host/database, or sqlite:////folder/catalog.db.",
+        ),
+    ],
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Copy the store into an empty database: Postgres or a file.
+
+    The store stays where it is, too; set IDX_DATABASE_URL to use the copy.
+    """
+    from catalog.interfaces.cli.options import open_library
+    from catalog.store.backup import copy_store
+    from catalog.store.database import Database
+
+    with open_library(context, home, preset) as library:
+        target = Database(to, library.settings.home)
+        try:
+            counts = copy_store(library.database, target, _tell_rows)
+        finally:
+            target.close()
+    if json:
+        print_json({"rows": counts})
+        return
+    told = ", ".join(f"{counts[name]:,} {name}" for name in ("documents", "chunks", "embeddings"))
+    say(f"Copied and compared: {told}, and all else.", "To use it, set IDX_DATABASE_URL to it.")
+
+
+def _tell_rows(table: str, count: int) -> None:
+    if count % 50_000 == 0:
+        note(f"{table}: {count:,} rows\n")
+
+
+class _Percent:
+    """Say on standard error how far a copy is, at each tenth."""
+
+    def __init__(self) -> None:
+        self._tenths = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        tenth = 10 * done // max(total, 1)
+        if tenth > self._tenths and done < total:
+            self._tenths = tenth
+            note(f"{tenth}0 %\n")
+
+
+def export(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Where to write; in a folder, chunks.jsonl.")],
+    dataset: _Datasets = None,
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="With vectors, so that nothing is embedded again.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Write datasets as lines of JSON, to be read or imported."""
+    from catalog.library.exporting import export_chunks
+
+    with (
+        heeding_termination(),
+        open_library(context, home, preset) as library,
+        TerminalProgress() as progress,
+    ):
+        report = export_chunks(
+            library.database,
+            file,
+            datasets=tuple(dataset or ()),
+            vectors=vectors,
+            force=force,
+            progress=progress,
+        )
+    if json:
+        print_json(asdict(report))
+    else:
+        counts = f"{report.documents:,} documents, {report.chunks:,} passages"
+        say(f"{report.file}: {counts}, {report.bytes:,} bytes")
+
+
+def import_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="What export wrote, or the folder it is in.")],
+    dataset: _Datasets = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(help="The folder to update the datasets from."),
+    ] = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Take in what export wrote, ids unchanged. Safe to interrupt: run it again to continue.
+
+    Documents in the file are as it says afterwards, others stay. What has no vector is embedded.
+    Take files from whom you trust: vectors are believed.
+    """
+    from catalog.library.exporting import require_portable
+    from catalog.library.importing import import_chunks
+
+    require_portable(file)
+    with (
+        open_library(context, home, preset, make_store=True) as library,
+        TerminalProgress() as progress,
+    ):
+        report = import_chunks(
+            library, file, datasets=tuple(dataset or ()), root=root, progress=progress
+        )
+    if json:
+        print_json(asdict(report))
+    else:
+        waiting = (
+            f"{report.waiting:,} of them wait for vectors" if report.waiting else "all embedded"
+        )
+        say(
+            f"{', '.join(report.datasets)}: {report.added:,} documents added, "
+            f"{report.replaced:,} replaced, {report.unchanged:,} unchanged; "
+            f"{report.chunks:,} passages, {waiting}"
+        )
+        for note in report.notes:
+            complain(safe(note))
+    for failure in report.failed:
+        complain(safe(f"{failure.path}: {failure.reason}"))
+    if report.failed:
+        raise typer.Exit(1)

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from catalog.interfaces.cli.backend_runs import (
-    allowed_documents,
-    measure_specs,
-    open_dataset,
-    read_queries,
-    record_run_and_file,
-    run_specs,
-)
-from catalog.interfaces.cli.eval_answers import eval_answers
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
     JsonOption,
     PresetOption,
+    known_name,
     open_library,
     require_folder_of,
 )
-from catalog.interfaces.cli.output import complain, print_json, say
+from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
+
+if TYPE_CHECKING:
+    from catalog.core.params import AskParams
+    from catalog.evaluation.golden import GoldenSet
+    from catalog.evaluation.metrics import RunScores
+    from catalog.evaluation.runs import Allowed, BackendRun
+    from catalog.library.library import Library
+    from catalog.store.eval_runs import EvalRun
+
 
 GATE_FAILED = 3  # exit code when --fail-if holds
 BACKENDS = (
@@ -45,6 +51,132 @@ RepeatsOption = Annotated[
 RunsOption = Annotated[
     Path | None, typer.Option("--runs", help="Folder to write TREC run files into.")
 ]
+eval_app = typer.Typer(invoke_without_command=True)
+runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
+RunArgument = Annotated[str, typer.Argument(help="A run's id, or how it starts.")]
+_FAILURES_SHOWN = 5
+
+
+def eval_answers(
+    context: typer.Context,
+    golden: Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")],
+    dataset: DatasetOption = None,
+    agent: Annotated[str | None, typer.Option(help="Who answers, as for 'ask'.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="openai, llama_cpp, module:function, or none: who writes, as for 'ask'."),
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="A model, as --model, that says which nuggets are there.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
+    sentences: Annotated[
+        Path | None,
+        typer.Option(help="File to write, of the sentences to label for 'golden bound'."),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="A preset to ask with first, and to compare with; or a run's id."),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Measure answers: what they cite, what supports them, and when there is none.
+
+    The run is recorded, as those of searches are: 'catalog runs diff' compares two.
+    """
+    from catalog.core.errors import InputError
+    from catalog.core.params import MODES, AskParams
+    from catalog.evaluation.answer_runs import (
+        answer_run_dict,
+        answer_run_lines,
+        write_answer_report,
+    )
+    from catalog.evaluation.golden_files import read_golden
+    from catalog.evaluation.run_records import diff_runs
+    from catalog.evaluation.summary import diff_dict, diff_lines
+
+    known_mode = known_name("--mode", mode, MODES)
+    if sentences is not None and sentences.exists():
+        raise InputError(f"{sentences} is there, and may hold labels: name another file")
+    require_folder_of(report)
+    require_folder_of(sentences)
+    params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
+    queries = read_golden(golden)
+    before = None
+    if against is not None:
+        before = _earlier(context, home, against) or _measure(
+            context, home, against, queries, params, judge
+        )
+    run = _measure(context, home, preset, queries, params, judge)
+    if sentences is not None:
+        count = _write_sentences(sentences, run, queries)
+        complain(
+            f"{sentences}: {count} sentences; fill in 'supported', then 'catalog golden bound'"
+        )
+    if report is not None:
+        write_answer_report(run, queries, report)
+    difference = None if before is None else diff_runs(before, run)
+    if json:
+        told = {} if difference is None else {"against": diff_dict(difference)}
+        print_json(answer_run_dict(run) | told)
+        return
+    say(*answer_run_lines(run))
+    if difference is not None:
+        say("", *diff_lines(difference))
+
+
+def _measure(
+    context: typer.Context,
+    home: Path | None,
+    preset: str | None,
+    queries: GoldenSet,
+    params: AskParams,
+    judge: str | None,
+) -> EvalRun:
+    from catalog.evaluation.answer_runs import make_job, run_answers
+    from catalog.evaluation.golden import find_label_warnings
+    from catalog.retrieval.searcher import Searcher
+
+    with open_library(context, home, preset) as library:
+        assert not isinstance(params.dataset, list)
+        name = library.chosen_dataset(params.dataset)
+        library.require_dataset(name)
+        for warning in find_label_warnings(queries, library.database, name):
+            complain(warning)
+        job = make_job(Searcher(library), queries, name, params, judge)
+        with TerminalProgress() as progress:
+            return run_answers(job, progress=progress, now=time.time)
+
+
+def _write_sentences(path: Path, run: EvalRun, queries: GoldenSet) -> int:
+    """Write the sentences that are shown as supported, and return how many there are."""
+    from catalog.core.errors import InputError
+    from catalog.evaluation.sentence_labels import sentences_to_label, write_sentences
+
+    if run.identity["bound"] is not None:
+        raise InputError(
+            f"run {run.id} was held to a bound, so its sentences cannot make another: "
+            "'catalog golden bound --undo' first"
+        )
+    rows = sentences_to_label(run, queries)
+    write_sentences(path, rows)
+    return len(rows)
+
+
+def _earlier(context: typer.Context, home: Path | None, against: str) -> EvalRun | None:
+    """Return the recorded run whose id starts so; ``None`` if it is a preset's name."""
+    from catalog.core.settings import find_presets
+    from catalog.evaluation.backends import require_run
+
+    if against in find_presets():
+        return None
+    with open_library(context, home, None) as library:
+        run = require_run(library.database, against)
+    complain(f"against run {run.id}")
+    return run
 
 
 def compare(
@@ -178,7 +310,6 @@ def evaluate(
         say(*table_lines(records, warnings))
 
 
-eval_app = typer.Typer(invoke_without_command=True)
 eval_app.callback()(evaluate)
 eval_app.command("answers")(eval_answers)
 
@@ -186,7 +317,7 @@ eval_app.command("answers")(eval_answers)
 def _specs(modes: list[str] | None, backends: list[str] | None) -> list[str]:
     """Return the backends to measure, modes first; all modes if nothing is named."""
     from catalog.core.errors import UnknownModeError
-    from catalog.core.param_types import MODES
+    from catalog.core.params import MODES
 
     unknown = [mode for mode in modes or () if mode not in MODES]
     if unknown:
@@ -237,10 +368,6 @@ def ablate(
         return
     say(f"{queries.name} on {name}: {len(queries)} queries, {top_k} deep")
     say(*ablation_lines(rows))
-
-
-runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
-RunArgument = Annotated[str, typer.Argument(help="A run's id, or how it starts.")]
 
 
 @runs_app.command("list")
@@ -313,3 +440,152 @@ def diff_recorded(
         print_json(diff_dict(difference))
     else:
         say(*diff_lines(difference))
+
+
+def read_queries(golden: Path | None, beir: Path | None, split: str) -> GoldenSet:
+    """Return the labelled queries of a file or of a BEIR collection, whichever is given."""
+    from catalog.evaluation.golden_files import read_beir, read_golden
+
+    if (golden is None) == (beir is None):
+        raise typer.BadParameter("give either --golden or --beir")
+    return read_golden(golden) if golden is not None else read_beir(cast(Path, beir), split)
+
+
+@contextmanager
+def open_dataset(
+    context: typer.Context,
+    home: Path | None,
+    preset: str | None,
+    beir: Path | None,
+    dataset: str | None,
+) -> Iterator[tuple[Library, str]]:
+    """Open the store that queries are put to, and give it with their dataset's name.
+
+    A BEIR collection is indexed if needed, in a store that is made if there is none, under its
+    folder's name if no dataset is given.
+    """
+    with open_library(context, home, preset, make_store=beir is not None) as library:
+        if beir is None:
+            yield library, library.chosen_dataset(dataset)
+            return
+        name = dataset or beir.resolve().name
+        _index_collection(library, beir, name)
+        yield library, name
+
+
+def _index_collection(library: Library, folder: Path, dataset: str) -> None:
+    from catalog.core.errors import InputError
+    from catalog.evaluation.golden_files import CORPUS
+    from catalog.library.indexing import Indexer
+    from catalog.store.chunks import list_datasets
+
+    corpus = (folder / CORPUS).resolve()
+    with library.database.read() as connection:
+        roots = {stored.name: stored.root for stored in list_datasets(connection)}
+    if roots.get(dataset) and Path(roots[dataset]) != corpus:
+        raise InputError(f"dataset {dataset!r} is of {roots[dataset]}: give another --dataset")
+    with TerminalProgress() as progress:
+        report = Indexer(library).build(corpus, dataset, progress=progress)
+    for note in report.notes:
+        complain(note)
+    for failure in report.failed[:_FAILURES_SHOWN]:
+        complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
+
+
+def run_specs(
+    library: Library,
+    queries: GoldenSet,
+    dataset: str,
+    specs: list[str],
+    top_k: int,
+    repeats: int,
+) -> list[BackendRun]:
+    """Put every query to the backends of these specs; return their runs, in order."""
+    from catalog.core.errors import StoreBusyError
+    from catalog.evaluation.backends import Backends
+    from catalog.evaluation.run_records import corpus_digest
+    from catalog.evaluation.runs import run_backends
+
+    library.require_dataset(dataset)
+    corpus = corpus_digest(library.database, dataset)
+    with (
+        Backends(library, tell=complain) as backends,
+        TerminalProgress() as progress,
+        redirect_stdout(sys.stderr),  # what a search prints is not our answer
+    ):
+        runs = run_backends(
+            [backends.load(spec) for spec in specs],
+            queries,
+            dataset=dataset,
+            top_k=top_k,
+            repeats=repeats,
+            progress=progress,
+            allowed=allowed_documents(library, dataset),
+        )
+    if corpus_digest(library.database, dataset) != corpus:
+        raise StoreBusyError(f"{dataset!r} changed while it was asked: measure again after updates")
+    return runs
+
+
+def measure_specs(
+    library: Library,
+    queries: GoldenSet,
+    dataset: str,
+    specs: list[str],
+    top_k: int,
+    repeats: int,
+    folder: Path | None,
+    *,
+    reuse: bool,
+) -> list[EvalRun]:
+    """Return a record for each spec, in order; run those that have none to reuse."""
+    from catalog.evaluation.metrics import score_run
+
+    records: dict[str, EvalRun] = {}
+    if reuse:
+        records = _earlier_runs(library, queries, dataset, specs, top_k)
+    missing = [spec for spec in specs if spec not in records]
+    runs = run_specs(library, queries, dataset, missing, top_k, repeats) if missing else []
+    for spec, run in zip(missing, runs, strict=True):
+        scores = score_run(run, queries, allowed_documents(library, dataset))
+        records[spec] = record_run_and_file(library, run, scores, queries, folder)
+    return [records[spec] for spec in specs]
+
+
+def _earlier_runs(
+    library: Library, queries: GoldenSet, dataset: str, specs: list[str], top_k: int
+) -> dict[str, EvalRun]:
+    from catalog.evaluation.backends import Backends
+    from catalog.evaluation.run_records import find_recorded_run
+
+    records = {}
+    with Backends(library) as backends:
+        for spec in specs:
+            identity = backends.load(spec).identity
+            if "pipeline" not in identity:  # another's search may change unseen
+                continue
+            record = find_recorded_run(library.database, identity, queries, dataset, top_k)
+            if record is not None:
+                complain(f"{spec}: reusing run {record.id}")
+                records[spec] = record
+    return records
+
+
+def record_run_and_file(
+    library: Library, run: BackendRun, scores: RunScores, queries: GoldenSet, folder: Path | None
+) -> EvalRun:
+    """Record a run in the store, and write its TREC file if there is a folder for it."""
+    from catalog.evaluation.backends import write_run
+    from catalog.evaluation.run_records import record_run
+
+    record = record_run(library.database, run, scores, queries, now=time.time())
+    if folder is not None:
+        write_run(folder, record.backend, record.lists)
+    return record
+
+
+def allowed_documents(library: Library, dataset: str) -> Allowed:
+    """Return the function that tells which documents a query's filters allow."""
+    from catalog.evaluation.golden import find_allowed_documents
+
+    return partial(find_allowed_documents, library.database, dataset)

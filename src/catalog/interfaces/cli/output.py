@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from catalog.core.errors import CatalogError, StoreBusyError, StoreUnreachableError
-from catalog.core.os_errors import describe_os_error, remedy
+from catalog.core.files import describe_os_error, remedy
 from catalog.ingest.sync_report import Pace
 from catalog.interfaces.plain_text import complaint, json_text, safe
 
@@ -150,8 +150,7 @@ def heeding_termination() -> Iterator[None]:
     A signal that is ignored, as SIGHUP is under nohup, stays ignored.
     """
 
-    def end(number: int, frame: FrameType | None) -> None:
-        del frame
+    def end(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     is_main = threading.current_thread() is threading.main_thread()  # others may set no handler

@@ -35,7 +35,7 @@ def serve(
     Commands with the same settings ask it by themselves. Programs find the HTTP API described at
     /openapi.json, agents the Model Context Protocol at /mcp; see docs/serving.md.
     """
-    from catalog.core.home import home_folder, settings_key
+    from catalog.core.files import home_folder, settings_key
     from catalog.interfaces.calls import LocalEngine
     from catalog.interfaces.server import asgi
     from catalog.interfaces.server.listen import end_process
@@ -72,7 +72,7 @@ def mcp(
 
     from catalog.interfaces.server.crash_log import quiet_libraries
     from catalog.interfaces.server.mcp import catalog_server, serve_http, serve_stdio
-    from catalog.interfaces.server.nearest_engine import NearestEngine
+    from catalog.interfaces.server.remote import NearestEngine
     from catalog.interfaces.server.security import parse_address
     from catalog.interfaces.server.workers import Workers, warm_in_background
 

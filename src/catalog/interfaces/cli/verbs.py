@@ -2,22 +2,22 @@
 
 The options of a command come from the parameters of its verb. It asks the server that keeps the
 store open, or answers in this process. The way to a server loads no settings, no model and no
-LlamaIndex; the server runs the same verb and words the answer the same way.
+LlamaIndex; the server runs the same verb and words the answer the same way. Also ``agents``, as
+which one may search and ask.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
 
 import typer
 
-from catalog.core.edges import asked_at
 from catalog.core.errors import ArtifactSchemaError
-from catalog.core.home import home_folder, settings_key
+from catalog.core.files import home_folder, settings_key
 from catalog.core.param_fields import ParamField, edge_fields
 from catalog.core.params import (
     AskParams,
@@ -34,10 +34,15 @@ from catalog.interfaces.cli.options import (
     StoreOptions,
     open_library,
     require_folder_of,
+    settings_for,
     store_options,
 )
-from catalog.interfaces.cli.output import columns_of, complain, has_styles, note
+from catalog.interfaces.cli.output import columns_of, complain, has_styles, note, print_json, say
 from catalog.interfaces.plain_text import safe
+
+if TYPE_CHECKING:
+    from catalog.core.settings import Settings
+
 
 _OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", help="Write to this file.", show_default=False)
@@ -151,6 +156,7 @@ def _print_answer(
     form |= {"bold": has_styles(sys.stdout), "width": columns_of(sys.stdout)}
     printed = _ask_server(store_options(context, home, preset), verb, arguments, form)
     if printed is None:
+        from catalog.core.retrieval_events import asked_at
         from catalog.interfaces.calls import LocalEngine
         from catalog.interfaces.terminal import Form, render
 
@@ -224,3 +230,39 @@ def _ask_server(
         return None
     finally:
         remote.close()
+
+
+def agents(
+    context: typer.Context,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """List the agents that --agent can name, and what each says."""
+    settings = settings_for(context, home, preset).settings
+    rows = list(_read_agents(settings))
+    if json:
+        print_json(rows)
+        return
+    for row in rows:
+        place = row["file"] or ("settings" if row["name"] in settings.agents else "as it comes")
+        say(f"{row['name']}  [{place}]", *_agent_lines(row["agent"]))
+    if len(rows) == 1:
+        say("[agents.NAME] in the settings makes another: see docs/answers.md.")
+
+
+def _read_agents(settings: Settings) -> Iterator[dict[str, Any]]:
+    from catalog.core.agent_calls import agent_places, read_agent
+
+    for name, path in agent_places(settings).items():
+        agent = read_agent(settings, name)
+        told = agent.model_dump(mode="json", exclude_defaults=True)
+        yield {"name": name, "file": None if path is None else str(path), "agent": told}
+
+
+def _agent_lines(agent: dict[str, Any]) -> Iterator[str]:
+    for name, value in agent.items():
+        if isinstance(value, dict):
+            yield from (f"    {name}.{key} = {inner}" for key, inner in value.items())
+        else:
+            yield f"    {name} = {value}"

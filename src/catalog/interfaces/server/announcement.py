@@ -1,6 +1,7 @@
 """``serve.json``: how the processes of one user find the server of a store, and trust it.
 
-Whoever can read the file may ask the server; it is readable by its owner only.
+Whoever can read the file may ask the server; it is readable by its owner only. Also the form in
+which errors pass between the two. Light to import.
 """
 
 from __future__ import annotations
@@ -10,16 +11,23 @@ import hmac
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
-from catalog.core.errors import ConfigError, StoreBusyError
-from catalog.core.os_errors import describe_os_error
+from catalog.core import errors
+from catalog.core.errors import CatalogError, ConfigError, StoreBusyError
+from catalog.core.files import describe_os_error
 
 FILE = "serve.json"
 _MAX_BYTES = 65_536
+_KINDS: dict[str, type[CatalogError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, CatalogError)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +139,30 @@ def is_proof(value: object, secret: str, nonce: str) -> bool:
     return isinstance(value, str) and hmac.compare_digest(
         value.encode("utf-8", "replace"), make_proof(secret, nonce).encode()
     )
+
+
+def encode_error(error: CatalogError) -> dict[str, Any]:
+    """Return ``{"error": {"kind", "message", "details"}}``; details are the error's attributes."""
+    kind, message = type(error).__name__, str(error)
+    return {"error": {"kind": kind, "message": message, "details": dict(vars(error))}}
+
+
+def is_catalog_error(answer: Mapping[str, Any]) -> bool:
+    """Return whether the answer holds an error of a known kind."""
+    content = answer.get("error")
+    return isinstance(content, dict) and content.get("kind") in _KINDS
+
+
+def decode_error(answer: Mapping[str, Any]) -> CatalogError:
+    """Return the error that an answer holds; one of unknown kind as a :class:`CatalogError`."""
+    content = answer.get("error")
+    if not isinstance(content, dict):
+        return CatalogError("the server failed and did not say how")
+    kind = _KINDS.get(str(content.get("kind")))
+    if kind is None:
+        return CatalogError(f"the server says: {content.get('message')}")
+    error = kind.__new__(kind)
+    error.args = (str(content.get("message")),)
+    for name, value in (content.get("details") or {}).items():
+        setattr(error, name, tuple(value) if isinstance(value, list) else value)
+    return error

@@ -20,10 +20,10 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from catalog import __version__
-from catalog.core.edges import asked_at
 from catalog.core.errors import CatalogError, InputError, StoreReplacedError
 from catalog.core.param_fields import validation_message
-from catalog.interfaces.server.announcement import Announcement, announce
+from catalog.core.retrieval_events import asked_at
+from catalog.interfaces.server.announcement import Announcement, announce, encode_error
 from catalog.interfaces.server.crash_log import log_bug, quiet_libraries
 from catalog.interfaces.server.http_api import HEALTH, NDJSON, READY, ApiState, build_api
 from catalog.interfaces.server.http_errors import (
@@ -34,11 +34,15 @@ from catalog.interfaces.server.http_errors import (
 )
 from catalog.interfaces.server.listen import Drain, bind_socket, serve_until_signal
 from catalog.interfaces.server.mcp import catalog_server, mcp_asgi
-from catalog.interfaces.server.readiness import Readiness
-from catalog.interfaces.server.request_counts import METRICS, ServerMetrics, metrics_endpoint
-from catalog.interfaces.server.request_log import RequestLog, add_request_ids
+from catalog.interfaces.server.request_log import (
+    METRICS,
+    Readiness,
+    RequestLog,
+    ServerMetrics,
+    add_request_ids,
+    metrics_endpoint,
+)
 from catalog.interfaces.server.security import Address, guard_app
-from catalog.interfaces.server.wire_errors import encode_error
 from catalog.interfaces.server.workers import Workers, warm_in_background
 from catalog.interfaces.terminal import Form, TerminalText, render, stream_answer
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.os_errors import remedy
+from catalog.core.files import remedy
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop

@@ -1,46 +1,45 @@
-"""``/v1``: the verbs over HTTP, and their description at ``/openapi.json``."""
+"""``/v1``: the verbs over HTTP, their arguments, and their description at ``/openapi.json``."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Security
+from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request, Security
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from fastapi.telemetry import TelemetryConfig
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from catalog import __version__
-from catalog.core.artifacts import Artifact
-from catalog.core.catalog_page import CatalogPage
-from catalog.core.edges import asked_at
+from catalog.core.answers import AnswerShape, Artifact
 from catalog.core.errors import CatalogError, InputError, NotReadyError, StoreError
-from catalog.core.param_fields import edge_fields
-from catalog.core.params import MAX_OFFSET, BrowseParams, SearchParams
+from catalog.core.param_fields import build_model, edge_fields, params_model
+from catalog.core.params import (
+    MAX_OFFSET,
+    AskParams,
+    BrowseParams,
+    GenerateParams,
+    GetParams,
+    MultiGetParams,
+    Params,
+    SearchParams,
+    StatusParams,
+)
+from catalog.core.results import CatalogPage
+from catalog.core.retrieval_events import asked_at
 from catalog.interfaces.calls import (
-    AnswerShape,
     DocumentShape,
     DocumentsShape,
     SearchShape,
     StatusShape,
 )
 from catalog.interfaces.server.announcement import make_proof
-from catalog.interfaces.server.http_arguments import (
-    ASK_BODY,
-    BROWSE_QUERY,
-    GENERATE_BODY,
-    GET_PATH,
-    GET_QUERY,
-    MULTI_GET_BODY,
-    SEARCH_BODY,
-    SEARCH_QUERY,
-    STATUS_QUERY,
-)
 from catalog.interfaces.server.http_errors import (
     Responses,
     add_error_handlers,
@@ -49,13 +48,22 @@ from catalog.interfaces.server.http_errors import (
     error_responses,
     json_response,
 )
-from catalog.interfaces.server.readiness import Readiness
+from catalog.interfaces.server.request_log import Readiness
 
 if TYPE_CHECKING:
     from catalog.core.answers import AnswerEvent
     from catalog.interfaces.calls import AnsweringEngine
     from catalog.interfaces.server.workers import Workers
 
+
+_FILTERS = 'Conditions that must all hold, such as "tag=ops" or "page>=3".'
+GET_PATH = Path(
+    description=(
+        "dataset:path, path or #docid (as %23docid); :12-20 after it picks lines, or else pages, "
+        "cells, paragraphs: what its citations count. :1:05-1:18 picks times."
+    ),
+    examples=["notes:guides/backup.md:3-5"],
+)
 HEALTH, READY = "/v1/health", "/v1/ready"
 NDJSON = "application/x-ndjson"
 _STREAM_PAGE = 500
@@ -68,8 +76,6 @@ _TELEMETRY: TelemetryConfig = {  # its spans would hold addresses, and so the wo
     "operation_spans": False,
     "auto_configure": False,
 }
-
-
 Arguments = dict[str, Any]
 _MAX_NAME = 60
 _LISTS = {
@@ -98,6 +104,114 @@ TEXT: Responses = {
         "content": {"text/plain": {"schema": {"type": "string"}}},
     }
 }
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+_Texts = Annotated[list[str], BeforeValidator(_as_list)]
+
+
+class QueryString(BaseModel):
+    """Base of the parameters that a query string holds, where every value is text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def query_string(
+    kind: type[Params],
+    *,
+    without: Collection[str] = (),
+    **descriptions: str,
+) -> type[QueryString]:
+    """Return the model of a verb's parameters in a query string.
+
+    A list is given by repeating its name. ``descriptions`` are by parameter.
+    """
+    parameters = []
+    for field in edge_fields(kind):
+        if field.name not in without:
+            field = field.with_help(descriptions.get(field.name, field.param.help))
+            as_list = replace(field, type=_Texts, default=())
+            parameters.append(as_list if field.takes_list else field)
+    return build_model(f"{kind.__name__}Query", QueryString, parameters)
+
+
+def arguments_from(model: type[BaseModel], source: Any) -> Any:
+    """Return the dependency that gives the arguments which a request has, and no defaults.
+
+    ``source`` is where FastAPI finds the model: ``Body()`` or ``Query()``.
+    """
+
+    async def read(arguments: BaseModel) -> dict[str, Any]:
+        return arguments.model_dump(exclude_unset=True)
+
+    read.__annotations__["arguments"] = Annotated[model, source]
+    return Depends(read)
+
+
+SEARCH_BODY = arguments_from(
+    params_model(SearchParams),
+    Body(
+        openapi_examples={
+            "words": {"summary": "Words", "value": {"query": "rotate the api keys", "top_k": 5}},
+            "narrowed": {
+                "summary": "Some documents only",
+                "value": {"query": "backup", "file_type": "markdown", "filters": ["tags=ops"]},
+            },
+        }
+    ),
+)
+SEARCH_QUERY = arguments_from(
+    query_string(
+        SearchParams,
+        docs="Only these documents: paths, globs or #docids.",
+        filters=_FILTERS,
+    ),
+    Query(),
+)
+ASK_BODY = arguments_from(
+    params_model(AskParams, "model"),  # which names code to load, and is for the owner to say
+    Body(
+        openapi_examples={
+            "question": {"summary": "A question", "value": {"question": "who may cancel?"}},
+            "role": {
+                "summary": "As for a role",
+                "value": {"question": "who may cancel?", "role": "employee"},
+            },
+        }
+    ),
+)
+GENERATE_BODY = arguments_from(
+    params_model(GenerateParams, "model"),
+    Body(
+        openapi_examples={
+            "blueprint": {
+                "summary": "A blueprint",
+                "value": {"kind": "blueprint", "topic": "mobile app", "dataset": "acme"},
+            }
+        }
+    ),
+)
+BROWSE_QUERY = arguments_from(
+    query_string(
+        BrowseParams,
+        filters=_FILTERS,
+        limit="How many documents; a stream gives all if it is left out.",
+    ),
+    Query(),
+)
+MULTI_GET_BODY = arguments_from(
+    params_model(MultiGetParams),
+    Body(
+        openapi_examples={
+            "pattern": {"summary": "All of a folder", "value": {"patterns": ["guides/*.md"]}}
+        }
+    ),
+)
+GET_QUERY = arguments_from(query_string(GetParams, without=("reference",)), Query())
+STATUS_QUERY = arguments_from(query_string(StatusParams), Query())
 
 
 class ApiState:

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from catalog.core.argument_names import Names, nearest_name
 from catalog.core.errors import (
     ArtifactSchemaError,
     CatalogError,
@@ -26,7 +25,7 @@ from catalog.core.errors import (
     StoreUnreachableError,
     UnknownDatasetError,
 )
-from catalog.core.param_fields import argument_names
+from catalog.core.param_fields import Names, argument_names, nearest_name
 from catalog.interfaces.plain_text import json_text
 
 if TYPE_CHECKING:
@@ -126,8 +125,7 @@ def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     app.add_exception_handler(Exception, _answer_defect)
 
 
-async def _answer_catalog_error(request: Request, error: Exception) -> Response:
-    del request
+async def _answer_catalog_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, CatalogError)
     message = str(error)
     if len(message) > _MAX_MESSAGE:
@@ -172,8 +170,7 @@ def _methods(request: Request) -> set[str]:
     }
 
 
-async def _answer_defect(request: Request, error: Exception) -> Response:
-    del request, error
+async def _answer_defect(_: Request, __: Exception) -> Response:
     return json_response(
         500, error_body("InternalError", "internal error; the server's log says where")
     )

@@ -1,4 +1,9 @@
-"""One line of log, one id and one count for each request, with neither query nor document."""
+"""What a server tells of itself: a line of log and an id for each request, counts, readiness.
+
+Nothing holds a query or a document. Names, units and labels of the counts (Prometheus' text format
+at ``/metrics``) follow https://prometheus.io/docs/practices/naming/. No label holds what a caller
+wrote: routes, methods, verbs and stages are those that exist.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,37 @@ import asyncio
 import logging
 import re
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from catalog.core.edges import answering_request, current_request_id
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.requests import Request
+from starlette.responses import Response
+
+from catalog import __version__
+from catalog.core.errors import NotReadyError
+from catalog.core.retrieval_events import answering_request, current_request_id
 from catalog.interfaces.server.crash_log import log_bug
-from catalog.interfaces.server.http_errors import send_error
-from catalog.interfaces.server.readiness import Readiness
-from catalog.interfaces.server.request_counts import METRICS, ServerMetrics
+from catalog.interfaces.server.http_errors import error_body, json_response, send_error
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from catalog.library.logs import Outcome
+
+
+METRICS = "/metrics"
+_METHODS = ("GET", "POST", "DELETE", "HEAD", "OPTIONS")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 REQUEST_ID = "x-request-id"
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _ROUTES = (
@@ -35,6 +59,118 @@ _ROUTES = (
 )
 _STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
 _LOG = logging.getLogger(__name__)
+
+
+class ServerMetrics:
+    """Count requests, and the questions that they ask. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._requests = Counter(
+            "catalog_requests",
+            "Requests answered.",
+            ("route", "method", "status"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "catalog_request_seconds",
+            "How long.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._running = Gauge(
+            "catalog_requests_running", "Not answered yet.", registry=self._registry
+        )
+        self._questions = Counter(
+            "catalog_questions",
+            "Questions by how they went.",
+            ("verb", "edge", "outcome"),
+            registry=self._registry,
+        )
+        self._stages = Counter(
+            "catalog_stages",
+            "Stages of questions.",
+            ("verb", "stage", "status"),
+            registry=self._registry,
+        )
+        self._pending = Gauge(
+            "catalog_calls_pending", "Calls that run or wait.", registry=self._registry
+        )
+        self._ready = Gauge("catalog_ready", "1: /v1/ready says so.", registry=self._registry)
+        Gauge("catalog_build_info", "Always 1.", ("version",), registry=self._registry).labels(
+            __version__
+        ).set(1)
+
+    def watch(self, pending: Callable[[], int], is_ready: Callable[[], bool]) -> None:
+        """Take from these how many calls are pending, and whether the server is ready."""
+        self._pending.set_function(pending)
+        self._ready.set_function(lambda: float(is_ready()))
+
+    def begin_request(self) -> None:
+        """Count a request that runs."""
+        self._running.inc()
+
+    def end_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request that ended; ``status`` 0 for one that was cut off unanswered."""
+        self._running.dec()
+        method = method if method in _METHODS else "other"
+        self._requests.labels(route, method, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def count_question(self, outcome: Outcome) -> None:
+        """Count how a question went and how each of its stages did."""
+        self._questions.labels(outcome.verb, outcome.edge, outcome.kind).inc()
+        for name, status in outcome.stages:
+            # A section's stages are named with its heading after them.
+            self._stages.labels(outcome.verb, name.split(" ", 1)[0], status).inc()
+
+    def to_text(self) -> bytes:
+        """Return all of it in the text format 0.0.4."""
+        return generate_latest(self._registry)
+
+
+def metrics_endpoint(metrics: ServerMetrics) -> ASGIApp:
+    """Return the app that gives the metrics; whoever mounts it checks the token."""
+
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        if Request(scope).method != "GET":
+            body = error_body("MethodNotAllowed", "this address takes GET")
+            await json_response(405, body, {"Allow": "GET"})(scope, receive, send)
+            return
+        answer = Response(metrics.to_text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        await answer(scope, receive, send)
+
+    return endpoint
+
+
+class Readiness:
+    """Say that a server is ready from when it is warm until it begins to stop."""
+
+    def __init__(self, *, is_warm: bool = True) -> None:
+        self._is_warm = is_warm
+        self.is_draining = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether it is warm, and not about to stop."""
+        return self._is_warm and not self.is_draining
+
+    def note_warm(self) -> None:
+        """Note that model and indexes are loaded, or that this failed: queries tell why."""
+        self._is_warm = True
+
+    def drain(self) -> None:
+        """Note that the server is about to stop, and goes on answering until then."""
+        self.is_draining = True
+
+    def require(self) -> None:
+        """Raise :class:`NotReadyError` unless it is ready."""
+        if self.is_draining:
+            raise NotReadyError("the server is about to stop: send requests to another one")
+        if not self._is_warm:
+            raise NotReadyError("the server warms up: try again in a moment")
 
 
 class RequestLog:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from catalog.core.errors import SemanticIndexError, SemanticQueryError
-from catalog.core.private_files import make_folder
+from catalog.core.files import make_folder
 from catalog.search_v2.precomputed.semantic_types import EmbeddingMetadata, EmbeddingVector
 
 Floats = npt.NDArray[np.float32]

@@ -22,7 +22,7 @@ from catalog.store.chunks import find_by_lines
 from catalog.store.engine_types import FLAT, Restriction, Spread, allowed_seqs, best_first
 
 if TYPE_CHECKING:
-    from catalog.core.param_types import DatasetChoice
+    from catalog.core.params import DatasetChoice
     from catalog.retrieval.search_parts import SearchParts
     from catalog.search_v2.precomputed.semantic_retriever import SemanticContextRetriever
     from catalog.store import Database

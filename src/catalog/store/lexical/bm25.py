@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy import Connection, select
 
 from catalog.core.errors import ConfigError, EngineError
-from catalog.core.private_files import make_folder
+from catalog.core.files import make_folder
 from catalog.store.database import Database
 from catalog.store.engine_setup import EngineSetup
 from catalog.store.engine_types import (

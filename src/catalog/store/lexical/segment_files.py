@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from catalog.core.private_files import make_folder
+from catalog.core.files import make_folder
 from catalog.store.engine_types import Stamp
 from catalog.store.lexical.languages import LANGUAGES
 from catalog.store.lexical.postings import Mask, PostingsSegment

@@ -13,7 +13,7 @@ import numpy as np
 import qdrant_edge as edge
 
 from catalog.core.errors import EngineBlockedError, EngineError
-from catalog.core.os_errors import errno_of
+from catalog.core.files import errno_of
 from catalog.store.database import Database
 from catalog.store.vectors.folder_engine import FolderEngine
 from catalog.store.vectors.point_search import PointCondition, PointHit

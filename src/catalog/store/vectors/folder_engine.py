@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from filelock import FileLock, Timeout
 
 from catalog.core.errors import EngineBlockedError, EngineError, EngineLockedError
-from catalog.core.private_files import make_folder
+from catalog.core.files import make_folder
 from catalog.store.database import Database
 from catalog.store.engine_types import Hit, Restriction, read_stamp
 from catalog.store.locks import POINTS_LOCK

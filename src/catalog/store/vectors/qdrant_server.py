@@ -35,7 +35,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from catalog.core.bounded_calls import WHOLE, BoundedCalls
+from catalog.core.bounded_calls import WHOLE, BoundedCalls, read_retry_after
 from catalog.core.errors import (
     ConfigError,
     EngineError,
@@ -46,7 +46,6 @@ from catalog.core.errors import (
 )
 from catalog.core.ids import sha1_hex
 from catalog.core.retrieval_events import tell_retry
-from catalog.core.retry_after import read_retry_after
 from catalog.store.database import Database
 
 T = TypeVar("T")

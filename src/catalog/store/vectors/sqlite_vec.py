@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from catalog.core.errors import EngineBlockedError, EngineError, MissingExtraError
-from catalog.core.private_files import make_folder
+from catalog.core.files import make_folder
 from catalog.store.engine_setup import EngineSetup
 from catalog.store.vectors.folder_engine import FolderEngine
 from catalog.store.vectors.point_search import PointCondition, PointHit

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from catalog.interfaces.server.mcp.protocol import catalog_server
-from catalog.interfaces.server.mcp.stdio import serve_stdio
-from catalog.interfaces.server.mcp.streamable_http import mcp_asgi, serve_http
+from catalog.interfaces.server.mcp.transports import mcp_asgi, serve_http, serve_stdio
 
 __all__ = [
     "catalog_server",

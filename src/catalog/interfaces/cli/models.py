@@ -1,9 +1,12 @@
-"""``catalog index try-model``, ``adopt`` and ``drop``: another embedding model beside the old."""
+"""``catalog models``: which model files are here. Also the commands ``index try-model``, ``adopt``
+and ``drop``: another embedding model beside the old.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,16 +20,28 @@ from catalog.interfaces.cli.options import (
     PresetOption,
     known_name,
     open_library,
+    settings_for,
 )
-from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
+from catalog.interfaces.cli.output import (
+    TerminalProgress,
+    complain,
+    note,
+    print_json,
+    say,
+    table_lines,
+)
 
 if TYPE_CHECKING:
-    from catalog.core.param_types import Mode
+    from catalog.core.params import Mode
     from catalog.library.model_trials import AdoptionReport, TrialReport
+    from catalog.models.inventory import ModelEntry
+
 
 _FAILURES_SHOWN = 5
 _MODES: tuple[Mode, ...] = ("hybrid", "vector")
 NameArgument = Annotated[str, typer.Argument(help="The model, as in IDX_EMBEDDING__MODEL.")]
+app = typer.Typer(help="Show where the files of models are, and check them.", no_args_is_help=True)
+_HEADINGS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -204,8 +219,7 @@ def _print_trial(report: TrialReport) -> None:
 
 
 def _print_adoption(report: AdoptionReport) -> None:
-    for note in report.notes:
-        say(f"note: {note}")
+    say(*(f"note: {one}" for one in report.notes))
     say(
         f"{report.model.model} is the store's model now, in place of {report.replaced.model}: "
         f"{report.counts.embedded} of {report.counts.passages} passages have its vectors; "
@@ -232,3 +246,107 @@ def _toml_lines(settings: Mapping[str, Any]) -> Iterator[str]:
             )
         if unset := [name for name in inside if name not in told]:
             yield f"# {' and '.join(unset)} of [{section}]: leave out"
+
+
+@app.command("list")
+def list_all(
+    context: typer.Context,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """List the models that are set, those of packages and the hub's cache.
+
+    A star marks what searches and answers use now, a circle what is set and off.
+    """
+    from catalog.models.inventory import list_models
+
+    _print(list_models(settings_for(context, home, preset).settings), json=json)
+
+
+@app.command("check")
+def check(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(help="One that 'list' shows, or a folder; else all.")
+    ] = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Compare files with their hashes; exit 1 if one is wrong or missing.
+
+    Missing is what searches or answers use now, or what is named here.
+    """
+    from catalog.models.inventory import check_model, count_bytes, list_models, named_models
+
+    settings = settings_for(context, home, preset).settings
+    entries = list_models(settings) if name is None else named_models(settings, name)
+    with TerminalProgress() as progress:
+        progress.start(count_bytes(entries), "comparing hashes")
+        checked = [
+            check_model(entry, partial(progress.advance, label=entry.name)) for entry in entries
+        ]
+    _print(checked, json=json)
+    if any(entry.is_failure or (name and entry.problem) for entry in checked):
+        raise typer.Exit(1)
+
+
+@app.command("path")
+def path(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="One that 'list' shows, or of the hub.")],
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Fetch it from the model hub if it is not here.")
+    ] = False,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Print the folder (or GGUF file) of a model; exit 1 if it is not here."""
+    from catalog.core.errors import ModelUnavailableError
+    from catalog.models.inventory import find_files
+    from catalog.models.model_files import fetch_command
+
+    files = find_files(settings_for(context, home, preset).settings, name)
+    if not files.found:
+        if not fetch:
+            files.require()
+            raise ModelUnavailableError(f"{name} is not here: {fetch_command(name)}")
+        note(f"fetching {name}\n")
+        files.fetch(is_patient=True)
+    place = files.weights_file if files.kind == "language model" else files.folder
+    if json:
+        print_json({"name": name, "kind": files.kind, "provider": files.provider, "path": place})
+    else:
+        say(str(place))
+
+
+def _print(entries: Sequence[ModelEntry], *, json: bool) -> None:
+    if json:
+        print_json([asdict(entry) for entry in entries])
+        return
+    say(*table_lines(_HEADINGS, map(_cells, entries), right=("size", "dim")))
+    for line in _problem_lines(entries):
+        say(line)
+
+
+def _cells(entry: ModelEntry) -> tuple[str, ...]:
+    return (
+        "*" if entry.is_on else "o" if entry.used else "",
+        entry.name,
+        entry.kind,
+        entry.provider,
+        entry.source or entry.origin or "missing",
+        "" if entry.bytes is None else f"{entry.bytes / 1e6:,.1f} MB",
+        entry.hashes if entry.origin not in (None, "elsewhere") else "",
+        "" if entry.dim is None else str(entry.dim),
+    )
+
+
+def _problem_lines(entries: Sequence[ModelEntry]) -> Iterator[str]:
+    for entry in entries:
+        if entry.problem:
+            yield f"{entry.name}: {entry.problem}"
+        elif entry.sha256:
+            yield f"{entry.name}: no hash is known; the weights have SHA-256 {entry.sha256}"

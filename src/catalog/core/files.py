@@ -1,0 +1,192 @@
+"""Files and folders: the home and its settings file, keeping them private, and what to say of those
+that cannot be used.
+
+Windows has other rights than the modes here. Free of heavy imports: a command that asks a running
+server needs this and no more.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from catalog.core.errors import ConfigError
+
+_ACCESS = (errno.EACCES, errno.EPERM)
+_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_HANDLES = (errno.EMFILE, errno.ENFILE)
+_RUST_ERRNO = re.compile(r"\(os error (\d+)\)")  # in messages of libraries written in Rust
+OTHERS = 0o077  # the rights of group and others
+_NOT_IN_KEY = ("IDX_HOME", "IDX_PRESET", "IDX_LOG_LEVEL", "IDX_SERVE__")
+
+
+def describe_os_error(path: Path, error: OSError) -> str:
+    """Format ``FILE: REASON; REMEDY``; the last part only where a remedy is known."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return "; ".join(filter(None, (f"{path}: {reason}", remedy(error.errno, path))))
+
+
+def remedy(code: int | None, path: Path) -> str:
+    """Return what helps against an ``errno`` met at a path; empty if nothing is known to."""
+    if code in _ACCESS:
+        return _access_remedy(path)
+    if code == errno.EROFS:
+        return f"{_nearest_existing(path)} is on a read-only file system: mount it for writing"
+    if code in _SPACE:
+        return f"free some space on the disk of {_nearest_existing(path)}"
+    if code in _HANDLES:
+        return "raise the limit on open files (ulimit -n)"
+    return ""
+
+
+def errno_of(error: BaseException) -> int | None:
+    """Return the ``errno`` behind an error, from itself or one of its causes."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno:
+            return cause.errno
+        if match := _RUST_ERRNO.search(str(cause)):
+            return int(match[1])
+        cause = cause.__cause__
+    return None
+
+
+def _access_remedy(path: Path) -> str:
+    """Say who can give this user access, and to which folder or file."""
+    obstacle = _find_obstacle(path)
+    try:
+        status = obstacle.stat()
+    except OSError:
+        return f"get access to {obstacle} from its owner"
+    mode = f"its mode is {status.st_mode & 0o777:03o}"
+    if status.st_uid == getattr(os, "getuid", int)():
+        return f"give yourself access to {obstacle} ({mode})"
+    return f"get access to {obstacle} from its owner, {_owner_name(obstacle)} ({mode})"
+
+
+def _find_obstacle(path: Path) -> Path:
+    """Find the first folder on the way that cannot be entered, else what is to be opened there."""
+    for folder in reversed(path.absolute().parents):
+        if folder.is_dir() and not os.access(folder, os.X_OK):
+            return folder
+    return path if os.path.lexists(path) else _nearest_existing(path)
+
+
+def _nearest_existing(path: Path) -> Path:
+    """Return the path itself if it exists, else the first folder above that does."""
+    absolute = path.absolute()
+    candidates = (absolute, *absolute.parents)
+    return next((path for path in candidates if os.access(path, os.F_OK)), absolute)
+
+
+def _owner_name(path: Path) -> str:
+    try:
+        return path.owner()
+    except (KeyError, NotImplementedError):
+        return f"user {path.stat().st_uid}"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and the missing ones above it (0700); those that are there stay as they are.
+
+    Raises ``OSError``, for a file of that name too.
+    """
+    if not folder.is_dir():
+        if folder.parent != folder:
+            make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """Make a folder and the missing ones above it; where the block fails, take back the empty ones.
+
+    Raises ``OSError`` as :func:`make_folder` does.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        make_folder(folder)
+        yield
+    except BaseException:
+        for one in missing:
+            with suppress(OSError):  # something else was put there
+                one.rmdir()
+        raise
+
+
+def make_private(*files: Path) -> None:
+    """Take from others the right to these files (0600), as far as they exist and are ours."""
+    for file in files:
+        with suppress(OSError):
+            file.chmod(0o600)
+
+
+def find_open_to_others(*paths: Path) -> list[Path]:
+    """Return those of the paths that group or others may read, write or enter."""
+    return [path for path in paths if os.name == "posix" and _is_open_to_others(path)]
+
+
+def _is_open_to_others(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & OTHERS)
+    except OSError:
+        return False
+
+
+def default_home() -> Path:
+    """Return the user's data folder."""
+    from platformdirs import user_data_path
+
+    return user_data_path("catalog")
+
+
+def home_folder(chosen: Path | None = None) -> Path:
+    """Return the folder of the store: the chosen one, else ``IDX_HOME``, else the default."""
+    variable = os.environ.get("IDX_HOME")
+    return chosen or (Path(variable) if variable else default_home())
+
+
+def settings_file(home: Path) -> Path | None:
+    """Return ``IDX_CONFIG``, else ``catalog.toml`` in the home folder if it is there.
+
+    Raises :class:`ConfigError` for a home folder that cannot be looked into.
+    """
+    variable = os.environ.get("IDX_CONFIG")
+    if variable:
+        return Path(variable)
+    path = home / "catalog.toml"
+    try:
+        return path if path.is_file() else None
+    except OSError as error:
+        raise ConfigError(
+            f"cannot look for settings in {describe_os_error(path, error)}"
+        ) from error
+
+
+def settings_key(
+    home: Path, preset: str | None, environment: Mapping[str, str] | None = None
+) -> str:
+    """Hash all that settings are made from; equal hexadecimal keys mean equal settings.
+
+    Those are the ``IDX_*`` variables, the preset's name, the settings file's content and the home
+    folder. What does not bear on an answer is left out: the log level, and how a server is reached.
+    """
+    variables = os.environ if environment is None else environment
+    file = settings_file(home)
+    try:
+        content = b"" if file is None else file.read_bytes()
+    except OSError:
+        content = b"?"  # loading the settings will say what is wrong
+    relevant = sorted(
+        (name, value)
+        for name, value in variables.items()
+        if value and name.startswith("IDX_") and not name.startswith(_NOT_IN_KEY)
+    )
+    chosen = preset or variables.get("IDX_PRESET")
+    seed = repr((str(home.resolve()), chosen, relevant)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(seed + b"\0" + content).hexdigest()
