@@ -16,10 +16,10 @@ from catalog.embedding import get_model
 from catalog.embedding.json_server import JsonServer
 from catalog.embedding.model import EmbeddingModel
 from catalog.embedding.patience import TRIES
-from catalog.embedding.resilient import ResilientEmbedding
 from catalog.embedding.served_model import ServedEncoder
 from catalog.embedding.usage import EmbeddingUsage
 from catalog.ingest.sync_report import Failure
+from catalog.search.embed_model import ResilientEmbedding
 from embedding_server import (
     FEWER,
     KEY,

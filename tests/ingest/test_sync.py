@@ -62,7 +62,7 @@ def test_a_run_that_embeds_nothing_looks_once_for_what_waits_and_counts_once(
     age(notes)
     asked = []
     for place, name in (
-        ("catalog.ingest.meaning", "list_waiting"),
+        ("catalog.ingest.embedding", "list_waiting"),
         ("catalog.ingest.sync", "count_totals"),
         ("catalog.library.indexing", "count_totals"),
     ):
@@ -355,24 +355,24 @@ def test_a_defect_on_one_document_is_named_and_the_rest_indexed(
     tmp_path, notes, monkeypatch, where
 ):
     from catalog.ingest import file_outcome as module
-    from catalog.ingest.transforms import ChunkSplitter
+    from catalog.ingest.pipeline import Pipeline
 
-    read, cut = module.read_file, ChunkSplitter._cut
+    read, prepare = module.read_file, Pipeline.prepare
 
     def odd_read(absolute, path, **options):
         if "bread" in path:
             raise IndexError("odd document")
         return read(absolute, path, **options)
 
-    def odd_cut(self, source):
+    def odd_prepare(self, source):
         if "bread" in source.file:
             raise IndexError("odd document")
-        return cut(self, source)
+        return prepare(self, source)
 
     if where == "reading":
         monkeypatch.setattr(module, "read_file", odd_read)
     else:
-        monkeypatch.setattr(ChunkSplitter, "_cut", odd_cut)
+        monkeypatch.setattr(Pipeline, "prepare", odd_prepare)
     with open_library(tmp_path / "home") as library:
         report = Indexer(library).build(notes, "notes")
         assert [failure.path for failure in report.failed] == ["bread.txt"]
@@ -381,18 +381,6 @@ def test_a_defect_on_one_document_is_named_and_the_rest_indexed(
     monkeypatch.undo()
     with open_library(tmp_path / "home") as library:
         assert Indexer(library).build(notes, "notes").documents == 3
-
-
-def test_documents_that_are_published_together_are_cut_together(tmp_path, notes, monkeypatch):
-    from catalog.ingest.transforms import ChunkSplitter
-
-    calls, cut = [], ChunkSplitter.__call__
-    monkeypatch.setattr(
-        ChunkSplitter, "__call__", lambda self, nodes: calls.append(len(nodes)) or cut(self, nodes)
-    )
-    with open_library(tmp_path / "home") as library:
-        assert Indexer(library).build(notes, "notes").documents == 3
-    assert calls == [3]
 
 
 def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
@@ -411,12 +399,12 @@ def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
 
 def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, notes, monkeypatch):
     """It ends the run; nothing is noted as done that was not published, so the next run does it."""
-    from catalog.ingest import transforms
+    from catalog.ingest import pipeline
 
     def broken(*_):
         raise ValueError("cannot publish")
 
-    monkeypatch.setattr(transforms, "publish_all", broken)
+    monkeypatch.setattr(pipeline, "publish_all", broken)
     with open_library(tmp_path / "home", ingest={"group_chars": 1}) as library:
         with pytest.raises(ValueError, match="cannot publish"):
             Indexer(library).build(notes, "notes")

@@ -10,9 +10,9 @@ import pytest
 
 from catalog.core.errors import InputError
 from catalog.ingest import discovery, file_outcome
+from catalog.ingest.pipeline import Pipeline
 from catalog.ingest.readers.timed.source_media import find_medium, possible_originals
 from catalog.ingest.sidecars import find_targets, sidecar_target
-from catalog.ingest.transforms import ChunkSplitter
 from catalog.library import document_cards
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
@@ -160,13 +160,13 @@ def fail_reading(monkeypatch):
 
 
 def fail_cutting(monkeypatch):
-    real = ChunkSplitter._cut
+    real = Pipeline.prepare
 
-    def cut(self, source):
+    def prepare(self, source):
         raise_for(source.file)
         return real(self, source)
 
-    monkeypatch.setattr(ChunkSplitter, "_cut", cut)
+    monkeypatch.setattr(Pipeline, "prepare", prepare)
 
 
 @pytest.mark.parametrize("fail", [fail_listing, fail_reading, fail_cutting])

@@ -1,24 +1,20 @@
-"""Embedding models: ``get_model()``, or ``get_embed_model()`` as LlamaIndex takes them."""
+"""Embedding models: ``get_model()`` for the configured one, ``as_model()`` for a caller's own."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from catalog.core.settings import EmbeddingSettings, RAGv2Settings, get_settings
-from catalog.embedding.model import EmbeddingModel
+from catalog.embedding.model import EmbeddingModel, as_model
 from catalog.embedding.profiles import profile_of
 
 if TYPE_CHECKING:
-    from llama_index.core.base.embeddings.base import BaseEmbedding
-
     from catalog.embedding.encoder import Encoder
-    from catalog.embedding.resilient import ResilientEmbedding
 
 __all__ = [
     "EmbeddingModel",
     "as_model",
     "document_prefix",
-    "get_embed_model",
     "get_encoder",
     "get_model",
     "query_prefix",
@@ -64,24 +60,6 @@ def get_model(
         query_prefix=query_prefix(settings, rag),
         document_prefix=document_prefix(settings, rag),
     )
-
-
-def get_embed_model(
-    settings: EmbeddingSettings | None = None, *, rag: RAGv2Settings | None = None
-) -> ResilientEmbedding:
-    """Return the model of :func:`get_model` as a LlamaIndex ``BaseEmbedding``."""
-    from catalog.embedding.resilient import ResilientEmbedding
-
-    return ResilientEmbedding(get_model(settings, rag=rag))
-
-
-def as_model(given: EmbeddingModel | BaseEmbedding) -> EmbeddingModel:
-    """Return a model of ours, or any of LlamaIndex, as ours."""
-    if isinstance(given, EmbeddingModel):
-        return given
-    from catalog.embedding.resilient import to_model
-
-    return to_model(given)
 
 
 def _query_encoder(settings: EmbeddingSettings, encoder: Encoder) -> Encoder | None:

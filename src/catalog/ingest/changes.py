@@ -17,8 +17,8 @@ from catalog.core.errors import MassDeletionError, ReadError
 from catalog.core.ids import sha1_hex
 from catalog.ingest.chunking.chunker import Cut
 from catalog.ingest.discovery import LATEST_NS, STREAMED, Listing, SkippedFile, SourceFile
-from catalog.ingest.nodes import Source
 from catalog.ingest.originals import Originals
+from catalog.ingest.pipeline import Source
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.readers.base import file_type
 from catalog.ingest.readers.opening import digest_file

@@ -25,13 +25,13 @@ CutDocument = tuple[ParsedDocument, Cut | None]
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """How the files of a run are read and, with a ``chunker``, cut: all that it depends on."""
+    """How the files of a run are read and cut: all that it depends on."""
 
     top: Path
     limits: ReadLimits
     originals: Originals
     sidecars: Sidecars
-    chunker: DocumentChunker | None = None
+    chunker: DocumentChunker
 
     def read(self, outcome: FileOutcome) -> Iterator[CutDocument]:
         """Yield the documents of a file as they are read, none of them cut."""
@@ -47,8 +47,6 @@ class FileReading:
 
     def _cut(self, parsed: ParsedDocument) -> Cut | None:
         """Return its passages; ``None`` leaves it to the writer, which says what is wrong."""
-        if self.chunker is None:
-            return None
         try:
             cut = self.chunker.cut(parsed)
         except Exception:  # noqa: BLE001 - the writer cuts it again, and records why not

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from catalog.core.errors import CatalogError
-from catalog.ingest.meaning import EmbeddingReport, embed_waiting
+from catalog.ingest.embedding import EmbeddingReport, embed_waiting
 from catalog.ingest.sync_report import Progress
 from catalog.library.agreement import refresh_agreement
 from catalog.library.document_cards import make_cards

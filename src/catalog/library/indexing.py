@@ -12,8 +12,8 @@ from pathlib import Path
 
 from catalog.core.errors import CatalogError, ConfigError, SourceError
 from catalog.core.ids import check_dataset_name
+from catalog.ingest.embedding import embed_waiting
 from catalog.ingest.executors import open_executor
-from catalog.ingest.meaning import embed_waiting
 from catalog.ingest.preview import SyncPreview, preview_sync
 from catalog.ingest.sync import sync
 from catalog.ingest.sync_report import Progress, Silent, SyncReport

@@ -22,10 +22,9 @@ from catalog.store.embedding_cache import Adoption, StoredModel, read_adoption, 
 from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
-    from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.llms import LLM
 
-    from catalog.embedding.model import EmbeddingModel
+    from catalog.embedding.model import EmbeddingModel, GivenModel
 
 
 _MODEL_SETTINGS = (
@@ -59,7 +58,7 @@ class Library:
         self,
         settings: Settings,
         *,
-        model: EmbeddingModel | BaseEmbedding | None = None,
+        model: EmbeddingModel | GivenModel | None = None,
         llm: LLM | None = None,
         follows: bool = True,
     ) -> None:
@@ -83,7 +82,7 @@ class Library:
         *,
         preset: str | None = None,
         overrides: Mapping[str, Any] | None = None,
-        model: EmbeddingModel | BaseEmbedding | None = None,
+        model: EmbeddingModel | GivenModel | None = None,
         llm: LLM | None = None,
     ) -> Library:
         """Open the library of the effective settings; see ``load_settings``."""

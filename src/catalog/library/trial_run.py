@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import ConfigError
-from catalog.ingest.pipeline import PipelineSteps
+from catalog.ingest.embedding import EmbeddingBatches
+from catalog.ingest.executors import InPlace
+from catalog.ingest.pipeline import Pipeline
 from catalog.ingest.sync_report import Failure, Pace, Progress, in_groups
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
@@ -22,15 +24,13 @@ from catalog.store.tried_models import (
 )
 
 if TYPE_CHECKING:
-    from llama_index.core.ingestion import IngestionPipeline
-
     from catalog.core.documents import Chunk
     from catalog.core.errors import DamagedDocumentError
 
 _TOGETHER = 64  # passages whose windows are cut at once
 
 
-def way_of(library: Library, other: Library, dataset: str) -> tuple[NewWay, IngestionPipeline]:
+def way_of(library: Library, other: Library, dataset: str) -> tuple[NewWay, Pipeline]:
     """Return how the dataset is made once the other library's model is the store's.
 
     Raises :class:`ConfigError` for documents of which nobody can tell how they were made.
@@ -57,7 +57,8 @@ class TrialRun:
 
     def __init__(self, library: Library, other: Library, tried: TriedModel, dataset: str) -> None:
         self._database, self._tried, self._dataset = library.database, tried, dataset
-        self._steps = PipelineSteps.of(way_of(library, other, dataset)[1])
+        self._pipeline = way_of(library, other, dataset)[1]
+        self._batches = EmbeddingBatches(self._pipeline.model, library.database)
         self._reasons: dict[str, str] = {}  # by path, of the first passage that failed
         self._failed: Counter[str] = Counter()
         self.seqs: Sequence[int] = ()
@@ -65,7 +66,7 @@ class TrialRun:
     @property
     def computed(self) -> int:
         """Return the number of windows that the model embedded."""
-        return self._steps.embedding.computed
+        return self._batches.computed
 
     def choose(self, sample: int | None, first: Collection[str]) -> None:
         """Choose the passages to embed: all that lack a vector, or those of a sample."""
@@ -85,12 +86,12 @@ class TrialRun:
             damaged: list[DamagedDocumentError] = []
             with self._database.read() as connection:
                 stored = load_chunks(connection, self._dataset, seqs, damaged=damaged)
-            texts, keys = self._steps.windows_to_embed(stored.values())
+            texts, keys = self._pipeline.stored_texts(stored.values())
             with self._database.write() as connection:
                 keep_windows(connection, self._tried, keys)
             owners = {key: stored[seq] for seq, of_chunk in keys.items() for key in of_chunk}
             if not only_cut:
-                for _, reasons in self._steps.embedding.embed_in_turn(texts):
+                for _, reasons in self._batches.embed(texts, InPlace()):
                     self._note(owners, reasons)
             path = next((chunk.path for chunk in stored.values()), "")
             yield len(seqs), path
