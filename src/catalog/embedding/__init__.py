@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
+from catalog.core.entry_points import find
 from catalog.core.settings import EmbeddingSettings, RAGv2Settings, get_settings
 from catalog.embedding.model import EmbeddingModel, as_model
 from catalog.embedding.profiles import profile_of
@@ -21,26 +24,23 @@ __all__ = [
 ]
 
 SERVERS = ("openai", "cohere")  # providers that are asked over HTTP
+PROVIDERS = {
+    "fastembed": "catalog.embedding.fastembed:FastEmbedEncoder",
+    "huggingface": "catalog.embedding.huggingface:HuggingFaceEncoder",
+    "static": "catalog.embedding.static:StaticEncoder",
+    **dict.fromkeys(SERVERS, "catalog.embedding.served_model:ServedEncoder"),
+}
 
 
 def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
     """Return an encoder for the configured model; cheap, the model loads at its first use."""
     settings = settings or get_settings().embedding
-    if settings.provider == "huggingface":
-        from catalog.embedding.huggingface import HuggingFaceEncoder
-
-        return HuggingFaceEncoder(settings)
-    if settings.provider == "static":
-        from catalog.embedding.static import StaticEncoder
-
-        return StaticEncoder(settings)
-    if settings.provider in SERVERS:
-        from catalog.embedding.served_model import ServedEncoder
-
-        return ServedEncoder(settings)
-    from catalog.embedding.fastembed import FastEmbedEncoder
-
-    return FastEmbedEncoder(settings)
+    if settings.provider in PROVIDERS:
+        module, _, name = PROVIDERS[settings.provider].partition(":")
+        provider = getattr(import_module(module), name)
+    else:
+        provider = find("catalog.embeddings", settings.provider)
+    return cast(Callable[[EmbeddingSettings], "Encoder"], provider)(settings)
 
 
 def get_model(
