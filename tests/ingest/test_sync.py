@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import catalog.ingest.file_outcome
+import catalog.ingest.reading
 from catalog.core.errors import (
     EmbeddingMismatchError,
     InputError,
@@ -49,7 +49,7 @@ def test_a_second_run_over_unchanged_files_reads_and_embeds_nothing(tmp_path, no
     with open_library(tmp_path / "home", encoder) as library:
         first = Indexer(library).build(notes, "notes")
         embedded = len(encoder.texts)
-        monkeypatch.setattr("catalog.ingest.file_outcome.read_file", None)
+        monkeypatch.setattr("catalog.ingest.reading.read_file", None)
         second = Indexer(library).update("notes")
         assert (second.unchanged, second.embedded, second.reused) == (3, 0, first.embedded)
         assert len(encoder.texts) == embedded
@@ -354,7 +354,7 @@ def test_a_tokenizer_that_fails_is_replaced_by_characters_and_the_report_says_so
 def test_a_defect_on_one_document_is_named_and_the_rest_indexed(
     tmp_path, notes, monkeypatch, where
 ):
-    from catalog.ingest import file_outcome as module
+    from catalog.ingest import reading as module
     from catalog.ingest.pipeline import Pipeline
 
     read, prepare = module.read_file, Pipeline.prepare
@@ -417,9 +417,9 @@ def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_chang
 ):
     write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_rtf="{\\rtf1 rich}")
     files_read = []
-    real = catalog.ingest.file_outcome.read_file
+    real = catalog.ingest.reading.read_file
     monkeypatch.setattr(
-        catalog.ingest.file_outcome,
+        catalog.ingest.reading,
         "read_file",
         lambda absolute, path, **more: (files_read.append(path), real(absolute, path, **more))[1],
     )
@@ -440,7 +440,7 @@ def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_chang
 
 def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path, monkeypatch):
     write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_md="An otter.")
-    real = catalog.ingest.file_outcome.read_file
+    real = catalog.ingest.reading.read_file
 
     def failing(absolute, path, **more):
         if path == "bad.md":
@@ -450,7 +450,7 @@ def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path, monkeypatch):
     age(tmp_path / "notes")
     with open_library(tmp_path / "home") as library:
         with monkeypatch.context() as broken:
-            broken.setattr(catalog.ingest.file_outcome, "read_file", failing)
+            broken.setattr(catalog.ingest.reading, "read_file", failing)
             (failure,) = Indexer(library).build(tmp_path / "notes", "notes").failed
         assert failure.path == "bad.md"
         report = Indexer(library).update("notes")
@@ -461,13 +461,13 @@ def test_a_document_is_tried_again_though_its_file_could_not_be_read_to_the_end(
     tmp_path, monkeypatch
 ):
     write(tmp_path / "notes", a_dot_jsonl='{"_id": "1", "text": "A walrus."}')
-    real = catalog.ingest.file_outcome.read_file
+    real = catalog.ingest.reading.read_file
 
     def ending_early(absolute, path, **more):
         yield from real(absolute, path, **more)
         raise ReadError("the rest cannot be read")
 
-    monkeypatch.setattr(catalog.ingest.file_outcome, "read_file", ending_early)
+    monkeypatch.setattr(catalog.ingest.reading, "read_file", ending_early)
     age(tmp_path / "notes")
     encoder = WordEncoder()
     encoder.down = True
@@ -484,7 +484,7 @@ def test_a_document_is_tried_again_though_its_file_could_not_be_read_to_the_end(
 def test_a_file_that_is_not_read_to_its_end_keeps_its_documents(tmp_path, monkeypatch, error):
     records = '{"_id": "1", "text": "A walrus."}\n{"_id": "2", "text": "An otter."}\n'
     write(tmp_path / "notes", a_dot_jsonl=records)
-    real = catalog.ingest.file_outcome.read_file
+    real = catalog.ingest.reading.read_file
 
     def ending_early(absolute, path, **more):
         yield next(real(absolute, path, **more))
@@ -494,7 +494,7 @@ def test_a_file_that_is_not_read_to_its_end_keeps_its_documents(tmp_path, monkey
         assert Indexer(library).build(tmp_path / "notes", "notes").documents == 2
         age(tmp_path / "notes")
         with monkeypatch.context() as broken:
-            broken.setattr(catalog.ingest.file_outcome, "read_file", ending_early)
+            broken.setattr(catalog.ingest.reading, "read_file", ending_early)
             report = Indexer(library).update("notes")
         assert (report.documents, report.removed) == (2, 0)
         assert [failure.path for failure in report.failed] == ["a.jsonl"]

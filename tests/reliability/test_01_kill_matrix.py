@@ -13,7 +13,7 @@ from reliability.killed_build import NO_FILTER, build
 from reliability.whole_store import state_of, write_corpus
 
 STEPS = {
-    "while reading the third file": ("catalog.ingest.file_outcome:read_file", 3, "before"),
+    "while reading the third file": ("catalog.ingest.reading:read_file", 3, "before"),
     "after cutting": ("catalog.ingest.sync:SyncRun._cut", 2, "after"),
     "while embedding": ("fakes:WordEncoder.encode", 2, "before"),
     "after embedding, before the vectors are kept": ("fakes:WordEncoder.encode", 2, "after"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catalog.core.errors import InputError
-from catalog.ingest import discovery, file_outcome
+from catalog.ingest import discovery, reading
 from catalog.ingest.pipeline import Pipeline
 from catalog.ingest.readers.timed.source_media import find_medium, possible_originals
 from catalog.ingest.sidecars import find_targets, sidecar_target
@@ -150,13 +150,13 @@ def fail_listing(monkeypatch):
 
 
 def fail_reading(monkeypatch):
-    real = file_outcome.read_file
+    real = reading.read_file
 
     def read(absolute, path, **options):
         raise_for(path)
         return real(absolute, path, **options)
 
-    monkeypatch.setattr(file_outcome, "read_file", read)
+    monkeypatch.setattr(reading, "read_file", read)
 
 
 def fail_cutting(monkeypatch):

@@ -65,9 +65,9 @@ def get_model(
 def _query_encoder(settings: EmbeddingSettings, encoder: Encoder) -> Encoder | None:
     """Return the model set up for single queries, ``None`` where that is as for documents."""
     if settings.provider in SERVERS:
-        from catalog.embedding.served_model import QUERY_PATIENCE, ServedEncoder
+        from catalog.embedding.served_model import QUERY_RETRY_SECONDS, ServedEncoder
 
-        return ServedEncoder(settings, side="query", patience=QUERY_PATIENCE)
+        return ServedEncoder(settings, side="query", retry_seconds=QUERY_RETRY_SECONDS)
     if settings.provider != "fastembed" or getattr(encoder, "is_run_alone", False):
         return None
     # A query is too short to gain from more threads, and idle ones spin beside the other leg.

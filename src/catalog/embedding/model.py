@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from catalog.embedding.usage import EmbeddingUsage
+    from catalog.embedding.encoder import EmbeddingUsage
 
     Vector = npt.NDArray[np.float32]
 

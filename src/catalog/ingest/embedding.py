@@ -32,9 +32,8 @@ from catalog.store.waiting import (
 if TYPE_CHECKING:
     from catalog.core.documents import Chunk
     from catalog.core.errors import DamagedDocumentError
-    from catalog.embedding.encoder import EmbeddingResult, Encoder
+    from catalog.embedding.encoder import EmbeddingResult, EmbeddingUsage, Encoder
     from catalog.embedding.model import EmbeddingModel
-    from catalog.embedding.usage import EmbeddingUsage
     from catalog.store.embedding_cache import Vector
 
 _OUTAGES = 3  # batches in a row on which a server fails before the rest is left to the next run

@@ -24,10 +24,9 @@ from catalog.core.settings import IngestSettings
 from catalog.ingest.changes import Change, FolderChanges, StoredFiles, date_of
 from catalog.ingest.discovery import SourceFile, discover
 from catalog.ingest.executors import Executor, InPlace
-from catalog.ingest.file_outcome import FileOutcome
 from catalog.ingest.pipeline import Pipeline, Source, publish
-from catalog.ingest.read_ahead import FILE_COST, FileReading, ReadAhead
 from catalog.ingest.readers import ReadLimits
+from catalog.ingest.reading import FILE_COST, FileOutcome, FileReading, ReadAhead
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest, waiting
 from catalog.store.checksums import has_unsealed, seal_dataset

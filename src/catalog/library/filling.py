@@ -34,14 +34,14 @@ def complete_dataset(library: Library, dataset: str, progress: Progress) -> Embe
     attempt("catalog", partial(make_cards, database, dataset))
     with database.write() as connection:
         is_waiting = settle_waiting(connection, dataset)
-    meaning = EmbeddingReport()
+    embedding = EmbeddingReport()
     if is_waiting:
         pipeline = IndexingSettings(library, dataset).build()
-        meaning = embed_waiting(database, dataset, pipeline, progress=progress)
+        embedding = embed_waiting(database, dataset, pipeline, progress=progress)
     attempt("vector index", lambda: indexes.vector(dataset).refresh())
     attempt("agreement of vectors and words", partial(refresh_agreement, library, dataset))
     notes = (
         f"not up to date before a search, the {', the '.join(names)}: {reason}"
         for reason, names in failed.items()
     )
-    return replace(meaning, notes=(*meaning.notes, *notes))
+    return replace(embedding, notes=(*embedding.notes, *notes))

@@ -185,7 +185,7 @@ class Library:
 
         Nothing that runs a model is imported for it, so that this is known at once.
         """
-        from catalog.models.configured import require_models
+        from catalog.models.model_files import require_models
 
         require_models(self.settings, mode="lexical" if self._model else mode, rerank=rerank)
 

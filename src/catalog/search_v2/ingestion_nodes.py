@@ -25,11 +25,11 @@ from catalog.core import ids
 from catalog.core.documents import ChunkSpan, ParsedDocument
 from catalog.core.errors import InputError
 from catalog.core.text import storable
-from catalog.ingest.description import TOLD_BY_CONTENT, drop_claims
 from catalog.ingest.pipeline import Source
 from catalog.ingest.readers.base import choose_title, file_type
 from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.reading import TOLD_BY_CONTENT, drop_claims
 
 if TYPE_CHECKING:
     from llama_index.core.node_parser import NodeParser

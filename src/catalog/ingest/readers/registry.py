@@ -57,7 +57,7 @@ FORMATS = (
     Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx"),
     Format("rst", "rst.RstReader", "rst rest"),
     Format("html", "html.HtmlReader", "html htm xhtml"),
-    Format("jsonl", "jsonl.JsonLinesReader", "jsonl ndjson"),
+    Format("jsonl", "plain.JsonLinesReader", "jsonl ndjson"),
     Format("json", "plain.JsonReader", "json json3"),
     Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv"),
     Format("yaml", "plain.YamlReader", "yaml yml"),

@@ -29,7 +29,7 @@ from catalog.interfaces.cli.try_model import add_commands
 from catalog.interfaces.terminal import count_passages
 
 if TYPE_CHECKING:
-    from catalog.ingest.preview import SyncPreview
+    from catalog.ingest.changes import SyncPreview
     from catalog.ingest.sync_report import SyncReport
 
 SHOWN_FAILURES = 20
