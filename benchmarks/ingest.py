@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.core.settings import load_settings
-from catalog.embedding import get_embed_model
+from catalog.embedding import get_model
 from catalog.embedding.model import EmbeddingModel
 from catalog.embedding.windows import SPECIAL_TOKENS
 from catalog.library.indexing import Indexer
@@ -38,7 +38,7 @@ CHANGED = "zanzibar"  # a word that a record gets
 def main() -> None:
     options = _arguments()
     words = _words(options.corpus)
-    model = get_embed_model(load_settings(preset=options.preset).settings.embedding)
+    model = get_model(load_settings(preset=options.preset).settings.embedding)
     model.embed(["warm up"])
     print(conditions())
     print(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from catalog.core.settings import EmbeddingSettings, load_settings
-from catalog.embedding import get_embed_model
+from catalog.embedding import get_model
 from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -94,7 +94,7 @@ def open_library(
 
 def model(given: Given | None = None) -> EmbeddingModel:
     """Return the model of the corpus; queries given before are not embedded by the real one."""
-    real = get_embed_model(EmbeddingSettings())
+    real = get_model(EmbeddingSettings())
     encoder = SyntheticEncoder(real, given.queries() if given else None)
     return EmbeddingModel(encoder, query_prefix=real.query_prefix)
 

@@ -68,13 +68,13 @@ def main() -> None:
 
 def _library(home: Path) -> Any:
     from catalog.core.settings import EmbeddingSettings, load_settings
-    from catalog.embedding import get_embed_model
+    from catalog.embedding import get_model
     from catalog.embedding.model import EmbeddingModel
     from catalog.library.library import Library
 
     sizes = {"chunk_size": 500, "chunk_overlap": 0, "chunk_min_size": 0, "query_cache_size": 0}
     settings = load_settings(overrides={"home": home, "rag_v2": sizes}).settings
-    real = get_embed_model(EmbeddingSettings())
+    real = get_model(EmbeddingSettings())
     encoder = SyntheticEncoder(real)
     return Library(settings, model=EmbeddingModel(encoder, query_prefix=real.query_prefix))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.settings import load_settings
-from catalog.embedding import get_embed_model
+from catalog.embedding import get_model
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.discovery import discover
 from catalog.ingest.readers import ReadFailure, read_file
@@ -39,7 +39,7 @@ def main() -> None:
     """Print one line for each format and preset."""
     options = _arguments()
     settings = load_settings(overrides={"embedding": {"offline": True}}).settings
-    counter = get_embed_model(settings.embedding).encoder.counter
+    counter = get_model(settings.embedding).encoder.counter
     counts: dict[tuple[str, str], Counts] = defaultdict(Counts)
     bands = {name: load_settings(preset=name).settings.rag_v2 for name in PRESETS}
     documents = 0

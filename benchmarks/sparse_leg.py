@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix, vstack
 from sqlalchemy import select
 
 from catalog.core.settings import load_settings
-from catalog.embedding import get_embed_model
+from catalog.embedding import get_model
 from catalog.evaluation.golden_files import CORPUS, read_beir
 from catalog.evaluation.significance import bootstrap_interval
 from catalog.ingest.sync_report import Silent
@@ -249,7 +249,7 @@ def _gain(differences: np.ndarray) -> str:
 def _dense_rate(library: Library, texts: Sequence[str]) -> float:
     """Return how many passages a CPU second the dense model embeds on one thread."""
     settings = library.settings.embedding.model_copy(update={"threads": 1})
-    model = get_embed_model(settings, rag=library.settings.rag_v2)
+    model = get_model(settings, rag=library.settings.rag_v2)
     model.embed(["load the model"])
     sample = random.Random(SEED).sample(list(texts), min(SPEED_SAMPLE, len(texts)))
     started = time.process_time()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog.core.user_search import Ranking
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding import EmbeddingModel
 from catalog.evaluation.backends import Backends, write_run
 from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.metrics import score_run
@@ -16,6 +16,7 @@ from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
+from catalog.search.embed_model import ResilientEmbedding
 from fakes import WordEncoder, open_library, write
 
 QUERIES = GoldenSet(
@@ -59,7 +60,7 @@ def library(tmp_path_factory):
 def _v1_has_the_same_model(monkeypatch):
     monkeypatch.setattr(
         "catalog.search.service.get_embed_model",
-        lambda *_, **__: ResilientEmbedding(WordEncoder()),
+        lambda *_, **__: ResilientEmbedding(EmbeddingModel(WordEncoder())),
     )
 
 

@@ -63,8 +63,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-engines\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(ENTRY_POINTS)
     monkeypatch.syspath_prepend(site)
+    entry_points.list_added.cache_clear()
     yield
-    entry_points.find_entry_point.cache_clear()
+    entry_points.list_added.cache_clear()
 
 
 def test_our_entry_points_are_those_of_the_table() -> None:
@@ -72,7 +73,7 @@ def test_our_entry_points_are_those_of_the_table() -> None:
     declared = tomllib.loads(text)["project"]["entry-points"]
     assert {group: declared[group] for group in entry_points.OURS} == entry_points.OURS
     for group, engines in entry_points.OURS.items():
-        assert all(callable(entry_points.load_entry_point(group, name)) for name in engines)
+        assert all(callable(entry_points.load_engine(group, name)) for name in engines)
 
 
 def test_a_search_runs_with_the_engines_of_another_package(
@@ -95,17 +96,16 @@ def test_a_search_runs_with_the_engines_of_another_package(
 def test_a_name_of_ours_is_not_taken_and_no_package_is_looked_at(
     installed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entry_points, "entry_points", lambda **_: pytest.fail("packages are read"))
-    entry_points.find_entry_point.cache_clear()
+    monkeypatch.setattr(entry_points, "list_added", lambda _: pytest.fail("packages are read"))
     for group, engines in entry_points.OURS.items():
         for name, target in engines.items():
-            assert entry_points.find_entry_point(group, name).value == target
+            assert entry_points.find_engine(group, name).value == target
 
 
 def test_an_unknown_name_is_refused_with_ours_and_those_of_packages(installed: None) -> None:
     known = r"unknown keyword engine 'whoosh'; engines: bm25, fts, qdrant, broken, toy;"
     with pytest.raises(UnknownEngineError, match=known):
-        entry_points.find_entry_point("catalog.lexical", "whoosh")
+        entry_points.find_engine("catalog.lexical", "whoosh")
     with pytest.raises(ConfigError, match=f"setting rag_v2.lexical_engine: {known}"):
         load_settings(overrides={"rag_v2": {"lexical_engine": "whoosh"}})
     with pytest.raises(ValidationError, match="unknown vector engine 'faiss'"):
@@ -113,5 +113,5 @@ def test_an_unknown_name_is_refused_with_ours_and_those_of_packages(installed: N
 
 
 def test_an_entry_point_that_names_nothing_is_told(installed: None) -> None:
-    with pytest.raises(ConfigError, match=r"'broken' \(toy_engines:absent\) cannot be loaded"):
-        entry_points.load_entry_point("catalog.lexical", "broken")
+    with pytest.raises(ConfigError, match=r"'broken' of catalog\.lexical cannot be imported"):
+        entry_points.load_engine("catalog.lexical", "broken")

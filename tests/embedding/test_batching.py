@@ -5,8 +5,9 @@ import pytest
 from llama_index.core.embeddings import MockEmbedding
 
 from catalog.core.errors import EmbeddingError, ModelUnavailableError
+from catalog.embedding import as_model
 from catalog.embedding.encoder import embed_in_batches
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.search.embed_model import ResilientEmbedding
 
 
 def vectors(texts):
@@ -94,7 +95,7 @@ def test_any_llama_index_model_can_be_made_resilient():
                 raise ValueError("bad text")
             return super()._get_text_embeddings(texts)
 
-    model = ResilientEmbedding(Flaky(embed_dim=8))
+    model = ResilientEmbedding(as_model(Flaky(embed_dim=8)))
     result = model.model.embed(["good", "bad", "fine"])
     assert list(result.failures) == [1]
     assert len(model.get_text_embedding("good")) == model.encoder.dim == 8

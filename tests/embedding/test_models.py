@@ -10,10 +10,10 @@ import pytest
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings, RAGv2Settings, Settings
 from catalog.embedding import get_model
-from catalog.embedding.resilient import ResilientEmbedding
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.models import packaged
+from catalog.search.embed_model import ResilientEmbedding
 from catalog.search_v2.service import SearchServiceV2
 
 BGE = packaged.BGE_SMALL

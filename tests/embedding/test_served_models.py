@@ -13,13 +13,12 @@ from catalog.core.errors import ConfigError, EmbeddingError, EmbeddingServerErro
 from catalog.core.settings import EmbeddingSettings, load_settings
 from catalog.core.tokens import EstimatedTokenCounter
 from catalog.embedding import get_model
+from catalog.embedding.encoder import EmbeddingUsage
 from catalog.embedding.json_server import JsonServer
 from catalog.embedding.model import EmbeddingModel
-from catalog.embedding.patience import TRIES
-from catalog.embedding.resilient import ResilientEmbedding
-from catalog.embedding.served_model import ServedEncoder
-from catalog.embedding.usage import EmbeddingUsage
+from catalog.embedding.served_model import TRIES, ServedEncoder
 from catalog.ingest.sync_report import Failure
+from catalog.search.embed_model import ResilientEmbedding
 from embedding_server import (
     FEWER,
     KEY,
@@ -357,7 +356,7 @@ def test_a_search_does_not_wait_as_long_as_a_build(server):
 
 def test_what_took_longer_than_there_is_patience_is_not_asked_again(server):
     server.dead = slow
-    encoder = ServedEncoder(server.settings(timeout_seconds=0.3), side="query", patience=0.2)
+    encoder = ServedEncoder(server.settings(timeout_seconds=0.3), side="query", retry_seconds=0.2)
     with pytest.raises(EmbeddingServerError, match=r"no answer in 0\.3 s"):
         encoder.encode(["walrus"])
     assert len(server.requests) <= 1

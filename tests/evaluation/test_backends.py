@@ -20,11 +20,11 @@ from catalog.core.errors import (
 from catalog.core.settings import CollectionSettings
 from catalog.core.user_search import Ranking
 from catalog.embedding.model import EmbeddingModel
-from catalog.embedding.resilient import ResilientEmbedding
 from catalog.evaluation.backends import Backends, code_digest
 from catalog.evaluation.runs import run_backends
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
+from catalog.search.embed_model import ResilientEmbedding
 from evaluation.stubs import golden, question
 from fakes import DIM, WordEncoder, open_library, write
 from qdrant_protocol import qdrant_protocol
@@ -56,7 +56,7 @@ def library(tmp_path_factory, encoder):
 def load(library, monkeypatch):
     monkeypatch.setattr(
         "catalog.search.service.get_embed_model",
-        lambda *_, **__: ResilientEmbedding(WordEncoder()),
+        lambda *_, **__: ResilientEmbedding(EmbeddingModel(WordEncoder())),
     )
     with Backends(library) as backends:
         yield backends.load

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.embedding.model import EmbeddingModel
-from catalog.ingest import meaning
+from catalog.ingest import embedding
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.store.database import Database
@@ -70,7 +70,7 @@ def test_two_builds_at_once_embed_each_text_once(url, folder, tmp_path):
 def test_what_a_run_that_does_not_go_on_has_claimed_is_left_and_said(
     url, folder, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(meaning, "_MOST_SECONDS", 0.3)
+    monkeypatch.setattr(embedding, "_MOST_SECONDS", 0.3)
     stopped = Database(url, tmp_path / "stopped")
     claimed = []
     take = Database.claim

@@ -349,7 +349,7 @@ def test_an_update_with_nothing_changed_reads_no_document(library, folder, monke
     )
     os.utime(folder / "a.txt", (1_600_000_000, 1_600_000_000))
     build(library, folder)
-    monkeypatch.setattr("catalog.ingest.file_outcome.read_file", None)
+    monkeypatch.setattr("catalog.ingest.reading.read_file", None)
     monkeypatch.setattr("catalog.ingest.sidecars.parse_yaml", None)
     assert Indexer(library).update("notes").unchanged == 1
 

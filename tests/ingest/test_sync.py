@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import catalog.ingest.file_outcome
+import catalog.ingest.reading
 from catalog.core.errors import (
     EmbeddingMismatchError,
     InputError,
@@ -49,7 +49,7 @@ def test_a_second_run_over_unchanged_files_reads_and_embeds_nothing(tmp_path, no
     with open_library(tmp_path / "home", encoder) as library:
         first = Indexer(library).build(notes, "notes")
         embedded = len(encoder.texts)
-        monkeypatch.setattr("catalog.ingest.file_outcome.read_file", None)
+        monkeypatch.setattr("catalog.ingest.reading.read_file", None)
         second = Indexer(library).update("notes")
         assert (second.unchanged, second.embedded, second.reused) == (3, 0, first.embedded)
         assert len(encoder.texts) == embedded
@@ -62,7 +62,7 @@ def test_a_run_that_embeds_nothing_looks_once_for_what_waits_and_counts_once(
     age(notes)
     asked = []
     for place, name in (
-        ("catalog.ingest.meaning", "list_waiting"),
+        ("catalog.ingest.embedding", "list_waiting"),
         ("catalog.ingest.sync", "count_totals"),
         ("catalog.library.indexing", "count_totals"),
     ):
@@ -354,25 +354,25 @@ def test_a_tokenizer_that_fails_is_replaced_by_characters_and_the_report_says_so
 def test_a_defect_on_one_document_is_named_and_the_rest_indexed(
     tmp_path, notes, monkeypatch, where
 ):
-    from catalog.ingest import file_outcome as module
-    from catalog.ingest.transforms import ChunkSplitter
+    from catalog.ingest import reading as module
+    from catalog.ingest.pipeline import Pipeline
 
-    read, cut = module.read_file, ChunkSplitter._cut
+    read, prepare = module.read_file, Pipeline.prepare
 
     def odd_read(absolute, path, **options):
         if "bread" in path:
             raise IndexError("odd document")
         return read(absolute, path, **options)
 
-    def odd_cut(self, source):
+    def odd_prepare(self, source):
         if "bread" in source.file:
             raise IndexError("odd document")
-        return cut(self, source)
+        return prepare(self, source)
 
     if where == "reading":
         monkeypatch.setattr(module, "read_file", odd_read)
     else:
-        monkeypatch.setattr(ChunkSplitter, "_cut", odd_cut)
+        monkeypatch.setattr(Pipeline, "prepare", odd_prepare)
     with open_library(tmp_path / "home") as library:
         report = Indexer(library).build(notes, "notes")
         assert [failure.path for failure in report.failed] == ["bread.txt"]
@@ -381,18 +381,6 @@ def test_a_defect_on_one_document_is_named_and_the_rest_indexed(
     monkeypatch.undo()
     with open_library(tmp_path / "home") as library:
         assert Indexer(library).build(notes, "notes").documents == 3
-
-
-def test_documents_that_are_published_together_are_cut_together(tmp_path, notes, monkeypatch):
-    from catalog.ingest.transforms import ChunkSplitter
-
-    calls, cut = [], ChunkSplitter.__call__
-    monkeypatch.setattr(
-        ChunkSplitter, "__call__", lambda self, nodes: calls.append(len(nodes)) or cut(self, nodes)
-    )
-    with open_library(tmp_path / "home") as library:
-        assert Indexer(library).build(notes, "notes").documents == 3
-    assert calls == [3]
 
 
 def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
@@ -411,12 +399,12 @@ def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
 
 def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, notes, monkeypatch):
     """It ends the run; nothing is noted as done that was not published, so the next run does it."""
-    from catalog.ingest import transforms
+    from catalog.ingest import pipeline
 
     def broken(*_):
         raise ValueError("cannot publish")
 
-    monkeypatch.setattr(transforms, "publish_all", broken)
+    monkeypatch.setattr(pipeline, "publish_all", broken)
     with open_library(tmp_path / "home", ingest={"group_chars": 1}) as library:
         with pytest.raises(ValueError, match="cannot publish"):
             Indexer(library).build(notes, "notes")
@@ -429,9 +417,9 @@ def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_chang
 ):
     write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_rtf="{\\rtf1 rich}")
     files_read = []
-    real = catalog.ingest.file_outcome.read_file
+    real = catalog.ingest.reading.read_file
     monkeypatch.setattr(
-        catalog.ingest.file_outcome,
+        catalog.ingest.reading,
         "read_file",
         lambda absolute, path, **more: (files_read.append(path), real(absolute, path, **more))[1],
     )
@@ -452,7 +440,7 @@ def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_chang
 
 def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path, monkeypatch):
     write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_md="An otter.")
-    real = catalog.ingest.file_outcome.read_file
+    real = catalog.ingest.reading.read_file
 
     def failing(absolute, path, **more):
         if path == "bad.md":
@@ -462,7 +450,7 @@ def test_a_file_that_could_not_be_opened_is_tried_again(tmp_path, monkeypatch):
     age(tmp_path / "notes")
     with open_library(tmp_path / "home") as library:
         with monkeypatch.context() as broken:
-            broken.setattr(catalog.ingest.file_outcome, "read_file", failing)
+            broken.setattr(catalog.ingest.reading, "read_file", failing)
             (failure,) = Indexer(library).build(tmp_path / "notes", "notes").failed
         assert failure.path == "bad.md"
         report = Indexer(library).update("notes")
@@ -473,13 +461,13 @@ def test_a_document_is_tried_again_though_its_file_could_not_be_read_to_the_end(
     tmp_path, monkeypatch
 ):
     write(tmp_path / "notes", a_dot_jsonl='{"_id": "1", "text": "A walrus."}')
-    real = catalog.ingest.file_outcome.read_file
+    real = catalog.ingest.reading.read_file
 
     def ending_early(absolute, path, **more):
         yield from real(absolute, path, **more)
         raise ReadError("the rest cannot be read")
 
-    monkeypatch.setattr(catalog.ingest.file_outcome, "read_file", ending_early)
+    monkeypatch.setattr(catalog.ingest.reading, "read_file", ending_early)
     age(tmp_path / "notes")
     encoder = WordEncoder()
     encoder.down = True
@@ -496,7 +484,7 @@ def test_a_document_is_tried_again_though_its_file_could_not_be_read_to_the_end(
 def test_a_file_that_is_not_read_to_its_end_keeps_its_documents(tmp_path, monkeypatch, error):
     records = '{"_id": "1", "text": "A walrus."}\n{"_id": "2", "text": "An otter."}\n'
     write(tmp_path / "notes", a_dot_jsonl=records)
-    real = catalog.ingest.file_outcome.read_file
+    real = catalog.ingest.reading.read_file
 
     def ending_early(absolute, path, **more):
         yield next(real(absolute, path, **more))
@@ -506,7 +494,7 @@ def test_a_file_that_is_not_read_to_its_end_keeps_its_documents(tmp_path, monkey
         assert Indexer(library).build(tmp_path / "notes", "notes").documents == 2
         age(tmp_path / "notes")
         with monkeypatch.context() as broken:
-            broken.setattr(catalog.ingest.file_outcome, "read_file", ending_early)
+            broken.setattr(catalog.ingest.reading, "read_file", ending_early)
             report = Indexer(library).update("notes")
         assert (report.documents, report.removed) == (2, 0)
         assert [failure.path for failure in report.failed] == ["a.jsonl"]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.core.text import format_timecode
-from catalog.ingest.readers.timed.line_times import line_time
-from catalog.ingest.readers.timed.timecodes import parse_timecode, time_in_name, valid_seconds
+from catalog.ingest.readers.timed.cues import parse_timecode, time_in_name, valid_seconds
+from catalog.ingest.readers.timed.transcript_lines import line_time
 
 
 @pytest.mark.parametrize(

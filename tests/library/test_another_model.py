@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from catalog.core.errors import EmbeddingMismatchError, StageFailedError
-from catalog.ingest.pipeline import PipelineSteps
+from catalog.ingest import sync as sync_module
 from catalog.library import indexing
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
@@ -158,7 +158,7 @@ def test_a_build_that_waited_while_the_model_changed_writes_nothing(home, monkey
 def test_a_build_under_way_stops_when_the_model_changes(home, monkeypatch, step):
     encoder = WordEncoder()
     with open_library(home, encoder) as library:
-        owner = PipelineSteps if step == "publish" else encoder
+        owner = sync_module if step == "publish" else encoder
         do = getattr(owner, step)
 
         def do_meanwhile(*given):

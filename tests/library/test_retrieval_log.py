@@ -11,7 +11,7 @@ from catalog.core.errors import EmbeddingServerError, EngineLockedError, InputEr
 from catalog.core.retrieval_events import error_text
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.embedding.model import EmbeddingModel
-from catalog.embedding.patience import Patience
+from catalog.embedding.served_model import Retries
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
@@ -137,8 +137,8 @@ def test_a_request_to_an_embedding_server_that_is_made_again_is_told_with_its_st
             raise EmbeddingServerError("https://somewhere?key=secret answered", 2.0, 429)
         return "vectors"
 
-    patience = Patience(60.0, sleep=lambda _: None)
-    assert patience.call(busy_once, lambda *_: None) == "vectors"
+    retries = Retries(60.0, sleep=lambda _: None)
+    assert retries.call(busy_once, lambda *_: None) == "vectors"
     (line,) = lines(service)
     assert line[1:3] == ("retried", "embedding")
     assert re.fullmatch(r"EmbeddingServerError 429, attempt 1, again in [23]\.\d s", line[3])

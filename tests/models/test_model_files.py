@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
-from catalog.embedding import get_embed_model
+from catalog.embedding import get_model
 from catalog.models import hub
 from catalog.models.model_files import ModelFiles, hash_weights
 from model_folders import NAME, install_package, make_folder
@@ -58,7 +58,7 @@ def test_a_wrong_byte_in_a_package_is_found_when_the_model_is_loaded(tmp_path, m
     weights = files.folder / model.weights
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     with pytest.raises(ModelUnavailableError, match=r"not the file .*--force-reinstall"):
-        get_embed_model(EmbeddingSettings(model=NAME)).get_query_embedding("hello")
+        get_model(EmbeddingSettings(model=NAME)).embed_query("hello")
     assert model.module not in sys.modules
 
 

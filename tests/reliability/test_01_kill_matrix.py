@@ -13,13 +13,13 @@ from reliability.killed_build import NO_FILTER, build
 from reliability.whole_store import state_of, write_corpus
 
 STEPS = {
-    "while reading the third file": ("catalog.ingest.file_outcome:read_file", 3, "before"),
+    "while reading the third file": ("catalog.ingest.reading:read_file", 3, "before"),
     "after cutting": ("catalog.ingest.sync:SyncRun._cut", 2, "after"),
     "while embedding": ("fakes:WordEncoder.encode", 2, "before"),
     "after embedding, before the vectors are kept": ("fakes:WordEncoder.encode", 2, "after"),
     "after the vectors are kept": ("catalog.store.embedding_cache:save", 2, "after"),
-    "before a publication": ("catalog.ingest.transforms:publish_all", 2, "before"),
-    "in a publication, before its commit": ("catalog.ingest.transforms:publish_all", 2, "after"),
+    "before a publication": ("catalog.ingest.pipeline:publish_all", 2, "before"),
+    "in a publication, before its commit": ("catalog.ingest.pipeline:publish_all", 2, "after"),
     "between two rows of a publication": ("catalog.store.revisions:_insert_all", 5, "after"),
     "after a publication, before its manifest": ("catalog.store.manifest:record", 2, "before"),
     "in the manifest's transaction": ("catalog.store.manifest:record", 2, "after"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import catalog.ingest.changes
-import catalog.ingest.file_outcome
+import catalog.ingest.reading
 from catalog.library.browse import DocumentCatalog
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
@@ -81,7 +81,7 @@ def test_a_copied_folder_is_hashed_once_and_neither_read_nor_embedded(
         shutil.copytree(folder, folder.with_name("copy"))
         shutil.rmtree(folder)
         folder.with_name("copy").rename(folder)
-        monkeypatch.setattr(catalog.ingest.file_outcome, "read_file", None)
+        monkeypatch.setattr(catalog.ingest.reading, "read_file", None)
         monkeypatch.setattr(catalog.ingest.changes, "digest_file", digest)
         monkeypatch.setattr(catalog.ingest.changes, "RACY_SECONDS", -60.0)
         for _ in range(2):

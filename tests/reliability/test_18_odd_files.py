@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from catalog.core.errors import InputError
-from catalog.ingest import discovery, file_outcome
+from catalog.ingest import discovery, reading
+from catalog.ingest.pipeline import Pipeline
 from catalog.ingest.readers.timed.source_media import find_medium, possible_originals
 from catalog.ingest.sidecars import find_targets, sidecar_target
-from catalog.ingest.transforms import ChunkSplitter
 from catalog.library import document_cards
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
@@ -156,23 +156,23 @@ def fail_listing(monkeypatch):
 
 
 def fail_reading(monkeypatch):
-    real = file_outcome.read_file
+    real = reading.read_file
 
     def read(absolute, path, **options):
         raise_for(path)
         return real(absolute, path, **options)
 
-    monkeypatch.setattr(file_outcome, "read_file", read)
+    monkeypatch.setattr(reading, "read_file", read)
 
 
 def fail_cutting(monkeypatch):
-    real = ChunkSplitter._cut
+    real = Pipeline.prepare
 
-    def cut(self, source):
+    def prepare(self, source):
         raise_for(source.file)
         return real(self, source)
 
-    monkeypatch.setattr(ChunkSplitter, "_cut", cut)
+    monkeypatch.setattr(Pipeline, "prepare", prepare)
 
 
 @pytest.mark.parametrize("fail", [fail_listing, fail_reading, fail_cutting])

@@ -22,8 +22,9 @@ from catalog.core.errors import (
 )
 from catalog.core.params import MODES
 from catalog.core.settings import Settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding import EmbeddingModel
 from catalog.library.indexing import Indexer
+from catalog.search.embed_model import ResilientEmbedding
 from catalog.search.models import SearchCriteria
 from catalog.search.service import SearchService
 from catalog.search_v2.service import SearchServiceV2
@@ -55,7 +56,7 @@ def serve(home):
     opened = []
 
     def make(encoder=None, **more):
-        model = ResilientEmbedding(encoder or WordEncoder())
+        model = ResilientEmbedding(EmbeddingModel(encoder or WordEncoder()))
         opened.append(SearchService(Settings(home=home), embed_model=model, **more))
         return opened[-1]
 
@@ -332,7 +333,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from catalog.core.settings import Settings
-from catalog.embedding.resilient import ResilientEmbedding
+from catalog.embedding import EmbeddingModel
+from catalog.search.embed_model import ResilientEmbedding
 from catalog.search.service import SearchService
 from fakes import WordEncoder
 
@@ -340,7 +342,8 @@ class Killer(WordEncoder):
     def encode(self, texts):
         os.kill(os.getpid(), signal.SIGKILL)
 
-service = SearchService(Settings(home=Path(sys.argv[1])), embed_model=ResilientEmbedding(Killer()))
+model = ResilientEmbedding(EmbeddingModel(Killer()))
+service = SearchService(Settings(home=Path(sys.argv[1])), embed_model=model)
 service.index("notes")
 """
 

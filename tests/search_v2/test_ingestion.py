@@ -10,9 +10,9 @@ from llama_index.core.schema import MetadataMode, TextNode, TransformComponent
 
 from catalog.core.errors import EmbeddingMismatchError, InputError
 from catalog.core.settings import RAGv2Settings, Settings
-from catalog.ingest.nodes import PrefixedNode
 from catalog.library.library import Library
 from catalog.search_v2 import EmbeddingPrefixTransform, IngestionPipelineBuilderV2, SearchServiceV2
+from catalog.search_v2.ingestion_nodes import PrefixedNode
 from catalog.store.embedding_cache import read_stored_model
 from fakes import DIM, open_library
 

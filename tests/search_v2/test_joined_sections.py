@@ -2,16 +2,16 @@
 
 import pytest
 
+from catalog.embedding.model import EmbeddingModel
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.embedded_text import format_place
-from catalog.ingest.nodes import ChunkNode, Source
+from catalog.ingest.pipeline import EmbeddedText
 from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.interfaces.agents import AgentTools
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from counters import WordCounter
-from fakes import open_library, write
+from fakes import WordEncoder, open_library, write
 
 PAPER = """# Paper
 
@@ -76,6 +76,7 @@ def test_what_is_embedded_names_those_that_the_text_does_not_show():
     parsed = MarkdownReader().parse(PAPER, "paper.md")
     chunker = DocumentChunker(WordCounter(), chunk_size=800, min_size=300)
     (span,) = chunker.cut(parsed).spans
-    assert (
-        format_place(ChunkNode.of(Source("notes", "paper.md", parsed), span)) == "Method of tea\n"
+    embedded = EmbeddedText(EmbeddingModel(WordEncoder()))
+    assert embedded.windows(parsed, span) == (
+        f"Method of tea\n{parsed.text[span.start : span.end]}",
     )

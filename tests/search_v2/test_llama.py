@@ -128,18 +128,43 @@ def test_importing_search_loads_no_llama_index_until_a_part_is_asked_for():
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
 
 
-def test_a_search_loads_no_llama_index(tmp_path, notes):
+SEARCH = """
+from catalog import search_v2
+found = search_v2.search('bake bread', dataset='notes', mode='lexical')
+assert found[0].path == 'bread.txt'
+"""
+BUILD = """
+from catalog.core.settings import load_settings
+from catalog.embedding import EmbeddingModel
+from catalog.interfaces.cli import main
+from catalog.library.library import Library
+from fakes import WordEncoder
+
+Library.model = EmbeddingModel(WordEncoder())
+sys.argv = ['catalog', 'index', 'build', {folder!r}, '--dataset', 'notes']
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended
+"""
+
+
+@pytest.mark.parametrize("code", [SEARCH, BUILD], ids=["search", "index build"])
+def test_neither_a_search_nor_a_build_loads_llama_index(tmp_path, notes, code):
     home = tmp_path / "cold"
-    with open_library(home) as library:
-        Indexer(library).build(notes, "notes")
+    if code == SEARCH:
+        with open_library(home) as library:
+            Indexer(library).build(notes, "notes")
     code = (
-        "import sys\n"
-        "from catalog import search_v2\n"
-        "found = search_v2.search('bake bread', dataset='notes', mode='lexical')\n"
-        "assert found[0].path == 'bread.txt'\n"
+        f"import sys\n{code.format(folder=str(notes))}\n"
         "assert not [name for name in sys.modules if name.startswith('llama_index')]\n"
     )
-    environment = {**os.environ, "IDX_HOME": str(home), "IDX_RAG_V2__VECTOR_ENGINE": "exact"}
+    environment = {
+        **os.environ,
+        "IDX_HOME": str(home),
+        "IDX_RAG_V2__VECTOR_ENGINE": "exact",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
     command = [sys.executable, "-W", "ignore", "-c", code]
     subprocess.run(command, check=True, timeout=120, env=environment)
 

@@ -7,9 +7,9 @@ from llama_index.core.schema import MetadataMode, TextNode
 
 from catalog.core.documents import ChunkSpan, Cue, Locator, ParsedDocument
 from catalog.embedding.model import EmbeddingModel
-from catalog.ingest.embedded_text import format_place, split_by_time
-from catalog.ingest.nodes import ChunkNode, Source
-from catalog.ingest.transforms import EmbeddingPrefixTransform
+from catalog.ingest.pipeline import Source, format_place, split_by_time
+from catalog.search_v2 import EmbeddingPrefixTransform
+from catalog.search_v2.ingestion_nodes import ChunkNode
 from fakes import WordEncoder
 
 
@@ -30,12 +30,12 @@ def node(path, *, title="", headings=(), text="the passage"):
     ],
 )
 def test_a_path_is_embedded_when_it_says_something(path, place):
-    assert format_place(node(path)) == place
+    assert format_place(path, (), "the passage") == place
 
 
 def test_the_place_names_path_title_and_headings_once_and_not_what_the_text_shows():
-    one = node("a/key rotation.md", title="Keys", headings=["Keys", "Leaks"], text="Leaks are bad")
-    assert format_place(one) == "a/key rotation > Keys\n"
+    place = format_place("a/key rotation.md", ("Keys", "Keys", "Leaks"), "Leaks are bad")
+    assert place == "a/key rotation > Keys\n"
 
 
 def spoken(*seconds):
@@ -62,8 +62,9 @@ def spoken(*seconds):
     ],
 )
 def test_a_transcripts_parts_are_of_about_twenty_seconds_and_cut_between_cues(seconds, parts):
-    assert split_by_time(spoken(*seconds), 20.0) == parts
-    assert split_by_time(spoken(*seconds), 0.0) == []
+    one = spoken(*seconds)
+    assert split_by_time(one.text, one.span.cues, 20.0) == parts
+    assert split_by_time(one.text, one.span.cues, 0.0) == []
 
 
 def test_a_transcript_is_embedded_whole_and_in_parts_each_with_its_place():

@@ -1,17 +1,20 @@
-"""What is chosen by name in the settings: ours from a table, others by entry point.
+"""Parts by name: engines, embedding providers and readers, ours and those of other packages.
 
-The table spares a look at the metadata of all installed packages, and holds where that of this
-package is older than its code. ``pyproject.toml`` repeats it; a test compares the two.
+The groups are ``catalog.lexical``, ``catalog.vectors``, ``catalog.embeddings`` and
+``catalog.readers``. Our own parts are in ``pyproject.toml``, too, but each family knows them by
+name: a command that needs no other package's part must not read the metadata of all packages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from catalog.core.errors import CatalogError, ConfigError, UnknownEngineError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Group = Literal["catalog.lexical", "catalog.vectors"]
 
@@ -28,37 +31,58 @@ OURS: dict[Group, dict[str, str]] = {
         "exact": "catalog.store.vectors.exact:open_engine",
     },
 }
+"""Engines by group and name; ``pyproject.toml`` repeats them, and a test compares the two."""
 
 
 @cache
-def find_entry_point(group: Group, name: str) -> EntryPoint:
-    """Return the entry point of that name; only for a name that is not ours packages are read.
+def list_added(group: str) -> Mapping[str, EntryPoint]:
+    """Return the entry points of a group by name, without importing what they name."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def find(group: str, name: str) -> object | None:
+    """Return what an installed package adds to a group under a name; ``None`` if none does.
+
+    Raises :class:`ConfigError` for one that cannot be imported.
+    """
+    point = list_added(group).get(name)
+    return None if point is None else _load(point)
+
+
+def find_engine(group: Group, name: str) -> EntryPoint:
+    """Return the entry point of an engine; only for a name that is not ours packages are read.
 
     Raises :class:`UnknownEngineError`, which lists the names there are.
     """
     own = OURS[group]
     if name in own:
+        from importlib.metadata import EntryPoint
+
         return EntryPoint(name, own[name], group)
-    others = {one.name: one for one in entry_points(group=group) if one.name not in own}
-    if name not in others:
-        raise UnknownEngineError(_unknown(group, name, [*own, *sorted(others)]))
-    return others[name]
-
-
-def load_entry_point(group: Group, name: str) -> Any:
-    """Return what the entry point names; raises :class:`ConfigError` where it cannot be loaded."""
-    found = find_entry_point(group, name)
-    try:
-        return found.load()
-    except CatalogError:
-        raise
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{group} {name!r} ({found.value}) cannot be loaded: {error}") from error
-
-
-def _unknown(group: Group, name: str, known: Iterable[str]) -> str:
+    if (point := list_added(group).get(name)) is not None:
+        return point
     kind = {"catalog.lexical": "keyword", "catalog.vectors": "vector"}[group]
-    return (
-        f"unknown {kind} engine {name!r}; engines: {', '.join(known)}; "
+    others = sorted(list_added(group).keys() - own.keys())
+    raise UnknownEngineError(
+        f"unknown {kind} engine {name!r}; engines: {', '.join([*own, *others])}; "
         f"a package may add others by the entry point {group}"
     )
+
+
+def load_engine(group: Group, name: str) -> Any:
+    """Return the factory of an engine; raises :class:`ConfigError` if it cannot be imported."""
+    return _load(find_engine(group, name))
+
+
+def _load(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except CatalogError:
+        raise
+    except Exception as error:
+        package = point.dist.name if point.dist else point.value
+        raise ConfigError(
+            f"{point.name!r} of {point.group} cannot be imported from {package}: {error}"
+        ) from error

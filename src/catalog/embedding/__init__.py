@@ -1,50 +1,46 @@
-"""Embedding models: ``get_model()``, or ``get_embed_model()`` as LlamaIndex takes them."""
+"""Embedding models: ``get_model()`` for the configured one, ``as_model()`` for a caller's own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
+from catalog.core.entry_points import find
 from catalog.core.settings import EmbeddingSettings, RAGv2Settings, get_settings
-from catalog.embedding.model import EmbeddingModel
+from catalog.embedding.model import EmbeddingModel, as_model
 from catalog.embedding.profiles import profile_of
 
 if TYPE_CHECKING:
-    from llama_index.core.base.embeddings.base import BaseEmbedding
-
     from catalog.embedding.encoder import Encoder
-    from catalog.embedding.resilient import ResilientEmbedding
 
 __all__ = [
     "EmbeddingModel",
     "as_model",
     "document_prefix",
-    "get_embed_model",
     "get_encoder",
     "get_model",
     "query_prefix",
 ]
 
 SERVERS = ("openai", "cohere")  # providers that are asked over HTTP
+PROVIDERS = {
+    "fastembed": "catalog.embedding.fastembed:FastEmbedEncoder",
+    "huggingface": "catalog.embedding.huggingface:HuggingFaceEncoder",
+    "static": "catalog.embedding.static:StaticEncoder",
+    **dict.fromkeys(SERVERS, "catalog.embedding.served_model:ServedEncoder"),
+}
 
 
 def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
     """Return an encoder for the configured model; cheap, the model loads at its first use."""
     settings = settings or get_settings().embedding
-    if settings.provider == "huggingface":
-        from catalog.embedding.huggingface import HuggingFaceEncoder
-
-        return HuggingFaceEncoder(settings)
-    if settings.provider == "static":
-        from catalog.embedding.static import StaticEncoder
-
-        return StaticEncoder(settings)
-    if settings.provider in SERVERS:
-        from catalog.embedding.served_model import ServedEncoder
-
-        return ServedEncoder(settings)
-    from catalog.embedding.fastembed import FastEmbedEncoder
-
-    return FastEmbedEncoder(settings)
+    if settings.provider in PROVIDERS:
+        module, _, name = PROVIDERS[settings.provider].partition(":")
+        provider = getattr(import_module(module), name)
+    else:
+        provider = find("catalog.embeddings", settings.provider)
+    return cast(Callable[[EmbeddingSettings], "Encoder"], provider)(settings)
 
 
 def get_model(
@@ -66,30 +62,12 @@ def get_model(
     )
 
 
-def get_embed_model(
-    settings: EmbeddingSettings | None = None, *, rag: RAGv2Settings | None = None
-) -> ResilientEmbedding:
-    """Return the model of :func:`get_model` as a LlamaIndex ``BaseEmbedding``."""
-    from catalog.embedding.resilient import ResilientEmbedding
-
-    return ResilientEmbedding(get_model(settings, rag=rag))
-
-
-def as_model(given: EmbeddingModel | BaseEmbedding) -> EmbeddingModel:
-    """Return a model of ours, or any of LlamaIndex, as ours."""
-    if isinstance(given, EmbeddingModel):
-        return given
-    from catalog.embedding.resilient import to_model
-
-    return to_model(given)
-
-
 def _query_encoder(settings: EmbeddingSettings, encoder: Encoder) -> Encoder | None:
     """Return the model set up for single queries, ``None`` where that is as for documents."""
     if settings.provider in SERVERS:
-        from catalog.embedding.served_model import QUERY_PATIENCE, ServedEncoder
+        from catalog.embedding.served_model import QUERY_RETRY_SECONDS, ServedEncoder
 
-        return ServedEncoder(settings, side="query", patience=QUERY_PATIENCE)
+        return ServedEncoder(settings, side="query", retry_seconds=QUERY_RETRY_SECONDS)
     if settings.provider != "fastembed" or getattr(encoder, "is_run_alone", False):
         return None
     # A query is too short to gain from more threads, and idle ones spin beside the other leg.

@@ -1,4 +1,4 @@
-"""sentence-transformers models through ``llama-index-embeddings-huggingface`` (needs torch)."""
+"""sentence-transformers models (need torch)."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class HuggingFaceEncoder:
     @property
     def dim(self) -> int:
         """Length of every vector."""
-        return self._profile.dim or int(self._sentence_transformer.get_embedding_dimension())
+        return self._profile.dim or int(self._loaded.get_embedding_dimension())
 
     @property
     def max_tokens(self) -> int:
         """Tokens the model reads, special ones included."""
-        return self._profile.max_tokens or int(self._sentence_transformer.max_seq_length)
+        return self._profile.max_tokens or int(self._loaded.max_seq_length)
 
     @cached_property
     def counter(self) -> TokenCounter:
@@ -59,24 +59,20 @@ class HuggingFaceEncoder:
         """Return one vector of shape ``(dim,)`` for each text, in order."""
         import numpy as np
 
-        vectors = self._loaded.get_text_embedding_batch(list(texts))
+        vectors = self._loaded.encode(
+            list(texts),
+            prompt="",  # a model may bring its own; ours are in the profiles
+            batch_size=self._settings.batch_size,
+            normalize_embeddings=True,
+            show_progress_bar=False,
+        )
         return list(np.asarray(vectors, dtype=np.float32))
-
-    @property
-    def _sentence_transformer(self) -> Any:
-        return self._loaded._model
 
     @cached_property
     def _loaded(self) -> Any:
         self._files.verify()
         try:
-            from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+            from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise MissingExtraError("the huggingface provider", "huggingface") from error
-        # Instructions are set empty: the class would otherwise put in its own (see profiles).
-        return HuggingFaceEmbedding(
-            model_name=str(self._files.folder),
-            embed_batch_size=self._settings.batch_size,
-            query_instruction="",
-            text_instruction="",
-        )
+        return SentenceTransformer(str(self._files.folder))

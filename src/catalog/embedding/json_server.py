@@ -1,21 +1,96 @@
-"""Requests to a model's server: JSON posted to one address, under a time limit, without secrets."""
+"""Requests to model servers: JSON posted under a time limit, without redirects or secrets."""
 
 from __future__ import annotations
 
 import json
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import SplitResult, urlsplit
+
+import httpx
 
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import CatalogError, ConfigError, LLMError, LLMTimeoutError
 
 if TYPE_CHECKING:
     import httpx
+
+_FORM = {"Accept-Encoding": "identity"}  # 300 MB of blanks take 300 KB when compressed
+
+
+def guarded_client(
+    error: Callable[[str], Exception], *, most_bytes: int | None = None
+) -> httpx.Client:
+    """Return a client that refuses a compressed reply, and one of over ``most_bytes``.
+
+    It follows no redirect. ``error`` makes the exception from words for the problem.
+    """
+
+    def check(response: httpx.Response) -> None:
+        _guard(response, error, most_bytes)
+
+    return httpx.Client(headers=_FORM, follow_redirects=False, event_hooks={"response": [check]})
+
+
+def guarded_async_client(
+    error: Callable[[str], Exception], *, most_bytes: int | None = None
+) -> httpx.AsyncClient:
+    """Return the same as :func:`guarded_client` for asyncio."""
+
+    async def check(response: httpx.Response) -> None:
+        _guard(response, error, most_bytes)
+
+    return httpx.AsyncClient(
+        headers=_FORM, follow_redirects=False, event_hooks={"response": [check]}
+    )
+
+
+def _guard(
+    response: httpx.Response, error: Callable[[str], Exception], most_bytes: int | None
+) -> None:
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding.strip().casefold() not in ("", "identity"):
+        raise error("sent a compressed reply, which is not read")
+    if most_bytes is not None:
+        response.stream = _BoundedStream(response.stream, error, most_bytes)
+
+
+class _BoundedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The bytes of a reply; raises when more than ``most_bytes`` come."""
+
+    def __init__(
+        self,
+        stream: httpx.SyncByteStream | httpx.AsyncByteStream,
+        error: Callable[[str], Exception],
+        most_bytes: int,
+    ) -> None:
+        self._stream, self._error, self._most_bytes = stream, error, most_bytes
+        self._room = most_bytes
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in cast(httpx.SyncByteStream, self._stream):
+            yield self._counted(piece)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in cast(httpx.AsyncByteStream, self._stream):
+            yield self._counted(piece)
+
+    def close(self) -> None:
+        cast(httpx.SyncByteStream, self._stream).close()
+
+    async def aclose(self) -> None:
+        await cast(httpx.AsyncByteStream, self._stream).aclose()
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._room -= len(piece)
+        if self._room < 0:
+            raise self._error(f"answered with over {self._most_bytes} bytes")
+        return piece
+
 
 _ABANDONED = 8  # requests left behind, before the server is left alone until one of them ends
 
@@ -109,7 +184,6 @@ class JsonServer:
 
     @cached_property
     def _client(self) -> httpx.Client:
-        from catalog.embedding.guarded_clients import guarded_client
 
         label, error = self.label, self._error
         client = guarded_client(lambda problem: error(f"{label} {problem}"))

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from catalog.core.errors import EmbeddingError
-from catalog.core.tokens import FallbackCounter
-from catalog.embedding.encoder import EmbeddingResult, Encoder, embed_in_batches
+from catalog.core.tokens import CharTokenCounter, FallbackCounter, TokenCounter
+from catalog.embedding.encoder import (
+    PROBE,
+    EmbeddingResult,
+    Encoder,
+    embed_in_batches,
+    make_fingerprint,
+)
 from catalog.embedding.windows import split_into_windows
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from catalog.embedding.usage import EmbeddingUsage
+    from catalog.embedding.encoder import EmbeddingUsage
 
     Vector = npt.NDArray[np.float32]
+
+
+# What hears of embeddings: called with a description of the model, the texts, and a list that has
+# the vectors when the returned block ends.
+Listener: TypeAlias = (
+    "Callable[[dict[str, Any], Sequence[str], list[Vector | None]], AbstractContextManager[None]]"
+)
+listeners: list[Listener] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +42,7 @@ class EmbeddingModel:
 
     ``query_encoder`` is the same model set up for single queries, ``None`` where that is
     ``encoder``. ``has_sides``: it embeds passages and queries differently. ``reports``: each
-    embedding is reported to LlamaIndex's callbacks, where a program uses LlamaIndex.
+    embedding is reported to :data:`listeners`.
 
     >>> from catalog.embedding import get_model
     >>> get_model().embed_query("how to rotate a key").shape  # doctest: +SKIP
@@ -84,14 +98,12 @@ class EmbeddingModel:
 
     @contextmanager
     def _reported(self, texts: Sequence[str]) -> Iterator[list[Vector | None]]:
-        """Report an embedding to LlamaIndex; the caller appends its vectors to the yielded list."""
-        if not self.reports or "llama_index.core" not in sys.modules:
-            yield []
-            return
-        from catalog.embedding.llama_events import report_embedding
-
-        about = {"model_name": self.encoder.model, "embed_batch_size": self.batch_size}
-        with report_embedding(about, texts) as vectors:
+        """Report an embedding; the caller appends its vectors to the yielded list."""
+        vectors: list[Vector | None] = []
+        with ExitStack() as heard:
+            for listen in listeners if self.reports else ():
+                about = {"model_name": self.encoder.model, "embed_batch_size": self.batch_size}
+                heard.enter_context(listen(about, texts, vectors))
             yield vectors
 
 
@@ -101,3 +113,69 @@ def require_all(result: EmbeddingResult) -> list[Vector]:
         first, reason = next(iter(result.failures.items()))
         raise EmbeddingError(f"text {first + 1} of {len(result.vectors)} is not embedded: {reason}")
     return [vector for vector in result.vectors if vector is not None]
+
+
+class GivenModel(Protocol):
+    """An embedding model of the caller's own; any ``BaseEmbedding`` of LlamaIndex is one."""
+
+    model_name: str
+
+    def get_query_embedding(self, query: str) -> list[float]:
+        """Embed a query."""
+        ...
+
+    def get_text_embedding(self, text: str) -> list[float]:
+        """Embed a passage."""
+        ...
+
+    def get_text_embedding_batch(self, texts: list[str]) -> list[list[float]]:
+        """Embed passages."""
+        ...
+
+
+def as_model(given: EmbeddingModel | GivenModel) -> EmbeddingModel:
+    """Return a model of ours, or the caller's own as ours: it has two sides, and reports itself."""
+    if isinstance(given, EmbeddingModel):
+        return given
+    sides = GivenEncoder(given), GivenEncoder(given, side="query")
+    return EmbeddingModel(*sides, has_sides=True, reports=False)
+
+
+class GivenEncoder:
+    """An encoder around one side of a caller's own model: that of queries, or of other texts.
+
+    It has no tokenizer and counts four characters as a token. The fingerprint is made of
+    class and model name: two models of one name are taken for one.
+    """
+
+    def __init__(
+        self,
+        model: GivenModel,
+        *,
+        max_tokens: int = 512,
+        side: Literal["query", "text"] = "text",
+    ) -> None:
+        self._model, self._side = model, side
+        self.model = model.model_name
+        self.max_tokens = max_tokens
+        self.counter: TokenCounter = CharTokenCounter()
+
+    @property
+    def fingerprint(self) -> str:
+        """Names class and model; see :class:`Encoder`."""
+        return make_fingerprint("llama-index", type(self._model).__qualname__, self.model)
+
+    @cached_property
+    def dim(self) -> int:
+        """Length of every vector; asks the model once."""
+        return len(self._model.get_text_embedding(PROBE))
+
+    def encode(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector of shape ``(dim,)`` for each text, in order."""
+        import numpy as np
+
+        if self._side == "query":
+            vectors = [self._model.get_query_embedding(text) for text in texts]
+        else:
+            vectors = self._model.get_text_embedding_batch(list(texts))
+        return [np.asarray(vector, dtype=np.float32) for vector in vectors]

@@ -1,33 +1,196 @@
-"""Embedding models on servers: asked patiently, checked, and counted."""
+"""Embedding models on servers: asked in their own form, repeated, checked and counted."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity.wait import wait_random
 
 from catalog.core.bounded_calls import read_retry_after
-from catalog.core.errors import ConfigError, EmbeddingError, EmbeddingServerError
+from catalog.core.errors import CatalogError, ConfigError, EmbeddingError, EmbeddingServerError
+from catalog.core.retrieval_events import tell_retry
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.text import storable
 from catalog.core.tokens import EstimatedTokenCounter
-from catalog.embedding.encoder import PROBE, make_fingerprint
+from catalog.embedding.encoder import PROBE, EmbeddingUsage, make_fingerprint
 from catalog.embedding.json_server import JsonServer, ServerAnswer
-from catalog.embedding.patience import Patience
 from catalog.embedding.profiles import PROFILES, profile_of, published_name
-from catalog.embedding.server_forms import CohereForm, OpenAIForm, ServerForm, Side
-from catalog.embedding.usage import EmbeddingUsage
 
 if TYPE_CHECKING:
     from catalog.embedding.encoder import Vector
 
+Side = Literal["query", "document"]
+
+
+class ServerForm(Protocol):
+    """The form of requests to a kind of servers, and of their answers."""
+
+    path: str
+    """What follows the base address."""
+    base: str | None
+    """The base address, where there is one for all."""
+    most_texts: int
+    """How many texts a request may hold."""
+
+    def request(self, model: str, texts: Sequence[str], side: Side) -> dict[str, Any]:
+        """Return the body of a request."""
+        ...
+
+    def rows(self, answer: Any, count: int) -> list[Any] | None:
+        """Return the vectors in the order of the texts, ``None`` unless ``count`` are there."""
+        ...
+
+    def tokens(self, answer: Any) -> int | None:
+        """Return how many tokens the server counted, ``None`` where it does not say."""
+        ...
+
+
+class OpenAIForm:
+    """``POST …/embeddings``, as OpenAI, vLLM, Ollama, llama.cpp, TEI and many others have it."""
+
+    path = "/embeddings"
+    base: str | None = None  # nothing is sent to anybody who was not named
+    most_texts = 2048
+
+    def request(self, model: str, texts: Sequence[str], side: Side) -> dict[str, Any]:  # noqa: ARG002
+        """Return the body; both sides are alike but for the prefix that a text already has."""
+        return {"model": model, "input": list(texts), "encoding_format": "float"}
+
+    def rows(self, answer: Any, count: int) -> list[Any] | None:
+        """Return the vectors by the ``index`` of each, in order where none has one."""
+        rows = _get(answer, "data")
+        if not isinstance(rows, list) or len(rows) != count:
+            return None
+        indexes = [_get(row, "index") for row in rows]
+        if all(index is None for index in indexes):
+            indexes = list(range(count))
+        by_index = {
+            index: _get(row, "embedding")
+            for index, row in zip(indexes, rows, strict=True)
+            if isinstance(index, int)
+        }
+        return [by_index[at] for at in range(count)] if by_index.keys() == {*range(count)} else None
+
+    def tokens(self, answer: Any) -> int | None:
+        """Return ``usage.total_tokens``."""
+        usage = _get(answer, "usage")
+        return _whole(_get(usage, "total_tokens") or _get(usage, "prompt_tokens"))
+
+
+class CohereForm:
+    """``POST …/embed`` of Cohere's second version; that of the first one's answers is read, too."""
+
+    path = "/embed"
+    base: str | None = "https://api.cohere.com/v2"
+    most_texts = 96
+
+    def request(self, model: str, texts: Sequence[str], side: Side) -> dict[str, Any]:
+        """Return the body, which has the side; what is too long shall be refused, not cut."""
+        return {
+            "model": model,
+            "texts": list(texts),
+            "input_type": f"search_{side}",
+            "embedding_types": ["float"],
+            "truncate": "NONE",
+        }
+
+    def rows(self, answer: Any, count: int) -> list[Any] | None:
+        """Return the vectors, which are in the order of the texts."""
+        rows = _get(answer, "embeddings")
+        rows = _get(rows, "float") if isinstance(rows, Mapping) else rows
+        return rows if isinstance(rows, list) and len(rows) == count else None
+
+    def tokens(self, answer: Any) -> int | None:
+        """Return ``meta.billed_units.input_tokens``."""
+        return _whole(_get(_get(_get(answer, "meta"), "billed_units"), "input_tokens"))
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+def _whole(value: Any) -> int | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 <= value < float("inf") else None
+
+
+ResultT = TypeVar("ResultT")
+
+TRIES = 6
+_LONGEST = 30.0  # seconds between two tries, unless the server asks for more
+_backoff = wait_random_exponential(multiplier=1, max=_LONGEST, min=0.2)
+_spread = wait_random(0, 1)  # so that those who were told the same do not all come at once
+
+
+class Retries:
+    """Repeat a call that raises :class:`EmbeddingServerError`, up to :data:`TRIES` in all.
+
+    Between two tries passes what the server asks for, else an ever longer time with chance in it
+    ("full jitter"). No try begins later than ``seconds`` after the first, and none is waited for
+    that would. After a call that failed in the end, the next ones are not repeated until one
+    succeeds.
+    """
+
+    def __init__(self, seconds: float, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._seconds, self._sleep = seconds, sleep
+        self._is_failing = False
+
+    def call(
+        self,
+        function: Callable[[], ResultT],
+        on_retry: Callable[[BaseException | None, float], None],
+    ) -> ResultT:
+        """Return what the function returns; ``on_retry`` hears of errors and how long is waited."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(EmbeddingServerError),
+            stop=self._is_over,
+            wait=_wait,
+            sleep=self._sleep,
+            before_sleep=lambda state: _tell(state, on_retry),
+            reraise=True,
+        )
+        try:
+            result = retrying(function)
+        except EmbeddingServerError:
+            self._is_failing = True
+            raise
+        except CatalogError:
+            self._is_failing = False
+            raise
+        self._is_failing = False
+        return result
+
+    def _is_over(self, state: RetryCallState) -> bool:
+        tries = 1 if self._is_failing else TRIES
+        passed = max(state.idle_for, state.seconds_since_start or 0.0)
+        is_late = passed + state.upcoming_sleep > self._seconds
+        return state.attempt_number >= tries or is_late
+
+
+def _error(state: RetryCallState) -> BaseException | None:
+    return None if state.outcome is None else state.outcome.exception()
+
+
+def _tell(state: RetryCallState, on_retry: Callable[[BaseException | None, float], None]) -> None:
+    tell_retry("embedding", state.attempt_number, _error(state), state.upcoming_sleep)
+    on_retry(_error(state), state.upcoming_sleep)
+
+
+def _wait(state: RetryCallState) -> float:
+    asked = getattr(_error(state), "retry_after", None)
+    return _backoff(state) if asked is None else asked + _spread(state)
+
+
 _log = logging.getLogger(__name__)
 FORMS: dict[str, ServerForm] = {"openai": OpenAIForm(), "cohere": CohereForm()}
-QUERY_PATIENCE = 2.0  # seconds after which a search asks no more
+QUERY_RETRY_SECONDS = 2.0  # seconds after which a search asks no more
 _MAX_TOKENS = 512  # of a model of which nothing is known
 _MOST_BYTES = 400_000  # of an answer, for each text and once more: 8,192 numbers, and blanks
 _SAME, _ASKED_AGAIN = 0.999, 5  # likeness of vectors that differ by rounding alone; requests
@@ -43,7 +206,7 @@ class ServedEncoder:
     Vectors are brought to length 1. ``side`` is that of the texts: Cohere's models embed queries
     otherwise than documents. The fingerprint is the same for both, and of a published model the
     same on every server; any other name means what its server takes it for.
-    A request that fails for a reason that passes is repeated for ``patience`` seconds, those of
+    A request that fails for a reason that passes is repeated for ``retry_seconds``, those of
     ``settings.retry_seconds`` where it is not given; after one that failed for good each further
     one has a single try, until one succeeds.
     """
@@ -53,7 +216,7 @@ class ServedEncoder:
         settings: EmbeddingSettings,
         *,
         side: Side = "document",
-        patience: float | None = None,
+        retry_seconds: float | None = None,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -75,8 +238,8 @@ class ServedEncoder:
             api_key=settings.api_key,
         )
         self._profile = profile_of(settings.model)
-        seconds = settings.retry_seconds if patience is None else patience
-        self._patience = Patience(seconds, sleep=sleep)
+        seconds = settings.retry_seconds if retry_seconds is None else retry_seconds
+        self._retries = Retries(seconds, sleep=sleep)
         self._now = now
         self._usage = EmbeddingUsage()
         self._first: tuple[str, str, Vector] | None = None  # a model's name, a text and its vector
@@ -124,7 +287,7 @@ class ServedEncoder:
 
     def _encode(self, texts: Sequence[str]) -> list[Vector]:
         body = self._form.request(self.model, [storable(text) for text in texts], self._side)
-        answer = self._patience.call(lambda: self._ask(body, len(texts)), self._note_retry)
+        answer = self._retries.call(lambda: self._ask(body, len(texts)), self._note_retry)
         self._note_tokens(self._form.tokens(answer), texts)
         vectors = self._read(answer, len(texts))
         if (name := _name_of(answer)) is not None:
@@ -150,7 +313,7 @@ class ServedEncoder:
             return
         body = self._form.request(self.model, [storable(text)], self._side)
         for _ in range(_ASKED_AGAIN):
-            answer = self._patience.call(lambda: self._ask(body, 1), self._note_retry)
+            answer = self._retries.call(lambda: self._ask(body, 1), self._note_retry)
             if _name_of(answer) == name:  # not the first of two that take turns
                 [again] = self._read(answer, 1)
                 if again.shape == vector.shape and float(again @ vector) >= _SAME:

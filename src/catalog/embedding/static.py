@@ -10,8 +10,7 @@ from catalog.core.settings import EmbeddingSettings
 from catalog.embedding.encoder import make_fingerprint
 from catalog.embedding.profiles import profile_of
 from catalog.embedding.windows import ModelTokenCounter
-from catalog.models.model_files import ModelFiles
-from catalog.models.static_table import find_table
+from catalog.models.model_files import ModelFiles, find_table
 
 if TYPE_CHECKING:
     import numpy as np

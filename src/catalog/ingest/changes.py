@@ -1,32 +1,95 @@
-"""What differs between a folder and the store, by file and by document; nothing is written here."""
+"""What differs between a folder and the store, and what a run would do; nothing is written here."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError, ReadError
+from catalog.core.globs import Glob, folders_above
 from catalog.core.ids import sha1_hex
+from catalog.core.settings import IngestSettings
+from catalog.core.text import nfc
 from catalog.ingest.chunking.chunker import Cut
-from catalog.ingest.discovery import LATEST_NS, STREAMED, Listing, SkippedFile, SourceFile
-from catalog.ingest.nodes import Source
-from catalog.ingest.originals import Originals
+from catalog.ingest.discovery import LATEST_NS, STREAMED, Listing, SkippedFile, SourceFile, discover
+from catalog.ingest.pipeline import Source
 from catalog.ingest.readers import ReadLimits
 from catalog.ingest.readers.base import file_type
 from catalog.ingest.readers.opening import digest_file
-from catalog.ingest.sidecars import Sidecars
-from catalog.ingest.unseen import find_unmounted, find_unseen
+from catalog.ingest.sidecars import Originals, Sidecars
+from catalog.ingest.sync_report import Failure
 from catalog.store import Database, manifest
 from catalog.store.chunks import find_root
 from catalog.store.manifest import ManifestEntry
+from catalog.store.recordings import read_originals
+
+_SPECIAL = re.compile(r"[\\ *?\[]")  # in a glob
+_OTHER_SPACES = re.compile(r"[^\S ]")  # a glob may not end with these, escaped or not
+_REPLACED = re.compile("\ufffd+")
+
+
+def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[str, SkippedFile]:
+    """Return the files of a drive that is no longer mounted where it was, with that place.
+
+    What patterns or ignore rules leave out by now is left out, mounted or not.
+    """
+    reason = "the drive is not mounted; if it is gone for good, run again with --allow-deletions"
+    return {
+        entry.file: SkippedFile(entry.mount, reason, entry.mount)
+        for entry in entries
+        if entry.mount is not None
+        and entry.mount not in listing.mounts
+        and listing.left_out.isdisjoint(folders_above(entry.file))
+    }
+
+
+def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> dict[str, SkippedFile]:
+    """Return those files that are a skipped place or lie below one, with that place.
+
+    A name that is not valid UTF-8 may be any that has the same letters where it is: a drive that
+    is mounted with another encoding shows all of them so.
+    """
+    places = {file.place: file for file in skipped}
+    odd_names: dict[str, list[tuple[Glob, SkippedFile]]] = {}
+    for file in places.values():
+        folder, _, name = file.place.rpartition("/")
+        if "\ufffd" in name:
+            escaped = _OTHER_SPACES.sub("?", _SPECIAL.sub(r"\\\g<0>", name))
+            glob = Glob.compile("/" + _REPLACED.sub("*", escaped))
+            odd_names.setdefault(folder, []).append((glob, file))
+    unseen = {}
+    for path in files:
+        place = _place_of(nfc(path), places, odd_names)
+        if place is not None:
+            unseen[path] = place
+    return unseen
+
+
+def _place_of(
+    path: str,
+    places: Mapping[str, SkippedFile],
+    odd_names: Mapping[str, Sequence[tuple[Glob, SkippedFile]]],
+) -> SkippedFile | None:
+    """Return the place at or above a path, the highest first."""
+    names = path.split("/")
+    for depth in range(len(names) + 1):
+        place = "/".join(names[:depth])
+        if place in places:
+            return places[place]
+        for glob, file in odd_names.get(place, ()):
+            if depth < len(names) and glob.matches(names[depth]):
+                return file
+    return None
+
 
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
 _RACY = "it may have changed since it was read"
@@ -300,3 +363,99 @@ def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
         return None
     moment = datetime.fromtimestamp(file.mtime_ns // 1_000_000_000, tz=UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPreview:
+    """What a run would do, by file.
+
+    ``added`` and ``changed`` files would be read, the latter for the reason given; a file that was
+    only touched counts as changed. ``removed`` files are gone, and their documents would go.
+    ``kept`` ones keep their documents, since they or a place above them cannot be read. ``remarks``
+    name files for the reason given: their ``outcome`` says whether they are indexed all the same.
+    ``unchanged`` counts the others. ``stopped`` says why the run would stop before it changed
+    anything. ``settings`` has, by name, what the call says and what the dataset is made with, where
+    they differ; the call's would cut ``recut_documents`` anew.
+    """
+
+    dataset: str
+    root: str
+    added: tuple[str, ...]
+    changed: tuple[Failure, ...]
+    removed: tuple[str, ...]
+    kept: tuple[Failure, ...]
+    remarks: tuple[Failure, ...]
+    unchanged: int
+    stopped: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    recut_documents: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def preview_sync(
+    database: Database,
+    root: Path,
+    dataset: str,
+    pipeline: str,
+    *,
+    settings: IngestSettings,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    allow_deletions: bool = False,
+    reread: bool = False,
+) -> SyncPreview:
+    """Tell what :func:`catalog.ingest.sync.sync` would do with a pipeline of that fingerprint.
+
+    Raises :class:`SourceError` as that does.
+    """
+    limits = ReadLimits.of(settings)
+    listing = discover(root, include=include, exclude=exclude, limits=limits)
+    stored = StoredFiles.load(database, dataset)
+    changes = FolderChanges(
+        listing,
+        stored,
+        pipeline=pipeline,
+        limits=limits,
+        reread=reread,
+        allow_deletions=allow_deletions,
+    )
+    stopped = None
+    if not allow_deletions:
+        try:
+            changes.check_deletions(root, settings.max_missing_fraction)
+        except MassDeletionError as error:
+            stopped = str(error)
+    known = stored.entries
+    told = {path for path, entry in known.items() if entry.pipeline == changes.told_fingerprint}
+    with database.read() as connection:
+        told |= changes.originals.converted & read_originals(connection, dataset)
+    reasons = {
+        file.path: None
+        if file.path in told or changes.is_unchanged(file)
+        else changes.reason_to_read(file)
+        for file in listing.files
+    }
+    left = [known[path] for path, reason in reasons.items() if reason is None]
+    kept = [Failure(path, place.reason) for path, place in changes.unseen.items()]
+    kept += [Failure(entry.file, entry.reason or "") for entry in left if entry.state == "kept"]
+    remarks = [Failure(file.path, file.reason) for file in listing.skipped]
+    remarks += [
+        Failure(entry.file, entry.reason)
+        for entry in left
+        if entry.reason is not None and entry.state != "kept"
+    ]
+    return SyncPreview(
+        dataset=dataset,
+        root=str(root),
+        added=tuple(path for path, reason in reasons.items() if reason and path not in known),
+        changed=tuple(
+            Failure(path, reason)
+            for path, reason in reasons.items()
+            if reason is not None and path in known
+        ),
+        removed=tuple(changes.vanished),
+        kept=tuple(kept),
+        remarks=tuple(remarks),
+        unchanged=sum(entry.reason is None for entry in left),
+        stopped=stopped,
+    )

@@ -1,221 +1,200 @@
-"""The ingestion pipeline, assembled from LlamaIndex steps that a user can take out."""
+"""How a document becomes stored passages: cut it, find what the model shall see, publish it.
+
+``ingest/readers`` reads, :func:`catalog.ingest.sync.sync` decides what is to be done, and
+:mod:`catalog.ingest.embedding` asks the model.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal
 
-from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.ingestion.pipeline import run_transformations
-from llama_index.core.schema import BaseNode, TransformComponent
-from pydantic import PrivateAttr
-
-from catalog.core.documents import Chunk
-from catalog.core.errors import InputError
-from catalog.core.ids import sha1_hex
+from catalog.core import ids
+from catalog.core.documents import Chunk, ChunkSpan, Cue, ParsedDocument
 from catalog.core.settings import RAGv2Settings
 from catalog.embedding.model import EmbeddingModel
-from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.nodes import ChunkNode, Source, SourceDocument
-from catalog.ingest.transforms import (
-    CachedEmbedding,
-    ChunkPersistenceTransform,
-    ChunkSplitter,
-    EmbeddingPrefixTransform,
-    PersistenceTransform,
+from catalog.ingest.chunking import Cut, DocumentChunker
+from catalog.ingest.sync_report import in_groups
+from catalog.store import Database, embedding_cache
+from catalog.store.revisions import (
+    NewChunk,
+    NewRevision,
+    content_hash,
+    ensure_dataset,
+    publish_all,
 )
-from catalog.store import Database
-from catalog.store.embedding_cache import StoredModel, require_model
 
 if TYPE_CHECKING:
-    from llama_index.core.node_parser import NodeParser
+    from catalog.store.embedding_cache import Vector
 
-_log = logging.getLogger(__name__)
+TEXTS_VERSION = 11  # +1 when the same file gives other chunks, metadata, or other text to embed
+_TOGETHER = 100  # chunks published in one transaction: more would hold up other writers for long
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document on its way into a dataset.
+
+    ``file`` is the listed file it came from, ``modified`` that file's time where file and
+    document are one (ISO 8601, UTC). ``cut`` are its passages where it is cut already.
+    """
+
+    dataset: str
+    file: str
+    parsed: ParsedDocument
+    modified: str | None = None
+    cut: Cut | None = None
+
+    @cached_property
+    def content_hash(self) -> str:
+        """The hash of the document's content; see :mod:`catalog.store.revisions`."""
+        return content_hash(self.parsed)
+
+    def fingerprint(self, pipeline: str) -> str:
+        """Name how the document was cut, and where its text stands in its file if that is mapped.
+
+        So what moved in the file, with the same text, is noticed.
+        """
+        form = self.parsed.places.to_dict()
+        return pipeline if form is None else f"{pipeline}:{ids.sha1_hex(json.dumps(form))[:8]}"
+
+    @cached_property
+    def source_doc_id(self) -> str:
+        """The stable id ``dataset:path``."""
+        return ids.source_doc_id(self.dataset, self.parsed.path)
+
+    @cached_property
+    def revision_id(self) -> str:
+        """The id of this content of the document."""
+        return ids.revision_id(self.source_doc_id, self.content_hash)
+
+    def chunk_id(self, span: ChunkSpan) -> str:
+        """Return the id of one passage of the document."""
+        return ids.chunk_id(self.revision_id, span.modality, span.start)
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineSteps:
-    """The steps before the embedding, the embedding, and the steps after it.
+class EmbeddedText:
+    """What the model sees of a passage: its prefix, where the passage stands, and the passage.
 
-    ``fingerprint`` names how documents are cut and embedded.
+    No prefix reaches the stored text, the lexical index, a snippet or a prompt. With ``context``
+    the path, the title and the headings that the passage does not itself show stand before it on
+    one line; with the ``form`` of ``labels``, title, type and headings, each with its name.
+
+    A minute of speech holds several thoughts, and one vector blurs them: besides the whole,
+    parts of it of about ``part_seconds`` are embedded, too, and its score is the best one's.
     """
 
-    before: tuple[TransformComponent, ...]
-    embedding: CachedEmbedding
-    after: tuple[TransformComponent, ...]
+    model: EmbeddingModel
+    context: bool = True
+    form: Literal["place", "labels"] = "place"
+    part_seconds: float = 20.0
+
+    def windows(self, document: ParsedDocument, span: ChunkSpan) -> tuple[str, ...]:
+        """Return the texts to embed for one passage of a document, each short enough to be read."""
+        text, lead = document.text[span.start : span.end], ""
+        if self.context and self.form == "labels":
+            name = document.title or PurePosixPath(document.path).name
+            lead = format_labels(name, document.file_type, span.heading_path)
+        elif self.context:
+            names = (document.title, *span.heading_path, *span.sections)
+            lead = format_place(document.path, names, text)
+        windows = self.model.windows(text, lead, tokens=span.tokens or None)
+        for part in split_by_time(text, span.cues, self.part_seconds):
+            windows += self.model.windows(part, lead)
+        return tuple(windows)
+
+    def stored_windows(self, chunk: Chunk) -> tuple[str, ...]:
+        """Return the texts to embed for a stored chunk: the same as when it was cut."""
+        span = ChunkSpan(
+            0,
+            len(chunk.text),
+            heading_path=chunk.heading_path,
+            modality=chunk.modality,
+            locator=chunk.locator,
+            cues=chunk.cues,
+            sections=chunk.sections,
+        )
+        document = ParsedDocument(chunk.path, chunk.text, chunk.title, chunk.file_type)
+        return self.windows(document, span)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """How the documents of a dataset are cut and embedded; ``fingerprint`` names that."""
+
+    chunker: DocumentChunker
+    embedded: EmbeddedText
     fingerprint: str
 
     @classmethod
-    def of(cls, pipeline: IngestionPipeline) -> PipelineSteps:
-        """Take apart a pipeline with one :class:`CachedEmbedding`, one persistence after it."""
-        steps = tuple(pipeline.transformations)
-        at, embedding = next(
-            (at, step) for at, step in enumerate(steps) if isinstance(step, CachedEmbedding)
-        )
-        after = steps[at + 1 :]
-        staging = next(step for step in after if isinstance(step, ChunkPersistenceTransform))
-        return cls(steps[:at], embedding, after, staging.pipeline)
-
-    @property
-    def chunker(self) -> DocumentChunker | None:
-        """What cuts a document whatever it is, ``None`` where that is not one chunker."""
-        splitters = [step for step in self.before if isinstance(step, ChunkSplitter)]
-        return splitters[0].chunker if len(splitters) == 1 else None
-
-    def cut(self, sources: Iterable[Source]) -> dict[str, list[BaseNode]]:
-        """Return the chunks of documents by their ids; none of one that holds no text."""
-        chunks: dict[str, list[BaseNode]] = {}
-        documents = [SourceDocument.of(source) for source in sources]
-        for node in run_transformations(documents, self.before):
-            chunks.setdefault(node.ref_doc_id or "", []).append(node)
-        return chunks
-
-    def publish(self, nodes: Sequence[BaseNode]) -> None:
-        """Store the chunks, with their documents; those of texts not known yet wait for vectors."""
-        self.embedding.assign_keys(nodes)
-        run_transformations(nodes, self.after)
-
-    def texts_to_embed(self, chunks: Iterable[Chunk]) -> dict[str, str]:
-        """Return the texts of stored chunks as the model shall see them, by key."""
-        return self.windows_to_embed(chunks)[0]
-
-    def windows_to_embed(
-        self, chunks: Iterable[Chunk]
-    ) -> tuple[dict[str, str], dict[int, tuple[str, ...]]]:
-        """Return the same, and of each chunk the keys of its windows in order, by row number."""
-        stored = list(chunks)
-        nodes: Sequence[BaseNode] = [ChunkNode.of_stored(chunk) for chunk in stored]
-        for step in self.before:
-            if not isinstance(step, ChunkSplitter):
-                nodes = step(nodes)
-        texts = self.embedding.assign_keys(nodes)
-        keys = [node.embed_keys for node in nodes if isinstance(node, ChunkNode)]
-        return texts, dict(zip((chunk.seq for chunk in stored), keys, strict=True))
-
-    def notes(self) -> tuple[str, ...]:
-        """Say of how many documents the sizes were not counted in the model's tokens."""
-        splitters = [step for step in self.before if isinstance(step, ChunkSplitter)]
-        reasons = {k: v for splitter in splitters for k, v in splitter.fallbacks.items()}
-        if not reasons:
-            return ()
-        first = next(iter(reasons.values()))
-        return (f"{len(reasons)} documents measured as 4 characters a token: {first}",)
-
-
-TEXTS_VERSION = 11  # +1 when the same file gives other chunks, metadata, or other text to embed
-
-
-class DatasetPipeline(IngestionPipeline):
-    """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
-
-    Each run replaces the documents of the paths it is given and leaves the others. What could
-    not be embedded is stored all the same, found by its words, and logged.
-    """
-
-    _prepare: Callable[[], None] = PrivateAttr()
-
-    def __init__(
-        self, transformations: list[TransformComponent], prepare: Callable[[], None]
-    ) -> None:
-        """Take the steps, and what is to be checked before each run."""
-        super().__init__(transformations=transformations, disable_cache=True)
-        self._prepare = prepare
-
-    def run(
-        self, *arguments: Any, num_workers: int | None = None, **more: Any
-    ) -> Sequence[BaseNode]:
-        """Store the documents and return their chunks; see ``IngestionPipeline.run``.
-
-        Raises :class:`InputError` for ``num_workers``, :class:`EmbeddingMismatchError` if the
-        store took another model on meanwhile.
-        """
-        self._begin(num_workers)
-        nodes = super().run(*arguments, **more)
-        self._report()
-        return nodes
-
-    async def arun(
-        self, *arguments: Any, num_workers: int | None = None, **more: Any
-    ) -> Sequence[BaseNode]:
-        """Do the same as :meth:`run`."""
-        self._begin(num_workers)
-        nodes = await super().arun(*arguments, **more)
-        self._report()
-        return nodes
-
-    def _begin(self, num_workers: int | None) -> None:
-        if num_workers is not None and num_workers > 1:
-            raise InputError(
-                f"num_workers is {num_workers}: leave it out. One process writes the store, and "
-                "the embedding model uses every core already"
-            )
-        self._prepare()
-
-    def _report(self) -> None:
-        for step in self.transformations:
-            if isinstance(step, CachedEmbedding) and step.failures:
-                count, reason = len(step.failures), next(iter(step.failures.values()))
-                _log.warning("%d passages have no vector, only words: %s", count, reason)
-                step.failures.clear()
-
-
-class PipelineBuilder:
-    """Build the pipelines of one store: split, prefix, embed, persist.
-
-    LlamaIndex's own docstore strategies and cache are off: they lose documents when an
-    embedding fails. :func:`catalog.ingest.sync` decides what is run instead.
-    """
-
-    def __init__(self, database: Database, settings: RAGv2Settings) -> None:
-        self._database = database
-        self._settings = settings
-
-    def build_pipeline(
-        self,
-        dataset_name: str,
-        embed_model: EmbeddingModel,
+    def of(
+        cls,
+        settings: RAGv2Settings,
+        model: EmbeddingModel,
         *,
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
-        splitter: NodeParser | None = None,
-    ) -> DatasetPipeline:
-        """Build the pipeline of one dataset.
-
-        Sizes are in the model's tokens; ``None`` means that of the settings. A ``splitter`` cuts
-        texts in place of the chunker.
-        """
-        settings = self._settings
+    ) -> Pipeline:
+        """Return the pipeline that the settings say; sizes are in the model's tokens."""
         chunker = DocumentChunker(
-            embed_model.encoder.counter,
+            model.encoder.counter,
             chunk_size=settings.chunk_size if chunk_size is None else chunk_size,
             chunk_overlap=settings.chunk_overlap if chunk_overlap is None else chunk_overlap,
             min_size=settings.chunk_min_size,
             window_seconds=settings.transcript_window_seconds,
         )
-        fingerprint = pipeline_fingerprint(settings, embed_model)
-        if splitter is not None:
-            fingerprint = sha1_hex(f"{fingerprint}|{splitter.to_json()}")[:16]
-        staging = ChunkPersistenceTransform(pipeline=fingerprint)
-        encoder = embed_model.encoder
-        return DatasetPipeline(
-            [
-                ChunkSplitter(chunker, dataset=dataset_name, splitter=splitter),
-                EmbeddingPrefixTransform(
-                    embed_model,
-                    context=settings.embed_context,
-                    form=settings.embed_context_form,
-                    part_seconds=settings.transcript_part_seconds,
-                ),
-                CachedEmbedding(embed_model, self._database),
-                staging,
-                PersistenceTransform(self._database, staging, dataset=dataset_name),
-            ],
-            lambda: require_model(
-                self._database, StoredModel(encoder.model, encoder.fingerprint, encoder.dim)
-            ),
+        embedded = EmbeddedText(
+            model,
+            settings.embed_context,
+            settings.embed_context_form,
+            settings.transcript_part_seconds,
         )
+        return cls(chunker, embedded, pipeline_fingerprint(settings, model))
+
+    @property
+    def model(self) -> EmbeddingModel:
+        """The model that embeds the documents."""
+        return self.embedded.model
+
+    def prepare(self, source: Source) -> tuple[NewRevision, str | None]:
+        """Cut a document; return what to publish, without vectors.
+
+        Beside that stands why its tokens were not counted by the model's tokenizer, if so.
+        """
+        cut = cut_document(self.chunker, source)
+        chunks = [
+            NewChunk(
+                source.chunk_id(span),
+                span,
+                embed_keys(self.model, self.embedded.windows(source.parsed, span)),
+            )
+            for span in cut.spans
+        ]
+        embedded_by = self.model.encoder.fingerprint
+        revision = make_revision(source, chunks, self.fingerprint, embedded_by=embedded_by)
+        return revision, cut.fallback
+
+    def stored_texts(
+        self, chunks: Iterable[Chunk]
+    ) -> tuple[dict[str, str], dict[int, tuple[str, ...]]]:
+        """Return the texts to embed for stored chunks, by key, and each chunk's keys, by ``seq``.
+
+        The keys of a chunk are in the order of its windows.
+        """
+        texts: dict[str, str] = {}
+        keys: dict[int, tuple[str, ...]] = {}
+        for chunk in chunks:
+            windows = self.embedded.stored_windows(chunk)
+            keys[chunk.seq] = embed_keys(self.model, windows)
+            texts |= zip(keys[chunk.seq], windows, strict=True)
+        return texts, keys
 
 
 def pipeline_fingerprint(settings: RAGv2Settings, embed_model: EmbeddingModel) -> str:
@@ -234,4 +213,114 @@ def pipeline_fingerprint(settings: RAGv2Settings, embed_model: EmbeddingModel) -
         # the default is left out: documents were made before there was a choice
         *([settings.embed_context_form] if settings.embed_context_form != "place" else ()),
     )
-    return sha1_hex("|".join(str(part) for part in parts))[:16]
+    return ids.sha1_hex("|".join(str(part) for part in parts))[:16]
+
+
+def cut_document(
+    chunker: DocumentChunker, source: Source, ranges: Sequence[tuple[int, int]] | None = None
+) -> Cut:
+    """Cut a document unless it is cut already; ``ranges`` are passages that somebody else cut."""
+    if source.cut is not None:
+        cut = source.cut
+    elif ranges is None:
+        cut = chunker.cut(source.parsed)
+    else:
+        cut = chunker.cut_at(source.parsed, ranges)
+    if cut.fallback is None:
+        return cut
+    # sizes in other tokens than the model's do not tell whether a passage fits its window
+    return Cut(tuple(replace(span, tokens=0) for span in cut.spans), cut.fallback)
+
+
+def embed_keys(model: EmbeddingModel, windows: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys under which the vectors of texts are kept."""
+    fingerprint = model.encoder.fingerprint
+    return tuple(embedding_cache.embed_key(fingerprint, "document", text) for text in windows)
+
+
+def make_revision(
+    source: Source,
+    chunks: Iterable[NewChunk],
+    pipeline: str,
+    *,
+    embedded_by: str,
+    vectors: Mapping[str, Vector] | None = None,
+) -> NewRevision:
+    """Return what to publish of a document, embedded by the model of a fingerprint.
+
+    A chunk without a vector waits for it.
+    """
+    return NewRevision(
+        dataset=source.dataset,
+        file=source.file,
+        document=source.parsed,
+        content_hash=source.content_hash,
+        chunks=tuple(chunks),
+        pipeline=source.fingerprint(pipeline),
+        modified=source.modified,
+        vectors=vectors or {},
+        embedded_by=embedded_by,
+    )
+
+
+def publish(
+    database: Database,
+    dataset: str,
+    revisions: Iterable[NewRevision],
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Store documents, some a transaction; a search sees all of a document or nothing of it."""
+    for group in in_groups(revisions, lambda one: len(one.chunks), _TOGETHER):
+        now = clock()
+        with database.write() as connection:
+            ensure_dataset(connection, dataset, now)  # it may have been removed
+            publish_all(connection, group, now)
+
+
+def split_by_time(text: str, cues: Sequence[Cue], part_seconds: float) -> list[str]:
+    """Split a passage with cues into parts of about so many seconds, between cues.
+
+    Return no parts where there would be a single one, or where ``part_seconds`` is 0.
+    """
+    if part_seconds <= 0 or len(cues) < 2:
+        return []
+    begin = cues[0].time_start
+    duration = max(cue.time_end for cue in cues) - begin
+    count = min(round(duration / part_seconds), len(cues))
+    if count < 2:
+        return []
+    ends: dict[int, int] = {}
+    for cue in cues:
+        middle = (cue.time_start + cue.time_end) / 2 - begin
+        part = max(max(ends, default=0), min(count - 1, int(middle * count / duration)))
+        ends[part] = cue.end
+    if len(ends) < 2:
+        return []
+    starts = [cues[0].start, *list(ends.values())[:-1]]
+    return [text[start:end].strip() for start, end in zip(starts, ends.values(), strict=True)]
+
+
+_SUFFIX = re.compile(r"\.\w{1,8}$")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+
+
+def format_place(path: str, names: Iterable[str], text: str) -> str:
+    """Return ``path > Title > Heading`` and a line break, without what the text shows already.
+
+    A path of less than two words, such as a number, says nothing and is left out; so is a suffix.
+    """
+    path = _SUFFIX.sub("", path)
+    is_telling = len(_WORD.findall(path)) > 1
+    distinct = dict.fromkeys((path if is_telling else "", *names))
+    unseen = [name for name in distinct if name and name not in text]
+    return " > ".join(unseen) + "\n" if unseen else ""
+
+
+def format_labels(name: str, file_type: str, headings: Iterable[str]) -> str:
+    """Return ``[doc: Title] [type: pdf] [section: Heading > Heading]`` and a line break.
+
+    What is not known is left out.
+    """
+    labels = {"doc": name, "type": file_type, "section": " > ".join(filter(None, headings))}
+    said = [f"[{label}: {' '.join(value.split())}]" for label, value in labels.items() if value]
+    return " ".join(said) + "\n" if said else ""

@@ -4,7 +4,7 @@
         ─> cut ─> publish: whole documents a transaction ─> note the file in the manifest
     ─> remove what vanished
 
-No model is asked: what is new is found by its words, and :mod:`catalog.ingest.meaning` embeds it.
+No model is asked: what is new is found by its words, and :mod:`catalog.ingest.embedding` embeds it.
 The old revision answers until the new one commits. Killed anywhere, the next run ends in the
 same state: whatever was published is recognised by its hash.
 """
@@ -12,12 +12,10 @@ same state: whatever was published is recognised by its hash.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.schema import BaseNode
 from sqlalchemy import Connection
 
 from catalog.core.errors import ConfigError
@@ -26,16 +24,21 @@ from catalog.core.settings import IngestSettings
 from catalog.ingest.changes import Change, FolderChanges, StoredFiles, date_of
 from catalog.ingest.discovery import SourceFile, discover
 from catalog.ingest.executors import Executor, InPlace
-from catalog.ingest.file_outcome import FileOutcome
-from catalog.ingest.pipeline import PipelineSteps
-from catalog.ingest.read_ahead import FILE_COST, FileReading, ReadAhead
+from catalog.ingest.pipeline import Pipeline, Source, publish
 from catalog.ingest.readers import ReadLimits
+from catalog.ingest.reading import FILE_COST, FileOutcome, FileReading, ReadAhead
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.document_names import set_file_dates
 from catalog.store.manifest import DatasetSettings, ManifestEntry, State, note_dataset_settings
 from catalog.store.recordings import read_originals
-from catalog.store.revisions import drop_damaged, ensure_dataset, remove_documents, set_source
+from catalog.store.revisions import (
+    NewRevision,
+    drop_damaged,
+    ensure_dataset,
+    remove_documents,
+    set_source,
+)
 from catalog.store.statistics import count_totals
 
 _Group = list[tuple[Change, FileOutcome]]
@@ -45,7 +48,7 @@ def sync(
     database: Database,
     root: Path,
     dataset: str,
-    pipeline: IngestionPipeline,
+    pipeline: Pipeline,
     *,
     settings: IngestSettings,
     made_with: DatasetSettings | None = None,
@@ -68,14 +71,13 @@ def sync(
     """
     check_dataset_name(dataset)
     progress = progress or Silent()
-    steps, started = PipelineSteps.of(pipeline), time.monotonic()
-    limits = ReadLimits.of(settings)
+    started, limits = time.monotonic(), ReadLimits.of(settings)
     listing = discover(root, include=include, exclude=exclude, limits=limits)
     stored = StoredFiles.load(database, dataset)
     changes = FolderChanges(
         listing,
         stored,
-        pipeline=steps.fingerprint,
+        pipeline=pipeline.fingerprint,
         limits=limits,
         reread=reread,
         allow_deletions=allow_deletions,
@@ -90,12 +92,14 @@ def sync(
             note_dataset_settings(connection, dataset, made_with)
         if reread:
             drop_damaged(connection, dataset, clock())
-    run = SyncRun(database, stored, changes, steps, settings.group_chars, clock)
+    run = SyncRun(database, stored, changes, pipeline, settings.group_chars, clock)
     run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
     files, pace = changes.in_order(listing.files), Pace(0)
     changed = [file for file in files if not changes.is_unchanged(file)]
     work = {file.path: file.size + FILE_COST for file in changed}
-    reading = FileReading(listing.top, limits, changes.originals, changes.sidecars, steps.chunker)
+    reading = FileReading(
+        listing.top, limits, changes.originals, changes.sidecars, pipeline.chunker
+    )
     ahead = ReadAhead(reading, executor or InPlace(), changed, clock)
     progress.start(sum(work.values()), "reading", then="embedding")
     for number, file in enumerate(files, start=1):
@@ -129,12 +133,12 @@ class SyncRun:
         database: Database,
         stored: StoredFiles,
         changes: FolderChanges,
-        steps: PipelineSteps,
+        pipeline: Pipeline,
         group_chars: int,
         clock: Callable[[], float],
     ) -> None:
         self._database, self._dataset, self._clock = database, stored.dataset, clock
-        self._stored, self._changes, self._steps = stored, changes, steps
+        self._stored, self._changes, self._pipeline = stored, changes, pipeline
         self._group: _Group = []
         self._owners, self._group_chars, self._collected_chars = changes.owners, group_chars, 0
         self._files_read: list[FileOutcome] = []
@@ -145,6 +149,7 @@ class SyncRun:
         self.passages = 0  # published in this run
         self._added = self._updated = self._unchanged = self._removed = self._unfinished = 0
         self._kept: dict[str, int] = {}  # documents by file that could not be read
+        self._uncounted: dict[str, str] = {}  # why not in the model's tokens, by document
 
     def keep(self, file: SourceFile) -> None:
         """Leave an unchanged file as it is, and name again what failed before."""
@@ -211,16 +216,19 @@ class SyncRun:
         """Publish what is collected, and note the files that are wholly published."""
         group, self._group, self._collected_chars = self._group, [], 0
         self._note_begun(file.file for _, file in group)
-        cut = self._cut(group)
+        revisions: list[NewRevision] = []
         for change, file in group:
-            nodes = cut.get(change.source.source_doc_id, [])
-            self._added += bool(nodes) and change.is_new
-            self._updated += bool(nodes) and not change.is_new
-            if nodes == []:
+            revision = self._cut(change.source, file)
+            if revision is None:
+                continue
+            if not revision.chunks:
                 file.fail(change.source.parsed.path, "it holds no text to search")
-        if chunks := [node for nodes in cut.values() for node in nodes or ()]:
-            self._steps.publish(chunks)
-            self.passages += len(chunks)
+                continue
+            self._added += change.is_new
+            self._updated += not change.is_new
+            revisions.append(revision)
+        publish(self._database, self._dataset, revisions)
+        self.passages += sum(len(revision.chunks) for revision in revisions)
         self._note_read()
 
     def remove_vanished(self) -> None:
@@ -263,29 +271,34 @@ class SyncRun:
             removed=self._removed,
             unfinished=self._unfinished,
             kept=self._changes.kept + sum(self._kept.values()),
-            notes=self._changes.notes() + self._notes() + self._steps.notes(),
+            notes=self._changes.notes() + self._notes(),
         )
 
     def _notes(self) -> tuple[str, ...]:
-        if not self._kept:
-            return ()
-        kept, files = sum(self._kept.values()), len(self._kept)
-        they = f"{kept} document{'s' * (kept > 1)} of {files} file{'s' * (files > 1)}"
-        return (f"kept {they} as they were: what is there now could not be read",)
+        notes: list[str] = []
+        if self._kept:
+            kept, files = sum(self._kept.values()), len(self._kept)
+            they = f"{kept} document{'s' * (kept > 1)} of {files} file{'s' * (files > 1)}"
+            notes.append(f"kept {they} as they were: what is there now could not be read")
+        if self._uncounted:
+            first = next(iter(self._uncounted.values()))
+            count = len(self._uncounted)
+            notes.append(f"{count} documents measured as 4 characters a token: {first}")
+        return tuple(notes)
 
-    def _cut(self, group: _Group) -> Mapping[str, list[BaseNode] | None]:
-        """Return the chunks of documents by their ids, ``None`` of one that cannot be cut."""
-        try:  # all at once, which costs short ones less; where that fails, each alone
-            return self._steps.cut(change.source for change, _ in group)
+    def _cut(self, source: Source, file: FileOutcome) -> NewRevision | None:
+        """Return a document as it will be published; ``None`` for one that cannot be cut."""
+        try:
+            revision, fallback = self._pipeline.prepare(source)
         except ConfigError:
             raise
         except Exception as error:  # noqa: BLE001 - recorded: the other documents go on
-            if len(group) > 1:
-                return {id_: nodes for one in group for id_, nodes in self._cut([one]).items()}
-            change, file = group[0]
             reason = f"it cannot be cut: {type(error).__name__}: {error}"
-            file.fail(change.source.parsed.path, reason, retry=True)
-            return {change.source.source_doc_id: None}
+            file.fail(source.parsed.path, reason, retry=True)
+            return None
+        if fallback is not None:
+            self._uncounted[source.source_doc_id] = fallback
+        return revision
 
     def _note_begun(self, files: Iterable[SourceFile]) -> None:
         """Note new files as begun before a document of theirs is published.

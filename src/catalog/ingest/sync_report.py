@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from catalog.embedding.usage import EmbeddingUsage
+    from catalog.embedding.encoder import EmbeddingUsage
 
 _Item = TypeVar("_Item")
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from catalog.core.errors import CatalogError, ConfigError, SourceError, StoreError
 from catalog.core.files import describe_os_error
 from catalog.core.ids import check_dataset_name
+from catalog.ingest.changes import SyncPreview, preview_sync
+from catalog.ingest.embedding import EmbeddingReport, embed_waiting
 from catalog.ingest.executors import open_executor
-from catalog.ingest.meaning import EmbeddingReport, embed_waiting
-from catalog.ingest.preview import SyncPreview, preview_sync
 from catalog.ingest.sync import sync
 from catalog.ingest.sync_report import Progress, Silent, SyncReport
 from catalog.library.document_cards import make_cards
@@ -140,7 +140,7 @@ class Indexer:
             notes += (*_refresh("catalog", partial(make_cards, library.database, dataset)),)
             if library.database.shares_embedding:
                 held.close()
-            meaning = embed_waiting(
+            embedding = embed_waiting(
                 library.database,
                 dataset,
                 pipeline,
@@ -151,7 +151,7 @@ class Indexer:
             )
         vector = library.indexes.vector(dataset)
         refresh = vector.rebuild if reread else vector.refresh
-        notes += (*meaning.notes, *_refresh("vector index", refresh))
+        notes += (*embedding.notes, *_refresh("vector index", refresh))
         measure = partial(refresh_agreement, library, dataset)
         notes += (*_refresh("agreement of vectors and words", measure),)
         unused = describe_unused_fits(library.database, library.wanted_model.fingerprint)
@@ -159,16 +159,16 @@ class Indexer:
         notes += (library.adoption_note,) if library.adoption else ()
         with library.database.read() as connection:
             incomplete, _ = count_waiting(connection, dataset)
-            if meaning.embedded or incomplete:  # else there are those that the sync counted
+            if embedding.embedded or incomplete:  # else there are those that the sync counted
                 totals = count_totals(connection, dataset, none_waits=incomplete == 0)
-                reused = max(0, totals.vectors - meaning.embedded)
+                reused = max(0, totals.vectors - embedding.embedded)
                 report = replace(report, reused=reused, embedded_chunks=totals.embedded)
         return replace(
             report,
-            embedded=meaning.embedded,
-            failed=report.failed + meaning.failed,
-            failed_chunks=meaning.failed_chunks,
-            usage=meaning.usage,
+            embedded=embedding.embedded,
+            failed=report.failed + embedding.failed,
+            failed_chunks=embedding.failed_chunks,
+            usage=embedding.usage,
             incomplete=incomplete,
             seconds=time.monotonic() - clock,
             notes=notes,

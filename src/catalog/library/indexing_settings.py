@@ -17,7 +17,7 @@ from catalog.core.settings import (
 )
 from catalog.embedding import document_prefix
 from catalog.ingest.pipeline import (
-    PipelineBuilder,
+    Pipeline,
     pipeline_fingerprint,
 )
 from catalog.library.library import Library
@@ -31,8 +31,6 @@ from catalog.store.manifest import (
 from catalog.store.tried_models import NewWay
 
 if TYPE_CHECKING:
-    from llama_index.core.ingestion import IngestionPipeline
-
     from catalog.embedding.model import EmbeddingModel
 
 
@@ -63,18 +61,16 @@ class IndexingSettings:
         else:
             self.settings = self._noted
 
-    def build(self) -> IngestionPipeline:
+    def build(self) -> Pipeline:
         """Build the pipeline by these settings."""
-        rag, model = self._made_of(self.settings)
-        builder = PipelineBuilder(self._library.database, rag)
-        return builder.build_pipeline(self._dataset, model)
+        return Pipeline.of(*self._made_of(self.settings))
 
     @cached_property
     def fingerprint(self) -> str:
         """Names how documents are cut and embedded by these settings."""
         return self._fingerprint(self.settings)
 
-    def with_model(self, library: Library) -> tuple[NewWay, IngestionPipeline]:
+    def with_model(self, library: Library) -> tuple[NewWay, Pipeline]:
         """Return how the dataset is made once the model of another library is the store's.
 
         Beside that stands the pipeline by which it is. ``library`` is of the same store.
@@ -83,11 +79,8 @@ class IndexingSettings:
         values = _complete(self.settings.values) | {"embed_prefix_doc": prefix}
         rag = with_rag(library.settings, values).rag_v2
         made_with = DatasetSettings(self.settings.preset, values)
-        after = pipeline_fingerprint(rag, library.model)
-        pipeline = PipelineBuilder(library.database, rag).build_pipeline(
-            self._dataset, library.model
-        )
-        return NewWay(self.fingerprint, after, made_with), pipeline
+        pipeline = Pipeline.of(rag, library.model)
+        return NewWay(self.fingerprint, pipeline.fingerprint, made_with), pipeline
 
     @property
     def differences(self) -> dict[str, tuple[Any, Any]]:

@@ -21,10 +21,9 @@ from catalog.store.embedding_cache import Adoption, StoredModel, read_adoption, 
 from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
-    from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.llms import LLM
 
-    from catalog.embedding.model import EmbeddingModel
+    from catalog.embedding.model import EmbeddingModel, GivenModel
 
 
 _MODEL_SETTINGS = (
@@ -58,7 +57,7 @@ class Library:
         self,
         settings: Settings,
         *,
-        model: EmbeddingModel | BaseEmbedding | None = None,
+        model: EmbeddingModel | GivenModel | None = None,
         llm: LLM | None = None,
         follows: bool = True,
     ) -> None:
@@ -82,7 +81,7 @@ class Library:
         *,
         preset: str | None = None,
         overrides: Mapping[str, Any] | None = None,
-        model: EmbeddingModel | BaseEmbedding | None = None,
+        model: EmbeddingModel | GivenModel | None = None,
         llm: LLM | None = None,
     ) -> Library:
         """Open the library of the effective settings; see ``load_settings``."""
@@ -185,7 +184,7 @@ class Library:
 
         Nothing that runs a model is imported for it, so that this is known at once.
         """
-        from catalog.models.configured import require_models
+        from catalog.models.model_files import require_models
 
         require_models(self.settings, mode="lexical" if self._model else mode, rerank=rerank)
 

@@ -16,7 +16,9 @@ from catalog.core.errors import (
 )
 from catalog.core.settings import Settings, with_values
 from catalog.core.text import strip_userinfo
-from catalog.ingest.pipeline import PipelineSteps
+from catalog.ingest.embedding import EmbeddingBatches
+from catalog.ingest.executors import InPlace
+from catalog.ingest.pipeline import Pipeline
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
@@ -54,8 +56,6 @@ from catalog.store.vectors.exact import ExactEngine
 from catalog.store.vectors.sample import VectorSample
 
 if TYPE_CHECKING:
-    from llama_index.core.ingestion import IngestionPipeline
-
     from catalog.core.errors import DamagedDocumentError
     from catalog.store.vectors.base import VectorEngine
 
@@ -322,16 +322,17 @@ class ModelTrials:
             progress.start(total, "embedding")
         pace = Pace(total)
         for name, seqs in seqs_of.items():
-            steps = PipelineSteps.of(_way_of(self._library, other, name)[1])
+            pipeline = _way_of(self._library, other, name)[1]
+            batches = EmbeddingBatches(pipeline.model, self._library.database)
             for group in in_groups(seqs, lambda _: 1, _TOGETHER):
                 damaged: list[DamagedDocumentError] = []
                 with database.read() as connection:
                     stored = load_chunks(connection, name, group, damaged=damaged)
-                texts, keys = steps.windows_to_embed(stored.values())
+                texts, keys = pipeline.stored_texts(stored.values())
                 with database.write() as connection:
                     keep_windows(connection, tried, keys)
                 paths = {key: stored[seq].path for seq, each in keys.items() for key in each}
-                for _, reasons in steps.embedding.embed_in_turn(texts):
+                for _, reasons in batches.embed(texts, InPlace()):
                     for key, reason in reasons.items():
                         failed.setdefault(paths[key], []).append(reason)
                 done += len(group)
@@ -339,7 +340,7 @@ class ModelTrials:
                 path = next((chunk.path for chunk in stored.values()), "")
                 told = f"{done:,} of {total:,} passages{pace.rate_text()}"
                 progress.advance(len(group), path, told)
-            computed += steps.embedding.computed
+            computed += batches.computed
         failures = (
             Failure(path, f"{len(reasons)} passages not embedded: {reasons[0]}")
             for path, reasons in failed.items()
@@ -362,7 +363,7 @@ class ModelTrials:
             yield unused
 
 
-def _way_of(library: Library, other: Library, dataset: str) -> tuple[NewWay, IngestionPipeline]:
+def _way_of(library: Library, other: Library, dataset: str) -> tuple[NewWay, Pipeline]:
     """Return how the dataset is made once the other library's model is the store's."""
     with library.database.read() as connection:
         is_noted = read_dataset_settings(connection, dataset) is not None

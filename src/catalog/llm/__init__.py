@@ -48,7 +48,7 @@ def _openai_like(settings: LLMSettings) -> LLM:
         from llama_index.llms.openai_like import OpenAILike
     except ImportError as error:
         raise MissingExtraError("a language model on a server", "llm") from error
-    from catalog.embedding.guarded_clients import guarded_async_client, guarded_client
+    from catalog.embedding.json_server import guarded_async_client, guarded_client
 
     llm: LLM = OpenAILike(
         model=settings.model,

@@ -12,10 +12,15 @@ from catalog.core.errors import ModelUnavailableError
 from catalog.core.files import describe_os_error
 from catalog.core.settings import Settings
 from catalog.models import hub, packaged
-from catalog.models.configured import ConfiguredModel, list_configured
-from catalog.models.model_files import ModelFiles, Origin, fetch_command
+from catalog.models.model_files import (
+    ConfiguredModel,
+    ModelFiles,
+    Origin,
+    fetch_command,
+    find_table,
+    list_configured,
+)
 from catalog.models.packaged import Kind, PackagedModel
-from catalog.models.static_table import find_table
 
 HashState = Literal["known", "of the hub", "unknown", "sound", "wrong"]
 _HASHES: Mapping[Origin, HashState] = {

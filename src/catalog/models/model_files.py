@@ -1,21 +1,56 @@
-"""Where a model's files are: in a folder, an installed package, the hub's cache, or on the hub."""
+"""Where the files of models are, and which models the settings name."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from functools import cached_property
 from glob import escape
 from pathlib import Path
 from shlex import quote
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.files import describe_os_error
 from catalog.core.ids import sha256_hex
+from catalog.core.settings import Profile, Settings
 from catalog.models import hub, packaged
 from catalog.models.hub import HubModel
-from catalog.models.packaged import Kind, PackagedModel, hash_file
+from catalog.models.packaged import SMOLLM2, Kind, PackagedModel, hash_file
+
+_TYPES = {"F16": "<f2", "F32": "<f4"}  # of safetensors, and numpy's names of them
+_MAX_HEADER = 100_000_000  # bytes, as the format's own reader takes
+
+
+class StaticTable(NamedTuple):
+    """Where the vectors by token number lie: shape ``(tokens, dim)``, numpy's type, first byte."""
+
+    shape: tuple[int, int]
+    dtype: str
+    offset: int
+
+
+def find_table(file: Path) -> StaticTable:
+    """Return the place of the only table; raise :class:`ModelUnavailableError` if there is none.
+
+    A safetensors file is the length of its header in eight bytes, the header in JSON with
+    type, shape and place of each tensor, and the tensors.
+    """
+    try:
+        with file.open("rb") as opened:
+            length = int.from_bytes(opened.read(8), "little")
+            header = json.loads(opened.read(length)) if length <= _MAX_HEADER else {}
+        tables = [it for name, it in header.items() if name != "__metadata__"]
+        tables = [it for it in tables if len(it["shape"]) == 2 and it["dtype"] in _TYPES]
+        (table,) = tables
+        tokens, dim = table["shape"]
+        return StaticTable(
+            (tokens, dim), _TYPES[table["dtype"]], 8 + length + table["data_offsets"][0]
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelUnavailableError(f"{file} is not one table of vectors") from error
+
 
 Origin = Literal["folder", "package", "hub cache"]
 
@@ -226,3 +261,63 @@ def hash_weights(weights: Path) -> str:
     parts = sorted(weights.parent.glob(pattern))
     hashes = [hash_file(path) for path in parts]
     return hashes[0] if len(hashes) == 1 else sha256_hex("|".join(hashes))
+
+
+class ConfiguredModel(NamedTuple):
+    """A model that the settings name; ``is_on``: searches or answers use it as they are set."""
+
+    kind: Kind
+    provider: str
+    name: str
+    is_on: bool
+    offline: bool
+
+    @property
+    def files(self) -> ModelFiles | None:
+        """Its files; ``None`` for one that runs elsewhere, or in somebody's own code."""
+        if not runs_here(self.kind, self.provider):
+            return None
+        return ModelFiles(self.kind, self.provider, self.name, offline=self.offline)
+
+
+def list_configured(settings: Settings) -> Iterator[ConfiguredModel]:
+    """Yield the embedding model, the reranker, and the language models of all profiles, each once.
+
+    A reranker that is a language model is not one of its own.
+    """
+    yield embedding_model(settings)
+    if settings.rag_v2.rerank_provider != "llm":
+        yield reranker(settings, is_on=settings.rag_v2.rerank_enabled)
+    llm = settings.llm
+    if llm.provider == "none":
+        return
+    chosen = [llm, *(llm.of_profile(profile) for profile in get_args(Profile))]
+    for provider, model in dict.fromkeys((one.provider, one.model) for one in chosen):
+        name = model or (SMOLLM2.name if provider == SMOLLM2.provider else provider)
+        yield ConfiguredModel("language model", provider, name, True, settings.embedding.offline)
+
+
+def embedding_model(settings: Settings) -> ConfiguredModel:
+    """Return the embedding model that the settings name."""
+    chosen = settings.embedding
+    return ConfiguredModel("embedding", chosen.provider, chosen.model, True, chosen.offline)
+
+
+def reranker(settings: Settings, *, is_on: bool) -> ConfiguredModel:
+    """Return the reranker that the settings name."""
+    rag = settings.rag_v2
+    offline = settings.embedding.offline
+    return ConfiguredModel("reranker", rag.rerank_provider, rag.rerank_model, is_on, offline)
+
+
+def require_models(settings: Settings, *, mode: str = "hybrid", rerank: bool | None = None) -> None:
+    """Raise :class:`~catalog.core.errors.ModelUnavailableError` if a search would lack a model.
+
+    Imports nothing that runs one, and fetches nothing. ``rerank``: as the settings say if unset.
+    """
+    needed = [] if mode == "lexical" else [embedding_model(settings)]
+    if settings.rag_v2.rerank_enabled if rerank is None else rerank:
+        needed.append(reranker(settings, is_on=True))
+    for model in needed:
+        if files := model.files:
+            files.require()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
-from catalog.ingest.readers.timed.frames import is_frame_title, is_time_line, title_without_time
+from catalog.ingest.readers.timed.source_media import (
+    is_frame_title,
+    is_time_line,
+    title_without_time,
+)
 
 FRAME_CHARS = 600
 """Characters of one frame's line at most."""

@@ -15,8 +15,8 @@ from filelock import FileLock
 from llama_index.core import VectorStoreIndex
 
 from catalog.core.errors import EngineError
-from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.sync_report import Progress
+from catalog.search.embed_model import ResilientEmbedding
 from catalog.search.fts_chunk import ChunksFTS
 from catalog.search.stock_pipeline import FTS_FILE, VECTOR_FOLDER, DatasetIngestPipeline
 from catalog.search.vector import VectorStoreManager

@@ -14,10 +14,9 @@ from catalog.core.ids import check_dataset_name
 from catalog.core.open_services import survive_forks
 from catalog.core.settings import Settings
 from catalog.core.text import storable
-from catalog.embedding import get_embed_model
-from catalog.embedding.resilient import ResilientEmbedding
 from catalog.ingest.sync_report import Progress
 from catalog.search.dataset_index import DatasetIndex, LoadedIndex
+from catalog.search.embed_model import ResilientEmbedding, get_embed_model
 from catalog.search.fts_chunk import FTSChunkRetriever
 from catalog.search.hybrid import HybridSearch
 from catalog.search.models import BaselineResult, BaselineResults, SearchCriteria

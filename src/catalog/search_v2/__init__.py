@@ -8,28 +8,31 @@ it is: ``from catalog.search_v2 import CatalogRetriever``.
 # ruff: noqa: F401
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.param_fields import takes
 from catalog.core.params import SearchParams
 from catalog.core.retrieval_events import asked_at
+from catalog.embedding import model as embedding_model
 from catalog.retrieval.shared import close, shared_service
 
 if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
     from catalog.answers.answering import ask
     from catalog.answers.generating import generate
     from catalog.core.results import SearchResults
-    from catalog.ingest.transforms import (
+    from catalog.retrieval.expansion.sources import LexVecQueryTransform
+    from catalog.search_v2.collections import CollectionRetriever, CollectionSearch
+    from catalog.search_v2.ingestion import (
         CachedEmbedding,
         ChunkPersistenceTransform,
         ChunkSplitter,
         EmbeddingPrefixTransform,
+        IngestionPipelineBuilderV2,
         PersistenceTransform,
     )
-    from catalog.retrieval.expansion.sources import LexVecQueryTransform
-    from catalog.search_v2.collections import CollectionRetriever, CollectionSearch
-    from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
     from catalog.search_v2.llama_engines import AnswerQueryEngine
     from catalog.search_v2.postprocessors import (
         DistinctText,
@@ -65,16 +68,16 @@ _MODULES = {
     "answers.generating": ("generate",),
     "search_v2.llama_engines": ("AnswerQueryEngine",),
     "search_v2.query_engine_builder": ("CitedSentences", "QueryEngineBuilderV2"),
-    "ingest.transforms": (
+    "retrieval.expansion.sources": ("LexVecQueryTransform",),
+    "search_v2.collections": ("CollectionRetriever", "CollectionSearch"),
+    "search_v2.ingestion": (
         "CachedEmbedding",
         "ChunkPersistenceTransform",
         "ChunkSplitter",
         "EmbeddingPrefixTransform",
+        "IngestionPipelineBuilderV2",
         "PersistenceTransform",
     ),
-    "retrieval.expansion.sources": ("LexVecQueryTransform",),
-    "search_v2.collections": ("CollectionRetriever", "CollectionSearch"),
-    "search_v2.ingestion": ("IngestionPipelineBuilderV2",),
     "search_v2.postprocessors": (
         "DistinctText",
         "KeepFirst",
@@ -116,6 +119,18 @@ def search(params: SearchParams) -> SearchResults:
     """
     with asked_at("python"):
         return shared_service().run_logged(params)
+
+
+def _tell_llama_index(*embedding: Any) -> AbstractContextManager[None]:
+    """Report an embedding to LlamaIndex where a program has loaded it: else nobody listens."""
+    if "llama_index.core" not in sys.modules:
+        return nullcontext()
+    from catalog.search_v2.embedding_events import report_embedding
+
+    return report_embedding(*embedding)
+
+
+embedding_model.listeners.append(_tell_llama_index)
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,7 @@ from catalog.core.settings.loading import (
 from catalog.core.settings.qdrant import QdrantSettings
 from catalog.core.settings.rag import IngestSettings, RAGv2Settings
 from catalog.core.settings.sections import (
+    EMBEDDING_PROVIDERS,
     AnswerSettings,
     EmbeddingSettings,
     LLMSettings,
@@ -34,6 +35,7 @@ from catalog.core.settings.shaping import default_shaping, describe_shaping, sha
 from catalog.core.settings.text_search import TsvectorSettings
 
 __all__ = [
+    "EMBEDDING_PROVIDERS",
     "AnswerSettings",
     "CollectionSettings",
     "EmbeddingSettings",

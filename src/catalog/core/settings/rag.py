@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from catalog.core.entry_points import Group, find_entry_point
+from catalog.core.entry_points import Group, find_engine
 from catalog.core.errors import UnknownEngineError
 from catalog.core.settings.qdrant import QdrantSettings
 from catalog.core.settings.text_search import TsvectorSettings
@@ -26,7 +26,7 @@ def acts_only_with(**choice: JsonValue) -> dict[str, JsonValue]:
 def _name_of_engine(group: Group) -> AfterValidator:
     def check(name: str) -> str:
         try:
-            return find_entry_point(group, name).name
+            return find_engine(group, name).name
         except UnknownEngineError as error:
             raise PydanticCustomError("unknown_engine", "{why}", {"why": str(error)}) from error
 

@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from catalog.core.agents import Agent
+from catalog.core.entry_points import list_added
 from catalog.core.files import default_home
 from catalog.core.params import Profile
 from catalog.core.settings.collection import CollectionSettings
@@ -40,12 +41,23 @@ _split_at_semicolons = partial(_split, separator=";")
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=","))]
 
 
+EMBEDDING_PROVIDERS = ("fastembed", "huggingface", "static", "openai", "cohere")
+
+
+def _check_embedding_provider(name: str) -> str:
+    """Return the name of a provider of ours, or of one that an installed package adds."""
+    if name not in EMBEDDING_PROVIDERS and name not in list_added("catalog.embeddings"):
+        known = ", ".join(EMBEDDING_PROVIDERS)
+        raise ValueError(f"no package provides {name!r}: use one of {known}, or install it")
+    return name
+
+
 class EmbeddingSettings(BaseModel):
     """``IDX_EMBEDDING__*``: which model embeds, and how."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    provider: Literal["fastembed", "huggingface", "static", "openai", "cohere"] = Field(
+    provider: Annotated[str, AfterValidator(_check_embedding_provider)] = Field(
         "fastembed",
         description="What runs the model; openai and cohere are servers (docs/embedding.md).",
         json_schema_extra=NEEDS_REBUILD,

@@ -19,8 +19,13 @@ from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
-from catalog.ingest.readers.front_matter import check_head, read_front_matter
-from catalog.ingest.readers.metadata import LEVEL, normalise, take_title
+from catalog.ingest.readers.metadata import (
+    LEVEL,
+    check_head,
+    normalise,
+    read_front_matter,
+    take_title,
+)
 from catalog.ingest.readers.timed.source_media import describe_source, normalise_recording
 from catalog.ingest.readers.timed.timed_markdown import add_segments, read_converter_header
 

@@ -13,21 +13,22 @@ from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import (
+    JoinedText,
     ReadFailure,
     ReadLimits,
     add_level,
     decode,
     read_bytes,
 )
-from catalog.ingest.readers.front_matter import check_unread, read_level
-from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.markdown import scan_markdown
 from catalog.ingest.readers.metadata import (
     check_levels,
     check_no_level,
+    check_unread,
     is_level_name,
     load_json,
     normalise,
+    read_level,
 )
 from catalog.ingest.readers.source_lines import count_breaks
 

@@ -1,13 +1,45 @@
-"""Text, source code and JSON that is read as it stands, unless its form is that of a transcript."""
+"""Text, source code and JSON that is read as it stands, unless its form is that of a transcript.
+
+JSON Lines have one document in each line: ``_id`` or ``id``, ``title``, ``text``, ``metadata``.
+That is the form of the BEIR collections. The file is streamed: one line is in memory at a time.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import replace
+from io import TextIOWrapper
+from itertools import islice
 from pathlib import PurePosixPath
-from typing import ClassVar
+from typing import AnyStr, BinaryIO, ClassVar
 
-from catalog.core.documents import ParsedDocument
-from catalog.ingest.readers.base import LevelPlace, WholeFileReader, choose_title, file_type
+from catalog.core.documents import MetadataValue, ParsedDocument
+from catalog.core.errors import CutShortError, ReadError
+from catalog.core.places import Places
+from catalog.core.text import storable
+from catalog.ingest.readers.base import (
+    LevelPlace,
+    ReadFailure,
+    ReadLimits,
+    WholeFileReader,
+    add_level,
+    byte_order_mark,
+    choose_title,
+    decode,
+    file_type,
+)
+from catalog.ingest.readers.metadata import (
+    LEVEL,
+    check_levels,
+    check_unread,
+    is_level_name,
+    load_json,
+    normalise,
+    read_level,
+)
 from catalog.ingest.readers.timed.source_media import describe_source, is_called_transcript
 from catalog.ingest.readers.timed.timed_markdown import add_segments
 from catalog.ingest.readers.timed.transcript_json import read_transcript_json
@@ -60,3 +92,193 @@ _NO_CUES = "as text, not as a transcript: it has no list of items with a text an
 
 def _as_it_stands(text: str, path: str) -> ParsedDocument:
     return ParsedDocument(path=path, text=text, title=choose_title(path), file_type=file_type(path))
+
+
+_SAMPLE_LINES = 20
+"""Lines looked at to tell records from other JSON; so a broken first line spoils nothing."""
+_PIECE = 1 << 16
+_IDS = tuple(re.compile(rf'"{name}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)') for name in ("_id", "id"))
+_NO_RECORDS = "as text, not as records: none of its first lines has both an _id (or id) and a text"
+
+
+class JsonLinesReader:
+    """Reads each line as a document whose path is its ``_id`` or ``id``; others as plain text.
+
+    A record's place is its line of the file.
+
+    A line that is no record, is longer than ``limits.text_bytes``, or repeats an identifier is
+    answered as a ``ReadFailure`` named ``file.jsonl:line``. A last line without an end that is
+    no JSON means that the file is still being written or was cut short.
+    """
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the records in order, or the whole file as one document if it holds none.
+
+        Raises ``CutShortError`` after the last record of a file that is cut short.
+        """
+        with closing(_read_lines(handle, limits.text_bytes)) as lines:
+            sample = [text for _, text, _ in islice(lines, _SAMPLE_LINES)]
+        handle.seek(0)
+        is_cut_record = len(sample) == 1 and sample[0].startswith("{") and _is_torn(sample[0])
+        if is_cut_record or any(map(_is_record, sample)):
+            if read_level("".join(line[:_PIECE] for line in sample), in_paragraph=False):
+                raise ReadError(f"its front matter names a {LEVEL} and is not read above records")
+            yield from _read_records(handle, path, limits.text_bytes)
+        else:
+            yield from PlainTextReader().read(handle, path, limits=limits)
+            yield ReadFailure(path, _NO_RECORDS)
+
+
+def _read_records(
+    handle: BinaryIO, path: str, max_bytes: int
+) -> Iterator[ParsedDocument | ReadFailure]:
+    seen: set[str] = set()
+    for number, text, is_cut in _read_lines(handle, max_bytes):
+        name = f"{path}:{number}"
+        if is_cut:
+            reason = f"record too large: over {max_bytes:,} bytes"
+            yield ReadFailure(name, reason, _find_identifier(text))
+            continue
+        try:
+            record = _parse_record(text)
+        except ReadError as error:
+            record = str(error)
+        if isinstance(record, str) and _is_torn(text):
+            raise CutShortError(
+                f"line {number} is cut short: the file is still being written, or lost its end"
+            )
+        if isinstance(record, str):
+            yield ReadFailure(name, record, None if _is_json(text) else _find_identifier(text))
+        elif record.path in seen:
+            yield ReadFailure(name, f"_id {record.path!r} stands in an earlier line already")
+        else:
+            seen.add(record.path)
+            yield replace(record, places=Places("record", (0,), (number,)))
+
+
+def _is_record(line: str) -> bool:
+    """Return whether a line is a record, also one whose confidentiality cannot be read."""
+    try:
+        return isinstance(_parse_record(line), ParsedDocument)
+    except ReadError:
+        return True
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_torn(line: str) -> bool:
+    return not line.endswith("\n") and not _is_json(line)
+
+
+def _find_identifier(line: str) -> str | None:
+    """Return the identifier that stands in a line which is no JSON, if one does."""
+    searches = (pattern.search(line[:_PIECE]) for pattern in _IDS)
+    match = next(filter(None, searches), None)
+    try:
+        return None if match is None else _identifier(json.loads(match[1]))
+    except ValueError:
+        return None
+
+
+def _identifier(raw: object) -> str | None:
+    """Return the path of a record with this ``_id``; ``None`` if it is none."""
+    if isinstance(raw, bool) or not isinstance(raw, str | int):
+        return None
+    return storable(str(raw)).strip() or None
+
+
+def _parse_record(line: str) -> ParsedDocument | str:
+    """Return the document in a line, or what is wrong with it.
+
+    Raises ``ReadError`` where it states a confidentiality that cannot be read.
+    """
+    try:
+        value = load_json(line)
+    except (ValueError, RecursionError) as error:
+        return f"not valid JSON: {error}"
+    if not isinstance(value, dict):
+        return "not a JSON object"
+    identifier = _identifier(value["_id"] if "_id" in value else value.get("id"))
+    text, title = value.get("text"), value.get("title")
+    if identifier is None:
+        return "no _id or id"
+    if not isinstance(text, str):
+        return "no text"
+    title = storable(title).strip() if isinstance(title, str) else ""
+    if not title and not text.strip():
+        return "empty"
+    text = storable(text)
+    level = read_level(text, in_paragraph=False)
+    if title and not text.startswith(title):
+        text = f"{title}\n\n{text}" if text else title
+    fields = _read_metadata(value)
+    document = ParsedDocument(
+        path=identifier,
+        text=text,
+        title=choose_title(identifier, title) if title else identifier,
+        file_type="jsonl",
+        source_type="record",
+        metadata=fields,
+        written=frozenset(fields) | ({"title"} if title else set()),
+    )
+    return add_level(document, level)
+
+
+def _read_metadata(record: dict[str, object]) -> dict[str, MetadataValue]:
+    """Return ``metadata`` and the confidentiality that the record itself states.
+
+    Raises ``ReadError`` where a confidentiality is stated and cannot be read.
+    """
+    metadata = record.get("metadata")
+    check_levels({name: value for name, value in record.items() if name != "metadata"})
+    levels = {name: value for name, value in record.items() if is_level_name(name)}
+    if metadata is not None and not isinstance(metadata, dict):
+        check_unread(metadata, "metadata")
+        metadata = None
+    if levels and metadata and any(map(is_level_name, metadata)):
+        raise ReadError(f"it names {LEVEL} more than once")
+    return normalise({**(metadata or {}), **levels})
+
+
+def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, bool], None, None]:
+    """Yield the number (from 1) and text of the lines that are not blank, and if they are cut.
+
+    A line is cut if it is longer than ``max_bytes``: its text is only its beginning.
+    """
+    mark = byte_order_mark(handle.read(4))
+    handle.seek(0 if mark is None else len(mark[0]))
+    if mark is None:
+        for number, line, is_cut in _split_lines(handle.readline, max_bytes, b"\n"):
+            text = decode(line[:_PIECE] if is_cut else line)
+            if text.strip():
+                yield number, text, is_cut
+        return
+    # In UTF-16 and UTF-32 a line feed is no single byte.
+    wide = TextIOWrapper(handle, mark[1], errors="replace", newline="\n")
+    try:
+        for number, text, is_cut in _split_lines(wide.readline, max_bytes, "\n"):
+            if text.strip():
+                yield number, text, is_cut
+    finally:
+        # Or the wrapper would close the file, which is read again from its start.
+        wide.detach()
+
+
+def _split_lines(
+    readline: Callable[[int], AnyStr], max_length: int, line_feed: AnyStr
+) -> Iterator[tuple[int, AnyStr, bool]]:
+    number = 0
+    while line := readline(max_length + 1):
+        number += 1
+        is_cut = len(line) > max_length and not line.endswith(line_feed)
+        while is_cut and (piece := readline(_PIECE)) and not piece.endswith(line_feed):
+            pass
+        yield number, line, is_cut

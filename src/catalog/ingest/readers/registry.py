@@ -1,19 +1,21 @@
 """Which reader reads what: one line in ``FORMATS`` for each format.
 
 A file's format is told by its content, then by its name. Readers are imported when they are first
-needed. A new format takes a line in the table and a module with its reader.
+needed. A new format takes a line in the table and a module with its reader. An installed package
+adds one by an entry point of ``catalog.readers`` that is called like the extension of its files.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from catalog.core.documents import ParsedDocument
+from catalog.core.entry_points import find, list_added
 from catalog.core.errors import ReadError
 from catalog.ingest.readers.base import (
     DEFAULT_LIMITS,
@@ -55,7 +57,7 @@ FORMATS = (
     Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx"),
     Format("rst", "rst.RstReader", "rst rest"),
     Format("html", "html.HtmlReader", "html htm xhtml"),
-    Format("jsonl", "jsonl.JsonLinesReader", "jsonl ndjson"),
+    Format("jsonl", "plain.JsonLinesReader", "jsonl ndjson"),
     Format("json", "plain.JsonReader", "json json3"),
     Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv"),
     Format("yaml", "plain.YamlReader", "yaml yml"),
@@ -83,6 +85,7 @@ DOCUMENT_EXTENSIONS = frozenset(
 )
 """Extensions of formats that are read in a process of their own, and may be larger than text."""
 
+_ADDED = "catalog.readers"
 _HEAD_BYTES = 8192
 _TAIL_BYTES = 2048
 _HTML = re.compile(
@@ -119,6 +122,8 @@ def read_file(
 
 def load_reader(name: str) -> Reader:
     """Import and make the reader of the format called ``name``, to run in this process."""
+    if name not in _BY_NAME:
+        return cast(Callable[[], Reader], find(_ADDED, name.removeprefix(_ADDED)))()
     module, _, class_name = _BY_NAME[name].reader.rpartition(".")
     reader = getattr(import_module(f"catalog.ingest.readers.{module}"), class_name)
     return cast(Reader, reader())
@@ -128,9 +133,12 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     """Return the name of a file's format and, where its extension is wrong, its true file type.
 
     Raises ``ReadError`` for binary content that nothing reads. A name decides only among texts,
-    and there, too, web pages, subtitles and notebooks under another name are told by content.
+    and there, too, web pages, subtitles and notebooks under another name are told by content; and
+    where another package reads its extension, which is none of ours.
     """
     extension = file_type(path)
+    if extension not in EXTENSIONS and extension in list_added(_ADDED):
+        return f"{_ADDED}{extension}", None
     if head.lstrip(b"\xef\xbb\xbf \t\r\n\x00").startswith(b"%PDF-") or (
         extension == "pdf" and b"%PDF-" in head
     ):
@@ -167,7 +175,7 @@ def _read_ends(handle: BinaryIO) -> tuple[bytes, bytes]:
 
 
 def _reader_of(name: str) -> Reader:
-    if not _BY_NAME[name].is_isolated:
+    if name not in _BY_NAME or not _BY_NAME[name].is_isolated:
         return load_reader(name)
     from catalog.ingest.readers.isolated import IsolatedReader
 

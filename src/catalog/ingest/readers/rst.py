@@ -11,9 +11,8 @@ import string
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
-from catalog.ingest.readers.front_matter import check_head
 from catalog.ingest.readers.markdown import MAX_MARKUP, substitute
-from catalog.ingest.readers.metadata import LEVEL, normalise, take_title
+from catalog.ingest.readers.metadata import LEVEL, check_head, normalise, take_title
 
 _PUNCTUATION = frozenset(string.punctuation)
 _SHORTEST_ADORNMENT = 4

@@ -23,7 +23,7 @@ from catalog.interfaces.cli.output import TerminalProgress, complain, print_json
 from catalog.interfaces.terminal import count_passages, describe_origin
 
 if TYPE_CHECKING:
-    from catalog.ingest.preview import SyncPreview
+    from catalog.ingest.changes import SyncPreview
     from catalog.ingest.sync_report import SyncReport
     from catalog.library.health import DatasetStats
     from catalog.store.manifest import FileCounts

@@ -128,7 +128,7 @@ def open_library(
     """
     settings = logged_settings(context, home, preset, ingest)
     if embeds:
-        from catalog.models.configured import require_models
+        from catalog.models.model_files import require_models
 
         require_models(settings, rerank=False)
     from catalog.library.library import Library

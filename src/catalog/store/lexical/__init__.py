@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.core.entry_points import OURS, load_entry_point
+from catalog.core.entry_points import OURS, load_engine
 from catalog.core.settings import RAGv2Settings
 from catalog.store.engine_setup import EngineSetup
 
@@ -32,7 +32,7 @@ def get_lexical_engine(
     :class:`UnknownEngineError` for any other name, and :class:`ConfigError` for a server that is
     not set.
     """
-    engine: LexicalEngine = load_entry_point("catalog.lexical", name)(
+    engine: LexicalEngine = load_engine("catalog.lexical", name)(
         EngineSetup(database, dataset, folder, rag or RAGv2Settings())
     )
     return engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.core.entry_points import OURS, load_entry_point
+from catalog.core.entry_points import OURS, load_engine
 from catalog.core.settings import RAGv2Settings
 from catalog.store.engine_setup import EngineSetup
 
@@ -37,7 +37,7 @@ def get_vector_engine(
     refresh. Raises :class:`UnknownEngineError` for any other name, :class:`ConfigError` for a store
     that is elsewhere, and :class:`MissingExtraError` where the engine's package is absent.
     """
-    engine: VectorEngine = load_entry_point("catalog.vectors", name)(
+    engine: VectorEngine = load_engine("catalog.vectors", name)(
         EngineSetup(database, dataset, folder, rag or RAGv2Settings(), dim, fingerprint)
     )
     return engine

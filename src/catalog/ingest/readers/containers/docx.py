@@ -12,19 +12,17 @@ from lxml import etree
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import MAX_TITLE, ReadFailure, ReadLimits
+from catalog.ingest.readers.base import MAX_TITLE, JoinedText, ReadFailure, ReadLimits
 from catalog.ingest.readers.containers.archive import (
     Archive,
     Element,
-    local_name,
-    named,
-    open_archive,
-)
-from catalog.ingest.readers.containers.ooxml import (
     Relation,
     find_related,
     graphic_texts,
+    local_name,
+    named,
     named_children,
+    open_archive,
     read_part,
     read_properties,
     read_relations,
@@ -32,7 +30,6 @@ from catalog.ingest.readers.containers.ooxml import (
     resolve_alternates,
 )
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.metadata import normalise, take_title
 
 _W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import ReadFailure, ReadLimits, cap_failures, decode
+from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures, decode
 from catalog.ingest.readers.containers.archive import (
     Archive,
     BrokenPartError,
@@ -19,7 +19,6 @@ from catalog.ingest.readers.containers.archive import (
     text_of,
 )
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise, take_title
 
 _CONTAINER = "META-INF/container.xml"

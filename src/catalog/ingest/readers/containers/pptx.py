@@ -13,23 +13,20 @@ from lxml import etree
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import ReadFailure, ReadLimits, cap_failures, one_line
+from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures, one_line
 from catalog.ingest.readers.containers.archive import (
     Archive,
     Element,
+    graphic_texts,
     inside,
     named,
     open_archive,
     parse_xml,
-)
-from catalog.ingest.readers.containers.ooxml import (
-    graphic_texts,
     read_part,
     read_properties,
     replace,
     resolve_alternates,
 )
-from catalog.ingest.readers.joined_text import JoinedText
 from catalog.ingest.readers.metadata import normalise, take_title
 
 if TYPE_CHECKING:

@@ -1,14 +1,249 @@
-"""Joins the lines of PDF pages into one text, without what repeats at top and bottom."""
+"""The lines of PDF pages in reading order, joined into one text.
+
+What repeats at the top and bottom of pages is left out. The reading order is found by a recursive
+cut into columns, and paragraphs.
+
+It is an XY-cut (Nagy and Seth, 1984) that looks for columns first and that only cuts where text
+really runs in columns, because a table cut into columns is worse than none. A region is cut at
+a gutter, a left edge that several pieces of lines share and that nearly all others keep clear
+of. Pieces that reach over the gutter (a title, a wide figure's caption) divide the region into
+bands; in each band the left column is read before the right one. Whether a band has columns is
+told by how it was drawn, one side after the other, or else by the look of both sides: filled
+lines of running text. Whatever has no columns stays one region, read from top to bottom.
+"""
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
 
-from catalog.ingest.readers.pdf.layout import PageLine
+from catalog.ingest.readers.pdf.layout import (
+    PageLine,
+    PageWords,
+    Piece,
+    build_line,
+    build_rows,
+    find_paragraphs,
+    group_blocks,
+    join_as_drawn,
+    join_words,
+    share_line,
+)
+
+_DEEPEST = 8
+_FEWEST_PIECES = 5
+"""A region with fewer pieces than this is not looked at for columns."""
+_MOST_GUTTERS = 6
+"""Edges that are tried in one region."""
+_EDGE = 4.0
+"""Points within which left edges are the same edge."""
+_REACH = 0.2
+"""Of the width of a column: what reaches less into it does not belong to both columns."""
+_NARROWEST = 0.6
+"""Of the size of the letters: the narrowest gutter."""
+_LINE_OF_TEXT = 20
+"""Letters of a line that looks like running text, at least."""
+
+
+def _split_columns(region: list[Piece], depth: int = 0) -> Iterator[list[Piece]]:
+    """Yield the regions of a page without columns of their own, in the order they are read."""
+    if depth < _DEEPEST and len(region) >= _FEWEST_PIECES:
+        for edge in _edges(region):
+            parts = _split_at(edge, region)
+            if len(parts) > 1:
+                for part in parts:
+                    yield from _split_columns(part, depth + 1)
+                return
+    yield region
+
+
+def _split_at(edge: float, region: Sequence[Piece]) -> list[list[Piece]]:
+    """Return the columns beside a gutter; bands without columns stay with those next to them."""
+    parts: list[list[Piece]] = []
+    is_after_columns = True
+    for band in _bands(region, edge):
+        if band.has_columns():
+            parts += [band.left, band.right]
+            is_after_columns = True
+            continue
+        if is_after_columns:
+            parts.append([])
+            is_after_columns = False
+        parts[-1] += band.over + band.left + band.right
+    return parts
+
+
+def _edges(region: Sequence[Piece]) -> list[float]:
+    """Return left edges that several pieces share, the commonest first, but the outermost."""
+    outermost = min(piece.x0 for piece in region)
+    counts = Counter(round(piece.x0 / _EDGE) for piece in region if piece.x0 > outermost + _EDGE)
+    common = sorted(counts, key=lambda edge: (-counts[edge], edge))
+    return [(edge - 0.5) * _EDGE for edge in common[:_MOST_GUTTERS] if counts[edge] > 1]
+
+
+@dataclass(slots=True)
+class _Band:
+    """A strip of a region: pieces over the gutter, or pieces left and right of it."""
+
+    over: list[Piece] = field(default_factory=list)
+    left: list[Piece] = field(default_factory=list)
+    right: list[Piece] = field(default_factory=list)
+
+    def has_columns(self) -> bool:
+        """Return whether the two sides are to be read one after the other."""
+        fewer, more = sorted((len(self.left), len(self.right)))
+        return (
+            fewer >= 2
+            and more >= 3
+            and self._is_side_by_side()
+            and (self._is_drawn_apart(fewer) or self._looks_like_text())
+        )
+
+    def _is_side_by_side(self) -> bool:
+        """Return whether at least half of the shorter side stands next to the other."""
+        (top, bottom), (other_top, other_bottom) = _extent(self.left), _extent(self.right)
+        shared = min(bottom, other_bottom) - max(top, other_top)
+        return shared >= 0.5 * min(bottom - top, other_bottom - other_top)
+
+    def _is_drawn_apart(self, fewer: int) -> bool:
+        """Return whether the drawing seldom went from one side to the other."""
+        drawn = self._in_drawing_order()
+        changes = sum(before != after for (before, _), (after, _) in pairwise(drawn))
+        return changes <= max(1, fewer // 5)
+
+    def _in_drawing_order(self) -> list[tuple[bool, Piece]]:
+        """Return all pieces as they were drawn, each with whether it stands on the right."""
+        drawn = [(False, piece) for piece in self.left] + [(True, piece) for piece in self.right]
+        return sorted(drawn, key=lambda entry: entry[1].first)
+
+    def _looks_like_text(self) -> bool:
+        return (
+            min(len(self.left), len(self.right)) >= 4
+            and _is_text(self.left)
+            and _is_text(self.right)
+            and not self._is_drawn_by_rows()
+        )
+
+    def _is_drawn_by_rows(self) -> bool:
+        """Return whether cells of several lines, side by side, were drawn in turn: a table."""
+        drawn = self._in_drawing_order()
+        starts = [drawn[0]]
+        starts += [after for before, after in pairwise(drawn) if before[0] != after[0]]
+        if len(drawn) < 1.3 * len(starts):
+            return False
+        pairs = [(left, right) for (is_right, left), (_, right) in pairwise(starts) if not is_right]
+        level = sum(share_line(left, right) for left, right in pairs)
+        return bool(pairs) and level >= 0.8 * len(pairs)
+
+
+def _extent(side: Sequence[Piece]) -> tuple[float, float]:
+    return min(piece.top for piece in side), max(piece.bottom for piece in side)
+
+
+def _is_text(side: Sequence[Piece]) -> bool:
+    """Return whether most lines are long, and reach through most of the column."""
+    width = max(piece.x1 for piece in side) - min(piece.x0 for piece in side)
+    filled = sum(piece.x1 - piece.x0 >= 0.3 * width for piece in side)
+    return median(piece.letters for piece in side) >= _LINE_OF_TEXT and filled >= 0.6 * len(side)
+
+
+def _bands(region: Sequence[Piece], edge: float) -> Iterator[_Band]:
+    """Yield the region from top to bottom, divided by the pieces that reach over ``edge``."""
+    leftmost = min(piece.x0 for piece in region)
+    rightmost = max(piece.x1 for piece in region)
+    gutter = _NARROWEST * median(piece.size for piece in region)
+    into_left, into_right = edge - _REACH * (edge - leftmost), edge + _REACH * (rightmost - edge)
+    band = _Band()
+    for piece in sorted(region, key=lambda piece: (piece.base, piece.x0)):
+        is_right = piece.x0 >= edge or (piece.x0 > into_left and piece.x1 > into_right)
+        is_left = piece.x1 <= edge - gutter or piece.x1 <= into_right
+        if is_right or is_left:
+            if band.over:
+                yield band
+                band = _Band()
+            (band.right if is_right else band.left).append(piece)
+        else:
+            if band.left or band.right:
+                yield band
+                band = _Band()
+            band.over.append(piece)
+    yield band
+
+
+_MOST_PIECES = 10_000
+"""Pieces of lines that are put in order; a page with more keeps the order it was drawn in."""
+_MARGIN = 0.1
+"""The part of a page's height at its top and bottom in which running titles stand."""
+_NOTE_MARK = re.compile(r"[\d*∗†‡§¶a-z]{1,3}[\s)]|[*∗†‡§¶]|\d{1,2}(?=[A-Z])")
+_NOTE_SIZE = 0.93
+"""Of the commonest size of the page: letters of a footnote are no larger."""
+
+
+def order_lines(page: PageWords) -> list[PageLine]:
+    """Return the lines of a page as they are read: column after column, footnotes last."""
+    pieces = join_words(page.words)
+    if len(pieces) > _MOST_PIECES:
+        regions = [[build_line(piece.words) for piece in join_as_drawn(page.words)]]
+    else:
+        regions = _regions(pieces)
+    lines: list[PageLine] = []
+    for region in regions:
+        for line, starts in find_paragraphs(region):
+            margin = _margin(line, page.height)
+            line = replace(line, size=round(line.size, 1), starts=starts, margin=margin)
+            if lines and starts and _goes_on(lines[-1], line):
+                line = replace(line, starts=False)
+            lines.append(line)
+    return lines + [PageLine(text, starts=True, margin="aside") for text in page.aside]
+
+
+def _regions(pieces: list[Piece]) -> list[list[PageLine]]:
+    """Return the blocks of a page as they are read; the footnotes of a column come last."""
+    blocks = [
+        block for region in _split_columns(pieces) for block in group_blocks(build_rows(region))
+    ]
+    sizes = Counter[float]()
+    for block in blocks:
+        for line in block:
+            sizes[round(line.size, 1)] += len(line.text)
+    commonest = max(sorted(sizes), key=lambda size: sizes[size], default=0.0)
+    body: list[list[PageLine]] = []
+    notes: list[list[PageLine]] = []
+    for block in blocks[:-1]:
+        at = _find_notes(block, commonest)
+        body.append(block[:at])
+        notes.append(block[at:])
+    return [region for region in [*body, *blocks[-1:], *notes] if region]
+
+
+def _goes_on(above: PageLine, line: PageLine) -> bool:
+    """Return whether a sentence goes on at the top of the next column."""
+    is_higher = line.base < above.base and abs(line.size - above.size) < 0.05 * line.size
+    ends_inside = above.text[-1].islower() or above.text[-1] in ",;-‐\u00ad"
+    return is_higher and ends_inside and line.text[0].islower()
+
+
+def _find_notes(block: Sequence[PageLine], commonest: float) -> int:
+    """Return where the footnotes at the end of a column begin; its length if there are none."""
+    at = len(block)
+    while at > 0 and block[at - 1].size <= _NOTE_SIZE * commonest:
+        at -= 1
+    for start in range(max(at, 1), len(block)):
+        if _NOTE_MARK.match(block[start].text):
+            return start
+    return len(block)
+
+
+def _margin(line: PageLine, height: float) -> str:
+    if line.base <= _MARGIN * height:
+        return "top"
+    return "bottom" if line.base >= (1 - _MARGIN) * height else ""
+
 
 _FEWEST_PAGES = 4
 _SAME_HEIGHT = 4.0

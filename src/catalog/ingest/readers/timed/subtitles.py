@@ -16,9 +16,14 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError
 from catalog.ingest.readers.base import WholeFileReader
 from catalog.ingest.readers.plain import PlainTextReader
-from catalog.ingest.readers.timed.cues import ParsedCue, build_transcript
+from catalog.ingest.readers.timed.cues import (
+    CODE,
+    ParsedCue,
+    build_transcript,
+    parse_timecode,
+    valid_seconds,
+)
 from catalog.ingest.readers.timed.source_media import find_medium
-from catalog.ingest.readers.timed.timecodes import CODE, parse_timecode, valid_seconds
 
 _Format = Literal["srt", "vtt", "sbv", "tsv"]
 

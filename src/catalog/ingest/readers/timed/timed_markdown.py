@@ -18,8 +18,13 @@ from catalog.core.errors import ReadError
 from catalog.ingest.chunking.boundaries import Line, iter_lines, skip_space, trim_end
 from catalog.ingest.readers.base import choose_title
 from catalog.ingest.readers.metadata import LEVEL
-from catalog.ingest.readers.timed.frames import find_frames, is_frame_title, title_without_time
-from catalog.ingest.readers.timed.source_media import SourceMedia, find_medium
+from catalog.ingest.readers.timed.source_media import (
+    SourceMedia,
+    find_frames,
+    find_medium,
+    is_frame_title,
+    title_without_time,
+)
 from catalog.ingest.readers.timed.transcript_lines import CueLines, find_cues
 
 _HEADING = re.compile(r"[ ]{0,3}#{1,6}(?:[ \t]|$)")
@@ -117,11 +122,11 @@ _CAPTION_TITLE = re.compile(
 def add_segments(document: ParsedDocument, source: SourceMedia) -> ParsedDocument:
     """Return the document with its segments and its source, without timecodes before its cues.
 
-    How frames are found is said in :mod:`catalog.ingest.readers.timed.frames`, how transcripts in
-    :mod:`catalog.ingest.readers.timed.transcript_lines`; why a document that looks like one of
-    them is none, in ``untimed``. In the text of an image every section is a caption, or OCR text
-    if its heading or the file says so. The lines of the file stay the lines of the text. A title
-    that is a frame's gives way to the recording's name.
+    How frames are found is said in :mod:`catalog.ingest.readers.timed.source_media`, how
+    transcripts in :mod:`catalog.ingest.readers.timed.transcript_lines`; why a document that looks
+    like one of them is none, in ``untimed``. In the text of an image every section is a caption, or
+    OCR text if its heading or the file says so. The lines of the file stay the lines of the text. A
+    title that is a frame's gives way to the recording's name.
     """
     headings = [heading for heading in document.headings if heading.start >= document.body_start]
     frames, no_frame = find_frames(document, headings, source.second, is_frame=source.is_frame)

@@ -10,11 +10,14 @@ from typing import Any
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.text import storable
 from catalog.ingest.readers.base import choose_title
-from catalog.ingest.readers.front_matter import check_unread
-from catalog.ingest.readers.metadata import check_levels, is_level_name, load_json
-from catalog.ingest.readers.timed.cues import ParsedCue, build_transcript
+from catalog.ingest.readers.metadata import check_levels, check_unread, is_level_name, load_json
+from catalog.ingest.readers.timed.cues import (
+    ParsedCue,
+    build_transcript,
+    parse_timecode,
+    valid_seconds,
+)
 from catalog.ingest.readers.timed.source_media import find_medium, normalise_recording
-from catalog.ingest.readers.timed.timecodes import parse_timecode, valid_seconds
 
 _LISTS = ("snippets", "segments", "utterances", "transcript", "transcription", "events")
 _VIDEO_ID = re.compile(r"[A-Za-z0-9_-]{11}")

@@ -26,19 +26,17 @@ _dispatcher = get_dispatcher(__name__)
 
 
 @contextmanager
-def report_embedding(about: dict[str, Any], texts: Sequence[str]) -> Iterator[list[Vector | None]]:
-    """Report an embedding to LlamaIndex's callbacks and instrumentation, as its own are.
-
-    ``about`` describes the model. What is appended to the yielded list is the result.
-    """
+def report_embedding(
+    about: dict[str, Any], texts: Sequence[str], vectors: list[Vector | None]
+) -> Iterator[None]:
+    """Report an embedding to LlamaIndex's callbacks and instrumentation, as its own are."""
     manager = LlamaSettings.callback_manager
-    vectors: list[Vector | None] = []
     if not (manager.handlers or _is_heard(_dispatcher)):
-        yield vectors
+        yield
         return
     _dispatcher.event(EmbeddingStartEvent(model_dict=about))
     with manager.event(CBEventType.EMBEDDING, {EventPayload.SERIALIZED: about}) as event:
-        yield vectors
+        yield
         pairs = zip(texts, vectors, strict=True)
         done = [(text, vector.tolist()) for text, vector in pairs if vector is not None]
         chunks, embeddings = [text for text, _ in done], [vector for _, vector in done]

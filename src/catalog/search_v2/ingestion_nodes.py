@@ -1,13 +1,12 @@
-"""Documents and chunks as LlamaIndex nodes: what passes between the steps of a pipeline."""
+"""Documents and chunks as LlamaIndex nodes, and any LlamaIndex nodes as documents."""
 
 from __future__ import annotations
 
-import json
 import logging
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -23,56 +22,19 @@ from llama_index.core.schema import (
 from pydantic import Field, InstanceOf
 
 from catalog.core import ids
-from catalog.core.documents import Chunk, ChunkSpan, ParsedDocument
+from catalog.core.documents import ChunkSpan, ParsedDocument
+from catalog.core.errors import InputError
 from catalog.core.text import storable
-from catalog.ingest.description import TOLD_BY_CONTENT, drop_claims
+from catalog.ingest.pipeline import Source
 from catalog.ingest.readers.base import choose_title, file_type
 from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.ingest.readers.metadata import normalise, take_title
-from catalog.store.revisions import content_hash
+from catalog.ingest.reading import TOLD_BY_CONTENT, drop_claims
 
 if TYPE_CHECKING:
-    from catalog.ingest.chunking.chunker import Cut
+    from llama_index.core.node_parser import NodeParser
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Source:
-    """A document on its way into a dataset.
-
-    ``file`` is the listed file it came from, ``modified`` that file's time where file and
-    document are one (ISO 8601, UTC). ``cut`` are its passages where it is cut already.
-    """
-
-    dataset: str
-    file: str
-    parsed: ParsedDocument
-    modified: str | None = None
-    cut: Cut | None = None
-
-    @cached_property
-    def content_hash(self) -> str:
-        """The hash of the document's content; see :mod:`catalog.store.revisions`."""
-        return content_hash(self.parsed)
-
-    def fingerprint(self, pipeline: str) -> str:
-        """Name how the document was cut, and where its text stands in its file if that is mapped.
-
-        So what moved in the file, with the same text, is noticed.
-        """
-        form = self.parsed.places.to_dict()
-        return pipeline if form is None else f"{pipeline}:{ids.sha1_hex(json.dumps(form))[:8]}"
-
-    @cached_property
-    def source_doc_id(self) -> str:
-        """The stable id ``dataset:path``."""
-        return ids.source_doc_id(self.dataset, self.parsed.path)
-
-    @cached_property
-    def revision_id(self) -> str:
-        """The id of this content of the document."""
-        return ids.revision_id(self.source_doc_id, self.content_hash)
 
 
 class SourceDocument(Document):
@@ -116,7 +78,7 @@ class ChunkNode(TextNode):
             "line_end": span.locator.line_end,
         }
         return cls(
-            id_=ids.chunk_id(source.revision_id, span.modality, span.start),
+            id_=source.chunk_id(span),
             text=parsed.text[span.start : span.end],
             start_char_idx=span.start,
             end_char_idx=span.end,
@@ -127,23 +89,6 @@ class ChunkNode(TextNode):
             source=source,
             span=span,
         )
-
-    @classmethod
-    def of_stored(cls, chunk: Chunk) -> ChunkNode:
-        """Make the node of a stored chunk: the text to embed is made of it as it was at first."""
-        parsed = ParsedDocument(chunk.path, chunk.text, chunk.title, chunk.file_type)
-        span = ChunkSpan(
-            0,
-            len(chunk.text),
-            heading_path=chunk.heading_path,
-            modality=chunk.modality,
-            locator=chunk.locator,
-            cues=chunk.cues,
-            sections=chunk.sections,
-        )
-        node = cls.of(Source(chunk.dataset, chunk.file, parsed), span)
-        node.id_ = chunk.chunk_id
-        return node
 
 
 class PrefixedNode(TextNode):
@@ -281,3 +226,43 @@ def _parse_text(text: _Text) -> ParsedDocument:
         source_type="llama_index",
         metadata={**parsed.metadata, **metadata},
     )
+
+
+_SPACE = re.compile(r"\s*")
+
+
+def split_text(splitter: NodeParser, doc: ParsedDocument) -> list[tuple[int, int]]:
+    """Return where the splitter's passages stand in ``doc.text``: ``[start, end)``, in order.
+
+    The offsets that LlamaIndex reports are searched for after the cut: in text that repeats itself
+    they point too early, and of chained splitters they count from an inner node. So passages are
+    found again in the text. Raises :class:`InputError` for a splitter that rewrites
+    what it cuts, or cuts the same text twice: its passages could not be cited.
+    """
+    body = doc.text[doc.body_start :]
+    nodes = splitter([Document(text=body, id_=doc.path)])
+    texts = [node.get_content(metadata_mode=MetadataMode.NONE).strip() for node in nodes]
+    ranges: list[tuple[int, int]] = []
+    for text in filter(None, texts):
+        start = _find(doc, text, *ranges[-1]) if ranges else doc.text.find(text, doc.body_start)
+        if start < 0:
+            name = type(splitter).__name__
+            raise InputError(
+                f"{name} gives passages of {doc.path} that do not follow each other in its text: "
+                "take a splitter that only cuts"
+            )
+        ranges.append((start, start + len(text)))
+    return ranges
+
+
+def _find(doc: ParsedDocument, text: str, before: int, end: int) -> int:
+    """Return where a passage begins after the one ``[before, end)``; -1 if nowhere.
+
+    Right behind it, else where the two share as little as possible, else anywhere behind it.
+    """
+    space = _SPACE.match(doc.text, end)
+    behind = end if space is None else space.end()
+    if doc.text.startswith(text, behind):
+        return behind
+    shared = doc.text.rfind(text, before + 1, end + len(text) - 1)
+    return shared if shared >= 0 else doc.text.find(text, behind)

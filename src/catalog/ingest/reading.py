@@ -1,0 +1,299 @@
+"""Read the files of a run, and describe their documents by all that is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from catalog.core.dates import read_written_date
+from catalog.core.documents import MetadataValue, ParsedDocument
+from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError, TransientReadError
+from catalog.core.filters import known_file_type
+from catalog.ingest.chunking.chunker import Cut, DocumentChunker
+from catalog.ingest.discovery import STREAMED, SourceFile
+from catalog.ingest.executors import Executor, InPlace, Lost
+from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
+from catalog.ingest.readers.base import file_type, one_line
+from catalog.ingest.readers.metadata import DATE_KEYS, take_title
+from catalog.ingest.readers.opening import digest_file
+from catalog.ingest.readers.registry import EXTENSIONS
+from catalog.ingest.sidecars import Originals, Sidecars, named_elsewhere, sidecar_target
+from catalog.ingest.sync_report import METADATA, Failure
+from catalog.store.manifest import State
+
+TOLD_BY_CONTENT = ("media", "media_file")
+_REFUSED = "{} is told by names and content alone"
+_MAX_WORD = 100  # characters of a source type
+_DATES = frozenset(key for keys in DATE_KEYS.values() for key in keys)
+
+
+def drop_claims(parsed: ParsedDocument) -> ParsedDocument:
+    """Return the document without what its author says in the fields that tell what it is made of.
+
+    Its remarks name what was dropped.
+    """
+    claims = [
+        name for name in TOLD_BY_CONTENT if name in parsed.written and name in parsed.metadata
+    ]
+    if not claims:
+        return parsed
+    return replace(
+        parsed,
+        metadata={name: value for name, value in parsed.metadata.items() if name not in claims},
+        written=parsed.written.difference(claims),
+        remarks=(*parsed.remarks, *map(_REFUSED.format, claims)),
+    )
+
+
+def describe(
+    parsed: ParsedDocument, beside: Sequence[Mapping[str, MetadataValue]]
+) -> tuple[ParsedDocument, tuple[str, ...]]:
+    """Return the document with all that is said of it, and remarks on what could not be taken.
+
+    Of each field the author's words in the document count, then ``beside`` in its order, then
+    what a program wrote into the file.
+    """
+    own = {name: value for name, value in parsed.metadata.items() if name in parsed.written}
+    if not own and not beside and not parsed.remarks:
+        return parsed, ()
+    remarks = list(parsed.remarks)
+    stated: dict[str, MetadataValue] = {}
+    for fields in reversed(beside):
+        others = {name: value for name, value in fields.items() if name not in TOLD_BY_CONTENT}
+        remarks += [_REFUSED.format(name) for name in TOLD_BY_CONTENT if name in fields]
+        stated |= _accepted(others, remarks)
+    title = take_title(stated)
+    accepted = _accepted(own, remarks)
+    known = {name: value for name, value in parsed.metadata.items() if name not in own}
+    metadata = {**known, **stated, **accepted}
+    said = {**stated, **accepted}
+    described = replace(
+        parsed,
+        metadata=metadata,
+        title=parsed.title if "title" in parsed.written else one_line(title or parsed.title),
+        file_type=str(said.get("file_type", parsed.file_type)),
+        source_type=str(said.get("source_type", parsed.source_type)),
+        written=parsed.written | said.keys(),
+        remarks=(),
+    )
+    return described, tuple(remarks)
+
+
+def _accepted(fields: Mapping[str, MetadataValue], remarks: list[str]) -> dict[str, MetadataValue]:
+    """Return the fields without those that have no such meaning; add remarks on these."""
+    accepted = dict(fields)
+    for name, value in fields.items():
+        if name in _DATES and read_written_date(value) is None:
+            remarks.append(
+                f"{name} {_shown(value)} is no date, or could be two: write it as 2024-05-31"
+            )
+            if name in DATE_KEYS:
+                del accepted[name]
+        elif name == "file_type":
+            kind = known_file_type(value, EXTENSIONS) if isinstance(value, str) else None
+            if kind is None:
+                remarks.append(f"file_type {_shown(value)} is no type that is known, such as pdf")
+                del accepted[name]
+            else:
+                accepted[name] = kind
+        elif name == "source_type" and (isinstance(value, tuple) or len(str(value)) > _MAX_WORD):
+            remarks.append(f"source_type {_shown(value)} must be one short text, such as memo")
+            del accepted[name]
+    return accepted
+
+
+def _shown(value: MetadataValue) -> str:
+    text = one_line(", ".join(map(str, value)) if isinstance(value, tuple) else value)
+    return repr(text if len(text) <= 60 else f"{text[:59]}…")
+
+
+_MAX_REMARKS = 20
+_NO_SIDECAR = (
+    "as text: no file here has the name that it is the metadata of "
+    "(name.ext.meta.yaml is for name.ext; .catalog.yaml is for its folder)"
+)
+
+
+@dataclass(slots=True)
+class FileOutcome:
+    """How a file fares in this run.
+
+    ``begun_at`` is when reading it began, in seconds: what is written to the file after that may
+    be unread. ``paths`` are those of its documents, ``unchanged`` counts the ones to be left as
+    they are.
+    ``retry`` says that the next run may fare better though the file is the same; without
+    ``is_whole`` it was not read to its end, so that a document that is missing may still be there.
+    ``refused`` are the paths of those whose part of the file cannot be read. ``digest`` is a hash
+    of the file's bytes. ``is_made_elsewhere`` says that a document of it names a file in another
+    folder as what it was made of. ``dates`` gives the unchanged documents the file's date, by path.
+    """
+
+    file: SourceFile
+    begun_at: float
+    paths: set[str] = field(default_factory=set)
+    failures: list[Failure] = field(default_factory=list)
+    unchanged: int = 0
+    retry: bool = False
+    is_whole: bool = True
+    is_cut_short: bool = False
+    refused: set[str] = field(default_factory=set)
+    digest: str | None = None
+    is_made_elsewhere: bool = False
+    dates: dict[str, str | None] = field(default_factory=dict)
+    _noted: int = 0
+
+    def fail(self, path: str, reason: str, *, retry: bool = False) -> None:
+        """Note why the file, or the document at ``path``, is not wholly indexed."""
+        self.failures.append(Failure(path, reason))
+        self.retry = self.retry or retry
+
+    def read(
+        self, top: Path, limits: ReadLimits, originals: Originals, sidecars: Sidecars
+    ) -> Iterator[ParsedDocument]:
+        """Yield the documents of the file, named by their originals; note what cannot be read.
+
+        They have what is said of them beside the file.
+        """
+        file = self.file
+        try:
+            self.digest = digest_file(file.absolute, root=top)  # first: what changes then is seen
+            sidecars.check(file.path)
+            for item in read_file(file.absolute, file.path, root=top, limits=limits):
+                if isinstance(item, ReadFailure):
+                    self.fail(item.path, item.reason)
+                    self.refused |= {item.document} if item.document is not None else set()
+                    continue
+                named = originals.name_original(drop_claims(item), file.path)
+                document = self._described(named, sidecars)
+                if document is not None:
+                    yield document
+            if sidecar_target(file.path) is not None:
+                self.fail(file.path, _NO_SIDECAR)
+        except EmptyDocumentError as error:
+            self.fail(file.path, str(error))
+        except ReadError as error:
+            self.fail(file.path, str(error), retry=isinstance(error, TransientReadError))
+            self.is_whole = False
+            self.is_cut_short = isinstance(error, CutShortError)
+        except Exception as error:  # noqa: BLE001 - recorded: the other files go on
+            reason = f"the reader failed: {type(error).__name__}: {error}"
+            self.fail(file.path, reason, retry=True)
+            self.is_whole = False
+
+    def unread(self, known: AbstractSet[str]) -> AbstractSet[str]:
+        """Return those of the file's known documents that may be in it still, but were not read."""
+        missing = known - self.paths
+        return missing & self.refused if self.is_whole else missing
+
+    def _described(self, parsed: ParsedDocument, sidecars: Sidecars) -> ParsedDocument | None:
+        """Return the document with what is said of it; ``None`` if it must stay as it was."""
+        self.is_made_elsewhere |= bool(named_elsewhere(parsed))
+        try:
+            document, remarks = describe(parsed, sidecars.fields_of(parsed, self.file.path))
+        except ReadError as error:
+            self.fail(parsed.path, str(error))
+            self.refused.add(parsed.path)
+            return None
+        self._note(parsed.path, remarks)
+        return document
+
+    def _note(self, path: str, remarks: Sequence[str]) -> None:
+        """Note what was said of a document and not taken, for so many documents of a file."""
+        if not remarks or self._noted >= _MAX_REMARKS:
+            return
+        self._noted += 1
+        more = "; further ones of this file are not named" if self._noted == _MAX_REMARKS else ""
+        self.fail(path, f"{METADATA}{'; '.join(remarks)}{more}")
+
+    @property
+    def reason(self) -> str | None:
+        """The reason of the first failure, ``None`` without any."""
+        return self.failures[0].reason if self.failures else None
+
+    @property
+    def state(self) -> State:
+        """The state for the manifest; a failure that would only repeat itself is done with."""
+        if not self.retry:
+            return "done"
+        return "partial" if self.paths else "failed"
+
+
+FILE_COST = 4_000  # bytes whose reading takes as long as opening a file, about
+_ROOM = 8_000_000  # bytes of files read and not yet published
+
+CutDocument = tuple[ParsedDocument, Cut | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FileReading:
+    """How the files of a run are read and cut: all that it depends on."""
+
+    top: Path
+    limits: ReadLimits
+    originals: Originals
+    sidecars: Sidecars
+    chunker: DocumentChunker
+
+    def read(self, outcome: FileOutcome) -> Iterator[CutDocument]:
+        """Yield the documents of a file as they are read, none of them cut."""
+        for parsed in outcome.read(self.top, self.limits, self.originals, self.sidecars):
+            yield parsed, None
+
+    def __call__(self, outcome: FileOutcome) -> tuple[FileOutcome, list[CutDocument]] | None:
+        """Return how the file fared and its documents; ``None`` where it does not lie here."""
+        if not outcome.file.absolute.is_file():  # on a machine without that folder
+            return None
+        documents = [(parsed, self._cut(parsed)) for parsed, _ in self.read(outcome)]
+        return outcome, documents
+
+    def _cut(self, parsed: ParsedDocument) -> Cut | None:
+        """Return its passages; ``None`` leaves it to the writer, which says what is wrong."""
+        try:
+            cut = self.chunker.cut(parsed)
+        except Exception:  # noqa: BLE001 - the writer cuts it again, and records why not
+            return None
+        return cut if cut.fallback is None else None
+
+
+class ReadAhead:
+    """Gives each file of a run, in the run's order, as an executor or this process reads it.
+
+    What is streamed is read here, as its documents are published, and so is what may not have to
+    be read by the time it is reached. ``clock`` tells when reading began, at the latest.
+    """
+
+    def __init__(
+        self,
+        reading: FileReading,
+        executor: Executor,
+        files: Iterable[SourceFile],
+        clock: Callable[[], float],
+    ) -> None:
+        self._reading, self._clock = reading, clock
+        is_beside = not isinstance(executor, InPlace)
+        ahead = [file for file in files if is_beside and self._is_sure(file)]
+        self._ahead: AbstractSet[str] = {file.path for file in ahead}
+        self._results = executor.map(
+            reading,
+            (FileOutcome(file, begun_at=clock()) for file in ahead),
+            weigh=lambda outcome: outcome.file.size + FILE_COST,
+            room=_ROOM,
+        )
+
+    def read(self, file: SourceFile) -> tuple[FileOutcome, Iterable[CutDocument]]:
+        """Return how the file fares, which its documents change while they are gone through."""
+        outcome = FileOutcome(file, begun_at=self._clock())
+        if file.path not in self._ahead:
+            return outcome, self._reading.read(outcome)
+        result = next(self._results)
+        if isinstance(result, Lost):
+            outcome.fail(file.path, result.reason, retry=True)
+            outcome.is_whole = False
+            return outcome, ()
+        return (outcome, self._reading.read(outcome)) if result is None else result
+
+    def _is_sure(self, file: SourceFile) -> bool:
+        is_left = file.path in self._reading.originals.converted  # to what was made of it, maybe
+        return not is_left and file_type(file.path) not in STREAMED
