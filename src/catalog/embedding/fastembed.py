@@ -121,7 +121,7 @@ class FastEmbedEncoder:
 class OnnxModel:
     """A model from its files, run without fastembed, which takes half a second to import.
 
-    The vectors are those of fastembed, to the bit.
+    Vectors and scores are those of fastembed, to the bit.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class OnnxModel:
         weights: Path,
         tokenizer: Path,
         *,
-        pooling: Literal["cls", "mean"],
         max_tokens: int,
         threads: int | None,
+        pooling: Literal["cls", "mean"] = "cls",
     ) -> None:
         import onnxruntime
         from tokenizers import Tokenizer
@@ -153,17 +153,7 @@ class OnnxModel:
         """Yield one vector of length 1 for each text, in order."""
         import numpy as np
 
-        for start in range(0, len(texts), batch_size):
-            encoded = self._tokenizer.encode_batch(list(texts[start : start + batch_size]))
-            ids = np.array([text.ids for text in encoded], dtype=np.int64)
-            mask = np.array([text.attention_mask for text in encoded], dtype=np.int64)
-            given = {
-                "input_ids": ids,
-                "attention_mask": mask,
-                "token_type_ids": np.zeros_like(ids),
-            }
-            known = {name: array for name, array in given.items() if name in self._inputs}
-            states: npt.NDArray[np.float32] = self._session.run(None, known)[0]
+        for states, mask in self._run(texts, batch_size):
             if self._pooling == "cls":
                 pooled = states[:, 0]
             else:
@@ -172,3 +162,25 @@ class OnnxModel:
                 pooled = total / np.maximum(mask.sum(axis=1, keepdims=True), 1e-9)
             norm = np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
             yield from (pooled / norm).astype(np.float32, copy=False)
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, batch_size: int) -> Iterator[float]:
+        """Yield the first logit of each pair of query and passage, in order."""
+        for logits, _ in self._run(pairs, batch_size):
+            yield from logits[:, 0].tolist()
+
+    def _run(
+        self, inputs: Sequence[str] | Sequence[tuple[str, str]], batch_size: int
+    ) -> Iterator[tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]]:
+        """Yield the model's first output for each batch, and which tokens are not padding."""
+        import numpy as np
+
+        for start in range(0, len(inputs), batch_size):
+            encoded = self._tokenizer.encode_batch(list(inputs[start : start + batch_size]))
+            mask = np.array([one.attention_mask for one in encoded], dtype=np.int64)
+            given = {
+                "input_ids": np.array([one.ids for one in encoded], dtype=np.int64),
+                "attention_mask": mask,
+                "token_type_ids": np.array([one.type_ids for one in encoded], dtype=np.int64),
+            }
+            known = {name: array for name, array in given.items() if name in self._inputs}
+            yield self._session.run(None, known)[0], mask

@@ -14,6 +14,7 @@ from typing import Any
 from catalog.core.errors import MissingExtraError, ModelUnavailableError, RerankError
 from catalog.core.tokens import FallbackCounter, TokenCounter
 from catalog.embedding.encoder import make_fingerprint
+from catalog.embedding.fastembed import OnnxModel
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.models.model_files import ModelFiles
 from catalog.models.packaged import MS_MARCO
@@ -23,7 +24,6 @@ from catalog.retrieval.rerank.excerpts import cut_query, fit_pair
 DEFAULT_MODEL = MS_MARCO.name
 _BATCH = 16
 _WINDOW = 512  # tokens, of a model that does not say
-_registering = Lock()
 
 
 class _CrossEncoder(ABC):
@@ -115,7 +115,11 @@ class FastEmbedReranker(_CrossEncoder):
     def _predict(self, model: Any, query: str, passages: Sequence[str]) -> Sequence[float]:
         order = sorted(range(len(passages)), key=lambda index: len(passages[index]))
         ordered = [passages[index] for index in order]
-        answers = list(model.rerank(query, ordered, batch_size=self.batch_size))
+        if isinstance(model, OnnxModel):
+            pairs = [(query, passage) for passage in ordered]
+            answers = list(model.score(pairs, batch_size=self.batch_size))
+        else:
+            answers = list(model.rerank(query, ordered, batch_size=self.batch_size))
         answers = check_scores(answers, len(order), self.name)
         return [score for _, score in sorted(zip(order, answers, strict=True))]
 
@@ -133,14 +137,20 @@ class FastEmbedReranker(_CrossEncoder):
     @cached_property
     def _loaded(self) -> Any:
         self._files.verify()
-        from fastembed.rerank.cross_encoder import TextCrossEncoder
-
-        folder, name = self._files.folder, self._files.export or f"catalog/{self.fingerprint}"
-        if not self._files.export:
-            with _registering:
-                _register(name, str(self._files.weights_file.relative_to(folder)))
+        folder = self._files.folder
         try:
-            return TextCrossEncoder(name, specific_model_path=str(folder), threads=self._threads)
+            if not self._files.export:
+                return OnnxModel(
+                    self._files.weights_file,
+                    folder / "tokenizer.json",
+                    max_tokens=self._window,
+                    threads=self._threads,
+                )
+            from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+            return TextCrossEncoder(
+                self._files.export, specific_model_path=str(folder), threads=self._threads
+            )
         except Exception as error:
             message = f"{folder} holds no usable reranker: {error}"
             raise ModelUnavailableError(message) from error
@@ -191,16 +201,6 @@ class SentenceTransformersReranker(_CrossEncoder):
                 f"{self._model} gives {model.num_labels} scores a pair: it is no reranker"
             )
         return model
-
-
-def _register(name: str, weights: str) -> None:
-    from fastembed.common.model_description import ModelSource
-    from fastembed.rerank.cross_encoder import TextCrossEncoder
-
-    if all(known["model"] != name for known in TextCrossEncoder.list_supported_models()):
-        TextCrossEncoder.add_custom_model(
-            model=name, sources=ModelSource(hf=name), model_file=weights
-        )
 
 
 def _quantises(weights: Path) -> bool:
