@@ -438,3 +438,20 @@ def test_a_folder_that_may_not_be_used_blocks_the_index(desk: Bench):
     (desk.folder / "index").write_text("a file in its place")
     with pytest.raises(EngineBlockedError, match="cannot use the index folder"):
         answers(desk, engine_of(desk))
+
+
+def test_no_changed_bit_of_the_mappings_ends_the_process(desk: Bench):
+    engine = engine_of(desk)
+    engine.refresh()
+    engine.close()
+    (mappings,) = desk.folder.rglob("mutable_id_tracker.mappings")
+    sound = mappings.read_bytes()
+    for at in range(0, len(sound), 3):
+        changed = bytearray(sound)
+        changed[at] ^= 0x40
+        mappings.write_bytes(changed)
+        assert answers(desk, engine) == ALL, at
+        assert "id_tracker" in engine.pop_defect()
+        engine.close()
+        (mappings,) = desk.folder.rglob("mutable_id_tracker.mappings")
+        sound = mappings.read_bytes()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,9 +54,8 @@ class EdgeIndex:
     Raises :class:`EngineError`, and :class:`EngineBlockedError` for want of room, memory or rights.
     """
 
-    def __init__(self, shard: edge.EdgeShard, quantize_from: int) -> None:
-        self._shard = shard
-        self._quantize_from = quantize_from
+    def __init__(self, shard: edge.EdgeShard, folder: Path) -> None:
+        self._shard, self._folder = shard, folder
 
     @classmethod
     def create(cls, folder: Path, dim: int, quantize_from: int) -> EdgeIndex:
@@ -63,9 +64,8 @@ class EdgeIndex:
             if folder.exists():
                 shutil.rmtree(folder)
             folder.mkdir(parents=True)
-            index = cls(
-                edge.EdgeShard.create(str(folder), _config(dim, quantize_from)), quantize_from
-            )
+            _noted_mappings(folder).unlink(missing_ok=True)
+            index = cls(edge.EdgeShard.create(str(folder), _config(dim, quantize_from)), folder)
             for field, schema in _INDEXES:
                 index._shard.update(edge.UpdateOperation.create_field_index(field, schema))
         return index
@@ -74,9 +74,8 @@ class EdgeIndex:
     def load(cls, folder: Path, dim: int, quantize_from: int) -> EdgeIndex:
         """Open the shard that is in the folder."""
         with _translate_errors("open"):
-            index = cls(
-                edge.EdgeShard.load(str(folder), _config(dim, quantize_from)), quantize_from
-            )
+            _check_mappings(folder)
+            index = cls(edge.EdgeShard.load(str(folder), _config(dim, quantize_from)), folder)
         try:
             index._check(dim)
         except EngineError:
@@ -117,6 +116,7 @@ class EdgeIndex:
         """Return when everything is on disk."""
         with _translate_errors("write"):
             self._shard.flush()
+            _note_mappings(self._folder)
 
     def optimize(self) -> bool:
         """Clear out deleted points where they are many, and quantize a large index.
@@ -124,7 +124,9 @@ class EdgeIndex:
         Return whether anything was done.
         """
         with _translate_errors("optimize"):
-            return self._shard.optimize()
+            if is_changed := self._shard.optimize():
+                _note_mappings(self._folder)
+            return is_changed
 
     def nearest(
         self, vector: npt.NDArray[np.float32], limit: int, condition: PointCondition | None
@@ -189,6 +191,49 @@ def _config(dim: int, quantize_from: int) -> edge.EdgeConfig:
         ),
         wal_enabled=False,  # the outbox is one: its rows go after the flush
     )
+
+
+def _noted_mappings(folder: Path) -> Path:
+    """Return the file beside the shard that has size and checksum of its mappings."""
+    return folder.with_name(f"{folder.name}-mappings.json")
+
+
+def _find_mappings(folder: Path) -> Iterator[Path]:
+    """Yield the files that map the ids of points to places, one a segment."""
+    yield from folder.glob("segments/*/*id_tracker.mappings")
+
+
+def _note_mappings(folder: Path) -> None:
+    """Write down size and checksum of the mappings; between two flushes they only grow."""
+    noted = {}
+    for file in _find_mappings(folder):
+        content = file.read_bytes()
+        noted[str(file.relative_to(folder))] = [len(content), zlib.crc32(content)]
+    target = _noted_mappings(folder)
+    draft = target.with_suffix(".new")
+    draft.write_text(json.dumps(noted), encoding="utf-8")
+    draft.replace(target)
+
+
+def _check_mappings(folder: Path) -> None:
+    """Raise :class:`EngineError` for mappings that are not as written.
+
+    The engine makes a table as long as the largest place in them. A single changed bit can make
+    that 26 GB, for which it ends the process.
+    """
+    try:
+        noted = json.loads(_noted_mappings(folder).read_text(encoding="utf-8"))
+        for file in _find_mappings(folder):
+            if (of_file := noted.get(str(file.relative_to(folder)))) is None:
+                continue  # of a segment that was being written when the process ended
+            size, checksum = of_file
+            content = file.read_bytes()[:size]
+            if (len(content), zlib.crc32(content)) != (size, checksum):
+                raise EngineError(f"{file.name} is not as it was written")
+    except FileNotFoundError:
+        return  # the process ended before its first flush
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise EngineError(f"{_noted_mappings(folder).name} cannot be read") from error
 
 
 @contextmanager
