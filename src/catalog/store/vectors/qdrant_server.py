@@ -367,7 +367,7 @@ class CollectionVersions:
     def live(self) -> str | None:
         """Return the collection that searches go to; ``None`` before the first was built.
 
-        An older release named the collection itself so.
+        A collection that has the alias's own name is somebody else's: its note says so.
         """
         client = self._server.client
         for entry in self._server.call(client.get_aliases).aliases:
@@ -383,15 +383,13 @@ class CollectionVersions:
         """Let the alias name this collection, at once, and drop what is of no more use.
 
         Another model's collection that was live until now is kept, to go back to it; of the same
-        model none is. A collection that an older release named as the alias has to go first.
+        model none is.
         """
         client = self._server.client
-        if live == self.alias:
-            self._server.call(client.delete_collection, live)
         gone = models.DeleteAlias(alias_name=self.alias)
         made = models.CreateAlias(alias_name=self.alias, collection_name=name)
         changes: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=made)]
-        if live not in (None, self.alias):
+        if live is not None:
             changes.insert(0, models.DeleteAliasOperation(delete_alias=gone))
         self._server.call(client.update_collection_aliases, changes)
         previous = None if live in self.own else live
