@@ -96,7 +96,7 @@ def test_a_search_runs_with_the_engines_of_another_package(
 def test_a_name_of_ours_is_not_taken_and_no_package_is_looked_at(
     installed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entry_points, "list_added", lambda _: pytest.fail("packages are read"))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: pytest.fail("read"))
     for group, engines in entry_points.OURS.items():
         for name, target in engines.items():
             assert entry_points.find_engine(group, name).value == target

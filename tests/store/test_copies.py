@@ -67,20 +67,18 @@ def rows_of(database: Database) -> dict[str, list[tuple]]:
 
 
 def answers_of(database: Database, folder: Path) -> list[object]:
-    """What the exact engines answer, to the digit."""
+    """What the engines answer, to the digit, that cut words alike in every store."""
     whole = Restriction("notes")
-    engines = [
-        get_lexical_engine(name, database, "notes", folder / name) for name in ("bm25", "fts")
-    ]
-    answers: list[object] = [one.search(query, 10, whole) for query in QUERIES for one in engines]
+    words = get_lexical_engine("bm25", database, "notes", folder / "bm25")
+    answers: list[object] = [words.search(query, 10, whole) for query in QUERIES]
     exact = ExactEngine(database, "notes")
     answers.append(exact.search(vector(1, 0.5), 10, whole))
     without = Restriction("notes", without=("rotating keys",), containing=("kettle",))
-    answers.append(engines[0].search("otter", 10, without))
+    answers.append(words.search("otter", 10, without))
     with database.read() as connection:
         terms = card_terms("kettle note 7")
         answers.append(search_cards(connection, terms, documents.c.dataset == "notes", 10))
-    for engine in (*engines, exact):
+    for engine in (words, exact):
         engine.close()
     return answers
 
