@@ -1,4 +1,4 @@
-"""What a metadata filter means, once, for every engine.
+"""The meaning of a metadata filter, defined once for every engine.
 
 A field of a passage has a set of values: none, one, or several (``tags``, ``page``). A condition
 asks about that set:
@@ -172,7 +172,7 @@ def filter_fields(tree: Filter) -> frozenset[str]:
 
 
 def check_fields(tree: Filter, known: Iterable[str]) -> None:
-    """Raise :class:`UnknownFieldError` for a field that is neither first-class nor in ``known``."""
+    """Raise :class:`UnknownFieldError` unless every field is first-class or in ``known``."""
     allowed = FIRST_CLASS_FIELDS | frozenset(known)
     for name in sorted(filter_fields(tree) - allowed):
         raise UnknownFieldError(

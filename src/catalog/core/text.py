@@ -74,7 +74,7 @@ def format_timecode(seconds: float) -> str:
 
 
 def strip_userinfo(address: str) -> str:
-    """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; any other text as it is.
+    """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; any other text unchanged.
 
     Where a password that is not percent-encoded makes this ambiguous, too much is left out
     rather than too little.
@@ -106,7 +106,7 @@ def draw_nonce() -> str:
 def mark_as_data(quoted: str, draw: Callable[[], str] = draw_nonce) -> str:
     """Return the text marked as data, between two lines that carry a random number.
 
-    A number that stands in the text is not taken. ``quoted`` is cleaned already.
+    A number that occurs in the text is not used. ``quoted`` is cleaned already.
     """
     folded = quoted.casefold()
     nonce = draw()
