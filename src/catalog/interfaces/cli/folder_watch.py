@@ -27,7 +27,7 @@ _PASSING = (SourceError, MassDeletionError, StoreBusyError)
 
 
 def follow(indexer: Indexer, dataset: str, told: dict[str, bool]) -> Iterator[SyncReport]:
-    """Update as ``told``, then after each change, forever; yield the reports that have news.
+    """Update with the options ``told``, then after each change, forever; yield reports with news.
 
     A change during the embedding pauses it: the changed file is found by its words at once. An
     update that fails for now prints one warning and is tried again.
@@ -78,7 +78,7 @@ class FolderWatch:
         self._thread = Thread(target=self._watch, daemon=True)
 
     def has_changed(self) -> bool:
-        """Tell whether something changed since the last :meth:`wait`."""
+        """Return whether something changed since the last :meth:`wait`."""
         return self._changed.is_set()
 
     def wait(self, seconds: float) -> None:
