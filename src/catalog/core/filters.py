@@ -40,7 +40,7 @@ DOCUMENT_FIELDS = frozenset(
 CHUNK_FIELDS = frozenset({"modality", "page", "section"})
 FIRST_CLASS_FIELDS = DOCUMENT_FIELDS | CHUNK_FIELDS
 TEXT_FIELDS = FIRST_CLASS_FIELDS - {"page", "confidentiality"}
-DATE_FIELDS = ("modified", "created")  # they tell a document's date, the first one first
+DATE_FIELDS = ("modified", "created")  # a document's date, the first one preferred
 ALIASES: Mapping[str, str] = {"tag": "tags", "project": "dataset", "doc": "path"}
 MAX_CONDITIONS = 500
 MAX_DEPTH = 50
@@ -73,7 +73,7 @@ _TYPES = {
 }
 _EXTENSIONS = frozenset(" ".join(_NAMES_BY_EXTENSIONS).split())
 _SUBTITLES = frozenset(["srt", "vtt", "sbv"])
-_SUBTITLED = ("video", "audio")  # the types of subtitles that could be read: what they are of
+_SUBTITLED = ("video", "audio")  # the types of recordings, which subtitles are stored as
 _ONE_CONDITION, _OPERATORS = ({"field", "value"}, {"key", "value"}), {"op", "operator"}
 _FILES = frozenset(["file", "files", "document", "documents"])
 

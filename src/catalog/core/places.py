@@ -10,7 +10,7 @@ from operator import sub
 from typing import Any, Literal, get_args
 
 Unit = Literal["line", "cell", "page", "slide", "paragraph", "record", "time"]
-"""What the citations of a document count."""
+"""The units that the citations of a document count."""
 _UNITS = frozenset(get_args(Unit))
 
 

@@ -21,7 +21,7 @@ Edge = Literal["cli", "http", "mcp", "python"]
 _EDGE: ContextVar[Edge | None] = ContextVar("catalog_edge", default=None)
 _REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
 LOGGER = logging.getLogger("catalog.retrieval")
-LOGGER.propagate = False  # what a user is to see is said elsewhere
+LOGGER.propagate = False  # messages for users are printed elsewhere
 _CAUSES = 6  # of an error, that are named
 
 

@@ -10,7 +10,7 @@ from typing import Any
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MAX_MARKS = 30  # in a row, as in the Stream-Safe Text Format of Unicode
 _BECOME_MARKS = "\u0f73\u0f75\u0f81\uff9e\uff9f"  # by NFC or NFKC
-# Every mark is among these, and few texts have so many in a row.
+# Every mark is among these, and few texts have that many in a row.
 _MANY_SIGNS = re.compile(rf"[\W{_BECOME_MARKS}]{{{_MAX_MARKS + 1},}}")
 # The user's part ends at the last @ of the authority; a password may hold a bare / ? or #.
 _USERINFO = re.compile(r"(?<=://)(?:[^/?#]*@|[^/?#:@]*:.*@)", re.DOTALL)

@@ -37,7 +37,7 @@ from catalog.retrieval.citations import (
 )
 from catalog.retrieval.evidence import cut_lines, format_lines
 
-_LONGEST_DATE = 40  # characters; what is written there may be no date
+_LONGEST_DATE = 40  # characters; the text there may not be a date
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ def _describe_dataset(dataset: Mapping[str, Any]) -> str:
 # Passages, and how the search went.
 
 _QUERY_SHOWN = 60  # characters of an expansion
-_EVIDENCE_SHOWN = 2000  # characters of what a recording holds around a passage
+_EVIDENCE_SHOWN = 2000  # characters of a recording around a passage
 _INDENT = "    "
 _LEAST_TITLE = 8  # columns
 _COPIES_SHOWN = 3

@@ -14,7 +14,7 @@ from catalog.core.errors import ConfigError
 V2_PREFIX = "IDX_RAG_V2__"
 PREFIX = "IDX_"
 CONFIG = "IDX_CONFIG"  # names the file with the settings
-_LIKE = 0.85  # how alike two names are, 0 to 1, of which one may be meant by the other
+_LIKE = 0.85  # similarity (0 to 1) from which a name may be a misspelling of another
 
 
 def _sendable(key: str | None) -> str | None:

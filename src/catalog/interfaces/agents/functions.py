@@ -31,7 +31,7 @@ ANSWER_TOOLS: Mapping[str, AgentTool] = {ASK.name: ASK}
 """What agents are shown as well where answers are on (``IDX_ANSWERS__TOOL``)."""
 _engines: OpenServices[Engine] = OpenServices()
 MAX_GUIDANCE = 1_200
-"""Characters of the guidance at most, with what it says of the datasets."""
+"""Characters of the guidance at most, including the names of the datasets."""
 _MAX_NAME = 60
 _AROUND_NAMES = (
     54  # characters of the sentence that names the datasets, and of what counts the rest

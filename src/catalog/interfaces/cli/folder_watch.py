@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.2  # between two looks at whether the folder is still the one that is watched
 RETRY_SECONDS = 10.0  # until an update that could not be done is tried again, at the latest
-LOOK_SECONDS = 300.0  # until an update finds what the system did not report, at the latest
+LOOK_SECONDS = 300.0  # until an update finds changes that the system did not report, at the latest
 _PASSING = (SourceError, MassDeletionError, StoreBusyError)
 
 
@@ -53,7 +53,7 @@ def follow(indexer: Indexer, dataset: str, told: dict[str, bool]) -> Iterator[Sy
             changes = report.added + report.updated + report.removed + report.embedded
             if failed or changes or problems != last:
                 yield report
-            failed, last, told = None, problems, {}  # what was asked for once
+            failed, last, told = None, problems, {}  # these options apply once
             folder.wait(LOOK_SECONDS)
 
 

@@ -511,7 +511,7 @@ def run_specs(
     with (
         Backends(library, tell=complain) as backends,
         TerminalProgress() as progress,
-        redirect_stdout(sys.stderr),  # what a search prints is not our answer
+        redirect_stdout(sys.stderr),  # output of a search is not our answer
     ):
         runs = run_backends(
             [backends.load(spec) for spec in specs],

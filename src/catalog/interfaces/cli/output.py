@@ -35,7 +35,7 @@ def note(text: str) -> None:
     """Write text to standard error unchanged; text that cannot be written is dropped."""
     with suppress(OSError):
         sys.stderr.write(text)
-    _flush(sys.stderr)  # else what it did not take would be tried again at exit, which then fails
+    _flush(sys.stderr)  # else unwritten text would be tried again at exit, which then fails
 
 
 def say(*lines: str) -> None:
@@ -98,7 +98,7 @@ def flush_streams() -> None:
     """Write out what waits; raise :class:`CatalogError` if standard output does not take it."""
     _flush(sys.stderr)
     error = _flush(sys.stdout)
-    if error is not None and error.errno != errno.EPIPE:  # a reader that left has what it wanted
+    if error is not None and error.errno != errno.EPIPE:  # a reader that left has read enough
         reason = "it is closed" if error.errno == errno.EBADF else error.strerror
         raise CatalogError(f"cannot write to standard output: {reason}")
 
@@ -153,7 +153,7 @@ def heeding_termination() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    is_main = threading.current_thread() is threading.main_thread()  # others may set no handler
+    is_main = threading.current_thread() is threading.main_thread()  # only it may set handlers
     numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")] if is_main else []
     default = [one for one in numbers if one and signal.getsignal(one) is signal.SIG_DFL]
     for number in default:

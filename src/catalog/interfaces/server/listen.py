@@ -195,7 +195,7 @@ def end_process(engine: Engine) -> NoReturn:
     closing.start()
     closing.join(_CLOSING_SECONDS)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # full or closed: nobody reads what is left
+        with suppress(OSError):  # full or closed: nobody reads the rest
             stream.flush()
     os._exit(0)
 

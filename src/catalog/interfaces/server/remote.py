@@ -41,7 +41,7 @@ _MAX_HEAD = 65_536
 _MAX_DIGITS = 16
 _PROOF_SECONDS = 1.0
 _MAX_PROOF_BYTES = 4096
-_EXTRA_SECONDS = 2.0  # beyond what the server allows itself
+_EXTRA_SECONDS = 2.0  # beyond the server's own time limit
 _OK = 200
 _TOO_LARGE = 413
 _REFUSALS = frozenset([401, 403, 404, 405, 421, 503])
@@ -183,7 +183,7 @@ class Remote:
     def __init__(self, announcement: Announcement) -> None:
         self.announcement = announcement
         self._idle: list[Connection] = []
-        self._server_seconds = 0.0  # what the server allows itself; known with the first proof
+        self._server_seconds = 0.0  # the server's own time limit; known with the first proof
         self._closed = False
         self._lock = threading.Lock()
 
@@ -268,7 +268,7 @@ class Remote:
             except TimeoutError as error:
                 raise ServerGoneError(str(error)) from error
             except OSError:
-                self._close_idle()  # the others are of the same age
+                self._close_idle()  # the rest are of the same age
         try:
             return self._send(self._connect(), body, timeout)
         except OSError as error:

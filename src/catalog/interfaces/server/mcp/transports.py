@@ -70,9 +70,9 @@ def serve_stdio(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> No
     try:
         busy = anyio.run(partial(_serve, engine, make))
     except* (BrokenPipeError, ConnectionResetError):
-        pass  # the client is gone, and with it whom to tell
+        pass  # the client is gone: nobody to answer
     with suppress(CatalogError, OSError):
-        os.dup2(2, 1)  # what is printed at the end is no protocol either
+        os.dup2(2, 1)  # text printed at the end is not protocol either
         if not busy:
             engine.close()
     _leave()
