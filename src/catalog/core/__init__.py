@@ -1,1 +1,1 @@
-"""What every room shares: settings, data classes, scope, filters, ids, errors."""
+"""Code shared by every room: settings, data classes, scope, filters, ids, errors."""

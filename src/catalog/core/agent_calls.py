@@ -47,9 +47,10 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
 
 
 def agent_places(settings: Settings) -> dict[str, Path | None]:
-    """Return the names of all agents and their files, the one that is always there first.
+    """Return each agent's name and file, the default agent first.
 
-    ``None``: the settings have it, or nobody wrote it. A file stands in for the table of its name.
+    ``None``: the agent is defined in the settings, or is the built-in default. A file replaces the
+    settings table of the same name.
     """
     places = {**dict.fromkeys(settings.agents), **_agent_files(settings)}
     return {DEFAULT: None, **dict(sorted(places.items()))}

@@ -31,7 +31,7 @@ _MOST_LINES = 2_000  # each is tried as an ending, which takes the square of the
 
 
 class _RetrievalError(ValueError):
-    """Say what is wrong with ``retrieval``, and under which ``key`` of it."""
+    """``retrieval`` is wrong: the message gives the reason, ``key`` names the entry."""
 
     def __init__(self, message: str, key: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class _RetrievalError(ValueError):
 
 
 class Agent(BaseModel):
-    """Who answers: the ``persona`` told to the model, its ``profile``, and what is retrieved.
+    """An agent that answers: the ``persona`` for the model, its ``profile``, and how it searches.
 
     ``output`` is the only thing that it writes, anything if unset. ``temperature`` (0 to 1, of an
     artifact 0.2 to 0.4) and ``max_tokens`` (16 to 8192) are the model's own, or those of the
@@ -71,7 +71,7 @@ class Agent(BaseModel):
     @field_validator("retrieval")
     @classmethod
     def _is_search(cls, retrieval: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Refuse what is no parameter of a search that an agent may set, and filters of no form."""
+        """Refuse search parameters that an agent may not set, and malformed filters."""
 
         model = params_model(SearchParams, "query", "agent", "explain", "strict", "all_copies")
         try:
@@ -87,7 +87,7 @@ class Agent(BaseModel):
         return values
 
     def options(self) -> dict[str, Any]:
-        """Return what is told to the model's client besides the messages."""
+        """Return the options to pass to the model's client with the messages."""
         options = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         return {name: value for name, value in options.items() if value is not None}
 

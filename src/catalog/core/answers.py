@@ -17,10 +17,10 @@ EXTRACTED = "Sentences of the documents, word for word: no language model wrote 
 
 
 class AnswerCitation(Frozen):
-    """A source of an answer: ``n`` is the rank of the result, and what ``[n]`` in it stands for.
+    """A source of an answer: ``n`` is the rank of the result, cited as ``[n]`` in the answer.
 
-    ``text`` is what of the passage supports the answer, word for word; ``verified`` tells whether
-    some sentence that cites it is supported by it. ``citation`` and ``link`` are the result's.
+    ``text`` is the part of the passage that supports the answer, word for word; ``verified`` says
+    whether it supports any sentence that cites it. ``citation`` and ``link`` are the result's.
     """
 
     n: int
@@ -38,9 +38,9 @@ class AnswerCitation(Frozen):
 class AnswerSentence(Frozen):
     """One sentence of an answer, without its ``[n]``, and the numbers that it cites.
 
-    ``reasons`` say why it is not ``supported`` by what it cites. ``score`` (0 to 1) orders
-    sentences by how far they are: the share of its words there, half of it where the checks speak
-    against it. ``breaks`` is the white space before it.
+    ``reasons`` say why its sources do not support it (``supported`` is false). ``score`` (0 to 1)
+    orders sentences by support: the share of its words in the sources, halved where the checks
+    speak against it. ``breaks`` is the white space before it.
     """
 
     text: str
@@ -86,10 +86,10 @@ class TokenCounts(Frozen):
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer in checked sentences, or why there is none, with the results it was made from.
+    """An answer in checked sentences, or the reason for no answer, with its search results.
 
     ``model`` is the language model's name, ``None`` for an extractive answer: sentences of the
-    documents, word for word. ``notes`` say what a user should know, such as how a model failed.
+    documents, word for word. ``notes`` are remarks for the user, such as how a model failed.
     """
 
     question: str
@@ -106,7 +106,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The sentences with their numbers, or the message of an answer that is none."""
+        """Return the sentences with their numbers, or the message when there is no answer."""
         if self.abstained is not None:
             return self.abstained.message
         return "".join(f"{one.breaks}{one.marked()}" for one in self.sentences).strip()
@@ -137,7 +137,7 @@ class Answer:
 
 
 class AnswerShape(Frozen):
-    """An answer in checked sentences that cite ``results`` by rank, or why there is none.
+    """An answer in checked sentences that cite ``results`` by rank, or the reason for no answer.
 
     ``answer`` is its text. ``model`` is ``null`` where the sentences are the documents' own.
     """
@@ -163,7 +163,7 @@ class AnswerShape(Frozen):
 
 @dataclass(frozen=True)
 class AnswerEvent:
-    """What an answer is told by, in order: its results, each sentence once checked, the whole."""
+    """One event of a streamed answer; in order: its results, each checked sentence, the whole."""
 
     kind: EventKind
     results: SearchResults | None = None
@@ -185,7 +185,7 @@ class AnswerEvent:
 class ArtifactSection(Frozen):
     """A heading with its marks, such as ``## Goals``, and the checked sentences under it.
 
-    ``reason`` says why there are none, else ``None``.
+    ``reason`` says why the section has no sentences, else ``None``.
     """
 
     heading: str
@@ -202,8 +202,8 @@ class ArtifactSection(Frozen):
 class Artifact(BaseModel):
     """A document of one kind about a topic; its sentences cite ``results`` by rank.
 
-    ``model`` is ``None`` where the sentences are the documents' own, word for word. ``notes`` say
-    what a user should know, such as how a model failed.
+    ``model`` is ``None`` where the sentences are the documents' own, word for word. ``notes`` are
+    remarks for the user, such as how a model failed.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -64,12 +64,12 @@ class BoundedCalls:
     def stream(
         self, function: Callable[[], Iterable[ResultT]], seconds: float
     ) -> Iterator[ResultT]:
-        """Yield what ``function()`` gives, each piece within ``seconds`` of the one before.
+        """Yield the pieces of ``function()``, each within ``seconds`` of the one before.
 
-        The last has to come within :data:`WHOLE` times as many from now.
-        It runs in a thread of its own, to its next piece only once the time is over or the caller
-        stopped reading; a caller who reads slowly gets all that came in time.
-        Raises as :meth:`call` does, and what the function raises after the pieces before.
+        The last has to come within :data:`WHOLE` times as many from now. It runs in a separate
+        thread, only to its next piece once the time is over or the caller stopped reading; a slow
+        caller gets every piece that came in time. Raises as :meth:`call` does; an error of the
+        function is raised after the pieces before it.
         """
         pieces: SimpleQueue[ResultT | _End] = SimpleQueue()
         is_wanted = True
@@ -126,7 +126,7 @@ class BoundedCalls:
 
 
 class _End(NamedTuple):
-    """The end of a stream, and what it ended with."""
+    """The end of a stream, and the error that ended it, if any."""
 
     error: BaseException | None
 

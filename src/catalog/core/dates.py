@@ -49,11 +49,11 @@ _EITHER_WAY = re.compile(r"(?P<first>[0-9]{1,2})([/-])(?P<second>[0-9]{1,2})\2(?
 
 
 def parse_date(text: str) -> datetime | None:
-    """Parse an ISO 8601 date as the moment it begins, in UTC, which is also meant without a zone.
+    """Parse an ISO 8601 date as the moment it begins, in UTC; a date without a zone is in UTC.
 
-    Besides whole dates and times, in the extended and the basic form, a year (``2022``), a month
-    (``2022-05``) and a blank before the zone are read. ``None`` for all else, such as a day that
-    its month does not have.
+    Reads whole dates and times in the extended and the basic form, a year (``2022``), a month
+    (``2022-05``) and a blank before the zone. ``None`` for all else, such as a day that its month
+    does not have.
     """
     if len(text) > _MAX_CHARS:
         return None
@@ -108,9 +108,9 @@ def date_span(text: str) -> tuple[float, float] | None:
 
 
 def to_timestamp(value: str | float | None) -> float | None:
-    """Return the timestamp of a date in any form, ``None`` for what is no date.
+    """Return the timestamp of a date in any form, ``None`` if it is not a date.
 
-    A whole number is read as its digits are: 2022 is a year, 20220501 a day.
+    A whole number is read by its digits: 2022 is a year, 20220501 a day.
     """
     if isinstance(value, float):
         value = str(int(value)) if value.is_integer() else None
@@ -134,7 +134,7 @@ def format_timestamp(timestamp: float) -> str:
 
 
 def display_date(text: str) -> str:
-    """Return the day of a date that has a time as well; any other text as it is."""
+    """Return the day of a date with a time; return any other text unchanged."""
     match = _DAY.match(text)
     return match[1] if match and parse_date(text) else text
 
@@ -142,9 +142,9 @@ def display_date(text: str) -> str:
 def read_written_date(value: object) -> str | None:
     """Return a date in ISO 8601 as far as it goes (``2024``, ``2024-05``, …), ``None`` for no date.
 
-    ISO dates stay as they are written. Other forms are those with the year in four digits: with
-    the month's English name, with the year first, ``31.5.2024``, and ``5/31/2024`` or
-    ``31/5/2024`` where only one of the two numbers can be a month; each with a time or without.
+    ISO dates are returned unchanged. Other forms are those with the year in four digits: with the
+    month's English name, with the year first, ``31.5.2024``, and ``5/31/2024`` or ``31/5/2024``
+    where only one of the two numbers can be a month; each with a time or without.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None

@@ -24,9 +24,9 @@ Modality = Literal[
 class Locator:
     """A passage's position in its file: numbers are from 1 and inclusive, times are seconds.
 
-    ``start`` and ``end`` count in ``unit``. ``page`` is the first page (or slide) and
-    ``page_end`` the last, the same where there is one. Lines are those of the file, or in a
-    notebook those of the one cell that the passage stands in; ``None`` where there are none.
+    ``start`` and ``end`` count in ``unit``. ``page`` is the first page (or slide) and ``page_end``
+    the last, equal for a single page. Lines are numbered in the file, or in a notebook within the
+    one cell of the passage; ``None`` without lines.
     """
 
     page: int | None = None
@@ -41,7 +41,7 @@ class Locator:
 
 
 def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
-    """Return where ``text[start:end]`` stands; what the map does not say is as ``known``."""
+    """Return the locator of ``text[start:end]``, with missing fields from ``known``."""
     lines = places.lines_of(start, end)
     if lines is None and places.unit == "line":
         lines = (known.line_start, known.line_end)  # type: ignore[assignment]
@@ -84,8 +84,8 @@ class Segment:
     """A stretch ``text[start:end]`` of a document that is not plain text.
 
     One cue of a transcript, one described frame of a video, the OCR text or the caption of an
-    image. Transcripts and frames have times in seconds (``time_start <= time_end``, not
-    negative), the others none; ``speaker`` is whoever speaks the cue, where that is known.
+    image. Transcripts and frames have times in seconds (``time_start <= time_end``, not negative),
+    the rest have none; ``speaker`` is whoever speaks the cue, where that is known.
     """
 
     start: int
@@ -98,19 +98,18 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """One document as a reader gives it.
+    """One document as a reader returns it.
 
-    ``text`` is canonical: every offset anywhere refers to it, and it is stored as it is (no
-    NUL, no lone surrogate). ``body_start`` is where retrievable text begins (after front
-    matter). ``atomic`` spans (code fences, tables) are not cut where they fit into a chunk.
-    ``pages[n - 1]`` is the offset where page (or slide) ``n`` begins, ascending. ``segments`` are
-    disjoint and in the order of the text; what is in none of them is plain text.
-    ``metadata`` holds user metadata and the first-class fields the reader knows
-    (``tags``, ``created``, ``modified``, ``source_url`` …); ``written`` names those of it that the
-    author wrote (``title``, too, if that is the author's), and ``remarks`` say what of the author's
-    words could not be read. ``untimed`` says why a document that looks like a frame or a transcript
-    is read as text; it is told and not stored. ``places`` says where the text stands in the file;
-    it is no part of the document's content.
+    ``text`` is canonical: every offset anywhere refers to it, and it is stored unchanged (no NUL,
+    no lone surrogate). ``body_start`` is where retrievable text begins (after front matter).
+    ``atomic`` spans (code fences, tables) are not cut where they fit into a chunk. ``pages[n - 1]``
+    is the offset where page (or slide) ``n`` begins, ascending. ``segments`` are disjoint and in
+    the order of the text; text outside them is plain text. ``metadata`` holds user metadata and the
+    first-class fields the reader knows (``tags``, ``created``, ``modified``, ``source_url`` …);
+    ``written`` names the fields that the author wrote (``title`` too, if the author wrote it), and
+    ``remarks`` say which of the author's words could not be read. ``untimed`` says why a document
+    that looks like a frame or a transcript is read as text; it is reported and not stored.
+    ``places`` maps the text to positions in the file; it is not part of the document's content.
     """
 
     path: str
@@ -164,12 +163,12 @@ class ChunkSpan:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stored passage, joined with what a result needs of its document.
+    """A stored passage, joined with the fields of its document that a result needs.
 
-    ``seq`` is the database's row number: never reused, so it names the chunk in lexical
-    indexes; ``chunk_id`` is the deterministic public id. ``modified`` is as the document says, or
-    as its file does; ``dated`` is the timestamp that bounds go by. ``file`` is the file that the
-    document came from: its path, unless the file holds several documents.
+    ``seq`` is the database's row number: never reused, so it names the chunk in lexical indexes;
+    ``chunk_id`` is the deterministic public id. ``modified`` is the document's own date, else its
+    file's; ``dated`` is the timestamp for date bounds. ``file`` is the file that the document came
+    from: its path, unless the file holds several documents.
     """
 
     seq: int

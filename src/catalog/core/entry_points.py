@@ -36,14 +36,14 @@ OURS: dict[Group, dict[str, str]] = {
 
 @cache
 def list_added(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name, without importing what they name."""
+    """Return the entry points of a group by name, without importing them."""
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=group)}
 
 
 def find(group: str, name: str) -> object | None:
-    """Return what an installed package adds to a group under a name; ``None`` if none does.
+    """Return the object that a package adds to a group under a name; ``None`` without one.
 
     Raises :class:`ConfigError` for one that cannot be imported.
     """

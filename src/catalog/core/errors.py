@@ -2,13 +2,13 @@
 
 CatalogError
 ├── ConfigError                  a setting is wrong: fix it and start again
-│   ├── UnknownPresetError       no preset of that name: pick one of those listed
+│   ├── UnknownPresetError       no preset of that name: pick one from the list
 │   ├── UnknownEngineError       no engine has that name: the message lists them
 │   ├── MissingExtraError        an optional package is absent: run the named pip command
 │   └── ModelUnavailableError    a model's files cannot be had here: install or download them
 ├── InputError                   the call is wrong: correct the argument, do not retry
 │   ├── QueryError               the query cannot be searched for
-│   ├── UnknownModeError         mode is not one of those listed
+│   ├── UnknownModeError         mode is unknown: pick one from the list
 │   ├── NoStoreError             no store is there: check the home, or build a dataset
 │   ├── UnknownDatasetError      no dataset of that name: build it, or use one listed
 │   ├── DocumentNotFoundError    no document of that path or docid: see the suggestions
@@ -17,13 +17,13 @@ CatalogError
 │   ├── FilterError              the filter has no meaning
 │   │   ├── UnknownFieldError    no document of the dataset has that field
 │   │   ├── UnknownValueError    no document of the dataset has that file type, tag or so
-│   │   └── UnknownOperatorError the operator is not one of those listed
+│   │   └── UnknownOperatorError the operator is unknown: pick one from the list
 │   ├── GoldenSetError           golden queries or judgements cannot be used: see the lines named
 │   ├── BackendError             a search to be compared cannot be loaded or answers nonsense
-│   ├── BlindComparisonError     the queries could not show a difference: judge more, or others
+│   ├── BlindComparisonError     the queries could not show a difference: judge more or new ones
 │   └── RunNotFoundError         no evaluation run of that id: see ``catalog runs list``
 ├── ReadError                    one file cannot be read: it is skipped and reported, the rest go on
-│   ├── EmptyDocumentError       the file holds no text: what was indexed of it before goes
+│   ├── EmptyDocumentError       the file holds no text: its earlier passages are removed
 │   └── TransientReadError       it could not be read this time: the next run tries again
 │       └── CutShortError        it is still being written, or lost its end
 ├── StoreError                   the database cannot do it
@@ -32,7 +32,7 @@ CatalogError
 │   ├── StoreUnreachableError    the database server does not answer: run it again when it does
 │   ├── StoreVersionError        the store was written by a newer release: upgrade catalog
 │   ├── StoreDamagedError        the file is not a usable store: restore it or rebuild
-│   │   └── DamagedDocumentError what is stored of one document changed by itself: index it again
+│   │   └── DamagedDocumentError one document changed in the store by itself: index it again
 │   ├── ForkedError              a forked process uses what its parent opened: open it again there
 │   └── EmbeddingMismatchError   the store holds another model's vectors: rebuild, or use that model
 ├── SemanticRetrievalError       embeddings of a cache folder cannot be searched
@@ -54,7 +54,7 @@ CatalogError
 │   ├── OverloadedError          too many requests wait already
 │   ├── OutOfTimeError           the request took longer than the server allows
 │   ├── NotReadyError            it warms up or is about to stop: ask another one
-│   └── StoreReplacedError       the store it opened is there no more: start the server anew
+│   └── StoreReplacedError       the store it opened is there no more: restart the server
 ├── StageFailedError             ``strict=True`` and a stage was skipped over or failed
 └── SyncError                    an indexing run stopped before it changed anything
     └── MassDeletionError        most files vanished: check the drive, or allow it explicitly
@@ -80,11 +80,11 @@ class ConfigError(CatalogError):
 
 
 class UnknownPresetError(ConfigError):
-    """No preset has that name: pick one of those the message lists."""
+    """No preset has that name: pick one from the list in the message."""
 
 
 class UnknownEngineError(ConfigError):
-    """No engine has that name: pick one of those the message lists, or install its package."""
+    """No engine has that name: pick one from the list in the message, or install its package."""
 
 
 class MissingExtraError(ConfigError):
@@ -96,7 +96,7 @@ class MissingExtraError(ConfigError):
 
 
 class ModelUnavailableError(ConfigError):
-    """A model's files are neither on disk nor downloadable: do what the message says."""
+    """A model's files are not on disk and cannot be downloaded: do as the message says."""
 
 
 class InputError(CatalogError):
@@ -108,7 +108,7 @@ class QueryError(InputError):
 
 
 class UnknownModeError(InputError):
-    """The retrieval mode is not one of those the message lists."""
+    """The retrieval mode is unknown: pick one from the list in the message."""
 
 
 class NoStoreError(InputError):
@@ -157,7 +157,7 @@ class UnknownValueError(FilterError):
 
 
 class UnknownOperatorError(FilterError):
-    """The filter operator is not one of those the message lists."""
+    """The filter operator is unknown: pick one from the list in the message."""
 
 
 class GoldenSetError(InputError):
@@ -169,7 +169,7 @@ class BackendError(InputError):
 
 
 class BlindComparisonError(InputError):
-    """These queries and judgements could not have shown a difference: judge more, or others."""
+    """These queries could not have shown a difference: judge more, or choose other queries."""
 
 
 class RunNotFoundError(InputError):
@@ -181,7 +181,7 @@ class ReadError(CatalogError):
 
 
 class EmptyDocumentError(ReadError):
-    """The file holds no text: it is reported, and what was indexed of it before is removed."""
+    """The file contains no text: it is reported, and its earlier passages are removed."""
 
 
 class TransientReadError(ReadError):
@@ -189,11 +189,11 @@ class TransientReadError(ReadError):
 
 
 class CutShortError(TransientReadError):
-    """The file is still being written, or lost its end: what it holds is read, nothing goes."""
+    """The file is still being written, or lost its end: its text is read, nothing is removed."""
 
 
 class StoreError(CatalogError):
-    """The database cannot do what was asked."""
+    """The database cannot do the operation."""
 
 
 class StoreBusyError(StoreError):
@@ -207,7 +207,7 @@ class StoreFullError(StoreError):
 class StoreUnreachableError(StoreError):
     """The database server is away, or a connection to it broke: try again when it answers.
 
-    Whether what was about to be stored is stored is not known; running it again settles that.
+    The last change may or may not be stored; running it again settles that.
     """
 
 
@@ -220,7 +220,7 @@ class StoreDamagedError(StoreError):
 
 
 class DamagedDocumentError(StoreDamagedError):
-    """What is stored of one document is not what was written: index it again, the rest answers."""
+    """The stored data of one document is not as written: index it again; the rest answers."""
 
     def __init__(self, document: str, what: str) -> None:
         self.document = document
@@ -300,9 +300,9 @@ class EngineError(CatalogError):
 
 
 class EngineBlockedError(EngineError):
-    """An index that may be whole cannot be used now, for want of room, memory or rights.
+    """An index that may be intact cannot be used now, for lack of space, memory or permissions.
 
-    The exact engine answers meanwhile. Nothing is rebuilt: that would want more of the same.
+    The exact engine answers meanwhile. Nothing is rebuilt: that would need more of the same.
     """
 
 
@@ -334,7 +334,7 @@ class NotReadyError(ServingError):
 
 
 class StoreReplacedError(ServingError):
-    """The store the server opened was deleted or replaced meanwhile: start the server anew."""
+    """The store the server opened was deleted or replaced meanwhile: restart the server."""
 
 
 class StageFailedError(CatalogError):

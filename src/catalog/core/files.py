@@ -1,5 +1,5 @@
-"""Files and folders: the home and its settings file, keeping them private, and what to say of those
-that cannot be used.
+"""Files and folders: the home and its settings file, keeping them private, and the messages for
+unusable ones.
 
 Windows has other rights than the modes here. Free of heavy imports: a command that asks a running
 server needs this and no more.
@@ -70,7 +70,7 @@ def _access_remedy(path: Path) -> str:
 
 
 def _find_obstacle(path: Path) -> Path:
-    """Find the first folder on the way that cannot be entered, else what is to be opened there."""
+    """Return the first parent that cannot be entered, else the path or its nearest parent."""
     for folder in reversed(path.absolute().parents):
         if folder.is_dir() and not os.access(folder, os.X_OK):
             return folder
@@ -92,9 +92,9 @@ def _owner_name(path: Path) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and the missing ones above it (0700); those that are there stay as they are.
+    """Make a folder and its missing parents (0700); leave existing folders unchanged.
 
-    Raises ``OSError``, for a file of that name too.
+    Raises ``OSError``, also when a file has that name.
     """
     if not folder.is_dir():
         if folder.parent != folder:
@@ -120,14 +120,14 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 
 def make_private(*files: Path) -> None:
-    """Take from others the right to these files (0600), as far as they exist and are ours."""
+    """Make these files private to their owner (0600); skip those missing or not ours."""
     for file in files:
         with suppress(OSError):
             file.chmod(0o600)
 
 
 def find_open_to_others(*paths: Path) -> list[Path]:
-    """Return those of the paths that group or others may read, write or enter."""
+    """Return the paths that the group or other users may read, write or enter."""
     return [path for path in paths if os.name == "posix" and _is_open_to_others(path)]
 
 
@@ -171,10 +171,11 @@ def settings_file(home: Path) -> Path | None:
 def settings_key(
     home: Path, preset: str | None, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Hash all that settings are made from; equal hexadecimal keys mean equal settings.
+    """Return a hash of the sources of the settings; equal hexadecimal keys mean equal settings.
 
-    Those are the ``IDX_*`` variables, the preset's name, the settings file's content and the home
-    folder. What does not bear on an answer is left out: the log level, and how a server is reached.
+    The sources are the ``IDX_*`` variables, the preset's name, the settings file's content and the
+    home folder. Settings that do not affect an answer are left out: the log level, and how a server
+    is reached.
     """
     variables = os.environ if environment is None else environment
     file = settings_file(home)

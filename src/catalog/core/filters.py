@@ -1,4 +1,4 @@
-"""What a metadata filter means, once, for every engine.
+"""The meaning of a metadata filter, defined once for every engine.
 
 A field of a passage has a set of values: none, one, or several (``tags``, ``page``). A condition
 asks about that set:
@@ -40,7 +40,7 @@ DOCUMENT_FIELDS = frozenset(
 CHUNK_FIELDS = frozenset({"modality", "page", "section"})
 FIRST_CLASS_FIELDS = DOCUMENT_FIELDS | CHUNK_FIELDS
 TEXT_FIELDS = FIRST_CLASS_FIELDS - {"page", "confidentiality"}
-DATE_FIELDS = ("modified", "created")  # they tell a document's date, the first one first
+DATE_FIELDS = ("modified", "created")  # a document's date, the first one preferred
 ALIASES: Mapping[str, str] = {"tag": "tags", "project": "dataset", "doc": "path"}
 MAX_CONDITIONS = 500
 MAX_DEPTH = 50
@@ -73,7 +73,7 @@ _TYPES = {
 }
 _EXTENSIONS = frozenset(" ".join(_NAMES_BY_EXTENSIONS).split())
 _SUBTITLES = frozenset(["srt", "vtt", "sbv"])
-_SUBTITLED = ("video", "audio")  # the types of subtitles that could be read: what they are of
+_SUBTITLED = ("video", "audio")  # the types of recordings, which subtitles are stored as
 _ONE_CONDITION, _OPERATORS = ({"field", "value"}, {"key", "value"}), {"op", "operator"}
 _FILES = frozenset(["file", "files", "document", "documents"])
 
@@ -172,7 +172,7 @@ def filter_fields(tree: Filter) -> frozenset[str]:
 
 
 def check_fields(tree: Filter, known: Iterable[str]) -> None:
-    """Raise :class:`UnknownFieldError` for a field that is neither first-class nor in ``known``."""
+    """Raise :class:`UnknownFieldError` unless every field is first-class or in ``known``."""
     allowed = FIRST_CLASS_FIELDS | frozenset(known)
     for name in sorted(filter_fields(tree) - allowed):
         raise UnknownFieldError(

@@ -35,10 +35,10 @@ class _UnclosedBracketError(Exception):
 class Glob:
     """A compiled pattern, for paths of files relative to one folder, ``/`` between the names.
 
-    It means what the line would mean alone in that folder's ``.gitignore``, in pathspec's reading:
-    a comment or a ``!`` line matches nothing, neither does an unclosed ``[``; a backslash in
-    brackets is a plain character, and ``[:alpha:]`` no class. As in git, and unlike pathspec,
-    brackets never match a slash, and a line end in a path is a character like any other.
+    It means the same as the line alone in that folder's ``.gitignore``, as pathspec reads it: a
+    comment or a ``!`` line matches nothing, neither does an unclosed ``[``; a backslash in brackets
+    is a plain character, and ``[:alpha:]`` no class. As in git, and unlike pathspec, brackets never
+    match a slash, and a line end in a path is a character like any other.
     """
 
     _expression: re.Pattern[str]
@@ -68,9 +68,9 @@ _NO_GLOB = Glob(re.compile(_NOTHING), re.compile(_NOTHING))
 
 @dataclass(frozen=True, slots=True)
 class GlobRules:
-    """Patterns of which the last that names a path decides, as the lines of a ``.gitignore`` do.
+    """Patterns like the lines of a ``.gitignore``: the last one that matches a path decides.
 
-    A ``!`` line takes back what lines before it name.
+    A ``!`` line takes back the paths that earlier lines match.
     """
 
     _rules: tuple[tuple[bool, Glob], ...]
@@ -92,7 +92,7 @@ class GlobRules:
         return cls(tuple(rules[::-1]))
 
     def verdict(self, path: str) -> bool | None:
-        """Return what the last pattern that names the path itself says, ``None`` without one."""
+        """Return the verdict of the last pattern that matches the path itself, else ``None``."""
         return next((not negated for negated, glob in self._rules if glob.names(path)), None)
 
     def match(self, path: str) -> bool:
@@ -124,7 +124,7 @@ def _compile_line(pattern: str) -> tuple[bool, Glob]:
 
 
 def _translate(line: str) -> tuple[str, str]:
-    """Return expressions for the paths at or below what a line names, and for those it names."""
+    """Return expressions for the paths at or below a line's matches, and for the matches."""
     names = _split_names(line)
     below = _path_expression(names, _END)
     is_folder = line.endswith("/")
@@ -183,7 +183,7 @@ def _name_expression(name: str) -> str:
 
 
 def _split_at_stars(name: str) -> list[str]:
-    """Return expressions between the stars, each of which matches one length only."""
+    """Return the expressions between the stars; each matches texts of one length only."""
     pieces = [""]
     for token in _TOKEN.finditer(name):
         if token["star"]:

@@ -24,7 +24,7 @@ class LRUCache(Generic[KeyT, ValueT]):
         self._lock = Lock()
 
     def get(self, key: KeyT) -> ValueT | None:
-        """Return the value of a key, which counts as using it; ``None`` if there is none."""
+        """Return the value of a key and count the use; ``None`` without one."""
         with self._lock:
             return self._values.get(key)
 

@@ -72,7 +72,7 @@ class OpenServices(Generic[ServiceT]):
         return len(self._services)
 
     def get(self, key: str, make: Callable[[], ServiceT]) -> ServiceT:
-        """Return the service of a key, made if there is none; safe between threads."""
+        """Return the service of a key, made on first use; thread-safe."""
         with self._lock:
             if key not in self._services:
                 if not self._services:
@@ -86,7 +86,7 @@ class OpenServices(Generic[ServiceT]):
         self._services, self._lock = {}, Lock()
 
     def close(self) -> None:
-        """Close every service; the next call opens anew."""
+        """Close every service; the next call opens a new one."""
         with self._lock:
             opened = list(self._services.values())
             self._services.clear()

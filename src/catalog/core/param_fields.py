@@ -1,6 +1,6 @@
-"""What edges make of a verb's parameters: fields, a pydantic model, checks, call signatures.
+"""A verb's parameters at the edges: fields, a pydantic model, checks, call signatures.
 
-Other usual names of an argument are taken, and a wrong one is answered with the nearest.
+Other usual names of an argument are accepted; the error for a wrong name suggests the nearest.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ParamField:
 
     @property
     def is_required(self) -> bool:
-        """Tell whether it has no default."""
+        """Return whether the field has no default."""
         return self.default is MISSING
 
     @property
@@ -71,7 +71,7 @@ class ParamField:
 
     @property
     def takes_list(self) -> bool:
-        """Tell whether it takes a list of texts, or any iterable of them, beside other types."""
+        """Return whether the field accepts a list or any iterable of texts, among other types."""
         return any(get_origin(kind) in (list, Iterable) for kind in self.types)
 
     def with_help(self, text: str) -> ParamField:
@@ -120,7 +120,7 @@ def params_model(kind: type[Any], *without: str) -> type[BaseModel]:
 
 
 def summary_of(kind: type[Any]) -> str:
-    """Return the first line of what a verb's parameters say of themselves."""
+    """Return the first line of the docstring of a verb's parameters."""
     return (kind.__doc__ or "").partition("\n")[0]
 
 
@@ -168,10 +168,10 @@ def build_model(
 
 
 def as_meant(value: Any, types: Collection[Any]) -> Any:
-    """Return the number, or the yes or no, that a text is, where no text is wanted.
+    """Convert a text to the number or truth value that it spells, unless a text is expected.
 
-    So do language models write them: ``"5"``, ``"true"``. A number with nothing after the point
-    is a whole one. What is not exactly one of those stays as it is.
+    Language models write them as text: ``"5"``, ``"true"``. A number with nothing after the point
+    is whole. Every other value is returned unchanged.
     """
     if isinstance(value, str) and str not in types:
         word = value.strip().casefold()
@@ -213,7 +213,7 @@ def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) ->
 
 
 def check_names(given: Iterable[str], names: Names) -> None:
-    """Raise :class:`InputError` for a name given that is none of an argument, with the nearest."""
+    """Raise :class:`InputError` for an unknown argument name, with the nearest known one."""
     for name in given:
         if name not in names:
             raise InputError(describe_unknown(name, names))
@@ -227,8 +227,9 @@ def parameter_names(kind: type[Any]) -> Names:
 def check_params(params: Params) -> None:
     """Raise :class:`InputError` for a value of another type than its parameter's, or out of bounds.
 
-    Lists may be any iterables of texts; of one that can be read only once the items are not looked
-    at. What is not a text, a number, a yes or no, or a list of texts is left to whoever reads it.
+    Lists may be any iterables of texts; the items of one that can be read only once are not
+    checked. Values that are not a text, a number, a truth value or a list of texts are checked
+    where they are read.
     """
     for field in param_fields(type(params)):  # type: ignore[arg-type]
         value = getattr(params, field.name)
@@ -240,7 +241,7 @@ def check_params(params: Params) -> None:
 
 
 def _unmet(field: ParamField, value: object) -> str:
-    """Return what a value should be and is not; "" for one that will do."""
+    """Return the description that a value fails to meet; "" for a valid value."""
     types, param = field.types, field.param
     if int in types or float in types:
         kind, called = (int, "a whole number") if int in types else (int | float, "a number")
@@ -304,7 +305,7 @@ def _taking(kind: Any, function: Callable[..., Any], *own: Parameter) -> Any:
 
 
 def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
-    """Say what is wrong with arguments, for whoever gave them; values are not repeated whole."""
+    """Return the message on invalid arguments for their caller; values are not repeated whole."""
     messages = []
     problems = error.errors()
     forms = Counter(problem["loc"][:1] for problem in problems)
@@ -351,8 +352,8 @@ def rename_arguments(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the arguments under their own names, and a note on those that had another one.
 
-    Case, hyphens and underscores of a name do not matter (``topK``, ``top-k``). A name that is none
-    stays as it is. Raises :class:`InputError` for two names of one argument.
+    Case, hyphens and underscores of a name do not matter (``topK``, ``top-k``). An unknown name
+    stays unchanged. Raises :class:`InputError` for two names of one argument.
     """
     known = {fold_name(alias): name for name, aliases in names.items() for alias in aliases}
     known |= {fold_name(name): name for name in names}

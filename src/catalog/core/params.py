@@ -1,4 +1,4 @@
-"""What can be asked of a store: the parameters of each verb, defined once.
+"""The parameters of each verb of a store, defined once.
 
 Python, the command line, HTTP and agents' tools derive their arguments, defaults, bounds and help
 from the classes here. To add a parameter, add a field; then use it where it acts.
@@ -192,15 +192,15 @@ class _Answerer(_Caller):
 class SearchParams(_Narrowed, _Caller):
     """A search for passages.
 
-    ``doc_ids`` holds ids or paths: ``None`` is every document, ``[]`` is none, and names of
-    documents that are not there count for nothing. ``docs`` names documents as people do, and a
-    name that fits none is an error. ``filters``: see ``core.filters.parse_filters``.
-    ``after`` (inclusive) and ``before`` (exclusive): see :meth:`DocumentCatalog.query`.
-    ``sort`` orders the ``top_k`` best passages; those of documents without a date come last.
-    ``top_k``, ``rerank``, ``expand``, ``similarity_threshold`` and ``recency_half_life_days``
-    default to the ``agent``'s, and those to the settings; ``mode`` and ``sort`` to the agent's,
-    else hybrid and best. What an agent narrows holds besides what the call does. ``role`` is part
-    of scope: what it does not see is as though it were not there.
+    ``doc_ids`` contains ids or paths: ``None`` selects every document, ``[]`` selects no document,
+    and unknown ids are ignored. ``docs`` names documents as people do; a name without a match is an
+    error. ``filters``: see ``core.filters.parse_filters``. ``after`` (inclusive) and ``before``
+    (exclusive): see :meth:`DocumentCatalog.query`. ``sort`` orders the ``top_k`` best passages;
+    those of documents without a date come last. ``top_k``, ``rerank``, ``expand``,
+    ``similarity_threshold`` and ``recency_half_life_days`` default to the ``agent``'s, and those to
+    the settings; ``mode`` and ``sort`` to the agent's, else hybrid and best. An agent's filters
+    apply in addition to the call's. ``role`` is part of scope: documents that it may not see are
+    treated as missing.
     """
 
     query: Annotated[

@@ -1,4 +1,4 @@
-"""Where a text stands in its file: the unit that its citations count, and the steps of a map."""
+"""The position of a text in its file: the unit that citations count, and the steps of a map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from operator import sub
 from typing import Any, Literal, get_args
 
 Unit = Literal["line", "cell", "page", "slide", "paragraph", "record", "time"]
-"""What the citations of a document count."""
+"""The units that the citations of a document count."""
 _UNITS = frozenset(get_args(Unit))
 
 
@@ -36,7 +36,7 @@ class Places:
         return Places(self.unit, offsets, self.numbers[first:stop], self.lines[first:stop])
 
     def moved(self, count: int) -> Places:
-        """Return the map with every number so much greater."""
+        """Return the map with ``count`` added to every number."""
         return replace(self, numbers=tuple(number + count for number in self.numbers))
 
     def numbers_of(self, start: int, end: int) -> tuple[int, int] | None:
@@ -46,7 +46,7 @@ class Places:
         return (min(numbers), max(numbers)) if numbers else None
 
     def lines_of(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the first and last line of the file, or of the one cell, it stands in, if any."""
+        """Return the first and last line, in the file or in the one cell; ``None`` if unknown."""
         numbers = self.numbers_of(start, end)
         if numbers is None or self.unit == "line":
             return numbers
@@ -69,7 +69,7 @@ class Places:
         return first, min(stop, len(self.offsets))
 
     def to_dict(self) -> dict[str, Any] | None:
-        """Return the stored form, the differences from step to step; ``None`` if pages tell all."""
+        """Return the stored form, the differences from step to step; ``None`` if pages suffice."""
         if not self.offsets and self.unit in ("line", "page"):
             return None
         form: dict[str, Any] = {"unit": self.unit}
@@ -79,7 +79,7 @@ class Places:
 
     @classmethod
     def from_dict(cls, form: Mapping[str, Any]) -> Places:
-        """Return the map of a stored form; raise ``ValueError`` if it is none."""
+        """Return the map of a stored form; raise ``ValueError`` for an invalid form."""
         unit = form["unit"]
         if unit not in _UNITS:
             raise ValueError(f"no unit {unit!r}")

@@ -4,7 +4,7 @@ header            what wrote it, and the embedding model of the vectors
 └─ dataset        its folder, globs and settings
    ├─ document    its text and metadata, followed by …
    │  └─ chunk    … its passages, in order, each with its windows and perhaps their vectors
-   └─ file        what was read of a file, and how that went
+   └─ file        a file that was read, and the outcome
 end               how many documents and chunks there are since the header
 
 A line may begin with ``crc``, the CRC-32 of what follows it in the line, eight hexadecimal digits.
@@ -48,7 +48,7 @@ class ModelLine(_Line):
 
 
 class HeaderLine(_Line):
-    """The first line of what one export wrote."""
+    """The first line of one export."""
 
     kind: Literal["header"] = "header"
     format: Literal["catalog-chunks"] = FORMAT  # type: ignore[assignment]
@@ -58,7 +58,7 @@ class HeaderLine(_Line):
 
 
 class DatasetLine(_Line):
-    """A dataset: where its files are, and what it was made with; ``settings`` ``None``: unknown."""
+    """A dataset: the place of its files, and the settings it was made with (``None``: unknown)."""
 
     kind: Literal["dataset"] = "dataset"
     dataset: _Name
@@ -89,7 +89,7 @@ class FileLine(_Line):
 
 
 class DocumentLine(_Line):
-    """A document without its passages, of which as many lines follow as ``chunks`` says.
+    """A document without its passages, which follow in as many lines as ``chunks`` says.
 
     ``doc_id`` names its content, ``source_doc_id`` the document. ``modified`` is its file's time
     where it states none, ``dated`` the timestamp that bounds go by.
@@ -175,7 +175,7 @@ class ChunkLine(_Line):
 
 
 class EndLine(_Line):
-    """The last line of what one export wrote: a file without it was cut short."""
+    """The last line of one export: a file without it was cut short."""
 
     kind: Literal["end"] = "end"
     documents: _Count
@@ -194,9 +194,9 @@ def write_line(line: Line) -> bytes:
 
 
 def read_line(raw: bytes) -> Line:
-    """Return what a line says; raise :class:`InputError` for one that is damaged, wrong or newer.
+    """Parse a line; raise :class:`InputError` for one that is damaged, invalid or newer.
 
-    Text with NUL counts as wrong, as half a surrogate pair does.
+    Text with NUL or half a surrogate pair is invalid.
     """
     form = _without_checksum(raw.rstrip(b"\r\n"))
     try:
@@ -288,7 +288,7 @@ def span_of(line: ChunkLine) -> ChunkSpan:
 
 
 def _problems(line: ChunkLine) -> Iterator[str]:
-    """Yield what of the passage does not stand in its text."""
+    """Yield a message for each part of the passage that is outside its text."""
     length = line.end - line.start
     if length <= 0:
         yield f"end {line.end} is not after start {line.start}"

@@ -62,8 +62,8 @@ MOST_PHRASES = 16  # phrases of a query, and exclusions: each is looked for in e
 class SubQuery:
     """One thing to look for in one leg.
 
-    ``lex`` goes to the lexical leg, ``vec`` to the vector leg embedded as a query, ``hyde`` to
-    the vector leg embedded as a document. ``phrases`` must stand in each of its hits.
+    ``lex`` goes to the lexical leg, ``vec`` to the vector leg embedded as a query, ``hyde`` to the
+    vector leg embedded as a document. Each hit must contain the sub-query's ``phrases``.
     """
 
     kind: SubQueryKind
@@ -80,10 +80,10 @@ class SubQuery:
 class ParsedQuery:
     """A query taken apart.
 
-    ``text`` is what it is about: the words and the phrases' words, without the exclusions.
-    ``parts`` say what each leg looks for. ``exclusions`` stand in no hit at all, ``required``
-    phrases in every one. ``is_typed``: the user wrote the parts, and each has its own phrases.
-    ``readings`` are notes for the user on parts that could be read in two ways.
+    ``text`` is its topic: the words and the phrases' words, without the exclusions. ``parts`` say
+    what each leg looks for. No hit contains ``exclusions``, every hit contains the ``required``
+    phrases. ``is_typed``: the user wrote the parts, and each has its own phrases. ``readings`` are
+    notes for the user on parts that could be read in two ways.
     """
 
     original: str
@@ -147,10 +147,10 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
     otherwise. Typographic quotes and dashes count as ``"`` and ``-``. Every other character is
     plain text.
 
-    A text that begins with ``lex:``, ``vec:`` or ``hyde:`` is typed: each part, on its own line
-    or after `` / `` outside of quotes, goes to the leg it names; only ``lex:`` has phrases and
-    exclusions. The first part of a leg counts as the user's own query there, the others as
-    expansions of it.
+    A text that begins with ``lex:``, ``vec:`` or ``hyde:`` is typed: each part, on its own line or
+    after `` / `` outside of quotes, goes to the leg it names; only ``lex:`` has phrases and
+    exclusions. The first part of a leg counts as the user's own query there, the rest as expansions
+    of it.
 
     More than :data:`MOST_PHRASES` different phrases are read as plain words.
 

@@ -16,18 +16,18 @@ TIMED_MODALITIES = frozenset(["video_transcript", "audio_transcript", "video_fra
 
 
 class Frozen(BaseModel):
-    """Base of models whose values stay as they are and that have no other fields."""
+    """Base of immutable models without extra fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ResultLocator(Frozen):
-    """Where the passage stands in its file; numbers are from 1 and inclusive, times are seconds.
+    """The position of the passage in its file; numbers are from 1 and inclusive, times are seconds.
 
-    ``start`` and ``end`` count in ``unit``: what the citation names, and ``get`` takes after the
-    path. A ``record`` is named by its line of ``file``. Of a PDF or presentation ``page`` is the
-    first page or slide and ``page_end`` the last. Lines are those of the file; of a notebook those
-    of the one cell. What the format does not have, or is not known, is ``None``.
+    ``start`` and ``end`` count in ``unit``: the citation names them, and ``get`` takes them after
+    the path. A ``record`` is named by its line of ``file``. In a PDF or presentation ``page`` is
+    the first page or slide and ``page_end`` the last. Lines are numbered in the file; in a notebook
+    within the one cell. Fields that the format lacks, or that are unknown, are ``None``.
     """
 
     unit: Unit = "line"
@@ -43,7 +43,7 @@ class ResultLocator(Frozen):
 
 
 class Contribution(Frozen):
-    """What one list gave to a result's score.
+    """The contribution of one list to a result's score.
 
     ``rank`` counts from 1; ``raw_score`` is the engine's own (BM25 or cosine); ``contribution``
     is the share of the score, in the score's unit.
@@ -60,7 +60,7 @@ class Contribution(Frozen):
 
 
 class Reranked(Frozen):
-    """What a reranker made of a fused score: ``score == fused_part + rerank_part``.
+    """A fused score after reranking: ``score == fused_part + rerank_part``.
 
     ``raw_score`` is the model's own and ``relevance`` the same as 0 to 1, both ``None`` for a
     passage it was not given. ``rank`` is the passage's rank before, counted from 1.
@@ -103,7 +103,7 @@ class Explanation(Frozen):
 
 
 class EvidenceLine(Frozen):
-    """What was said, or shown, from one second of a recording to another (inclusive).
+    """The words said, or the frame shown, from one second of a recording to another (inclusive).
 
     ``speaker`` is ``None`` if not known; ``text`` is one line of the passage ``chunk_id``, with
     ``is_best`` its best sentence, of a passage that was found.
@@ -119,7 +119,7 @@ class EvidenceLine(Frozen):
 
 
 class Evidence(Frozen):
-    """What was said and shown in a recording around the passages found there, by time.
+    """The words and frames of a recording around the passages found in it, ordered by time.
 
     ``best_sentence`` is the best passage's, if there was a query; ``start`` and ``end`` are seconds
     (cues over them are whole), ``anchors`` the passages' ids, ``link`` opens the first of them.
@@ -149,7 +149,7 @@ class OtherPlace(Frozen):
 
 
 class PassageResult(Frozen):
-    """What a result of either pipeline tells: v2's results add to it and take nothing away."""
+    """The fields of a result of either pipeline; v2's results add fields and remove none."""
 
     rank: int
     score: float
@@ -165,23 +165,22 @@ class SearchResult(PassageResult):
 
     ``score`` orders the results of one search; its formula depends on mode and fusion (see
     ``docs/scoring.md``) and it is not comparable between queries. ``relevance`` is: the estimated
-    probability (0 to 1) that the passage answers, never rising from result to result.
-    ``certainty`` is the same in a word: ``exact`` (the passage contains the one or two words of the
-    query as they are written, or its quoted phrase), ``likely`` (.5 or more) or ``possible``.
-    ``sections`` are all headings over it or in it: ``heading_path``, then the others.
-    ``snippet`` is whole lines of the text, ``snippet_lines`` their numbers in the file and
-    ``matches`` the ``[start, end)`` of query words in it. ``snippet_locator`` is where the snippet
-    itself stands; ``moment`` the second from which its best sentence is said. ``citation`` names
-    the source and that second, or what else the format has: the page of the best sentence, then
-    all pages of the passage; its lines, cells or paragraphs. ``link`` opens a recording at that
-    second or a PDF at the page on which the best sentence begins, ``None`` for anything else.
-    ``original`` is the path of the file that the document was made of, under whose name it is
-    listed, ``None`` (and not in JSON) for any other. ``evidence`` is what a recording holds around
-    the passage; results near one another share it, and ``evidence_at`` is the rank of the first
-    that has it. In JSON it stands there alone. ``also_in`` are the places of passages that say the
-    same, best first, and have no result of their own; where there are none it is not in JSON.
-    ``file_type``, ``source_type``, ``tags`` and the dates are the document's, the latter as in
-    :class:`CatalogEntry`.
+    probability (0 to 1) that the passage answers, never rising from result to result. ``certainty``
+    is the same in a word: ``exact`` (the passage contains the one or two words of the query exactly
+    as written, or its quoted phrase), ``likely`` (.5 or more) or ``possible``. ``sections`` are all
+    headings over it or in it: ``heading_path``, then the rest. ``snippet`` is whole lines of the
+    text, ``snippet_lines`` their numbers in the file and ``matches`` the ``[start, end)`` of query
+    words in it. ``snippet_locator`` is the position of the snippet itself; ``moment`` is the second
+    at which its best sentence begins. ``citation`` names the source and that second, or the unit
+    that the format has: the page of the best sentence, then all pages of the passage; its lines,
+    cells or paragraphs. ``link`` opens a recording at that second or a PDF at the page on which the
+    best sentence begins, ``None`` for anything else. ``original`` is the path of the file that the
+    document was made of, under whose name it is listed, ``None`` (and not in JSON) for any other.
+    ``evidence`` is the part of a recording around the passage; results near one another share it,
+    and ``evidence_at`` is the rank of the first that has it. In JSON only that result contains it.
+    ``also_in`` are the places of passages that say the same, best first, and have no separate
+    result; an empty list is not in JSON. ``file_type``, ``source_type``, ``tags`` and the dates are
+    the document's, the latter as in :class:`CatalogEntry`.
     """
 
     dataset: str
@@ -229,7 +228,7 @@ class StageReport(Frozen):
 
 
 class RankChange(Frozen):
-    """Where a document that both pipelines found stands in each, counted from 1."""
+    """The ranks of a document that both pipelines found, counted from 1."""
 
     path: str
     v1: int
@@ -237,7 +236,7 @@ class RankChange(Frozen):
 
 
 class Latency(Frozen):
-    """What one question took, in milliseconds."""
+    """The time one question took, in milliseconds."""
 
     v1: float
     v2: float
@@ -246,11 +245,11 @@ class Latency(Frozen):
 class Comparison(Frozen):
     """One question put to both pipelines, document by document.
 
-    ``overlap`` is the share of the documents that either found which both found (Jaccard, 0 to
-    1; two empty answers overlap by 1). ``only_v1`` and ``only_v2`` are paths in rank order.
-    ``note`` says what of the question the baseline could not be told, and how many of its passages
-    were left out because they stand outside scope and filters; ``error`` why there is nothing of
-    it, if it failed.
+    ``overlap`` is the share of the documents that either found which both found (Jaccard, 0 to 1;
+    two empty answers overlap by 1). ``only_v1`` and ``only_v2`` are paths in rank order. ``note``
+    says which parts of the question the baseline could not take, and how many of its passages were
+    left out because they are outside scope and filters; ``error`` says why the baseline failed, if
+    it did.
     """
 
     baseline: str
@@ -268,7 +267,7 @@ ResultT = TypeVar("ResultT", bound=PassageResult, covariant=True)
 
 @dataclass(eq=False, repr=False)
 class ResultList(Sequence[ResultT]):
-    """The passages either pipeline found, best first, with what was asked.
+    """The passages either pipeline found, best first, with the question.
 
     To add something to an answer, add a field: its JSON and the schema of that follow. The order
     is that of the JSON.
@@ -314,9 +313,9 @@ class SearchResults(ResultList[SearchResult]):
     ``datasets`` are those searched, and ``dataset`` the only one, ``None`` for several.
     ``confidence`` is the estimated probability (0 to 1) that a passage of it answers, whether or
     not the passage was kept, and ``low_confidence`` says whether that is below the setting.
-    ``notes`` say what else there is when nothing was found. ``searched`` says what was searched
-    then, and ``nearest`` names documents that are near without the call's conditions. ``agent`` is
-    whose search it was.
+    ``notes`` name alternatives when nothing was found. ``searched`` then describes the searched
+    documents, and ``nearest`` names documents that are near without the call's conditions.
+    ``agent`` is the agent that searched.
     """
 
     dataset: str | None = field(init=False)
@@ -348,7 +347,7 @@ class SearchResults(ResultList[SearchResult]):
 
 
 class CollectionResult(PassageResult):
-    """One passage of a collection that other software filled, as far as its payload tells of it.
+    """One passage of a collection that other software filled, with the fields its payload has.
 
     ``score`` is the similarity that Qdrant gives, ``is_low`` whether it is below the setting.
     ``path`` and ``source_doc_id`` are ``source_url``, else ``chunk_id``, which is the point's id.
@@ -363,7 +362,7 @@ class CollectionResult(PassageResult):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CollectionResults(ResultList[CollectionResult]):
-    """What a collection answered: ``dataset`` is its name, ``low_confidence`` of the best one."""
+    """A collection's answer: ``dataset`` is its name, ``low_confidence`` is of the best result."""
 
     mode: Mode = field(init=False, default="vector")
     low_confidence: bool = field(init=False)
@@ -385,7 +384,7 @@ class CatalogEntry(Frozen):
     ``modified`` are as the document says, ``modified`` as its file does where the document is
     silent. ``date`` is the one that sorting and bounds go by, in UTC: the document's own
     ``modified``, else its own ``created``, else that of its file. ``bytes`` is the size of a file
-    that is one document (``None`` for a record of a larger file and a text made of another),
+    with a single document (``None`` for a record of a larger file and a text made of another),
     ``characters`` those of its text and ``chunks`` its passages. ``score`` is how well it matches
     the query, ``None`` without one; it orders the entries of one page only.
     """
@@ -411,8 +410,8 @@ class CatalogPage(Frozen):
     """Some of the documents that match, from the ``offset``-th on (counted from 0).
 
     ``datasets`` are those listed, and ``dataset`` the only one, ``None`` for several. ``total``
-    counts all that match and ``types`` the same by file type, most first. ``notes`` say what else
-    there is when nothing matches, and what could not be done.
+    counts all that match and ``types`` the same by file type, most first. ``notes`` name
+    alternatives when nothing matches, and steps that could not be done.
     """
 
     dataset: str | None

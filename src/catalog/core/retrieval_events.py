@@ -1,7 +1,7 @@
-"""Where a request came in, its id, and what went otherwise than set in its search.
+"""A request's edge and id, and the log of failures, retries and fallbacks in its search.
 
-The latter (failed, repeated, degraded) is told to a log of its own. Nothing of a question, a
-document or a key is in it: the search's id, the step, classes of errors with their numbers, and
+The events (failed, retried, degraded) go to a separate logger. They contain no text of a question,
+a document or a key, only the search's id, the step, classes of errors with their numbers, and
 reasons that the program itself words. A library that is set to writes them to a file
 (``catalog.library.logs``); else they go nowhere.
 """
@@ -21,18 +21,18 @@ Edge = Literal["cli", "http", "mcp", "python"]
 _EDGE: ContextVar[Edge | None] = ContextVar("catalog_edge", default=None)
 _REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
 LOGGER = logging.getLogger("catalog.retrieval")
-LOGGER.propagate = False  # what a user is to see is said elsewhere
+LOGGER.propagate = False  # messages for users are printed elsewhere
 _CAUSES = 6  # of an error, that are named
 
 
 def current_edge() -> Edge | None:
-    """Return the edge that the work at hand was asked at; ``None``: a program's own, as a test."""
+    """Return the edge of the current call; ``None`` for a program that calls directly."""
     return _EDGE.get()
 
 
 @contextmanager
 def asked_at(edge: Edge) -> Iterator[None]:
-    """Let what is done in the block be asked at this edge, unless it was at another before."""
+    """Set the edge of the calls in the block, unless an outer block set another."""
     token = _EDGE.set(_EDGE.get() or edge)
     try:
         yield
@@ -41,13 +41,13 @@ def asked_at(edge: Edge) -> Iterator[None]:
 
 
 def current_request_id() -> str:
-    """Return the id of the HTTP request that the work at hand answers; ``""`` for other work."""
+    """Return the id of the current HTTP request; ``""`` outside one."""
     return _REQUEST_ID.get()
 
 
 @contextmanager
 def answering_request(request_id: str) -> Iterator[str]:
-    """Let what is done in the block answer the request of this id, which it is given."""
+    """Set the id of the HTTP request that the block answers, and yield it."""
     token = _REQUEST_ID.set(request_id)
     try:
         yield request_id
@@ -68,15 +68,15 @@ _SEARCH: ContextVar[_Search] = ContextVar("catalog_search", default=_NONE)
 
 
 def current_home() -> str:
-    """Return the home that the search at hand is of; ``""`` outside one."""
+    """Return the home of the current search; ``""`` outside one."""
     return _SEARCH.get().home
 
 
 @contextmanager
 def searching(home: str) -> Iterator[None]:
-    """Let what is told in the block be of one search, with the id of its request if it has one.
+    """Log the block's events under one search, with the id of its request if it has one.
 
-    An error that ends the block is told, unless the call itself was wrong.
+    An error that ends the block is logged, unless the call itself was wrong.
     """
     if _SEARCH.get().home == home:
         yield
@@ -94,17 +94,17 @@ def searching(home: str) -> Iterator[None]:
 
 
 def tell_failure(step: str, error: BaseException) -> None:
-    """Tell of a step that failed, and without which the search goes on."""
+    """Log a step that failed; the search goes on without it."""
     _tell(step, "failed", error_text(error))
 
 
 def tell_fallback(step: str, reason: str) -> None:
-    """Tell of a step that did its work another way than set; ``reason`` quotes nothing."""
+    """Log a step that worked in another way than set; ``reason`` quotes nothing."""
     _tell(step, "degraded", reason)
 
 
 def tell_retry(what: str, attempt: int, error: BaseException | None, pause: float) -> None:
-    """Tell of a call that failed for the ``attempt``-th time and is made again, in seconds."""
+    """Log a call that failed for the ``attempt``-th time; it is repeated in ``pause`` seconds."""
     reason = "" if error is None else f"{error_text(error)}, "
     _tell(what, "retried", f"{reason}attempt {attempt}, again in {pause:.1f} s")
 

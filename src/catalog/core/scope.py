@@ -38,7 +38,7 @@ class Scope:
 
     @classmethod
     def from_doc_ids(cls, doc_ids: Iterable[str] | None) -> Scope:
-        """Read ``doc_ids`` as every public edge does: ``None`` is all, ``[]`` is none."""
+        """Return the scope of ``doc_ids``: ``None`` selects all documents, ``[]`` no document."""
         return cls.all() if doc_ids is None else cls.of(doc_ids)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MAX_MARKS = 30  # in a row, as in the Stream-Safe Text Format of Unicode
 _BECOME_MARKS = "\u0f73\u0f75\u0f81\uff9e\uff9f"  # by NFC or NFKC
-# Every mark is among these, and few texts have so many in a row.
+# Every mark is among these, and few texts have that many in a row.
 _MANY_SIGNS = re.compile(rf"[\W{_BECOME_MARKS}]{{{_MAX_MARKS + 1},}}")
 # The user's part ends at the last @ of the authority; a password may hold a bare / ? or #.
 _USERINFO = re.compile(r"(?<=://)(?:[^/?#]*@|[^/?#:@]*:.*@)", re.DOTALL)
@@ -74,7 +74,7 @@ def format_timecode(seconds: float) -> str:
 
 
 def strip_userinfo(address: str) -> str:
-    """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; any other text as it is.
+    """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; any other text unchanged.
 
     Where a password that is not percent-encoded makes this ambiguous, too much is left out
     rather than too little.
@@ -106,7 +106,7 @@ def draw_nonce() -> str:
 def mark_as_data(quoted: str, draw: Callable[[], str] = draw_nonce) -> str:
     """Return the text marked as data, between two lines that carry a random number.
 
-    A number that stands in the text is not taken. ``quoted`` is cleaned already.
+    A number that occurs in the text is not used. ``quoted`` is cleaned already.
     """
     folded = quoted.casefold()
     nonce = draw()

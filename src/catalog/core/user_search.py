@@ -66,7 +66,7 @@ class _ModuleFinder:
         self._name, self._folder = name, folder
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        """Return where the module is; a folder without ``__init__.py`` is left to the others."""
+        """Return the module's spec; leave a folder without ``__init__.py`` to the other finders."""
         if name != self._name:
             return None
         spec = PathFinder.find_spec(name, [self._folder])
@@ -75,7 +75,7 @@ class _ModuleFinder:
 
 @dataclass(frozen=True, slots=True)
 class RankedHit:
-    """One hit: the document's path, and what else the backend says of it.
+    """One hit: the document's path, and the details that the backend adds.
 
     ``location`` are its pages and lines in words, ``times`` the seconds it covers. ``explain`` are
     lines for a person to read. ``also_in`` are hits with the same text that it stands for.
@@ -214,10 +214,10 @@ def _keyword_parameters(function: Callable[..., object]) -> frozenset[str]:
 def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
     """Convert whatever a search returned; raises :class:`BackendError`.
 
-    Understood are sequences (or objects with ``results`` or ``source_nodes``) of paths, of
-    ``(path, score)`` pairs, of mappings or objects with a ``path`` (or ``source_doc_id``,
-    ``doc_id``, ``file_path``, ``id``), and of LlamaIndex nodes with such metadata. A list
-    ``also_in`` of such hits tells where else a hit's text stands.
+    Understood are sequences (or objects with ``results`` or ``source_nodes``) of paths, of ``(path,
+    score)`` pairs, of mappings or objects with a ``path`` (or ``source_doc_id``, ``doc_id``,
+    ``file_path``, ``id``), and of LlamaIndex nodes with such metadata. A list ``also_in`` of such
+    hits gives the other places of a hit's text.
     """
     if isinstance(value, Ranking):
         return replace(value, hits=value.hits[:top_k])
@@ -304,7 +304,7 @@ def _to_number(value: object) -> float | None:
 
 
 def _format_location(locator: object) -> str:
-    """Return the page, or what else is counted, and the lines."""
+    """Return the page, or another counted unit, and the lines."""
     unit = _get(locator, "unit")
     counted = (unit, _get(locator, "start"), _get(locator, "end"))
     if unit in (None, "line", "page", "time"):

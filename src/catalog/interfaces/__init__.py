@@ -1,1 +1,1 @@
-"""How people and programs call the product: the command line."""
+"""The ways to call the product: command line, server, agents' tools."""

@@ -46,7 +46,7 @@ _NAMED = 20  # names without a document, each in a note
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """Something to ask of a store: what it takes, what it gives, and the function that runs it.
+    """One operation on a store: its parameters, its result, and the function that runs it.
 
     ``run`` takes an engine and ``params``. It returns a JSON object, or something whose
     ``to_dict()`` is one; ``result_schema`` describes that object.
@@ -59,7 +59,7 @@ class Verb:
 
 
 def to_json(result: Any) -> dict[str, Any]:
-    """Return what a verb's function gave as the JSON object that every edge gives."""
+    """Return the result of a verb's function as the JSON object that every edge returns."""
     answer: dict[str, Any] = result if isinstance(result, dict) else result.to_dict()
     return answer
 
@@ -100,7 +100,8 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     """Return the documents that the patterns name, in their order; large ones are only named.
 
     So are those from the first on that would make all texts together more than 10 MB. A pattern
-    that names no document is told in ``notes`` with near misses; an error if none names any.
+    that names no document is listed in ``notes`` with near misses; it is an error if every pattern
+    does.
     """
     database = engine.library.database
     dataset = engine.library.chosen_datasets(params.dataset)
@@ -199,7 +200,7 @@ def run_browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
 
 
 def run_status(engine: LocalEngine, _: StatusParams) -> dict[str, Any]:
-    """Return what the store holds now."""
+    """Return the contents of the store now."""
     return describe_store(engine.library)
 
 
@@ -262,7 +263,7 @@ class DocumentsShape(Frozen):
 
 
 class StatusShape(Frozen):
-    """What the store holds, and which model and engines are set; ``datasets`` in full counts."""
+    """The contents of the store, and the model and engines set; ``datasets`` in full counts."""
 
     home: str
     store: str
@@ -293,16 +294,16 @@ class Engine(Protocol):
     """Answer verbs, here or in another process. Thread-safe."""
 
     def ask(self, verb: str, arguments: Mapping[str, Any], /) -> dict[str, Any]:
-        """Return the answer's JSON object; raise what the verb raises, wherever it ran."""
+        """Return the answer's JSON object; raise the verb's errors, wherever it ran."""
         ...
 
     def close(self) -> None:
-        """Release what it holds; safe to call twice."""
+        """Release the engine's resources; safe to call twice."""
         ...
 
 
 class AnsweringEngine(Engine, Protocol):
-    """An engine that also tells an answer by its events."""
+    """An engine that can also stream an answer as events."""
 
     def answer_events(self, arguments: Mapping[str, Any]) -> Iterator[AnswerEvent]:
         """Yield results, sentences and the whole answer."""
@@ -327,7 +328,7 @@ class LocalEngine:
         return Searcher(self.library)
 
     def answer(self, verb: str, arguments: Mapping[str, Any]) -> Any:
-        """Return what the verb's function gives, see ``calls.VERBS``.
+        """Return the result of the verb's function, see ``calls.VERBS``.
 
         Raises :class:`InputError` for a verb that does not exist and for wrong arguments.
         """
@@ -342,7 +343,7 @@ class LocalEngine:
         return to_json(self.answer(verb, arguments))
 
     def answer_events(self, arguments: Mapping[str, Any]) -> Iterator[AnswerEvent]:
-        """Yield what an answer is told by: results, sentences, the whole; raises as the verb does.
+        """Yield the events of an answer: results, sentences, the whole; raise the verb's errors.
 
         Arguments are checked at once, before the first event.
         """

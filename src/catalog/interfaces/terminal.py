@@ -37,16 +37,16 @@ from catalog.retrieval.citations import (
 )
 from catalog.retrieval.evidence import cut_lines, format_lines
 
-_LONGEST_DATE = 40  # characters; what is written there may be no date
+_LONGEST_DATE = 40  # characters; the text there may not be a date
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """Options of printing an answer.
 
-    ``bold``: the terminal can show matches so; ``explain``: say how scores came about and what
-    each stage did; ``numbers``: number the lines; ``width``: columns of the terminal, ``None``
-    where lines stay as they are.
+    ``bold``: the terminal can show matches so; ``explain``: say how scores came about and what each
+    stage did; ``numbers``: number the lines; ``width``: columns of the terminal, ``None`` where
+    lines are not wrapped.
     """
 
     json: bool = False
@@ -73,7 +73,7 @@ _LANGUAGES_SHOWN = 3
 
 
 def render(verb: str, result: Any, form: Form) -> TerminalText:
-    """Return what the verb's command prints for the result of its function."""
+    """Return the text that the verb's command prints for the result of its function."""
     if form.json:
         from catalog.interfaces.calls import to_json
 
@@ -173,12 +173,12 @@ def _document_lines(document: Mapping[str, Any], *, numbers: bool) -> Iterator[s
 
 
 def describe_origin(preset: str | None, settings: Mapping[str, Any]) -> str:
-    """Say what a dataset was made with."""
+    """Return a description of the preset and settings of a dataset."""
     return describe_shaping(preset, settings) if settings else "settings its next update will note"
 
 
 def _describe_source(dataset: Mapping[str, Any]) -> list[str]:
-    """Say where a dataset came from and what it was made with."""
+    """Return the place a dataset came from, and its preset and settings."""
     if not dataset["root"] and not dataset["settings"]:
         return ["made by a pipeline"]
     origin = describe_origin(dataset["preset"], dataset["settings"])
@@ -225,7 +225,7 @@ def _describe_dataset(dataset: Mapping[str, Any]) -> str:
 # Passages, and how the search went.
 
 _QUERY_SHOWN = 60  # characters of an expansion
-_EVIDENCE_SHOWN = 2000  # characters of what a recording holds around a passage
+_EVIDENCE_SHOWN = 2000  # characters of a recording around a passage
 _INDENT = "    "
 _LEAST_TITLE = 8  # columns
 _COPIES_SHOWN = 3
@@ -263,9 +263,9 @@ def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
 def _result_lines(
     result: SearchResult, dataset: str, told: Collection[int], form: Form
 ) -> Iterator[str]:
-    """Yield the lines of a result; ``told`` are the ranks of those that are shown.
+    """Yield the lines of a result; ``told`` contains the ranks of the results shown.
 
-    ``dataset`` is told with it unless it is empty.
+    ``dataset`` is printed with it unless it is empty.
     """
     evidence = result.evidence
     yield from _first_lines(result, dataset, form.width)
@@ -301,9 +301,9 @@ def _other_places(result: SearchResult, *, within: bool) -> str:
 
 
 def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Iterator[str]:
-    """Yield title and headings, place and number; the place on a line of its own for want of room.
+    """Yield title and headings, place and number; the place on a separate line if space is short.
 
-    The title is shortened then, the place never: it is what ``get`` takes.
+    The title is shortened then, the place never, since ``get`` takes it.
     """
     evidence = result.evidence
     within = f"{dataset}:" if dataset else ""
@@ -326,7 +326,7 @@ def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Itera
 
 
 def _title(result: SearchResult) -> str:
-    """Return the title and the headings, of which the title may be the first; no name of a file."""
+    """Return the title and the headings; leave out a file name or a title equal to the first."""
     others = result.sections[len(result.heading_path) :]
     name = result.path.rpartition("/")[2]
     title = one_line(result.title)
@@ -339,7 +339,7 @@ def _title(result: SearchResult) -> str:
 
 
 def _account_lines(results: SearchResults, *, explain: bool) -> Iterator[str]:
-    """Yield how many passages there are, notes and failures; if wanted, what the stages did."""
+    """Yield the number of passages, notes and failures; with ``explain`` the stages too."""
     shown = len(results)
     count = f"{shown} passage{'' if shown == 1 else 's'} in {format_duration(results.elapsed_ms)}"
     whose = [] if results.agent is None else [f"as agent {one_line(results.agent)}"]
@@ -429,9 +429,9 @@ def answer_text(answer: Answer, form: Form) -> TerminalText:
 
 
 def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Generator[str, None, TerminalText]:
-    """Yield the text of each sentence as it comes and return what is to be printed after them.
+    """Yield the text of each sentence as it comes and return the text to print after them.
 
-    That is the whole answer where it is not what was written: a model may fail on its way.
+    That is the whole answer if it differs from the printed sentences: a model may fail on its way.
     """
     written = ""
     answer: Answer | None = None
@@ -451,7 +451,7 @@ def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Generator[str, N
 
 
 def source_lines(answer: Answer, form: Form) -> Iterator[str]:
-    """Yield the sources by number or, of an answer that is none, the nearest documents."""
+    """Yield the sources by number or, without an answer, the nearest documents."""
     if answer.abstained is not None:
         yield from _abstention_lines(answer.abstained, form)
         return
@@ -488,7 +488,7 @@ def _doubt_lines(
 
 
 def artifact_text(artifact: Artifact) -> TerminalText:
-    """Return the artifact in Markdown; on standard error how it was made, and what is missing."""
+    """Return the artifact in Markdown; for standard error its making, and the missing parts."""
     missing = [
         f"no evidence for {section.heading.lstrip('# ')}: {section.reason}"
         for section in artifact.sections

@@ -31,7 +31,7 @@ def snippet_lines(result: SearchResult, *, width: int | None, bold: bool) -> lis
 
     A paragraph that the snippet cuts is shown from sentence to sentence, with an ellipsis where it
     goes on. ``width`` is in columns: prose is wrapped to it, lines of code and tables are cut.
-    ``None``: every line is as it stands in the file.
+    ``None``: every line is as in the file.
     """
     return [line.rstrip() for line in _Snippet(result, width, bold=bold).lines()]
 
@@ -66,7 +66,7 @@ class _Snippet:
             yield from self._prose(block, start, end, head, tail)
 
     def _blocks(self) -> list[Block]:
-        """Return the blocks to show: none that are blank at an end, nor the heading told above."""
+        """Return the blocks to show, without blank ends and the heading printed above."""
         in_fence = len(_FENCE.findall(self._before)) % 2 == 1
         blocks = find_blocks(self._text, is_code=self._is_code, in_fence=in_fence)
         blocks = self._without_blank_ends(blocks)
@@ -88,14 +88,14 @@ class _Snippet:
         return not self._text[block.start : block.end].strip()
 
     def _begins_within(self) -> bool:
-        """Tell whether the snippet begins within a sentence."""
+        """Return whether the snippet begins within a sentence."""
         before = self._before.rstrip(" \t")
         if not before.strip():
             return not self._is_first and self._text.lstrip()[:1].islower()
         return not before.endswith("\n\n") and _ENDED.search(before) is None
 
     def _ends_within(self) -> bool:
-        """Tell whether the paragraph goes on after the snippet."""
+        """Return whether the paragraph goes on after the snippet."""
         if self._after.strip():
             return _PARAGRAPH_ENDS.match(self._after) is None
         end = len(self._text.rstrip())

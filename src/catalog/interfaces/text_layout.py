@@ -105,7 +105,7 @@ def visible_text(text: str) -> str:
 
 
 def is_source(file_type: str) -> bool:
-    """Tell whether files of that type are made of lines that mean something by themselves."""
+    """Return whether each line of files of that type has a meaning by itself."""
     return file_type.lower() in _SOURCE_TYPES
 
 
@@ -143,9 +143,9 @@ def find_blocks(text: str, *, is_code: bool, in_fence: bool = False) -> list[Blo
 
 
 def _paragraphs(text: str, lines: Sequence[tuple[int, int]]) -> Iterator[Block]:
-    """Yield the lines in blocks: one goes on in the next whose first word had no room on it.
+    """Yield the lines in blocks: a line goes on in the next if its first word had no room.
 
-    Room is what the longest of the lines takes.
+    The room is the width of the longest line.
     """
     widths = [display_width(text[start:end].rstrip()) for start, end in lines]
     longest = max(widths)
@@ -217,7 +217,7 @@ def _may_break(text: str, at: int) -> bool:
 
 
 def _is_joined(text: str, at: int) -> bool:
-    """Tell whether a cut would part a character from its marks, or the parts of an emoji."""
+    """Return whether a cut would part a character from its marks, or the parts of an emoji."""
     is_mark = _columns(text[at]) == 0 or text[at] == _EMOJI_STYLE
     return is_mark or text[at - 1] == _JOINER or 0x1F3FB <= ord(text[at]) <= 0x1F3FF
 
@@ -249,9 +249,9 @@ def _split_long(text: str, atoms: Sequence[Atom], width: int) -> Iterator[Atom]:
 
 
 def _fitting(text: str, start: int, end: int, width: int) -> int:
-    """Return the end of what fits into the columns, of one character at least.
+    """Return the end of the text that fits into the columns, one character at least.
 
-    What is joined is parted only if it is all that fits.
+    Joined characters are parted only if nothing else fits.
     """
     used, at = 0, start
     while at < end:

@@ -8,7 +8,7 @@ from catalog.core.settings.variables import ApiKey
 
 
 class CollectionSettings(BaseModel):
-    """``IDX_COLLECTION__*``: a Qdrant collection that other software filled, searched as it is.
+    """``IDX_COLLECTION__*``: a Qdrant collection that other software filled, searched unchanged.
 
     The fields of its payload are named with dots where one lies in another.
     """

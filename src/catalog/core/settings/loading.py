@@ -113,7 +113,7 @@ def load_preset(name: object) -> dict[str, Any]:
 
 
 def needs_rebuild(name: str) -> bool:
-    """Return whether a setting, by dotted name, shapes what is indexed; unknown names do not."""
+    """Return whether a setting, by dotted name, shapes the index; unknown names do not."""
     try:
         return bool((find_field(name).json_schema_extra or {}).get("rebuild"))
     except KeyError:
@@ -165,7 +165,7 @@ def _from_environment() -> dict[str, Any]:
 
 
 def _check_sections(layer: Mapping[str, Any], model: type[BaseModel], origin: str) -> None:
-    """Raise :class:`ConfigError` for a section that is one value, or a setting that is a table."""
+    """Raise :class:`ConfigError` for a section given as a value, or a setting given as a table."""
     for name, value in layer.items():
         field = model.model_fields.get(name)
         section = None if field is None else field.annotation
@@ -222,7 +222,7 @@ def _validate(merged: dict[str, Any]) -> Settings:
 
 
 def _reason(name: str, problem: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value; the default is the example where its form is."""
+    """Return why a value is refused; for a wrong form the default is the example."""
     if problem["type"] == "string_pattern_mismatch" and (form := find_field(name).default):
         return f"should be written as {form!r} is"
     return str(problem["msg"])

@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class QdrantSettings(BaseModel):
-    """``IDX_RAG_V2__QDRANT__*``: what a Qdrant server does with our collections.
+    """``IDX_RAG_V2__QDRANT__*``: options of our collections on a Qdrant server.
 
-    Where nothing is set, the server's own configuration holds.
+    Unset options follow the server's configuration.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -141,13 +141,13 @@ class LLMSettings(BaseModel):
     @field_validator("prices")
     @classmethod
     def _are_prices(cls, prices: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse what is no name with two prices."""
+        """Refuse an entry that is not a name with two prices."""
         if not all(map(_PRICE.fullmatch, prices)):
             raise ValueError("prices are written as 'name: 0.25, 2'")
         return prices
 
     def cost(self, model: str, prompt: int, reply: int) -> float | None:
-        """Return what these tokens cost, ``None`` for a model whose prices are not told."""
+        """Return the cost of these tokens, ``None`` for a model without prices."""
         for price in filter(None, map(_PRICE.fullmatch, self.prices)):
             name, of_prompt, of_reply = price.groups()
             if name == model:
@@ -250,7 +250,7 @@ class ServeSettings(BaseModel):
     @field_validator("token")
     @classmethod
     def _can_be_sent(cls, token: str | None) -> str | None:
-        """Refuse what no header can hold: blanks at an end, control characters."""
+        """Refuse a token that no header can contain: blanks at an end, control characters."""
         if token is not None and (
             not token.strip()
             or token != token.strip(" \t")
@@ -283,7 +283,7 @@ class ServeSettings(BaseModel):
 
 
 class LogSettings(BaseModel):
-    """``IDX_LOG__*``: what ``catalog logs`` can show of what was asked."""
+    """``IDX_LOG__*``: the log of questions that ``catalog logs`` shows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -311,7 +311,7 @@ class LogSettings(BaseModel):
     @field_validator("verbs")
     @classmethod
     def _are_logged(cls, verbs: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse what is never logged."""
+        """Refuse verbs that are never logged."""
         if not {"ask", "generate", "search"}.issuperset(verbs):
             raise ValueError("ask, generate and search can be logged")
         return verbs

@@ -1,4 +1,4 @@
-"""The settings that shape passages: those of v2 whose change cuts or embeds documents anew."""
+"""The settings that shape passages: those of v2 whose change cuts or embeds documents again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def default_shaping() -> dict[str, Any]:
 
 
 def describe_shaping(preset: str | None, values: Mapping[str, Any]) -> str:
-    """Name the preset, and the settings that are not as they are by default."""
+    """Return the preset's name and the settings that differ from their defaults."""
     defaults = default_shaping().items()
     listed = ", ".join(
         f"{name} {values[name]}"

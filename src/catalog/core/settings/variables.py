@@ -14,11 +14,11 @@ from catalog.core.errors import ConfigError
 V2_PREFIX = "IDX_RAG_V2__"
 PREFIX = "IDX_"
 CONFIG = "IDX_CONFIG"  # names the file with the settings
-_LIKE = 0.85  # how alike two names are, 0 to 1, of which one may be meant by the other
+_LIKE = 0.85  # similarity (0 to 1) from which a name may be a misspelling of another
 
 
 def _sendable(key: str | None) -> str | None:
-    """Refuse what no header can hold; an empty key is none."""
+    """Refuse a key that no header can contain; return ``None`` for an empty key."""
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
         raise ValueError("a key is printable ASCII without blanks at its ends")
     return key or None
@@ -30,7 +30,7 @@ ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
     """Raise :class:`ConfigError` for a variable that is nearly a setting's, or below one.
 
-    Others under the prefix may be of other programs.
+    Other variables under the prefix may belong to other programs.
     """
     known = _known_variables(prefix, model)
     sections = {name.rpartition("__")[0] for name in known}

@@ -1,4 +1,4 @@
-"""What agents call: read-only tools that answer in words and as data."""
+"""Tools for agents: read-only, answering in words and as data."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ _INDENT = "    "
 
 
 class Place(ToolPart):
-    """Where the text stands: ``start`` to ``end`` of ``unit``, both included; else characters.
+    """The position of the text: ``start`` to ``end`` of ``unit``, both included; else characters.
 
-    ``page`` is the first page or slide and ``page_end`` the last, the same where there is one.
+    ``page`` is the first page or slide and ``page_end`` the last, equal for a single page.
     ``lines`` are those of the file, or of the one cell; ``times`` are seconds. A record is a line
     of ``file``.
     """
@@ -46,17 +46,17 @@ class Place(ToolPart):
 
 
 class AgentPassage(ToolPart):
-    """One passage found. ``reference`` is what ``get`` takes for the whole of it.
+    """One passage found. ``get`` with ``reference`` returns the whole of it.
 
-    ``headings`` are those over it, ``sections`` these and all that stand in it.
-    ``text`` is the passage if ``is_whole``, else the part of it that answers best; ``locator`` is
-    where that text stands. ``original`` is the file that the one at ``path`` was made of.
-    ``best_sentence`` is the one of it that answers a question about a recording, and ``evidence``
-    what the recording holds around it; a passage that shares another's has its number
-    in ``evidence_of``. ``also_in`` are the references of other passages of the same text, 20 at
-    most. ``score`` orders one answer only. ``relevance`` is the estimated probability that the
-    passage answers, ``certainty`` the same in a word. ``file_type`` and all after it are of the
-    document; ``date`` is the one that ``after`` and ``before`` go by.
+    ``headings`` are those over it, ``sections`` these and all headings in it. ``text`` is the
+    passage if ``is_whole``, else the part of it that answers best; ``locator`` is the position of
+    that text. ``original`` is the file that the one at ``path`` was made of. ``best_sentence`` is
+    the one of it that answers a question about a recording, and ``evidence`` is the part of the
+    recording around it; a passage that shares another's has its number in ``evidence_of``.
+    ``also_in`` are the references of other passages of the same text, 20 at most. ``score`` orders
+    one answer only. ``relevance`` is the estimated probability that the passage answers,
+    ``certainty`` the same in a word. ``file_type`` and all after it are of the document; ``date``
+    is the one that ``after`` and ``before`` go by.
     """
 
     number: int
@@ -201,7 +201,7 @@ def _ends(locator: Mapping[str, Any], unit: str) -> tuple[Any, Any] | None:
 def _passage_reference(result: Mapping[str, Any]) -> str:
     """Return ``dataset:path:120-131``, with a docid where the path does not fit on a line.
 
-    A cell has its lines (``:3:2-8``); what is counted in seconds alone has times (``:1:05-1:18``).
+    A cell has its lines (``:3:2-8``); a unit of seconds alone has times (``:1:05-1:18``).
     """
     document, locator = document_reference(result), result["locator"]
     unit, start, end = (locator.get(name) for name in ("unit", "start", "end"))

@@ -1,5 +1,5 @@
-"""The tools that tell which documents there are, and give them: ``query_catalog``, ``get``,
-``multi_get`` and ``status``.
+"""The tools that list documents and return their text: ``query_catalog``, ``get``, ``multi_get``
+and ``status``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CatalogData(ToolData):
 def run_query_catalog(
     engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]
 ) -> ToolResult:
-    """List the documents that match, with what is known of each."""
+    """List the documents that match, with the metadata of each."""
     params = arguments.params()
     page = _ask(engine, params)
     offset = params["offset"]
@@ -112,7 +112,7 @@ def run_query_catalog(
 
 
 def _ask(engine: Engine, params: dict[str, Any]) -> dict[str, Any]:
-    """List the documents; of what the text of ``tags`` may mean, keep the first that has some."""
+    """List the documents; of the readings of ``tags``, take the first with any documents."""
     *unlikely, likeliest = possible_lists(params.get("tags"))
     for tags in unlikely:
         with suppress(UnknownValueError):
@@ -173,7 +173,7 @@ def _document_lines(document: CatalogDocument) -> Iterator[str]:
 
 
 def _dates(document: CatalogDocument) -> Iterator[str]:
-    """Yield the date that bounds and sorting go by, and the others if they are of another day."""
+    """Yield the date for bounds and sorting, and the rest that are of another day."""
     day = None if document.date is None else display_date(document.date)
     if day is not None:
         yield f"dated {day}"
@@ -192,7 +192,7 @@ def _format_size(document: CatalogDocument) -> str:
 
 
 def _no_results(page: Mapping[str, Any], params: Mapping[str, Any]) -> str:
-    """Say what was looked for, and what to try instead."""
+    """Return the message on the empty list: its filters, and another call to try."""
     if page["total"]:
         total, offset = page["total"], params["offset"]
         return f"no results: {total} documents match, none beyond offset {offset}."
@@ -329,7 +329,7 @@ def _skipped_document(answer: Mapping[str, Any]) -> SkippedDocument:
 def _take_fitting(
     documents: Iterable[Document], max_bytes: int
 ) -> tuple[list[Document], list[SkippedDocument]]:
-    """Return the documents that fit together, and the others."""
+    """Return the documents that fit together, and the rest."""
     fitting, others, remaining = [], [], max_bytes
     for document in documents:
         size = len(document.text.encode())
@@ -380,7 +380,7 @@ class StatusData(ToolData):
 
 
 def run_status(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]) -> ToolResult:
-    """Count what the store holds now."""
+    """Count the documents of each dataset in the store now."""
     answer = engine.ask("status", arguments.params())
     datasets = tuple(map(_dataset_status, answer["datasets"]))
     data = StatusData(

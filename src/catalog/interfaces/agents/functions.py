@@ -31,7 +31,7 @@ ANSWER_TOOLS: Mapping[str, AgentTool] = {ASK.name: ASK}
 """What agents are shown as well where answers are on (``IDX_ANSWERS__TOOL``)."""
 _engines: OpenServices[Engine] = OpenServices()
 MAX_GUIDANCE = 1_200
-"""Characters of the guidance at most, with what it says of the datasets."""
+"""Characters of the guidance at most, including the names of the datasets."""
 _MAX_NAME = 60
 _AROUND_NAMES = (
     54  # characters of the sentence that names the datasets, and of what counts the rest
@@ -105,7 +105,7 @@ class AgentTools:
         return ToolResult(f"error: {message}", {"status": "error", "message": message})
 
     def function_tools(self, names: Sequence[str] = tuple(LISTED_TOOLS)) -> list[FunctionTool]:
-        """Return LlamaIndex tools of those names; raise ``KeyError`` for a name that is none.
+        """Return the LlamaIndex tools with these names; raise ``KeyError`` for an unknown name.
 
         An output's content is the text, its ``raw_output`` the data, and it says whether it is an
         error. Called with keywords; async calls run in a thread.
@@ -153,7 +153,7 @@ multi_get = _of_effective_settings(AgentTools.multi_get)
 
 
 def close() -> None:
-    """Release every store that :func:`search_chunks` and the others opened."""
+    """Release every store that :func:`search_chunks` and the other functions opened."""
     _engines.close()
 
 
@@ -181,7 +181,7 @@ def agent_guidance(datasets: Sequence[str] = ()) -> str:
 
 
 def list_datasets(datasets: Sequence[str]) -> str:
-    """Return as many names as fit into what the guidance leaves, and how many more there are."""
+    """Return as many names as fit into the rest of the guidance, and the number left out."""
     room = MAX_GUIDANCE - len(_GUIDANCE) - _AROUND_NAMES
     names: list[str] = []
     for name in datasets:

@@ -63,7 +63,7 @@ _INDENT = "    "
 class SearchData(ToolData):
     """Passages, best first. ``confidence`` is the probability that one answers, 0 to 1.
 
-    ``elapsed_ms`` is what the search itself took.
+    ``elapsed_ms`` is the time of the search itself.
     """
 
     results: tuple[AgentPassage, ...] = ()
@@ -122,7 +122,7 @@ def _search(engine: Engine, params: dict[str, Any], notes: tuple[str, ...]) -> T
 
 
 def _stage_notes(stages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what an agent should know of the search's stages: failures, and a query cut short."""
+    """Return notes for the agent on the search's stages: failures, and a query cut short."""
     return [
         f"{stage['name']}: {stage['note']}"
         for stage in stages
@@ -131,7 +131,7 @@ def _stage_notes(stages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _no_results(engine: Engine, params: Mapping[str, Any], datasets: Sequence[str]) -> str:
-    """Say what was searched, and what to try instead."""
+    """Return the message on an empty result: the search, and another one to try."""
     where, types = _describe_searched(engine, params, datasets)
     query = quote_argument(params["query"])
     message = f"no results: no passage {_describe_narrowing(params)} for {query} {where}."
@@ -243,9 +243,9 @@ QUERY = AgentTool(
 
 
 class CitedSource(ToolPart):
-    """What ``[number]`` in an answer stands for. ``reference`` is what ``get`` takes for it.
+    """The source of ``[number]`` in an answer. ``get`` with ``reference`` returns it.
 
-    ``text`` is what of it supports the answer; ``verified`` tells whether anything does.
+    ``text`` is the part of it that supports the answer; ``verified`` says whether any part does.
     """
 
     number: int
@@ -259,7 +259,7 @@ class CitedSource(ToolPart):
 
 
 class AskData(ToolData):
-    """An answer in checked sentences, or why there is none and which documents are nearest."""
+    """An answer in checked sentences, or the reason for no answer and the nearest documents."""
 
     answer: str | None = None
     sources: tuple[CitedSource, ...] = ()
@@ -270,7 +270,7 @@ class AskData(ToolData):
 
 
 def run_ask(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]) -> ToolResult:
-    """Answer a question; an answer that is none has the status ``no_results``."""
+    """Answer a question; without an answer the status is ``no_results``."""
     params = arguments.params()
     said = ask_by_names(engine, "ask", params, "docs")
     abstention = said["abstention"] or {"nearest": ()}

@@ -1,4 +1,4 @@
-"""What an agent's tool is: arguments in a schema, a result in words and as data, never a raise.
+"""An agent's tool: arguments in a schema, a result in words and as data, never a raise.
 
 Arguments are generated from the verbs' parameters, and read as language models write them. Text
 out of documents is cleaned, and marked as data.
@@ -69,9 +69,9 @@ class ToolArguments(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema as a model reads it: what is optional may be left out, or be null.
+        """Return the schema for a model: an optional argument may be left out, or be null.
 
-        A list may be given as one text, too; of both the list is told.
+        A list may also be given as one text; the schema shows the list only.
         """
         schema = dict(handler.resolve_ref_schema(handler(core_schema)))
         schema.pop("description", None)
@@ -81,7 +81,7 @@ class ToolArguments(BaseModel):
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> tuple[Self, tuple[str, ...]]:
-        """Return the arguments, and the notes on what was clamped or had another name.
+        """Return the arguments, and the notes on clamped values and other names.
 
         Null, a blank text and a list of blank texts count as not given for an optional argument;
         blank ``docs`` are an error, since without them every document may answer. A number, or a
@@ -130,7 +130,7 @@ class ToolArguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Say in what an argument differs from the verb's parameter; what is left out is the same.
+    """The differences of an argument from the verb's parameter; unset fields are the same.
 
     ``bounds`` are the least and the most that the tool takes.
     """
@@ -205,7 +205,7 @@ def _lean_field(field: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def possible_lists(value: str | list[str] | None) -> list[list[str] | None]:
-    """Return what an argument may mean: a text with commas is one name or, likelier, several."""
+    """Return the readings of an argument: a text with commas is one name or, likelier, several."""
     if value is None or isinstance(value, list):
         return [value]
     parts = [part.strip() for part in value.split(",") if part.strip()]
@@ -256,7 +256,7 @@ def _storable(value: Any) -> Any:
 
 
 def _clamp(name: str, value: Any, bounds: tuple[int, int], notes: list[str]) -> Any:
-    """Return the whole number within the bounds, anything else as it is; note what was clamped."""
+    """Return a whole number within the bounds, and note a clamped one; other values unchanged."""
     if isinstance(value, bool) or not isinstance(value, int):
         return value
     nearest = min(max(value, bounds[0]), bounds[1])
@@ -321,7 +321,7 @@ class ToolPart(BaseModel):
 
 
 class ToolData(ToolPart):
-    """What every tool's data has: ``message`` says why there are no results, or what is wrong."""
+    """The data of every tool: ``message`` gives the reason for no results, or the error."""
 
     status: Literal["ok", "no_results", "error"]
     message: str | None = None
@@ -343,7 +343,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class AgentTool:
-    """One tool. ``run`` gets checked arguments and the notes on what was clamped."""
+    """One tool. ``run`` gets checked arguments and the notes on clamped values."""
 
     name: str
     title: str
@@ -426,7 +426,7 @@ def quote_argument(value: object) -> str:
 
 
 def format_types(types: Mapping[str, int]) -> str:
-    """Return ``pdf 8, md 4``, without extensions that are no plain words: a file may bear any."""
+    """Return ``pdf 8, md 4``; leave out extensions that are not plain words."""
     counts = [f"{name} {count}" for name, count in types.items() if _PLAIN_TYPE.fullmatch(name)]
     return ", ".join(counts[:_MAX_TYPES])
 

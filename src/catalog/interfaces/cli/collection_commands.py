@@ -104,7 +104,7 @@ def _result_lines(results: CollectionResults, width: int | None) -> Iterator[str
 
 
 def _account(results: CollectionResults, *, explain: bool) -> str:
-    """Return what the stages did, if wanted, or else what payloads lacked."""
+    """Return the lines of the stages, if wanted, or else the fields that payloads lacked."""
     from catalog.interfaces.terminal import stage_lines
 
     lines: Iterable[str] = map(safe, stage_lines(results.stages))

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.2  # between two looks at whether the folder is still the one that is watched
 RETRY_SECONDS = 10.0  # until an update that could not be done is tried again, at the latest
-LOOK_SECONDS = 300.0  # until an update finds what the system did not report, at the latest
+LOOK_SECONDS = 300.0  # until an update finds changes that the system did not report, at the latest
 _PASSING = (SourceError, MassDeletionError, StoreBusyError)
 
 
 def follow(indexer: Indexer, dataset: str, told: dict[str, bool]) -> Iterator[SyncReport]:
-    """Update as ``told``, then after each change, forever; yield the reports that have news.
+    """Update with the options ``told``, then after each change, forever; yield reports with news.
 
     A change during the embedding pauses it: the changed file is found by its words at once. An
     update that fails for now prints one warning and is tried again.
@@ -53,7 +53,7 @@ def follow(indexer: Indexer, dataset: str, told: dict[str, bool]) -> Iterator[Sy
             changes = report.added + report.updated + report.removed + report.embedded
             if failed or changes or problems != last:
                 yield report
-            failed, last, told = None, problems, {}  # what was asked for once
+            failed, last, told = None, problems, {}  # these options apply once
             folder.wait(LOOK_SECONDS)
 
 
@@ -78,7 +78,7 @@ class FolderWatch:
         self._thread = Thread(target=self._watch, daemon=True)
 
     def has_changed(self) -> bool:
-        """Tell whether something changed since the last :meth:`wait`."""
+        """Return whether something changed since the last :meth:`wait`."""
         return self._changed.is_set()
 
     def wait(self, seconds: float) -> None:

@@ -324,7 +324,7 @@ def _texts(queries: list[str] | None) -> Iterator[str]:
 
 
 def _prompt(text: str) -> str:
-    """Return what is typed; Ctrl-C and the end of the input end the command as elsewhere."""
+    """Return the typed text; Ctrl-C and the end of the input end the command as elsewhere."""
     try:
         return str(typer.prompt(text, default="", show_default=False))
     except typer.Abort as error:

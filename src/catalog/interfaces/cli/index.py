@@ -1,4 +1,4 @@
-"""``catalog index``: build, update, rebuild, remove, stats, and another model beside the old."""
+"""``catalog index``: build, update, rebuild, remove, stats, and trying another model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rebuild_derived(
     lexical: bool,
     json: bool,
 ) -> None:
-    """Make indexes of every dataset anew, and print what was made."""
+    """Rebuild the indexes of every dataset, and print a report."""
     from catalog.library.indexing import rebuild_indexes
 
     with open_library(context, home, preset) as library, TerminalProgress() as progress:

@@ -1,4 +1,4 @@
-"""``catalog logs``: what was asked of a store, and how that went."""
+"""``catalog logs``: the questions asked of a store, and their outcome."""
 
 from __future__ import annotations
 

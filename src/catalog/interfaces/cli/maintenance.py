@@ -94,7 +94,7 @@ def config(
 
 
 def _public(value: str) -> str:
-    """Return a value without user and password, or what is asked of a web address: keys, maybe."""
+    """Return a value without user and password, and a web address without its query."""
     from catalog.core.text import strip_userinfo
 
     address = strip_userinfo(value)

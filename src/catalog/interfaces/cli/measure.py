@@ -459,10 +459,10 @@ def open_dataset(
     beir: Path | None,
     dataset: str | None,
 ) -> Iterator[tuple[Library, str]]:
-    """Open the store that queries are put to, and give it with their dataset's name.
+    """Open the store to query, and yield it with the name of the dataset.
 
-    A BEIR collection is indexed if needed, in a store that is made if there is none, under its
-    folder's name if no dataset is given.
+    A BEIR collection is indexed if needed, in a store that is made if missing, under its folder's
+    name if no dataset is given.
     """
     with open_library(context, home, preset, make_store=beir is not None) as library:
         if beir is None:
@@ -511,7 +511,7 @@ def run_specs(
     with (
         Backends(library, tell=complain) as backends,
         TerminalProgress() as progress,
-        redirect_stdout(sys.stderr),  # what a search prints is not our answer
+        redirect_stdout(sys.stderr),  # output of a search is not our answer
     ):
         runs = run_backends(
             [backends.load(spec) for spec in specs],
@@ -585,7 +585,7 @@ def record_run_and_file(
 
 
 def allowed_documents(library: Library, dataset: str) -> Allowed:
-    """Return the function that tells which documents a query's filters allow."""
+    """Return the function that finds the documents a query's filters allow."""
     from catalog.evaluation.golden import find_allowed_documents
 
     return partial(find_allowed_documents, library.database, dataset)

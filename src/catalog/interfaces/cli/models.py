@@ -1,5 +1,5 @@
-"""``catalog models``: which model files are here. Also the commands ``index try-model``, ``adopt``
-and ``drop``: another embedding model beside the old.
+"""``catalog models``: the model files on this machine. Also the commands ``index try-model``,
+``adopt`` and ``drop``, which try another embedding model next to the old one.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _print_adoption(report: AdoptionReport) -> None:
 
 
 def _toml_lines(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield settings as a TOML file has them; what is unset as a comment."""
+    """Yield settings as lines of a TOML file, unset ones as comments."""
     for section in dict.fromkeys(name.rpartition(".")[0] for name in settings):
         inside = {
             name.rpartition(".")[2]: value

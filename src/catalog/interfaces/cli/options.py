@@ -57,7 +57,7 @@ def require_folder_of(file: Path | None) -> None:
 
 
 def known_name(option: str, value: str, names: Iterable[NameT]) -> NameT:
-    """Return the name that an option's value is; end the command if it is none of them."""
+    """Return the name equal to an option's value; end the command for an unknown value."""
     names = tuple(names)
     for name in names:
         if name == value:
@@ -122,8 +122,8 @@ def open_library(
 ) -> Library:
     """Open the store that these options name; only commands that fill one make it.
 
-    For one that ``embeds`` documents a missing model is told first: what embeds takes a second to
-    load, and a store that was made for nothing would be left. ``ingest`` are settings of
+    For a command that ``embeds`` documents, a missing model is reported first: the embedder takes a
+    second to load, and a store made in vain would be left. ``ingest`` are settings of
     ``rag_v2.ingest`` that options name.
     """
     settings = logged_settings(context, home, preset, ingest)

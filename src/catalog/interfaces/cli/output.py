@@ -32,10 +32,10 @@ def complain(message: str) -> None:
 
 
 def note(text: str) -> None:
-    """Write text to standard error as it is; it is lost where that is full, which is no failure."""
+    """Write text to standard error unchanged; text that cannot be written is dropped."""
     with suppress(OSError):
         sys.stderr.write(text)
-    _flush(sys.stderr)  # else what it did not take would be tried again at exit, which then fails
+    _flush(sys.stderr)  # else unwritten text would be tried again at exit, which then fails
 
 
 def say(*lines: str) -> None:
@@ -69,15 +69,15 @@ def has_styles(stream: TextIO) -> bool:
 
 
 def columns_of(stream: TextIO) -> int | None:
-    """Return how wide the stream's terminal is; ``None`` if it is none: nothing is wrapped then."""
+    """Return the columns of the stream's terminal; ``None`` (no wrapping) without a terminal."""
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
 def prepare_streams() -> None:
     """Give each missing stream a stand-in, so that no file opened later takes its number.
 
-    What is written to the stand-in for standard output fails, as an answer nobody gets; what is
-    written to that for standard error is lost.
+    Writing to the stand-in for standard output fails, since nobody would get the answer; text for
+    standard error is dropped.
     """
     if sys.stdin is None:
         sys.stdin = _stand_in(os.O_RDONLY, "r")
@@ -98,7 +98,7 @@ def flush_streams() -> None:
     """Write out what waits; raise :class:`CatalogError` if standard output does not take it."""
     _flush(sys.stderr)
     error = _flush(sys.stdout)
-    if error is not None and error.errno != errno.EPIPE:  # a reader that left has what it wanted
+    if error is not None and error.errno != errno.EPIPE:  # a reader that left has read enough
         reason = "it is closed" if error.errno == errno.EBADF else error.strerror
         raise CatalogError(f"cannot write to standard output: {reason}")
 
@@ -117,7 +117,7 @@ def _flush(stream: TextIO) -> OSError | None:
 
 
 def refuse(error: OSError | ExceptionGroup[Exception]) -> None:
-    """Raise :class:`CatalogError` for want of rights, room or handles; do nothing for a defect."""
+    """Raise :class:`CatalogError` for a lack of permissions, space or handles; ignore a defect."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]  # type: ignore[assignment]
     if not isinstance(error, OSError):
@@ -153,7 +153,7 @@ def heeding_termination() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    is_main = threading.current_thread() is threading.main_thread()  # others may set no handler
+    is_main = threading.current_thread() is threading.main_thread()  # only it may set handlers
     numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")] if is_main else []
     default = [one for one in numbers if one and signal.getsignal(one) is signal.SIG_DFL]
     for number in default:
@@ -199,7 +199,7 @@ class TerminalProgress:
             note(f"{safe(doing)}\n")
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:
-        """Add to what is done; a line is written now and then where there is no terminal."""
+        """Add to the finished amount; without a terminal write a line now and then."""
         self._heed_interrupt()
         self._done += amount
         self._counts = counts or self._counts

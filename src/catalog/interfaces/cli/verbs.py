@@ -56,8 +56,8 @@ def verb_command(
 ) -> Callable[..., None]:
     """Return the command of a verb: an argument or option for each of its parameters.
 
-    ``form_options`` are switches that only change what is printed, named as in ``terminal.Form``.
-    One that ``writes_file`` has ``--out``, too.
+    ``form_options`` are switches that only change the printed form, named as in ``terminal.Form``.
+    A command that ``writes_file`` also has ``--out``.
     """
     switches = {**form_options, "json": JsonOption}
 
@@ -178,7 +178,7 @@ def _print_answer(
 
 
 def _keep_draft(error: ArtifactSchemaError, file: Path | None) -> ArtifactSchemaError:
-    """Return the error that says where the draft is: beside the file, or above it."""
+    """Return the error with the place of the draft: next to the file, or printed above."""
     draft = f"{safe(error.draft)}\n"
     if file is None:
         _write_now(draft)
@@ -191,7 +191,7 @@ def _keep_draft(error: ArtifactSchemaError, file: Path | None) -> ArtifactSchema
 def _write_parts(
     parts: Generator[str, None, tuple[str, str, int]],
 ) -> tuple[str, str, int]:
-    """Write each part as it comes and return what is to be printed after them."""
+    """Write each part as it comes and return the texts and exit code that follow them."""
     while True:
         try:
             text = next(parts)
@@ -209,7 +209,7 @@ def _write_now(text: str) -> None:
 def _ask_server(
     store: StoreOptions, verb: str, arguments: Mapping[str, Any], form: Mapping[str, Any]
 ) -> tuple[str, str, int] | None:
-    """Return what the store's server prints; ``None`` if there is none or it has other settings."""
+    """Return the output of the store's server; ``None`` without one of the same settings."""
     from catalog.interfaces.server.announcement import read_announcement
 
     home = home_folder(store.home)

@@ -32,9 +32,9 @@ _KINDS: dict[str, type[CatalogError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Address of the server of a store, and what shows that it is the one.
+    """Address of the server of a store, and the proof of its identity.
 
-    ``secret`` is made anew by every server; ``key`` is the ``settings_key`` it runs with.
+    Every server makes a new ``secret``; ``key`` is the ``settings_key`` it runs with.
     """
 
     pid: int
@@ -46,9 +46,10 @@ class Announcement:
 
 
 def read_announcement(home: Path) -> Announcement | None:
-    """Return what the store's server announced; ``None`` without one. It may have died since.
+    """Return the announcement of the store's server; ``None`` without one. It may have died since.
 
-    A file of another user counts as none: it could lead anywhere. So does what is no plain file.
+    A file of another user is ignored, since it could lead anywhere; so is anything but a plain
+    file.
     """
     try:
         descriptor = os.open(home / FILE, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -71,7 +72,7 @@ def read_announcement(home: Path) -> Announcement | None:
 
 @contextmanager
 def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
-    """Be the one server of the store; call what it yields once the server listens.
+    """Be the one server of the store; call the yielded function once the server listens.
 
     The file goes at the end, unless another server wrote one since: the home may have been deleted
     and put back. Raises :class:`ConfigError` when the store has a server already or the file
@@ -117,7 +118,7 @@ def _explain_os_errors(home: Path) -> Iterator[None]:
 
 
 def _write(home: Path, announcement: Announcement) -> None:
-    """Put the file in place whole, never readable by others."""
+    """Put the complete file in place, readable by its owner only."""
     new = home / f"{FILE}.new"
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

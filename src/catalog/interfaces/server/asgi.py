@@ -1,4 +1,4 @@
-"""What ``catalog serve`` answers, as one ASGI app, and running it."""
+"""The ASGI app of ``catalog serve``, and running it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
 
 
 def _printing(engine: LocalEngine, call: CallBody) -> Callable[[], str | TerminalText]:
-    """Return a function that gives what an ``ask`` prints, part by part, and then the rest."""
+    """Return a function that gives the output of an ``ask``, part by part, and then the rest."""
     form = Form(**cast("dict[str, Any]", call.form or {}))
     parts = stream_answer(engine.answer_events(call.arguments), form)
 
@@ -208,10 +208,11 @@ def build_app(
 
 
 def store_unchanged_check(store: Path) -> Callable[[], None]:
-    """Return a check, to be called often, that the path leads to the file it leads to now.
+    """Return a check, to be called often, that the path still leads to the same file.
 
-    What the server holds open is the old file after a change, and its indexes are of that one. The
-    check raises :class:`StoreReplacedError` then; what cannot be looked at counts as unchanged.
+    After a change the server still has the old file open, and its indexes belong to that one. The
+    check raises :class:`StoreReplacedError` then; a file that cannot be examined counts as
+    unchanged.
     """
     before = _file_identity(store)
 
@@ -240,8 +241,8 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
     """Answer on the address until SIGINT or SIGTERM; the caller closes the engine.
 
     Port 0 is any free one. Says on standard output where it listens, once it does. Raises
-    :class:`ConfigError` when the address cannot be had, others could connect and no token is set,
-    or the store has a server already.
+    :class:`ConfigError` when the address cannot be had, when other machines could connect and no
+    token is set, or when the store has a server already.
     """
     with announce(home) as publish, bind_socket(address) as listening:
         host, port = listening.getsockname()[:2]

@@ -1,4 +1,4 @@
-"""Logs that quote neither queries nor documents: of defects, libraries and scarce resources."""
+"""Logs of defects, libraries and scarce resources, without any text of queries or documents."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ class ApiState:
             return await self._workers.run(partial(self._engine.ask, verb, arguments))
 
     async def events(self, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Return the events of an answer; raises what a search raises before there is any."""
+        """Return the events of an answer; raise the errors of a search before the first event."""
         events = await self._workers.run(partial(self._engine.answer_events, arguments))
         with asked_at("http"):
             step = partial(copy_context().run, next, events, None)  # one context for them all
@@ -367,7 +367,7 @@ async def document(
 
 @router.get("/v1/status", response_model=StatusShape, responses=error_responses())
 async def status(arguments: Annotated[Arguments, STATUS_QUERY], api: Api) -> Response:
-    """Tell what the store holds, and which model and engines are set."""
+    """Return the contents of the store, and the model and engines that are set."""
     return await api.respond("status", arguments)
 
 
@@ -384,7 +384,7 @@ async def health(
         ),
     ] = None,
 ) -> Response:
-    """Tell that the server runs; looks at nothing."""
+    """Confirm that the server runs; checks nothing else."""
     answer = {"status": "ok", "version": __version__, "timeout_seconds": api.seconds}
     if nonce is not None:
         answer["proof"] = make_proof(api.secret, nonce)
@@ -393,13 +393,13 @@ async def health(
 
 @router.get(READY, response_model=ReadyShape, responses=error_responses())
 async def ready(api: Api) -> Response:
-    """Tell that requests should be sent here: warm, not about to stop, and the store answers."""
+    """Confirm that requests should be sent here: warm, not about to stop, and the store answers."""
     await api.require_ready()
     return json_response(200, {"status": "ready"})
 
 
 def build_api(state: ApiState, *, needs_token: bool) -> FastAPI:
-    """Return the app of the routes; its description tells whether a token is needed.
+    """Return the app of the routes; its description says whether a token is needed.
 
     It checks none itself.
     """

@@ -80,7 +80,7 @@ _EXAMPLE: Any = error_body("UnknownDatasetError", "no dataset 'note'; datasets: 
 
 
 class ErrorDetail(BaseModel):
-    """What is wrong, for a program and for a person."""
+    """The error, for a program and for a person."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -103,7 +103,7 @@ class ErrorShape(BaseModel):
 def http_status(error: CatalogError) -> int:
     """Return 400 or 404 for a wrong call, 409 if the server is not set up for it.
 
-    502 is for a model that did not do as told, 503 for later.
+    502 is for a model that failed or answered nonsense, 503 for an error that passes.
     """
     return next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
 
@@ -161,7 +161,7 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """Return the methods of all routes of the address; the framework tells those of one."""
+    """Return the methods of all routes of the address; the framework gives only one route's."""
     return {
         method
         for route in request.app.state.routes
@@ -225,7 +225,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def error_responses(*others: int) -> Responses:
-    """Return the description of the errors that any route may answer with, and of ``others``."""
+    """Return the descriptions of the errors of every route and of the given statuses."""
     responses: Responses = {
         status: {"model": ErrorShape, "description": _MEANING[status]}
         for status in sorted((*_ALWAYS, *others))

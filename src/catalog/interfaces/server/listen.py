@@ -45,11 +45,11 @@ _CLOSING_SECONDS = 2.0
 
 
 class BoundedConnection(H11Protocol):
-    """HTTP/1.1 that waits only so long for a head and a body, and for only so many of one peer.
+    """HTTP/1.1 with limits on the wait for a head and a body, and on connections of one peer.
 
-    A request that is late is answered with 408, and its connection closed. Where another connection
-    would be too many, that which waits for its peer longest is closed for it, half-sent or idle:
-    whoever sends a whole request at once is answered. uvicorn bounds neither.
+    A request that is late is answered with 408, and its connection closed. When a new connection
+    would exceed the limit, the one that has waited longest for its peer is closed, half-sent or
+    idle: whoever sends a whole request at once is answered. uvicorn bounds neither.
     """
 
     head_seconds = 10.0
@@ -84,7 +84,7 @@ class BoundedConnection(H11Protocol):
             self._await(self.conn.their_state)
 
     def _await(self, state: object) -> None:
-        """Set a deadline for what has begun to be awaited; one for the same stays as it is."""
+        """Set a deadline when the wait for another state begins; keep that of the same state."""
         awaited = state if state in (h11.IDLE, h11.SEND_BODY) else None
         if awaited is self._awaited:
             return
@@ -136,8 +136,8 @@ NO_DRAIN = Drain(0.0, lambda: None)
 def bind_socket(address: Address) -> socket.socket:
     """Return a socket that listens; raise :class:`ConfigError` when the address cannot be had.
 
-    TCP is told by name, else asyncio does not see it and leaves Nagle's algorithm on: an answer in
-    two pieces would wait 40 ms.
+    TCP is named explicitly, else asyncio does not see it and leaves Nagle's algorithm on: an answer
+    in two pieces would wait 40 ms.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -195,13 +195,13 @@ def end_process(engine: Engine) -> NoReturn:
     closing.start()
     closing.join(_CLOSING_SECONDS)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # full or closed: nobody reads what is left
+        with suppress(OSError):  # full or closed: nobody reads the rest
             stream.flush()
     os._exit(0)
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it listens, and nothing of what it cuts off at the end."""
+    """A server that reports when it listens, and is silent about requests cut off at the end."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], drain: Drain) -> None:
         super().__init__(config)

@@ -1,11 +1,11 @@
-"""Asking the server of a store, and the engine that does so whenever there is one.
+"""Calls to the server of a store, and the engine that makes them while a server runs.
 
 Light to import: a command that asks there loads nothing else. ``http.client`` would do; it loads
 ``ssl`` and ``email``, which costs a command 25 ms.
 
-The server proves that it knows the secret before it is told anything: the port of one that died
-may belong to a stranger now. On the connection it proved itself on, the secret is then sent with
-each call, which tells it nothing new; signing the calls instead would protect no more.
+The server proves that it knows the secret before it gets any data: the port of one that died may
+belong to a stranger now. On the connection it proved itself on, the secret is then sent with each
+call, which reveals nothing new to it; signing the calls instead would protect no more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MAX_HEAD = 65_536
 _MAX_DIGITS = 16
 _PROOF_SECONDS = 1.0
 _MAX_PROOF_BYTES = 4096
-_EXTRA_SECONDS = 2.0  # beyond what the server allows itself
+_EXTRA_SECONDS = 2.0  # beyond the server's own time limit
 _OK = 200
 _TOO_LARGE = 413
 _REFUSALS = frozenset([401, 403, 404, 405, 421, 503])
@@ -73,7 +73,7 @@ class Connection:
         """Send a request and return status and body of the answer, all within ``seconds``.
 
         Raises ``OSError`` for an answer that is late, cut off, longer than ``max_bytes`` or not
-        HTTP; the connection is of no use then.
+        HTTP; the connection is unusable then.
         """
         deadline = time.monotonic() + seconds
         fields = {"Host": self._host, "Content-Length": str(len(body)), **(headers or {})}
@@ -174,7 +174,7 @@ class ServerGoneError(Exception):
 
 
 class TooLargeError(ServerGoneError):
-    """The server does not read so large a call; it is there for others."""
+    """The server does not read so large a call; it still answers smaller ones."""
 
 
 class Remote:
@@ -183,14 +183,14 @@ class Remote:
     def __init__(self, announcement: Announcement) -> None:
         self.announcement = announcement
         self._idle: list[Connection] = []
-        self._server_seconds = 0.0  # what the server allows itself; known with the first proof
+        self._server_seconds = 0.0  # the server's own time limit; known with the first proof
         self._closed = False
         self._lock = threading.Lock()
 
     def ask(
         self, verb: str, arguments: Mapping[str, Any], timeout: float | None = None
     ) -> dict[str, Any]:
-        """Return the answer's JSON object; raise what the verb raised there.
+        """Return the answer's JSON object; raise the errors that the verb raised there.
 
         Raises :class:`ServerGoneError` when there is no answer within ``timeout`` seconds
         (``None``: as long as the server allows itself, and a little).
@@ -211,7 +211,7 @@ class Remote:
     def stream_command(
         self, verb: str, arguments: Mapping[str, Any], form: Mapping[str, Any]
     ) -> Generator[str, None, tuple[str, str, int]]:
-        """Yield what the verb's command prints as it comes, and return the rest with the code.
+        """Yield the output of the verb's command as it comes, and return the rest with the code.
 
         Raises as :meth:`ask` does before anything came, and later :class:`ServingError`.
         """
@@ -268,7 +268,7 @@ class Remote:
             except TimeoutError as error:
                 raise ServerGoneError(str(error)) from error
             except OSError:
-                self._close_idle()  # the others are of the same age
+                self._close_idle()  # the rest are of the same age
         try:
             return self._send(self._connect(), body, timeout)
         except OSError as error:
@@ -321,7 +321,7 @@ class Remote:
 
 
 def _refusal(status: int, answer: dict[str, Any]) -> Exception:
-    """Return the error that an answer tells, or the one to go on without the server."""
+    """Return the error in an answer, or the one that makes the caller go on without the server."""
     if status == _TOO_LARGE:
         return TooLargeError("the server does not read so large a call")
     if status in _REFUSALS and not is_catalog_error(answer):
@@ -353,7 +353,7 @@ def _parse_object(body: bytes) -> dict[str, Any]:
 
 
 class NearestEngine:
-    """Ask the store's server while there is one with the same settings, else answer here.
+    """Ask the store's server while one runs with the same settings, else answer here.
 
     The local engine is made when first needed and let go when a server answers again. A server
     that is lost during a call costs that call nothing but time. Thread-safe.

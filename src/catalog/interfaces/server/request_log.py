@@ -1,8 +1,8 @@
-"""What a server tells of itself: a line of log and an id for each request, counts, readiness.
+"""The server's reports: a log line and an id for each request, counts, readiness.
 
-Nothing holds a query or a document. Names, units and labels of the counts (Prometheus' text format
-at ``/metrics``) follow https://prometheus.io/docs/practices/naming/. No label holds what a caller
-wrote: routes, methods, verbs and stages are those that exist.
+None of them contains a query or a document. Names, units and labels of the counts (Prometheus' text
+format at ``/metrics``) follow https://prometheus.io/docs/practices/naming/. No label contains a
+caller's text: routes, methods, verbs and stages are those that exist.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Readiness:
         return self._is_warm and not self.is_draining
 
     def note_warm(self) -> None:
-        """Note that model and indexes are loaded, or that this failed: queries tell why."""
+        """Note that model and indexes are loaded or failed to load; queries raise the reason."""
         self._is_warm = True
 
     def drain(self) -> None:
@@ -176,8 +176,8 @@ class Readiness:
 class RequestLog:
     """Log and count each request under an id: the ``X-Request-ID`` that it came with, or a new one.
 
-    The answer bears the id, and so does every line logged on the way. One that the server's end
-    cuts off is told so. A server that drains asks callers to connect anew.
+    The answer has the id, and so has every line logged on the way. A request cut off by the
+    server's end gets an answer that says so. A server that drains asks callers to connect again.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class RequestIdFilter(logging.Filter):
 
 
 def add_request_ids() -> None:
-    """Have what the process logs bear the ids of requests."""
+    """Add the ids of requests to the lines that the process logs."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(RequestIdFilter())
 

@@ -74,7 +74,7 @@ def is_loopback(host: str) -> bool:
 
 
 def split_host_port(name: str) -> tuple[str, int | None] | None:
-    """Return host, in small letters, and port of ``host[:port]``; ``None`` if it is none."""
+    """Return host, in small letters, and port of ``host[:port]``; ``None`` for any other form."""
     if not name.isascii() or any(char in "/?#@\\%" or char.isspace() for char in name):
         return None
     if name.count(":") > 1 and not name.startswith("["):
@@ -97,13 +97,13 @@ def guard_app(
 ) -> ASGIApp:
     """Return the app behind every check; paths in ``open_paths`` need no token.
 
-    421: Host is no loopback name, nor ``address.host``, nor one of ``serve.allowed_hosts``.
-    403: Origin is sent and is on none of those, nor one of ``serve.allowed_origins``.
+    421: Host is not a loopback name, ``address.host`` or one of ``serve.allowed_hosts``.
+    403: Origin is sent, and is neither on such a host nor one of ``serve.allowed_origins``.
     401: the token is missing or wrong; needed when one is set.
-    413: the body is larger than ``serve.max_body_bytes``; a body of untold length is read whole
-    before the app sees it. Web sockets are refused. Pages of ``serve.allowed_origins`` are told
-    that they may read the answers (CORS).
-    Raises :class:`ConfigError` when others can connect and no token is set.
+    413: the body is larger than ``serve.max_body_bytes``; a body of unknown length is read whole
+    before the app sees it. Web sockets are refused. Pages of ``serve.allowed_origins`` may read
+    the answers (CORS).
+    Raises :class:`ConfigError` when other machines can connect and no token is set.
     """
     if not address.is_loopback and serve.token is None:
         raise ConfigError(
@@ -127,7 +127,7 @@ def guard_app(
 
 
 class HostCheck:
-    """Pass on what was sent to one of our names, by no web page or one that may call.
+    """Pass on requests to one of our host names, except from web pages that may not call.
 
     The SDK's ``TransportSecurityMiddleware`` (mcp 2.3) takes the first of two Host headers, an
     empty Origin and, where any port may be named, anything after the colon; it knows no loopback
@@ -170,7 +170,7 @@ class HostCheck:
 
 
 class TokenCheck:
-    """Pass on what bears the token, and everything to the open paths."""
+    """Pass on requests with the token, and all requests to the open paths."""
 
     def __init__(self, app: ASGIApp, token: str, open_paths: frozenset[str]) -> None:
         self._app = app

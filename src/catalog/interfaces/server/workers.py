@@ -30,7 +30,7 @@ class Workers:
 
     A thread cannot be stopped: one whose call took longer than ``seconds`` is busy until it ends.
     Threads start when first needed and hold up no exit. ``check`` is called before each call's
-    work; what it raises is the call's answer.
+    work; its error becomes the call's.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Workers:
         return self._pending
 
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
-        """Run the work in a thread and return what it returns, or raise what it raises.
+        """Run the work in a thread and return its result, or raise its error.
 
         It has the caller's context variables, such as the edge. Raises :class:`OverloadedError` at
         once, or :class:`OutOfTimeError`.

@@ -211,7 +211,7 @@ def build_server(
 ) -> Server[Workers]:
     """Return a server of these tools and of the engine's documents, answered by the workers.
 
-    Of the tools those ``listed`` are shown, or else all; the others answer by name.
+    Of the tools those ``listed`` are shown, or else all; the rest answer by name.
     """
     resources = DocumentResources(engine)
     shown = tuple(tools if listed is None else listed)
@@ -298,7 +298,7 @@ def _result(answer: ToolResult) -> types.CallToolResult:
 
 
 async def _run(context: Context, work: Callable[[], ResultT]) -> ResultT:
-    """Return what the work on resources returns; raise its failures as errors of the protocol."""
+    """Return the result of work on resources; raise its failures as errors of the protocol."""
     try:
         return await context.lifespan_context.run(work)
     except MCPError:
@@ -310,7 +310,7 @@ async def _run(context: Context, work: Callable[[], ResultT]) -> ResultT:
 
 
 def _log_defect(what: str, error: Exception) -> str:
-    """Log where a defect showed, and return what is told of it: its kind."""
+    """Log the place of a defect, and return the message for the client: its kind only."""
     log_bug(what, error)
     return f"internal error ({type(error).__name__})"
 

@@ -55,7 +55,7 @@ SESSION_IDLE_SECONDS = 600.0
 
 
 class _NoIdError(Exception):
-    """A request came whose id is none."""
+    """A request came without a valid id."""
 
 
 def serve_stdio(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> NoReturn:
@@ -70,9 +70,9 @@ def serve_stdio(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> No
     try:
         busy = anyio.run(partial(_serve, engine, make))
     except* (BrokenPipeError, ConnectionResetError):
-        pass  # the client is gone, and with it whom to tell
+        pass  # the client is gone: nobody to answer
     with suppress(CatalogError, OSError):
-        os.dup2(2, 1)  # what is printed at the end is no protocol either
+        os.dup2(2, 1)  # text printed at the end is not protocol either
         if not busy:
             engine.close()
     _leave()
@@ -114,7 +114,7 @@ def _print_to_stderr() -> Iterator[None]:
 
 
 def _give_up(error: Exception) -> NoReturn:
-    """End the process with what is wrong.
+    """End the process with code 1, after printing the error.
 
     Raising would wait for the thread that waits for the next line of input.
     """
@@ -135,11 +135,11 @@ def _leave(code: int = 0) -> NoReturn:
 async def _repair_messages(
     read: ReadStream[Item], write: WriteStream[SessionMessage], good: MemoryObjectSendStream[Item]
 ) -> None:
-    """Hand on what can be read; the others get an error with their id, where they have one.
+    """Hand on readable messages; answer the rest with an error, with their id if they have one.
 
     A request whose text holds half a surrogate pair, which JavaScript writes and UTF-8 lacks, is
-    handed on with U+FFFD for it. A request whose id is no text and no whole number reaches us as a
-    notification, none of which bears such a name.
+    handed on with U+FFFD for it. A request whose id is not a text or whole number arrives as a
+    notification whose method is not that of a notification.
     """
     async with good:
         async for item in read:
@@ -177,7 +177,7 @@ def _repair_message(error: Exception) -> SessionMessage | None:
 
 
 def _invalid_message_error(error: Exception) -> types.JSONRPCError:
-    """Return JSON-RPC's answer to what is no JSON, or no request."""
+    """Return JSON-RPC's error for a line that is not JSON, or not a request."""
     content = _content(error)
     if isinstance(error, _NoIdError):
         return no_id_error()
@@ -197,7 +197,7 @@ def no_id_error() -> types.JSONRPCError:
 
 
 def _content(error: Exception) -> Any:
-    """Return what stood on the line, if the SDK's error tells; ``None`` if it was no JSON."""
+    """Return the line's value, if the SDK's error has it; ``None`` if it was not JSON."""
     if not isinstance(error, ValidationError):
         return None
     inputs = [problem["input"] for problem in error.errors() if _tells_whole_line(problem)]
@@ -277,9 +277,9 @@ def _has_no_id(body: bytes) -> bool:
 
 
 def streamable_http_app(server: Server[Workers], address: Address, serve: ServeSettings) -> ASGIApp:
-    """Return ``/mcp``, guarded, and ``GET /health``, which tells whoever asks that it runs.
+    """Return ``/mcp``, guarded, and ``GET /health``, which answers anyone while it runs.
 
-    Raises :class:`ConfigError` for an address others can reach when there is no token.
+    Raises :class:`ConfigError` without a token for an address that other machines can reach.
     """
     endpoint, running = mcp_asgi(server, serve)
 
@@ -297,8 +297,8 @@ def serve_http(
 ) -> NoReturn:
     """Answer on the address until SIGINT or SIGTERM, then end this process with code 0.
 
-    Port 0 is any free one; the URL is told on standard error. Raises :class:`ConfigError` when the
-    address cannot be had.
+    Port 0 is any free one; the URL is printed on standard error. Raises :class:`ConfigError` when
+    the address cannot be had.
     """
     app = streamable_http_app(server, address, serve)
     with bind_socket(address) as listening:
