@@ -23,8 +23,9 @@ def make_cards(
     """Make the cards that are missing or not current, ``limit`` at most; return their number.
 
     The write lock is taken before anything is summarised, so that no work is lost to another
-    process. What is made stays, whatever ends the run, and the next one goes on from there.
-    Raises :class:`StoreBusyError` when another process is writing, at once if not to ``wait``.
+    process. Cards that were made stay when the run is interrupted, and the next run continues from
+    there. Raises :class:`StoreBusyError` when another process is writing, at once if not to
+    ``wait``.
     """
     count = last = 0
     while (limit is None or count < limit) and _is_any_lacking(database, dataset, last):

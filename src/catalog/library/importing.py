@@ -152,10 +152,9 @@ class _LineError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import did.
-
-    ``added`` documents were not there, ``replaced`` ones had another content, ``unchanged`` ones
-    were there as they are in the file. ``waiting`` passages have no vector and are found by words.
+    """The counts of an import. ``added`` documents are new, ``replaced`` ones had another content,
+    ``unchanged`` ones were equal to the file's. ``waiting`` passages have no vector and are found
+    by words.
     """
 
     datasets: tuple[str, ...]
@@ -177,15 +176,15 @@ def import_chunks(
     root: Path | None = None,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Take in what a file, or ``chunks.jsonl`` of a folder, holds of the datasets, or of all.
+    """Import the named datasets, or all, from a file or a folder's ``chunks.jsonl``.
 
-    Documents that are in the file are as it says afterwards, others stay. Run again, it goes on
-    where it ended and adds nothing that is there. What has no vector in the file is embedded.
-    ``root`` is the folder that the datasets are updated from. Without it, the folder in the file is
-    taken if one of the dataset's files is there unchanged. Raises
-    :class:`InputError`, naming the line, for what is damaged, wrong or newer: the documents before
-    it are in then, whole; :class:`EmbeddingMismatchError` for vectors of another model than the
-    store's, and as ``Indexer.build`` does.
+    Documents in the file replace the stored ones of their path, the rest stay. Run again, it
+    continues where it ended and adds nothing twice. Passages without a vector in the file are
+    embedded. ``root`` is the folder that the datasets are updated from. Without it, the folder in
+    the file is taken if one of the dataset's files is there unchanged. Raises :class:`InputError`,
+    naming the line, for a damaged, invalid or newer record: the documents before it are imported
+    whole then; :class:`EmbeddingMismatchError` for vectors of another model than the store's, and
+    as ``Indexer.build`` does.
     """
     file = portable_file(source)
     progress = progress or Silent()
@@ -240,7 +239,7 @@ class _ImportRun:
                 raise InputError(f"{self._file} has no dataset {name!r}; datasets: {known}")
 
     def finish(self) -> ImportReport:
-        """Embed what waits, derive what was taken in, and return what was done."""
+        """Embed waiting passages, update the datasets' indexes, and return the report."""
         embedded = waiting = 0
         failed: tuple[Failure, ...] = ()
         for name, line in self._unproven.items():

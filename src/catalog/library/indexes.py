@@ -29,7 +29,7 @@ _JOINED = 8  # engines over several datasets that are kept
 class Indexes:
     """Open the index engines of every dataset, one engine for each name. Thread-safe.
 
-    ``model`` tells which embedding model the vectors must be of; it is asked for vectors only.
+    ``model`` returns the embedding model of the vectors; it is called for vectors only.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Indexes:
             return self._vector[name, dataset]
 
     def remove(self, dataset: str) -> Iterator[str]:
-        """Remove what was derived from a dataset that is no more; yield what stays, and why.
-
-        That is the folders of its indexes, and what the engines that are set have on a server.
+        """Remove the indexes of a removed dataset; yield a note on each one that stays, and why.
+        These are the folders of its indexes, and its collections on the servers of the engines that
+        are set.
         """
         rag = self._settings.rag_v2
         in_folder = {"exact", "sqlite-vec"} | ({"qdrant"} if rag.qdrant_url is None else set())

@@ -1,4 +1,4 @@
-"""Trying another embedding model beside the store's own: embedding, adopting, dropping."""
+"""Try another embedding model in addition to the store's own: embed with it, adopt or drop it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TriedLibrary(Library):
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
-    """What a try has embedded, now and in all; ``failed`` are documents the model failed on."""
+    """The counts of a try, of this run and in all; ``failed`` are documents the model failed on."""
 
     tried: TriedModel
     embedded: int
@@ -120,7 +120,7 @@ class TrialReport:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionReport:
-    """The model that is the store's now, the one it replaced, and what else to say.
+    """The model that is the store's now, the one it replaced, and notes.
 
     ``settings`` are those to set from now on, by dotted name; ``None``: unset.
     """
@@ -154,8 +154,8 @@ class ModelTrials:
 
         The ``provider`` is that of the settings unless given, and for the same one so is its
         ``url``; prefixes are those of the model's profile. Raises :class:`InputError` for the
-        store's own model embedded as it is, or for one that is tried with other settings,
-        :class:`ConfigError` kinds for a model that cannot be had, and
+        store's own model with the same settings, or for one that is tried with other settings,
+        :class:`ConfigError` kinds for a model that is not available, and
         :class:`EmbeddingMismatchError` where the settings name another model than the store's.
         """
         library = self._library
@@ -197,11 +197,10 @@ class ModelTrials:
         first: Collection[str] = (),
         progress: Progress | None = None,
     ) -> TrialReport:
-        """Embed what the model lacks of datasets, all if none is named, or of a ``sample`` of each.
-
-        A sample has so many passages, of whole documents: those with the paths in ``first``, and
-        others by chance. What was embedded before is not embedded again, however that run ended.
-        Raises :class:`EmbeddingError` when the model is down.
+        """Embed the passages that the model lacks, of the named datasets or all; or a ``sample``.
+        A sample has about ``sample`` passages, of whole documents: those with the paths in
+        ``first``, then random ones. Passages embedded before are not embedded again, even if that
+        run failed. Raises :class:`EmbeddingError` when the model is down.
         """
         library = self._library
         names = datasets or library.datasets()
@@ -279,7 +278,7 @@ class ModelTrials:
             )
 
     def _require_sound(self, names: Sequence[str]) -> None:
-        """Raise for documents that are damaged: their checksums are made anew with the model."""
+        """Raise for damaged documents: an adoption computes their checksums again."""
         with self._library.database.read() as connection:
             found = (it for name in names for it in find_damaged_documents(connection, name))
             damaged = [document for _, document in found]
@@ -298,9 +297,8 @@ class ModelTrials:
         sample: int | None = None,
         first: Collection[str] = (),
     ) -> tuple[int, tuple[Failure, ...]]:
-        """Embed what the model lacks of datasets, a batch of the model a transaction.
-
-        Their locks are not held: they may be updated meanwhile, and what comes then is left to the
+        """Embed the passages that the model lacks, each batch in one transaction. The datasets'
+        locks are not held: they may be updated meanwhile, and passages added then are left to the
         next run. Return how many windows were embedded, and the documents that the model failed on.
         """
         if other.wanted_model != tried.model:
@@ -348,7 +346,7 @@ class ModelTrials:
         return computed, tuple(failures)
 
     def _refresh(self, tried: TriedModel, names: Sequence[str]) -> Iterator[str]:
-        """Bring up to date what is derived from the vectors; yield what is done later."""
+        """Update the indexes and the agreement; yield a note on each one that must wait."""
         library = self._library
         library.follow_adoption()
         if library.wanted_model != tried.model:  # a model was given to the library
