@@ -1,4 +1,4 @@
-"""What every executor does: apply a function to items in their order, some ahead of the caller."""
+"""The interface of executors: apply a function to items in order, some ahead of the caller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pending(Protocol[PendingT_co]):
     """A result that is being worked out elsewhere."""
 
     def result(self) -> PendingT_co:
-        """Wait for it, and return it or raise what the work raised."""
+        """Wait for the result and return it, or raise the error of the work."""
         ...
 
     def cancel(self) -> object:
@@ -34,7 +34,7 @@ class Pending(Protocol[PendingT_co]):
 
 
 class Executor(Protocol):
-    """Does work beside the caller, ``size`` items at once."""
+    """Does work in parallel to the caller, ``size`` items at once."""
 
     size: int
 
