@@ -191,9 +191,10 @@ class _Walk:
             return []
 
     def _ignore_lines(self, base: str, entries: Sequence[os.DirEntry[str]]) -> list[str] | None:
-        """Return the folder's own rules; ``None`` if it has some that cannot be read now. Then the
-        folder is skipped, because its ignored files are not known. A folder or symlink with the
-        name of an ignore file has no rules, as in git.
+        """Return the folder's own rules; ``None`` if it has some that cannot be read now.
+
+        Then the folder is skipped, because its ignored files are not known. A folder or symlink
+        with the name of an ignore file has no rules, as in git.
         """
         by_name = {entry.name: entry for entry in entries}
         lines: list[str] = []

@@ -68,6 +68,7 @@ def embed_waiting(
     executor: Executor | None = None,
 ) -> EmbeddingReport:
     """Embed waiting passages, each batch in one transaction; searches find them from then on.
+
     ``pause`` is called after each batch; once it returns true, the rest is left to the next run.
     Documents indexed ``since`` then (seconds from 1970) come first, the newest first. An
     ``executor`` embeds while this process writes. The caller holds the dataset's lock, unless the
@@ -140,8 +141,9 @@ class _EmbeddingRun:
             )
 
     def _await_others(self, waiting: Sequence[WaitingChunk]) -> list[WaitingChunk]:
-        """Wait a little for texts claimed by other runs; return their passages to check again. If
-        none of them was embedded for a long time, they are left to the next run.
+        """Wait a little for texts claimed by other runs; return their passages to check again.
+
+        If none of them was embedded for a long time, they are left to the next run.
         """
         elsewhere = self._batches.take_elsewhere()
         if not elsewhere:

@@ -57,8 +57,9 @@ class Source:
         return content_hash(self.parsed)
 
     def fingerprint(self, pipeline: str) -> str:
-        """Name how the document was cut, with a hash of its places in the file if mapped. So text
-        that only moved in the file is noticed.
+        """Name how the document was cut, with a hash of its places in the file if mapped.
+
+        So text that only moved in the file is noticed.
         """
         form = self.parsed.places.to_dict()
         return pipeline if form is None else f"{pipeline}:{ids.sha1_hex(json.dumps(form))[:8]}"
@@ -163,8 +164,10 @@ class Pipeline:
         return self.embedded.model
 
     def prepare(self, source: Source) -> tuple[NewRevision, str | None]:
-        """Cut a document; return the revision to publish, without vectors. The second value is the
-        reason if its tokens were not counted by the model's tokenizer, else ``None``.
+        """Cut a document; return the revision to publish, without vectors.
+
+        The second value is the reason if its tokens were not counted by the model's tokenizer, else
+        ``None``.
         """
         cut = cut_document(self.chunker, source)
         chunks = [

@@ -216,7 +216,7 @@ _SIGN = re.compile(r"[^\w\s]|\d")
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """What of a text is prose.
+    """The prose of a text.
 
     ``sentences`` are those worth showing, each once and in order; ``paragraphs`` the lines of
     its beginning (at most about ``HEAD_CHARS`` characters) that are neither headings nor code nor
@@ -235,7 +235,7 @@ class Prose:
 
 
 def read_prose(text: str, headings: Collection[str] = ()) -> Prose:
-    """Read the prose of a text; a line that is one of the ``headings`` is none of it.
+    """Read the prose of a text; a line that is one of the ``headings`` is left out.
 
     Sentences are without markup, every run of white space one space. Those of a licence count
     only in a text that is mostly licence.
@@ -517,7 +517,7 @@ def _words(sentence: str) -> frozenset[str]:
 
 
 def _thin_out(sentences: list[str]) -> list[str]:
-    """Return the first sentences and evenly spaced ones of the others."""
+    """Return the first sentences, and evenly spaced ones of the rest."""
     others = len(sentences) - FIRST_SENTENCES
     room = MOST_SENTENCES - FIRST_SENTENCES
     if others <= room:

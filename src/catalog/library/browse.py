@@ -75,10 +75,12 @@ _LONGEST = 200  # characters of a tag that is named
 
 @dataclass(frozen=True, slots=True)
 class BrowseRequest:
-    """A checked listing. ``visible`` is the filter on documents that the caller may see, ``wanted``
-    adds the conditions of the call. A blank query counts as no query. ``by_type``, ``by_name`` and
-    ``by_tag`` are the parts of ``wanted`` that are not ``visible``. ``after`` and ``before`` have a
-    time zone. ``notes`` name the parameters that were cut.
+    """A checked listing.
+
+    ``visible`` is the filter on documents that the caller may see, ``wanted`` adds the conditions
+    of the call. A blank query counts as no query. ``by_type``, ``by_name`` and ``by_tag`` are the
+    parts of ``wanted`` that are not ``visible``. ``after`` and ``before`` have a time zone.
+    ``notes`` name the parameters that were cut.
     """
 
     params: BrowseParams

@@ -152,9 +152,10 @@ class _LineError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The counts of an import. ``added`` documents are new, ``replaced`` ones had another content,
-    ``unchanged`` ones were equal to the file's. ``waiting`` passages have no vector and are found
-    by words.
+    """The counts of an import.
+
+    ``added`` documents are new, ``replaced`` ones had another content, ``unchanged`` ones were
+    equal to the file's. ``waiting`` passages have no vector and are found by words.
     """
 
     datasets: tuple[str, ...]

@@ -91,6 +91,7 @@ class Indexes:
 
     def remove(self, dataset: str) -> Iterator[str]:
         """Remove the indexes of a removed dataset; yield a note on each one that stays, and why.
+
         These are the folders of its indexes, and its collections on the servers of the engines that
         are set.
         """

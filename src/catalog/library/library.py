@@ -210,8 +210,9 @@ class Library:
         raise UnknownDatasetError(f"say which dataset; datasets: {known}")
 
     def chosen_datasets(self, names: str | Iterable[str] | None) -> DatasetNames:
-        """Return the datasets that a call names, each once and in order, or all without names. A
-        single dataset is returned as its name. Raises :class:`UnknownDatasetError` for an unknown
+        """Return the datasets that a call names, each once and in order, or all without names.
+
+        A single dataset is returned as its name. Raises :class:`UnknownDatasetError` for an unknown
         name, or without any dataset yet, and :class:`InputError` for an empty list.
         """
         if names is None:

@@ -139,9 +139,10 @@ class QueryLog:
     def watching(
         self, params: SearchParams | AskParams | GenerateParams
     ) -> Iterator[Callable[..., None]]:
-        """Log the question of the block, if it came in at an edge and the settings say so. The
-        block calls the yielded function with results, answer or artifact, and further fields of the
-        entry; an error that ends the block before is logged instead.
+        """Log the question of the block, if it came in at an edge and the settings say so.
+
+        The block calls the yielded function with results, answer or artifact, and further fields of
+        the entry; an error that ends the block before is logged instead.
         """
         edge = current_edge()
         verb = _VERBS[type(params)]

@@ -198,9 +198,10 @@ class ModelTrials:
         progress: Progress | None = None,
     ) -> TrialReport:
         """Embed the passages that the model lacks, of the named datasets or all; or a ``sample``.
-        A sample has about ``sample`` passages, of whole documents: those with the paths in
-        ``first``, then random ones. Passages embedded before are not embedded again, even if that
-        run failed. Raises :class:`EmbeddingError` when the model is down.
+
+        A sample has about ``sample`` passages of each dataset, in whole documents: those with the
+        paths in ``first``, then random ones. Passages embedded before are not embedded again, even
+        if that run failed. Raises :class:`EmbeddingError` when the model is down.
         """
         library = self._library
         names = datasets or library.datasets()
@@ -297,9 +298,11 @@ class ModelTrials:
         sample: int | None = None,
         first: Collection[str] = (),
     ) -> tuple[int, tuple[Failure, ...]]:
-        """Embed the passages that the model lacks, each batch in one transaction. The datasets'
-        locks are not held: they may be updated meanwhile, and passages added then are left to the
-        next run. Return how many windows were embedded, and the documents that the model failed on.
+        """Embed the passages that the model lacks, each batch in one transaction.
+
+        The datasets' locks are not held: they may be updated meanwhile, and passages added then are
+        left to the next run. Return how many windows were embedded, and the documents that the
+        model failed on.
         """
         if other.wanted_model != tried.model:
             raise InputError(

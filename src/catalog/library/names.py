@@ -54,8 +54,9 @@ UNLABELLED = "unlabelled"
 
 
 class Names:
-    """The names of the documents of a dataset, each kind read when first needed. Documents that are
-    not ``seen`` are ignored.
+    """The names of the documents of a dataset, each kind read when first needed.
+
+    Documents that are not ``seen`` are ignored.
     """
 
     def __init__(self, connection: Connection, dataset: str, seen: Scope = ALL) -> None:

@@ -58,9 +58,10 @@ _MAX_COMPARED, _MAX_CANDIDATES = 256, 25  # characters of a name sought; names d
 
 @dataclass(frozen=True, slots=True)
 class NamedDocument:
-    """A named document: dataset, path and part of each of its files with text for the name. Without
-    a place in the name, only the first file is given; ``joined`` describes the parts of several
-    files, ``total`` is the last line of a file of records.
+    """A named document: dataset, path and part of each of its files with text for the name.
+
+    Without a place in the name, only the first file is given; ``joined`` describes the parts of
+    several files, ``total`` is the last line of a file of records.
     """
 
     pieces: Sequence[tuple[str, str, Part]]
@@ -356,8 +357,9 @@ def find_document(
 def find_parts(
     database: Database, dataset: DatasetNames, patterns: Iterable[str]
 ) -> tuple[list[tuple[str, Part, tuple[str, ...]]], list[DocumentNotFoundError]]:
-    """Return the ids of documents, the part of each that the patterns name, and notes on it. The
-    second list has an error with near misses for each pattern without a document.
+    """Return the ids of documents, the part of each that the patterns name, and notes on it.
+
+    The second list has an error with near misses for each pattern without a document.
 
     A pattern is what :func:`resolve_documents` takes, or has a place as in :func:`find_document`:
     then each file of a recording has its own part. Raises the same if no pattern has a document.

@@ -1,5 +1,6 @@
-"""Executors of an indexing run's work: in this process, in several of this machine, on Ray. A run
-has one writer. The work that can be done in parallel (reading and cutting a file, embedding a
+"""Executors of an indexing run's work: in this process, in several of this machine, on Ray.
+
+A run has one writer. The work that can be done in parallel (reading and cutting a file, embedding a
 batch) is a function of its arguments alone, which an executor applies to many items ahead of the
 writer.
 """
