@@ -41,7 +41,7 @@ PROFILES: Mapping[str, EmbeddingProfile] = {
     "nomic-ai/nomic-embed-text-v1.5": EmbeddingProfile(
         "search_query: ", "search_document: ", "mean", 8192, 768, _ENGLISH
     ),
-    # on servers only; Cohere's tell queries and passages apart by a field of the request
+    # on servers only; Cohere's distinguish queries and passages by a field of the request
     "embed-english-v3.0": EmbeddingProfile(max_tokens=512, dim=1024, languages=_ENGLISH),
     "embed-english-light-v3.0": EmbeddingProfile(max_tokens=512, dim=384, languages=_ENGLISH),
     "embed-multilingual-v3.0": EmbeddingProfile(max_tokens=512, dim=1024),

@@ -126,7 +126,7 @@ ResultT = TypeVar("ResultT")
 TRIES = 6
 _LONGEST = 30.0  # seconds between two tries, unless the server asks for more
 _backoff = wait_random_exponential(multiplier=1, max=_LONGEST, min=0.2)
-_spread = wait_random(0, 1)  # so that those who were told the same do not all come at once
+_spread = wait_random(0, 1)  # so that clients with the same wait do not all retry at once
 
 
 class Retries:
@@ -191,7 +191,7 @@ def _wait(state: RetryCallState) -> float:
 _log = logging.getLogger(__name__)
 FORMS: dict[str, ServerForm] = {"openai": OpenAIForm(), "cohere": CohereForm()}
 QUERY_RETRY_SECONDS = 2.0  # seconds after which a search asks no more
-_MAX_TOKENS = 512  # of a model of which nothing is known
+_MAX_TOKENS = 512  # of an unknown model
 _MOST_BYTES = 400_000  # of an answer, for each text and once more: 8,192 numbers, and blanks
 _SAME, _ASKED_AGAIN = 0.999, 5  # likeness of vectors that differ by rounding alone; requests
 _REFUSED, _UNKNOWN, _UNPAID, _LIMITED = (401, 403), (404, 405, 410), 402, 429

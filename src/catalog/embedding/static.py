@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from catalog.embedding.encoder import Vector
 
-_MAX_TOKENS = 512  # the mean of more tells little apart
+_MAX_TOKENS = 512  # the mean of more tokens distinguishes little
 
 
 class StaticEncoder:

@@ -175,7 +175,7 @@ class FolderChanges:
         self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
         self._listed = {file.path for file in listing.files}
         missing = sorted(set(stored.entries) - self._listed)
-        # What was a document and now speaks of one is no longer a document, and not unseen.
+        # A former document that is a sidecar now is no longer a document, and not unseen.
         self._beside = listing.beside.keys()
         self.unseen = find_unseen(
             [file for file in missing if file not in self._beside], listing.skipped
@@ -321,8 +321,8 @@ class PathOwners:
     """Assigns each document path to one file, as a run goes through the files in their order.
 
     Where several files have a document of one path, it is the first file's in that order; but a
-    file that nobody could look at keeps what it has. ``deprived`` are the files that lost a path
-    to one before them in this run.
+    file that could not be read keeps its paths. ``deprived`` are the files that lost a path to one
+    before them in this run.
     """
 
     def __init__(
@@ -374,8 +374,8 @@ class SyncPreview:
     ``kept`` ones keep their documents, since they or a place above them cannot be read. ``remarks``
     name files for the reason given: their ``outcome`` says whether they are indexed all the same.
     ``unchanged`` counts the rest. ``stopped`` says why the run would stop before it changed
-    anything. ``settings`` has, by name, what the call says and what the dataset is made with, where
-    they differ; the call's would cut ``recut_documents`` anew.
+    anything. ``settings`` has, by name, the values of the call and of the dataset, where they
+    differ; the call's would cut ``recut_documents`` differently.
     """
 
     dataset: str

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _OUTAGES = 3  # batches in a row on which a server fails before the rest is left to the next run
 _FIRST_BATCH = 2  # texts: something is stored soon after the model is ready, however slow it is
-_OTHERS_SECONDS = 0.2  # between two looks at what another run is at
+_OTHERS_SECONDS = 0.2  # between two looks at the texts that another run has claimed
 _MOST_SECONDS = 300.0  # until another run, which does none of it, is taken to be stuck
 _MADE_READY = 128  # windows made ready at once, from which batches of like length are taken
 
@@ -47,7 +47,7 @@ _MADE_READY = 128  # windows made ready at once, from which batches of like leng
 class EmbeddingReport:
     """The number of texts the model embedded, those it failed on, and notes.
 
-    ``failed_chunks`` are the ids of chunks; ``usage`` counts a server's requests.
+    ``failed_chunks`` are the ids of chunks; ``usage`` has a server's requests, tokens and cost.
     """
 
     embedded: int = 0
@@ -225,8 +225,8 @@ class _EmbeddingRun:
 class BatchOutcome:
     """The vectors of a batch in order, ``None`` for a text that failed, and why by its place.
 
-    ``outage`` says why a server answered nothing at all; ``usage`` counts the requests of a batch
-    embedded in another process.
+    ``outage`` says why a server answered nothing at all; ``usage`` is that of a batch embedded in
+    another process.
     """
 
     vectors: Sequence[Vector | None] = ()
@@ -322,7 +322,7 @@ class EmbeddingBatches:
 
     @property
     def usage(self) -> EmbeddingUsage | None:
-        """The usage of a server so far, ``None`` for a local model."""
+        """The requests, tokens and cost of a server so far, ``None`` for a local model."""
         here, elsewhere = self._model.usage, self._usage_elsewhere
         return here + elsewhere if here and elsewhere else here or elsewhere
 

@@ -229,7 +229,7 @@ def cut_document(
         cut = chunker.cut_at(source.parsed, ranges)
     if cut.fallback is None:
         return cut
-    # sizes in other tokens than the model's do not tell whether a passage fits its window
+    # sizes in other tokens than the model's cannot show whether a passage fits its window
     return Cut(tuple(replace(span, tokens=0) for span in cut.spans), cut.fallback)
 
 

@@ -295,5 +295,5 @@ class ReadAhead:
         return (outcome, self._reading.read(outcome)) if result is None else result
 
     def _is_sure(self, file: SourceFile) -> bool:
-        is_left = file.path in self._reading.originals.converted  # to what was made of it, maybe
+        is_left = file.path in self._reading.originals.converted  # to its conversion, maybe
         return not is_left and file_type(file.path) not in STREAMED

@@ -4,9 +4,9 @@
         ─> cut ─> publish: whole documents a transaction ─> note the file in the manifest
     ─> remove what vanished
 
-No model is asked: what is new is found by its words, and :mod:`catalog.ingest.embedding` embeds it.
-The old revision answers until the new one commits. Killed anywhere, the next run ends in the
-same state: whatever was published is recognised by its hash.
+No model is called: new passages are found by their words, and :mod:`catalog.ingest.embedding`
+embeds them. The old revision answers until the new one commits. Killed anywhere, the next run ends
+in the same state: whatever was published is recognised by its hash.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def sync(
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``; ``reread`` indexes every document
     again; ``made_with`` is stored as the settings of the pipeline. An ``executor`` reads and cuts
-    ahead of the writing; what is written is the same. The caller holds the dataset's lock. Raises
+    ahead of the writing; the result is the same. The caller holds the dataset's lock. Raises
     :class:`SourceError` for a missing root and :class:`MassDeletionError` when most files vanished
     (unless ``allow_deletions``); nothing has changed then. A failing file or document is named in
     the report instead.

@@ -50,8 +50,8 @@ class SyncReport:
     All was found by its words after ``words_seconds``, the whole run took ``seconds``. ``kept``
     counts documents that may have changed or be gone: they come from a file that could not be read,
     or lie below a place that could not be looked at. ``failed_chunks`` are the ids of chunks with
-    some text that the model failed on in this run, ``usage`` counts the requests to a model on a
-    server, ``None`` without one.
+    some text that the model failed on in this run, ``usage`` has the requests, tokens and cost of a
+    model on a server, ``None`` without one.
     """
 
     documents: int

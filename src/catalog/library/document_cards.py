@@ -12,7 +12,7 @@ from catalog.store.filter_sql import DatasetNames
 
 _log = logging.getLogger(__name__)
 
-BATCH = 50  # documents in one transaction: others may write after a few tenths of a second
+BATCH = 50  # documents in one transaction: other processes wait some tenths of a second
 CARDS_PER_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
 CARDS_MADE_LATER = "the rest is made by the next queries, or all at once by an update of the index"
 

@@ -77,7 +77,7 @@ def run_check(name: str, examine: Callable[[], str], fix: str, place: Path) -> C
         return Check(name, ok=True, detail=examine())
     except EngineLockedError as error:  # who holds it, a server say, looks after it
         return Check(name, ok=True, detail=f"not looked into: {error}")
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+    except Exception as error:  # noqa: BLE001 - any error is a result of the check
         if isinstance(error, ConfigError | EngineBlockedError):
             fix = f"see to what it says, then {fix.removesuffix(' --reread')}"
         if isinstance(error, EngineUnreachableError):
@@ -275,7 +275,7 @@ def diagnose(library: Library) -> list[Check]:
     unreadable: list[Check] = []
     try:
         names = library.datasets()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+    except Exception as error:  # noqa: BLE001 - any error is a result of the check
         unreadable = [Check("datasets", ok=False, detail=describe_error(error), fix=RESTORE)]
     home, file = library.settings.home, library.database.file
     reread = _reread(names[0]) if names else RESTORE

@@ -211,8 +211,8 @@ class _ImportRun:
         self._library, self._file, self._wanted, self._root = library, file, datasets, root
         self._progress, self._locks, self._held = progress, locks, ""
         self._model: ModelLine | None = None
-        self._opened: list[str] = []  # datasets of which something is taken
-        self._known: set[str] = set()  # those that the file has told of
+        self._opened: list[str] = []  # datasets that are imported
+        self._known: set[str] = set()  # datasets named in the file so far
         self._documents = ImportedDocuments(library.database)
         self._unproven: dict[str, DatasetLine] = {}  # whose folders were not seen here yet
         self._since_header: Counter[str] = Counter()
@@ -320,7 +320,7 @@ class _ImportRun:
 
     def _begin(self, line: HeaderLine) -> ModelLine:
         """Bind the store to the file's model, or see that it is bound to it; return the model."""
-        self._documents.note_files()  # what another header began
+        self._documents.note_files()  # of an earlier header
         model, library = line.model, self._library
         if not line.vectors and library.wanted_model.fingerprint != model.fingerprint:
             raise EmbeddingMismatchError(

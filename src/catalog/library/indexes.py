@@ -120,7 +120,7 @@ class Indexes:
         words = {"bm25", rag.lexical_engine}.difference(LEXICAL_ENGINES[1:])
         locks = {folder / name: folder / name / POINTS_LOCK for name in points}
         locks |= {folder / name: folder / name / WORDS_LOCK for name in words}
-        locks |= {stock / dataset: stock / f".{dataset}.lock"}  # what is compared with keeps texts
+        locks |= {stock / dataset: stock / f".{dataset}.lock"}  # the v1 index has texts
         for index in (folder, *locks):
             if index.is_symlink():
                 yield f"{index} led to {index.resolve()}: what is there stays"
@@ -133,7 +133,7 @@ class Indexes:
                 yield f"{error}, here or in another process, and stays until this is run again"
             except EngineError as error:
                 yield f"an index stays: {error}"
-        with suppress(OSError):  # a file of others may be in it
+        with suppress(OSError):  # somebody else's file may be in it
             folder.rmdir()
 
     def _forget(self, dataset: str) -> None:

@@ -113,7 +113,7 @@ class Indexer:
             held.enter_context(self.hold(dataset, progress))
             if is_known:  # it may have been removed while this waited
                 library.require_dataset(dataset)
-            else:  # what an earlier one of the name has left
+            else:  # remains of an earlier dataset of the name
                 self._finish_removal(dataset)
             library.follow_adoption()  # the run before may have changed the model
             require_model(library.database, library.wanted_model)

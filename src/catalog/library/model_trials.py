@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from catalog.core.errors import DamagedDocumentError
     from catalog.store.vectors.base import VectorEngine
 
-_LOCK = ".try-model.lock"  # beside those of datasets, none of whose names begins with a dot
+_LOCK = ".try-model.lock"  # next to the datasets' locks; no dataset's name begins with a dot
 _NAMED = 3  # documents in one message
 _TOGETHER = 64  # passages whose windows are cut at once
 
@@ -224,7 +224,7 @@ class ModelTrials:
             is_tried = name in [each.name for each in list_tried(connection)]
             if bound is not None and bound.model == name and not is_tried:
                 told = f"{name} is the store's model already, and not tried otherwise"
-                # Who was killed while adopting it was not told what to set.
+                # A run that was killed while adopting it did not print the settings.
                 raise InputError("; ".join(filter(None, (told, library.adoption_note))))
             tried = require_tried(connection, name)
         self._require_live()
@@ -368,7 +368,7 @@ def _way_of(library: Library, other: Library, dataset: str) -> tuple[NewWay, Pip
     """Return how the dataset is made once the other library's model is the store's."""
     with library.database.read() as connection:
         is_noted = read_dataset_settings(connection, dataset) is not None
-    # One that is not noted was filled by a pipeline of the user's own: no run of ours does it anew.
+    # One without noted settings was filled by a user's pipeline: no run of ours indexes it again.
     made = IndexingSettings(library, dataset, apply_settings=not is_noted)
     way, pipeline = made.with_model(other)
     return (way if is_noted else replace(way, made_with=None)), pipeline

@@ -467,7 +467,7 @@ def _match(names: Names, pattern: str) -> list[str]:
     name = pattern.removeprefix(f"{names.dataset}:")
     if made := names.only_seen(names.documents.made_of(name)):
         return made
-    if name.startswith(CITATION):  # its brackets are none of a glob
+    if name.startswith(CITATION):  # its brackets are not a glob's
         return []
     glob, groups = Glob.compile(name), names.documents.groups.values()
     originals = {member.path: member.names for group in groups for member in group}

@@ -144,7 +144,7 @@ def cite(title: str, section: str, source: str) -> str:
 FIELDS = ("source_url", "page_title", "section", "chunk_index", "text")
 MOST = 1_000  # passages of an answer
 SAMPLED = 5  # points that are embedded again to see whose model it is
-SAME_MODEL = 0.7  # of a mean cosine: docs/decisions/0039 has what was measured
+SAME_MODEL = 0.7  # of a mean cosine: docs/decisions/0039 has the measurements
 
 
 class CollectionSearch:
@@ -338,7 +338,7 @@ class CollectionRetriever(BaseRetriever):
     """A collection that other software filled as a LlamaIndex retriever.
 
     ``fields`` names its payload's, as ``{"text": "page_content", "source_url": "metadata.url"}``,
-    and its ``vector`` if it has a name. Whatever is not given is as the settings say
+    and its ``vector`` if it has a name. Parameters that are not given come from the settings
     (``IDX_COLLECTION__*``). Each node's metadata has ``source_url``, ``page_title``, ``section``,
     ``chunk_index`` as far as they are there, ``citation``, and ``low_score`` on one whose score is
     low.

@@ -3,8 +3,8 @@
     SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ EmbeddingPrefixTransform ─ CachedEmbedding
                    ─ ChunkPersistenceTransform ─ PersistenceTransform ─> stored
 
-Each step calls what ``catalog index build`` calls (:mod:`catalog.ingest.pipeline`); what one finds
-out travels on the nodes.
+Each step calls the functions of ``catalog index build`` (:mod:`catalog.ingest.pipeline`); results
+are passed on in the nodes.
 """
 
 from __future__ import annotations

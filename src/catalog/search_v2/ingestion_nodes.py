@@ -94,7 +94,7 @@ class ChunkNode(TextNode):
 class PrefixedNode(TextNode):
     """A plain text node with a longer text for the embedding model.
 
-    ``embedded`` is the text for the model. Stored, it is the ``TextNode`` that it was.
+    ``embedded`` is the text for the model. It is stored as the original ``TextNode``.
     """
 
     embedded: str = Field("", exclude=True, repr=False)

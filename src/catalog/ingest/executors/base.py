@@ -46,11 +46,11 @@ class Executor(Protocol):
         weigh: Callable[[ItemT], float] = lambda _: 1.0,
         room: float = 0.0,
     ) -> Iterator[ResultT | Lost]:
-        """Yield what ``work`` makes of each item, in order; what it raises is raised.
+        """Yield the result of ``work`` for each item, in order; its errors are raised.
 
-        Items are taken as there is room: one more than ``size``, and further ones while those
-        whose result was not yielded yet weigh no more than ``room``. Work and items must be such
-        as can be pickled. An item whose process dies is tried once more, then it is lost.
+        Items are taken while there is room: one more than ``size``, and further ones while those
+        without a yielded result weigh no more than ``room``. Work and items must be picklable. An
+        item whose process dies is tried once more, then it is lost.
         """
         ...
 
@@ -81,7 +81,7 @@ class InPlace:
         weigh: Callable[[ItemT], float] = lambda _: 1.0,  # noqa: ARG002 - nothing is ahead here
         room: float = 0.0,  # noqa: ARG002
     ) -> Iterator[ResultT | Lost]:
-        """Yield what ``work`` makes of each item, in order; what it raises is raised."""
+        """Yield the result of ``work`` for each item, in order; its errors are raised."""
         yield from map(work, items)
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class InPlace:
         self.close()
 
 
-Answer = tuple[Literal["done", "raised"], Any]  # with what was made, or the error
+Answer = tuple[Literal["done", "raised"], Any]  # with the result, or the error
 
 
 def attempt(work: Callable[[Any], Any], item: Any) -> Answer:

@@ -394,7 +394,7 @@ def extract(
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
     if "hidden" in attributes:
         return True
-    # The link signs that documentation generators put beside every heading.
+    # The link signs that documentation generators put next to every heading.
     if "headerlink" in attributes.get("class", "").split():
         return True
     style = attributes.get("style", "")

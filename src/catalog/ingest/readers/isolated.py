@@ -50,7 +50,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Nothing more follows; ``reason`` says what is wrong unless it is done."""
+    """The end of an answer; ``reason`` is the error, if any."""
 
     outcome: Literal["done", "empty", "unreadable", "defect"]
     reason: str = ""

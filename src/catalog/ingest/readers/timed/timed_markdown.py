@@ -1,8 +1,8 @@
 """Text that was made from a recording or an image: frames, transcripts, captions, OCR text.
 
-A converter names the original under the title: in fields between ``---`` lines (``video_source:
-`lecture.mp4```), or in lines in italics (``*Original file: `photo.png`*``). Ordinary Markdown comes
-out as it went in.
+A converter names the original under the title: in fields between ``---`` lines
+(``video_source: `lecture.mp4```), or in lines in italics (``*Original file: `photo.png`*``).
+Ordinary Markdown is not changed.
 """
 
 from __future__ import annotations
