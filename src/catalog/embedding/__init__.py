@@ -70,7 +70,7 @@ def _query_encoder(settings: EmbeddingSettings, encoder: Encoder) -> Encoder | N
         return ServedEncoder(settings, side="query", retry_seconds=QUERY_RETRY_SECONDS)
     if settings.provider != "fastembed" or getattr(encoder, "is_run_alone", False):
         return None
-    # A query is too short to gain from more threads, and idle ones spin beside the other leg.
+    # A query is too short to gain from more threads, and idle ones slow down the other leg.
     return get_encoder(settings.model_copy(update={"threads": settings.threads or 1}))
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingUsage:
-    """Counts of a stretch of work; subtract what was before from what is after.
+    """Counts of a stretch of work; subtract the counts before from the counts after.
 
     ``retries`` are the requests that were repeats of one that failed, ``waited_seconds`` the time
-    between them. ``tokens`` are as the server counted them, as estimated for the ``estimated`` of
-    the requests of which it does not say. ``cost`` is in the currency of the price that is set,
-    ``None`` where none is.
+    between them. ``tokens`` are as the server counted them, as estimated for the ``estimated``
+    requests whose count it does not report. ``cost`` is in the currency of the price in the
+    settings, ``None`` without a price.
     """
 
     requests: int = 0
@@ -41,7 +41,7 @@ class EmbeddingUsage:
         return EmbeddingUsage(*(_sum(one, another) for one, another in pairs))
 
     def __sub__(self, before: EmbeddingUsage) -> EmbeddingUsage:
-        """Return what was added since ``before``."""
+        """Return the counts added since ``before``."""
         pairs = zip(astuple(self), astuple(before), strict=True)
         return EmbeddingUsage(*(_sum(one, another and -another) for one, another in pairs))
 
@@ -60,7 +60,7 @@ class EmbeddingUsage:
 
 
 def _sum(one: Any, another: Any) -> Any:
-    """Return the sum of what is known of two numbers."""
+    """Return the sum of two numbers, either of which may be ``None`` (unknown)."""
     return another if one is None else one if another is None else one + another
 
 
@@ -102,7 +102,7 @@ class Encoder(Protocol):
 
 
 def make_fingerprint(*parts: object) -> str:
-    """Hash everything that decides what a model answers: 16 hex digits."""
+    """Hash everything that decides a model's vectors: 16 hex digits."""
     return sha256_hex("|".join(str(part) for part in parts))[:16]
 
 
@@ -128,8 +128,8 @@ def embed_in_batches(
 
     When every text fails and so does a harmless probe, the model itself is down:
     :class:`EmbeddingError`, and nothing is recorded against the texts. A batch on which a server
-    fails is halved only if the probe succeeds then: else nothing more is asked, and what has no
-    vector by then has failed, or all: :class:`EmbeddingServerError`.
+    fails is halved only if the probe succeeds then: else no more requests are sent, and every text
+    without a vector by then has failed; when that is all of them: :class:`EmbeddingServerError`.
     """
     vectors: list[Vector | None] = [None] * len(texts)
     failures: dict[int, str] = {}

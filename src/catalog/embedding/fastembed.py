@@ -42,7 +42,7 @@ class FastEmbedEncoder:
         self._files = ModelFiles("embedding", "fastembed", settings.model, offline=settings.offline)
 
     def __reduce__(self) -> tuple[type[FastEmbedEncoder], tuple[EmbeddingSettings]]:
-        """Be sent to another process without what is in memory."""
+        """Return how to pickle the encoder: by its settings, without the loaded model."""
         return FastEmbedEncoder, (self._settings,)
 
     @cached_property

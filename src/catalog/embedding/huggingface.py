@@ -30,7 +30,7 @@ class HuggingFaceEncoder:
         )
 
     def __reduce__(self) -> tuple[type[HuggingFaceEncoder], tuple[EmbeddingSettings]]:
-        """Be sent to another process without what is in memory."""
+        """Return how to pickle the encoder: by its settings, without the loaded model."""
         return HuggingFaceEncoder, (self._settings,)
 
     @cached_property

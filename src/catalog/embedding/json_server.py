@@ -97,7 +97,7 @@ _ABANDONED = 8  # requests left behind, before the server is left alone until on
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """What a server answered; names of ``headers`` are in small letters."""
+    """The answer of a server; names of ``headers`` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -105,7 +105,7 @@ class ServerAnswer:
 
     @property
     def is_success(self) -> bool:
-        """Tell whether the server did what it was asked."""
+        """Return whether the server fulfilled the request."""
         return 200 <= self.status < 300
 
 
@@ -113,7 +113,7 @@ class JsonServer:
     """One address of a server, called ``name`` in messages.
 
     No redirect is followed and no compressed answer read. A request that is not answered raises
-    ``error``, whose message holds neither the key nor what was sent. Thread-safe.
+    ``error``, whose message contains neither the key nor the body of the request. Thread-safe.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class JsonServer:
         error: type[CatalogError],
         api_key: str | None = None,
     ) -> None:
-        """Take the address; raise :class:`ConfigError`, which names ``setting``, if it is none."""
+        """Set the address; raise :class:`ConfigError`, naming ``setting``, if it is invalid."""
         parts = _split(url, setting)
         host = parts.netloc.rpartition("@")[2]
         if api_key and host != parts.netloc:  # one of the two would be sent, and not the key
@@ -139,9 +139,9 @@ class JsonServer:
     def post(
         self, body: Mapping[str, Any], seconds: float, *, most_bytes: int = 20_000_000
     ) -> ServerAnswer:
-        """Return what the server answers within ``seconds``, whatever its status.
+        """Send a request and return the server's answer within ``seconds``, whatever its status.
 
-        An answer of over ``most_bytes`` raises, read no further.
+        An answer of over ``most_bytes`` is not read to its end and raises ``error``.
         """
         try:  # the whole request, for httpx bounds only each wait of it
             return self._calls.call(lambda: self._post(body, seconds, most_bytes), seconds)

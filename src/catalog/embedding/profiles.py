@@ -1,4 +1,4 @@
-"""How each known model wants its texts: prefixes, pooling, window and dimension.
+"""The conventions of each known model: prefixes, pooling, window and dimension.
 
 Prefixes are the ones the model cards give. A model that is not listed gets no prefix.
 """
@@ -14,8 +14,9 @@ from typing import Literal
 class EmbeddingProfile:
     """A model's conventions; ``max_tokens`` counts special tokens too, ``dim`` is the vector size.
 
-    ``max_tokens`` and ``dim`` are ``None`` when only the loaded model can tell. ``languages`` are
-    those it was trained on, by Snowball's names; none are named for a model of many, or unknown.
+    ``max_tokens`` and ``dim`` are ``None`` when they are known only once the model is loaded.
+    ``languages`` are those it was trained on, by Snowball's names; empty for a multilingual model,
+    or when they are unknown.
     """
 
     query_prefix: str = ""
@@ -40,7 +41,7 @@ PROFILES: Mapping[str, EmbeddingProfile] = {
     "nomic-ai/nomic-embed-text-v1.5": EmbeddingProfile(
         "search_query: ", "search_document: ", "mean", 8192, 768, _ENGLISH
     ),
-    # on servers only; Cohere's tell queries and passages apart by a field of the request
+    # on servers only; Cohere's distinguish queries and passages by a field of the request
     "embed-english-v3.0": EmbeddingProfile(max_tokens=512, dim=1024, languages=_ENGLISH),
     "embed-english-light-v3.0": EmbeddingProfile(max_tokens=512, dim=384, languages=_ENGLISH),
     "embed-multilingual-v3.0": EmbeddingProfile(max_tokens=512, dim=1024),
@@ -61,7 +62,7 @@ _ALIASES = {
 
 
 def published_name(model: str) -> str:
-    """Return a model's name on the hub for what servers call it, any other name as it is.
+    """Return a model's name on the hub for its name on a server, any other name unchanged.
 
     ``hf:nomic-ai/nomic-embed-text-v1.5`` is ``nomic-ai/nomic-embed-text-v1.5``.
     """

@@ -53,7 +53,7 @@ class ServerForm(Protocol):
 
 
 class OpenAIForm:
-    """``POST …/embeddings``, as OpenAI, vLLM, Ollama, llama.cpp, TEI and many others have it."""
+    """``POST …/embeddings``, as OpenAI, vLLM, Ollama, llama.cpp and TEI have it."""
 
     path = "/embeddings"
     base: str | None = None  # nothing is sent to anybody who was not named
@@ -92,7 +92,7 @@ class CohereForm:
     most_texts = 96
 
     def request(self, model: str, texts: Sequence[str], side: Side) -> dict[str, Any]:
-        """Return the body, which has the side; what is too long shall be refused, not cut."""
+        """Return the body with the side; long texts are to be refused, not cut."""
         return {
             "model": model,
             "texts": list(texts),
@@ -126,16 +126,16 @@ ResultT = TypeVar("ResultT")
 TRIES = 6
 _LONGEST = 30.0  # seconds between two tries, unless the server asks for more
 _backoff = wait_random_exponential(multiplier=1, max=_LONGEST, min=0.2)
-_spread = wait_random(0, 1)  # so that those who were told the same do not all come at once
+_spread = wait_random(0, 1)  # so that clients with the same wait do not all retry at once
 
 
 class Retries:
     """Repeat a call that raises :class:`EmbeddingServerError`, up to :data:`TRIES` in all.
 
-    Between two tries passes what the server asks for, else an ever longer time with chance in it
-    ("full jitter"). No try begins later than ``seconds`` after the first, and none is waited for
-    that would. After a call that failed in the end, the next ones are not repeated until one
-    succeeds.
+    The wait between two tries is the one the server asks for, else a random time with a growing
+    limit ("full jitter"). No try begins later than ``seconds`` after the first; one that would is
+    given up without a wait. After a call that failed in the end, the next ones are not repeated
+    until one succeeds.
     """
 
     def __init__(self, seconds: float, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -147,7 +147,7 @@ class Retries:
         function: Callable[[], ResultT],
         on_retry: Callable[[BaseException | None, float], None],
     ) -> ResultT:
-        """Return what the function returns; ``on_retry`` hears of errors and how long is waited."""
+        """Call the function; ``on_retry`` is called with each error and the seconds to wait."""
         retrying = Retrying(
             retry=retry_if_exception_type(EmbeddingServerError),
             stop=self._is_over,
@@ -191,7 +191,7 @@ def _wait(state: RetryCallState) -> float:
 _log = logging.getLogger(__name__)
 FORMS: dict[str, ServerForm] = {"openai": OpenAIForm(), "cohere": CohereForm()}
 QUERY_RETRY_SECONDS = 2.0  # seconds after which a search asks no more
-_MAX_TOKENS = 512  # of a model of which nothing is known
+_MAX_TOKENS = 512  # of an unknown model
 _MOST_BYTES = 400_000  # of an answer, for each text and once more: 8,192 numbers, and blanks
 _SAME, _ASKED_AGAIN = 0.999, 5  # likeness of vectors that differ by rounding alone; requests
 _REFUSED, _UNKNOWN, _UNPAID, _LIMITED = (401, 403), (404, 405, 410), 402, 429
@@ -247,7 +247,7 @@ class ServedEncoder:
         self.counter = EstimatedTokenCounter()
 
     def __reduce__(self) -> tuple[type[ServedEncoder], tuple[EmbeddingSettings]]:
-        """Be sent to another process, for documents, without what was counted here."""
+        """Return how to pickle the encoder: by its settings, for documents, without its counts."""
         return ServedEncoder, (self._settings,)
 
     @property
@@ -335,7 +335,7 @@ class ServedEncoder:
         return self._server.read(reply)
 
     def _refusal(self, reply: ServerAnswer) -> Exception:
-        """Return the error that says what the status means, and nothing of the answer."""
+        """Return the error that explains the status, without any of the answer's text."""
         label, status = self._server.label, reply.status
         said = reply.content[:10_000].lower()
         if status in _REFUSED:
@@ -376,7 +376,7 @@ class ServedEncoder:
 
 
 def _name_of(answer: Any) -> str | None:
-    """Return what the server calls the model that answered, if it says so."""
+    """Return the name of the model in the server's answer, ``None`` without one."""
     name = answer.get("model") if isinstance(answer, dict) else None
     return published_name(name) if isinstance(name, str) else None
 

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
     from catalog.embedding.encoder import Vector
 
-_MAX_TOKENS = 512  # the mean of more tells little apart
+_MAX_TOKENS = 512  # the mean of more tokens distinguishes little
 
 
 class StaticEncoder:
     """A model from an installed package, or a folder of a ``.safetensors`` file and its tokenizer.
 
-    A text's vector is the mean of those of its tokens, at length 1. It depends on the text alone.
+    A text's vector is the mean of its tokens' vectors, scaled to length 1. It depends on the text
+    alone.
     """
 
     def __init__(self, settings: EmbeddingSettings) -> None:
@@ -33,7 +34,7 @@ class StaticEncoder:
         self._files = ModelFiles("embedding", "static", settings.model)
 
     def __reduce__(self) -> tuple[type[StaticEncoder], tuple[EmbeddingSettings]]:
-        """Be sent to another process without what is in memory."""
+        """Return how to pickle the encoder: by its settings, without the loaded model."""
         return StaticEncoder, (self._settings,)
 
     @cached_property

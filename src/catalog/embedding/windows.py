@@ -36,7 +36,7 @@ class ModelTokenCounter:
         )
 
     def __reduce__(self) -> tuple[type[ModelTokenCounter], tuple[Path, str]]:
-        """Be sent to another process without what is in memory."""
+        """Return how to pickle the counter: by its arguments, without the loaded tokenizer."""
         return ModelTokenCounter, (self._path, self.name)
 
     @cached_property
@@ -93,10 +93,10 @@ def split_into_windows(
 ) -> list[str]:
     """Cut ``text`` into pieces, each with ``lead`` before it, none over ``max_tokens``.
 
-    A passage that fits is one window. Others are cut into as few windows as do, of about equal
-    size, between words where there are any. A lead that would take most of the window is cut.
-    ``tokens`` is the size of the text where it was counted before, as part of a longer one: what
-    is sure to fit is not counted again.
+    A passage that fits is one window. A longer one is cut into as few windows as possible, of about
+    equal size, between words where it can be. A lead that would take most of the window is cut.
+    ``tokens`` is the size of the text where it was counted before, as part of a longer one: a text
+    that is sure to fit is not counted again.
     """
     if _is_sure_to_fit(text, lead, max_tokens, tokens):
         return [lead + text]
@@ -130,7 +130,7 @@ def split_into_windows(
 
 
 def _is_sure_to_fit(text: str, lead: str, max_tokens: int, tokens: int | None) -> bool:
-    """Tell whether text and lead fit whatever the tokenizer: no token is shorter than a byte."""
+    """Return whether text and lead fit with any tokenizer: no token is shorter than a byte."""
     room = max_tokens - SPECIAL_TOKENS - _SPARE - len(lead.encode("utf-8", "surrogatepass"))
     if room < max(_MIN_ROOM, max_tokens // 2):  # the lead may have to be cut
         return False

@@ -1,4 +1,4 @@
-"""What differs between a folder and the store, and what a run would do; nothing is written here."""
+"""Compare a folder with the store, and preview a run; nothing is written here."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all a
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """What the store held of a dataset when the run began.
+    """The files and documents of a dataset in the store when the run began.
 
     ``entries`` by file; ``documents`` by path, as :func:`manifest.known_documents` has them.
     ``root`` is the folder of that run.
@@ -114,7 +114,7 @@ class StoredFiles:
 
     @classmethod
     def load(cls, database: Database, dataset: str) -> StoredFiles:
-        """Read what is stored; everything is empty for a dataset that is not there."""
+        """Read the stored files and documents; all are empty for a dataset that does not exist."""
         with database.read() as connection:
             return cls(
                 dataset,
@@ -128,7 +128,7 @@ class StoredFiles:
         return self._paths_by_file.get(file, frozenset())
 
     def has_documents(self, file: str) -> bool:
-        """Tell whether a file has any; pictures, say, have none."""
+        """Return whether a file has any documents; a picture, for example, has none."""
         return file in self._paths_by_file
 
     @cached_property
@@ -148,12 +148,12 @@ class Change:
 
 
 class FolderChanges:
-    """Compares a listing with what is stored; ``vanished`` are the files no longer there, sorted.
+    """Compares a listing with the store; ``vanished`` are the files no longer there, sorted.
 
-    ``unseen`` are files that may be there still, by name, with what kept the run from looking.
-    ``pipeline`` names how documents are cut and embedded in this run. With ``reread`` nothing
-    that is there counts as unchanged; with ``allow_deletions`` what lay on a drive that is not
-    mounted now has vanished.
+    ``unseen`` are files that may still be there, by name, with the reason why the run could not
+    look. ``pipeline`` names how documents are cut and embedded in this run. With ``reread`` no file
+    counts as unchanged; with ``allow_deletions`` files on a drive that is not mounted now count as
+    vanished.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class FolderChanges:
         self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
         self._listed = {file.path for file in listing.files}
         missing = sorted(set(stored.entries) - self._listed)
-        # What was a document and now speaks of one is no longer a document, and not unseen.
+        # A former document that is a sidecar now is no longer a document, and not unseen.
         self._beside = listing.beside.keys()
         self.unseen = find_unseen(
             [file for file in missing if file not in self._beside], listing.skipped
@@ -190,20 +190,20 @@ class FolderChanges:
         self.owners = PathOwners(stored, listed=self._listed, unseen=self.unseen)
 
     def in_order(self, files: Iterable[SourceFile]) -> list[SourceFile]:
-        """Return the files as they are to be read: what was converted comes after what was not."""
+        """Return the files in reading order: those that were converted come last."""
         return sorted(files, key=lambda file: file.path in self.originals.converted)
 
     @property
     def told_fingerprint(self) -> str:
-        """The fingerprint of a file that was not read since what was made of it answers."""
+        """The fingerprint of a file that is not read because its conversion is indexed instead."""
         return f"{self._pipeline}:told"
 
     def fingerprint(self, file: str, reason: str | None, *, made_elsewhere: bool = False) -> str:
         """Name how a file is read in this run; another name means: read it again.
 
-        What it may be made of, beside it, is part of that, and what speaks of it. A file that
-        failed for a ``reason`` is read again under other limits, too, and one that is
-        ``made_elsewhere`` whenever a file changes that speaks of any.
+        The name covers the files next to it that it may be made from, and its sidecars. A file that
+        failed for a ``reason`` is also read again under other limits, and one that is
+        ``made_elsewhere`` whenever any sidecar changes.
         """
         sidecars = self.sidecars.fingerprint(file, anywhere=made_elsewhere)[:16]
         parts = [f"{self._pipeline}+{sidecars}" if sidecars else self._pipeline]
@@ -304,7 +304,7 @@ class FolderChanges:
     def change_of(
         self, parsed: ParsedDocument, file: SourceFile, cut: Cut | None = None
     ) -> Change | None:
-        """Return what is to be done with a document of the file, ``None`` if nothing."""
+        """Return the change to make for a document of the file, ``None`` without one."""
         source = Source(self._stored.dataset, file.path, parsed, date_of(parsed, file), cut)
         document = self._stored.documents.get(parsed.path)
         if document is None:
@@ -318,11 +318,11 @@ class FolderChanges:
 
 
 class PathOwners:
-    """Tells whose document has which path, as a run goes through the files in their order.
+    """Assigns each document path to one file, as a run goes through the files in their order.
 
     Where several files have a document of one path, it is the first file's in that order; but a
-    file that nobody could look at keeps what it has. ``deprived`` are the files that lost a path
-    to one before them in this run.
+    file that could not be read keeps its paths. ``deprived`` are the files that lost a path to one
+    before them in this run.
     """
 
     def __init__(
@@ -367,15 +367,15 @@ def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SyncPreview:
-    """What a run would do, by file.
+    """The changes that a run would make, by file.
 
     ``added`` and ``changed`` files would be read, the latter for the reason given; a file that was
     only touched counts as changed. ``removed`` files are gone, and their documents would go.
     ``kept`` ones keep their documents, since they or a place above them cannot be read. ``remarks``
     name files for the reason given: their ``outcome`` says whether they are indexed all the same.
-    ``unchanged`` counts the others. ``stopped`` says why the run would stop before it changed
-    anything. ``settings`` has, by name, what the call says and what the dataset is made with, where
-    they differ; the call's would cut ``recut_documents`` anew.
+    ``unchanged`` counts the rest. ``stopped`` says why the run would stop before it changed
+    anything. ``settings`` has, by name, the values of the call and of the dataset, where they
+    differ; the call's would cut ``recut_documents`` differently.
     """
 
     dataset: str
@@ -404,7 +404,7 @@ def preview_sync(
     allow_deletions: bool = False,
     reread: bool = False,
 ) -> SyncPreview:
-    """Tell what :func:`catalog.ingest.sync.sync` would do with a pipeline of that fingerprint.
+    """Return what :func:`catalog.ingest.sync.sync` would do with a pipeline of that fingerprint.
 
     Raises :class:`SourceError` as that does.
     """

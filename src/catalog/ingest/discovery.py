@@ -58,7 +58,7 @@ class SourceFile:
 class SkippedFile:
     """A file or folder that was not listed, and why; ``path`` can always be printed.
 
-    ``place`` is what was not looked at for that reason, with all that lies below it: the path in
+    ``place`` is the path that was not searched for that reason, with all that lies below it, in
     Unicode NFC, each part of it that is not valid UTF-8 as ``\ufffd``; empty for the root.
     """
 
@@ -69,11 +69,11 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a folder holds, both parts sorted by path; ``top`` is the folder, or file, resolved.
+    """The listed and the skipped files, both sorted by path; ``top`` is the resolved root.
 
     ``mounts`` are the folders, named as in :class:`SourceFile`, at which a drive is mounted;
-    ``left_out`` those that patterns or ignore rules name. ``beside`` are the files by path that
-    speak of others, whatever patterns and rules say: no documents (see :mod:`~.sidecars`).
+    ``left_out`` those that patterns or ignore rules name. ``beside`` are the sidecars by path,
+    whatever patterns and rules say: metadata of other files, no documents (see :mod:`~.sidecars`).
     """
 
     top: Path
@@ -94,12 +94,12 @@ def discover(
     """List the files under ``root``, or ``root`` itself if it is a file.
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``, relative to the root; an empty
-    ``include`` means everything. Hidden files and folders, ``node_modules``, ``__pycache__``
-    and what ``.gitignore`` or ``.catalogignore`` files (nested ones too) name are left out
-    silently; all else that is not listed is ``skipped`` with a reason. No symlink is followed
-    out of the root and none to a folder at all. ``limits`` bounds the size of files; JSON Lines
-    are streamed, so they may have 2 GB. A file named by ``root`` is listed whatever its name,
-    and a folder ``.converted`` is not hidden: converters put their Markdown there.
+    ``include`` means everything. Hidden files and folders, ``node_modules``, ``__pycache__`` and
+    the names in ``.gitignore`` or ``.catalogignore`` files (nested ones too) are left out silently;
+    everything else that is not listed is ``skipped`` with a reason. No symlink is followed out of
+    the root and none to a folder at all. ``limits`` bounds the size of files; JSON Lines are
+    streamed, so they may have 2 GB. A file named by ``root`` is listed whatever its name, and a
+    folder ``.converted`` is not hidden: converters put their Markdown there.
 
     Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
     folder, and ``InputError`` for a pattern that has no meaning.
@@ -191,10 +191,10 @@ class _Walk:
             return []
 
     def _ignore_lines(self, base: str, entries: Sequence[os.DirEntry[str]]) -> list[str] | None:
-        """Return the folder's own rules; ``None`` if it has some that nobody can read now.
+        """Return the folder's own rules; ``None`` if it has some that cannot be read now.
 
-        Then the folder is left as it is: what its owner wants left out is not known. What only
-        bears the name of an ignore file (a folder, a symlink) has no rules, as in git.
+        Then the folder is skipped, because its ignored files are not known. A folder or symlink
+        with the name of an ignore file has no rules, as in git.
         """
         by_name = {entry.name: entry for entry in entries}
         lines: list[str] = []
@@ -317,7 +317,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def is_passed_over(name: str, *, is_folder: bool) -> bool:
-    """Tell whether a file or folder below the root is never listed, because of its name."""
+    """Return whether a file or folder below the root is never listed, because of its name."""
     if is_folder and name == CONVERTED_FOLDER:
         return False
     return name.startswith(".") or name in IGNORED_FOLDERS

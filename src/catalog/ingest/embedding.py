@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 _OUTAGES = 3  # batches in a row on which a server fails before the rest is left to the next run
 _FIRST_BATCH = 2  # texts: something is stored soon after the model is ready, however slow it is
-_OTHERS_SECONDS = 0.2  # between two looks at what another run is at
+_OTHERS_SECONDS = 0.2  # between two looks at the texts that another run has claimed
 _MOST_SECONDS = 300.0  # until another run, which does none of it, is taken to be stuck
 _MADE_READY = 128  # windows made ready at once, from which batches of like length are taken
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingReport:
-    """How many texts the model embedded, what it failed on, and what else to say.
+    """The number of texts the model embedded, those it failed on, and notes.
 
-    ``failed_chunks`` are the ids of chunks; ``usage`` is what a server took.
+    ``failed_chunks`` are the ids of chunks; ``usage`` has a server's requests, tokens and cost.
     """
 
     embedded: int = 0
@@ -67,14 +67,14 @@ def embed_waiting(
     pause: Callable[[], bool] | None = None,
     executor: Executor | None = None,
 ) -> EmbeddingReport:
-    """Embed what waits, each batch of the model a transaction; searches find it from then on.
+    """Embed waiting passages, each batch in one transaction; searches find them from then on.
 
-    Asked after each batch, ``pause`` may say that the rest is left to the next run.
+    ``pause`` is called after each batch; once it returns true, the rest is left to the next run.
     Documents indexed ``since`` then (seconds from 1970) come first, the newest first. An
-    ``executor`` embeds beside the writing. The caller holds the dataset's lock, unless the store's
-    runs claim what they embed: they share it then, and each waits for what others are at. What the
-    model fails on, or cannot do while it is down, is named in the report and tried again by the
-    next run.
+    ``executor`` embeds while this process writes. The caller holds the dataset's lock, unless the
+    store's runs claim the texts they embed: they share it then, and each waits for texts that
+    another run has claimed. Texts that the model fails on, or all while it is down, are named in
+    the report and tried again by the next run.
     """
     with database.read() as connection:
         is_noted = is_noted_waiting(connection, dataset)
@@ -141,9 +141,9 @@ class _EmbeddingRun:
             )
 
     def _await_others(self, waiting: Sequence[WaitingChunk]) -> list[WaitingChunk]:
-        """Return what was left to other runs, a little later: it is done then, or to be done.
+        """Wait a little for texts claimed by other runs; return their passages to check again.
 
-        Where none of it was done for a long time it is left to the next run.
+        If none of them was embedded for a long time, they are left to the next run.
         """
         elsewhere = self._batches.take_elsewhere()
         if not elsewhere:
@@ -225,8 +225,8 @@ class _EmbeddingRun:
 class BatchOutcome:
     """The vectors of a batch in order, ``None`` for a text that failed, and why by its place.
 
-    ``outage`` says why a server answered nothing at all; ``usage`` is what one in another process
-    took.
+    ``outage`` says why a server answered nothing at all; ``usage`` is that of a batch embedded in
+    another process.
     """
 
     vectors: Sequence[Vector | None] = ()
@@ -297,13 +297,13 @@ class EmbeddingBatches:
     def embed(
         self, texts: Mapping[str, str], executor: Executor
     ) -> Iterator[tuple[Sequence[str], dict[str, str]]]:
-        """Embed texts by key, a batch a transaction: the first that is left, and others as long.
+        """Embed texts by key, in batches of similar length around the first text that is left.
 
         The first batch is small, each next one larger, up to the model's, as long as one takes no
-        more than a few seconds. Yield of each its keys, and why there is no vector for some of
-        them; what another run is at is in no batch, and for :meth:`take_elsewhere`. Raises
-        ``EmbeddingError`` when the model is down; a server is taken to be once it failed on three
-        batches in a row.
+        more than a few seconds. Yield of each batch its keys, and the reasons by key for missing
+        vectors. Texts claimed by another run are in no batch; :meth:`take_elsewhere` returns them.
+        Raises ``EmbeddingError`` when the model is down; a server counts as down once it failed on
+        three batches in a row.
         """
         work, started = self._work(executor), deque[_Batch]()
         try:
@@ -322,7 +322,7 @@ class EmbeddingBatches:
 
     @property
     def usage(self) -> EmbeddingUsage | None:
-        """What a server took so far, ``None`` for a model that is none."""
+        """The requests, tokens and cost of a server so far, ``None`` for a local model."""
         here, elsewhere = self._model.usage, self._usage_elsewhere
         return here + elsewhere if here and elsewhere else here or elsewhere
 
@@ -339,7 +339,7 @@ class EmbeddingBatches:
         return BatchEmbedding(encoder, encoder.fingerprint, encoder.dim, size)
 
     def _ask(self, texts: Mapping[str, str], started: deque[_Batch]) -> Iterator[list[str]]:
-        """Yield the texts to embed: batches of the first that is left, and others as long."""
+        """Yield the batches to embed: the first text that is left, with texts of similar length."""
         left = sorted(texts, key=lambda key: len(texts[key]))
         done: set[str] = set()
         for first in texts:
@@ -358,7 +358,7 @@ class EmbeddingBatches:
             yield list(batch.texts.values())
 
     def _claim(self, keys: Sequence[str]) -> _Batch | None:
-        """Return a batch of the keys that no other run is at, ``None`` if there are none."""
+        """Claim the keys that no other run has claimed, as a batch; ``None`` without any."""
         claim = ExitStack()
         mine = claim.enter_context(self._database.claim(keys))
         self._elsewhere.update(key for key in keys if key not in mine)
@@ -373,7 +373,7 @@ class EmbeddingBatches:
         outcome: BatchOutcome | Lost,
         ask: Callable[[Iterable[list[str]]], Iterator[BatchOutcome | Lost]],
     ) -> dict[str, str]:
-        """Keep what a batch came to; return why there is no vector for some of its keys."""
+        """Store the vectors of a batch; return the reasons by key for missing vectors."""
         keys = list(batch.texts)
         if isinstance(outcome, Lost):
             if len(keys) == 1:

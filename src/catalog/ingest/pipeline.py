@@ -1,6 +1,6 @@
-"""How a document becomes stored passages: cut it, find what the model shall see, publish it.
+"""Turn a document into stored passages: cut it, build the text to embed, publish it.
 
-``ingest/readers`` reads, :func:`catalog.ingest.sync.sync` decides what is to be done, and
+``ingest/readers`` reads, :func:`catalog.ingest.sync.sync` decides which documents changed, and
 :mod:`catalog.ingest.embedding` asks the model.
 """
 
@@ -57,9 +57,9 @@ class Source:
         return content_hash(self.parsed)
 
     def fingerprint(self, pipeline: str) -> str:
-        """Name how the document was cut, and where its text stands in its file if that is mapped.
+        """Name how the document was cut, with a hash of its places in the file if mapped.
 
-        So what moved in the file, with the same text, is noticed.
+        So text that only moved in the file is noticed.
         """
         form = self.parsed.places.to_dict()
         return pipeline if form is None else f"{pipeline}:{ids.sha1_hex(json.dumps(form))[:8]}"
@@ -81,14 +81,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedText:
-    """What the model sees of a passage: its prefix, where the passage stands, and the passage.
+    """Build the text to embed: the prefix, the place of the passage, and the passage.
 
     No prefix reaches the stored text, the lexical index, a snippet or a prompt. With ``context``
-    the path, the title and the headings that the passage does not itself show stand before it on
-    one line; with the ``form`` of ``labels``, title, type and headings, each with its name.
+    the path, the title and the headings that the passage does not itself show are before it on one
+    line; with the ``form`` of ``labels``, title, type and headings, each with its name.
 
-    A minute of speech holds several thoughts, and one vector blurs them: besides the whole,
-    parts of it of about ``part_seconds`` are embedded, too, and its score is the best one's.
+    A minute of speech holds several thoughts, and one vector blurs them: parts of about
+    ``part_seconds`` are embedded in addition to the whole, and the best score counts.
     """
 
     model: EmbeddingModel
@@ -164,9 +164,10 @@ class Pipeline:
         return self.embedded.model
 
     def prepare(self, source: Source) -> tuple[NewRevision, str | None]:
-        """Cut a document; return what to publish, without vectors.
+        """Cut a document; return the revision to publish, without vectors.
 
-        Beside that stands why its tokens were not counted by the model's tokenizer, if so.
+        The second value is the reason if its tokens were not counted by the model's tokenizer, else
+        ``None``.
         """
         cut = cut_document(self.chunker, source)
         chunks = [
@@ -228,7 +229,7 @@ def cut_document(
         cut = chunker.cut_at(source.parsed, ranges)
     if cut.fallback is None:
         return cut
-    # sizes in other tokens than the model's do not tell whether a passage fits its window
+    # sizes in other tokens than the model's cannot show whether a passage fits its window
     return Cut(tuple(replace(span, tokens=0) for span in cut.spans), cut.fallback)
 
 
@@ -278,7 +279,7 @@ def publish(
 
 
 def split_by_time(text: str, cues: Sequence[Cue], part_seconds: float) -> list[str]:
-    """Split a passage with cues into parts of about so many seconds, between cues.
+    """Split a passage with cues into parts of about ``part_seconds``, between cues.
 
     Return no parts where there would be a single one, or where ``part_seconds`` is 0.
     """
@@ -305,7 +306,7 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 def format_place(path: str, names: Iterable[str], text: str) -> str:
-    """Return ``path > Title > Heading`` and a line break, without what the text shows already.
+    """Return ``path > Title > Heading`` and a line break, without parts shown in the text.
 
     A path of less than two words, such as a number, says nothing and is left out; so is a suffix.
     """
@@ -319,7 +320,7 @@ def format_place(path: str, names: Iterable[str], text: str) -> str:
 def format_labels(name: str, file_type: str, headings: Iterable[str]) -> str:
     """Return ``[doc: Title] [type: pdf] [section: Heading > Heading]`` and a line break.
 
-    What is not known is left out.
+    Unknown values are left out.
     """
     labels = {"doc": name, "type": file_type, "section": " > ".join(filter(None, headings))}
     said = [f"[{label}: {' '.join(value.split())}]" for label, value in labels.items() if value]

@@ -30,9 +30,9 @@ _DATES = frozenset(key for keys in DATE_KEYS.values() for key in keys)
 
 
 def drop_claims(parsed: ParsedDocument) -> ParsedDocument:
-    """Return the document without what its author says in the fields that tell what it is made of.
+    """Return the document without the author's values of fields that only its content decides.
 
-    Its remarks name what was dropped.
+    Its remarks name the dropped fields.
     """
     claims = [
         name for name in TOLD_BY_CONTENT if name in parsed.written and name in parsed.metadata
@@ -50,10 +50,10 @@ def drop_claims(parsed: ParsedDocument) -> ParsedDocument:
 def describe(
     parsed: ParsedDocument, beside: Sequence[Mapping[str, MetadataValue]]
 ) -> tuple[ParsedDocument, tuple[str, ...]]:
-    """Return the document with all that is said of it, and remarks on what could not be taken.
+    """Return the document with its metadata, and remarks on values that could not be used.
 
-    Of each field the author's words in the document count, then ``beside`` in its order, then
-    what a program wrote into the file.
+    For each field the author's value in the document counts first, then ``beside`` in its order,
+    then a program's value in the file.
     """
     own = {name: value for name, value in parsed.metadata.items() if name in parsed.written}
     if not own and not beside and not parsed.remarks:
@@ -118,16 +118,15 @@ _NO_SIDECAR = (
 
 @dataclass(slots=True)
 class FileOutcome:
-    """How a file fares in this run.
+    """The result of reading a file in this run.
 
-    ``begun_at`` is when reading it began, in seconds: what is written to the file after that may
-    be unread. ``paths`` are those of its documents, ``unchanged`` counts the ones to be left as
-    they are.
-    ``retry`` says that the next run may fare better though the file is the same; without
-    ``is_whole`` it was not read to its end, so that a document that is missing may still be there.
-    ``refused`` are the paths of those whose part of the file cannot be read. ``digest`` is a hash
-    of the file's bytes. ``is_made_elsewhere`` says that a document of it names a file in another
-    folder as what it was made of. ``dates`` gives the unchanged documents the file's date, by path.
+    ``begun_at`` is when reading it began, in seconds: later writes to the file may be unread.
+    ``paths`` are those of its documents, ``unchanged`` counts the ones to leave unchanged.
+    ``retry`` says that the next run may succeed with the same file; without ``is_whole`` it was not
+    read to its end, so that a document that is missing may still be there. ``refused`` are the
+    paths of those whose part of the file cannot be read. ``digest`` is a hash of the file's bytes.
+    ``is_made_elsewhere`` says that one of its documents names a file in another folder as its
+    original. ``dates`` gives the unchanged documents the file's date, by path.
     """
 
     file: SourceFile
@@ -152,9 +151,9 @@ class FileOutcome:
     def read(
         self, top: Path, limits: ReadLimits, originals: Originals, sidecars: Sidecars
     ) -> Iterator[ParsedDocument]:
-        """Yield the documents of the file, named by their originals; note what cannot be read.
+        """Yield the documents of the file, named by their originals; note failures.
 
-        They have what is said of them beside the file.
+        They have the metadata from the file's sidecars.
         """
         file = self.file
         try:
@@ -188,7 +187,7 @@ class FileOutcome:
         return missing & self.refused if self.is_whole else missing
 
     def _described(self, parsed: ParsedDocument, sidecars: Sidecars) -> ParsedDocument | None:
-        """Return the document with what is said of it; ``None`` if it must stay as it was."""
+        """Return the document with its sidecars' metadata; ``None`` if those cannot be read."""
         self.is_made_elsewhere |= bool(named_elsewhere(parsed))
         try:
             document, remarks = describe(parsed, sidecars.fields_of(parsed, self.file.path))
@@ -200,7 +199,7 @@ class FileOutcome:
         return document
 
     def _note(self, path: str, remarks: Sequence[str]) -> None:
-        """Note what was said of a document and not taken, for so many documents of a file."""
+        """Note a document's unused metadata, up to a number of documents of a file."""
         if not remarks or self._noted >= _MAX_REMARKS:
             return
         self._noted += 1
@@ -237,7 +236,7 @@ class FileReading:
     chunker: DocumentChunker
 
     def read(self, outcome: FileOutcome) -> Iterator[CutDocument]:
-        """Yield the documents of a file as they are read, none of them cut."""
+        """Yield the documents of a file as they are read, uncut."""
         for parsed in outcome.read(self.top, self.limits, self.originals, self.sidecars):
             yield parsed, None
 
@@ -249,7 +248,7 @@ class FileReading:
         return outcome, documents
 
     def _cut(self, parsed: ParsedDocument) -> Cut | None:
-        """Return its passages; ``None`` leaves it to the writer, which says what is wrong."""
+        """Return its passages; ``None`` leaves the cut to the writer, which reports the problem."""
         try:
             cut = self.chunker.cut(parsed)
         except Exception:  # noqa: BLE001 - the writer cuts it again, and records why not
@@ -260,8 +259,9 @@ class FileReading:
 class ReadAhead:
     """Gives each file of a run, in the run's order, as an executor or this process reads it.
 
-    What is streamed is read here, as its documents are published, and so is what may not have to
-    be read by the time it is reached. ``clock`` tells when reading began, at the latest.
+    Streamed files are read here, as their documents are published, and so are files that may not
+    have to be read by the time they are reached. ``clock`` gives the latest time at which reading
+    began.
     """
 
     def __init__(
@@ -295,5 +295,5 @@ class ReadAhead:
         return (outcome, self._reading.read(outcome)) if result is None else result
 
     def _is_sure(self, file: SourceFile) -> bool:
-        is_left = file.path in self._reading.originals.converted  # to what was made of it, maybe
+        is_left = file.path in self._reading.originals.converted  # to its conversion, maybe
         return not is_left and file_type(file.path) not in STREAMED

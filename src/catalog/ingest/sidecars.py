@@ -1,8 +1,8 @@
-"""Files that say what other files are, or that hold the text of others.
+"""Files with the metadata, or with the text, of other files.
 
-The former lie beside documents: ``report.pdf.meta.yaml``, ``.catalog.yaml``. Why they are found,
-read and refused as they are: docs/decisions/0020-metadata-from-beside.md. The latter were made of
-a recording, picture or document that is listed, too.
+The former lie next to documents: ``report.pdf.meta.yaml``, ``.catalog.yaml``. The rules for
+finding, reading and refusing them: docs/decisions/0020-metadata-from-beside.md. The latter were
+made from a recording, picture or document that is listed, too.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from catalog.ingest.readers.timed.timed_markdown import add_segments
 
 
 class Originals:
-    """The files of a folder that texts may be made of, and which texts those are, by their paths.
+    """The files of a folder that texts may be made from, and those texts, by their paths.
 
-    ``converted`` are those of which a text lies in ``.converted``, or has their name and more
-    (``scan.pdf.md``): they need not be read where that has been.
+    ``converted`` are those with a text in ``.converted``, or one that has their name and more
+    (``scan.pdf.md``): they need not be read if that text was.
     """
 
     def __init__(self, files: Iterable[str]) -> None:
@@ -55,14 +55,14 @@ class Originals:
         )
 
     def beside(self, file: str) -> tuple[str, ...]:
-        """Return the files of which the one at the path may be made, the likeliest first."""
+        """Return the files that the one at this path may be made from, the likeliest first."""
         return self._beside.get(file, ())
 
     def name_original(self, document: ParsedDocument, file: str) -> ParsedDocument:
-        """Return a document of the file under the name and type of what it was made of, if known.
+        """Return a document of the file under the name and type of its original, if known.
 
-        A transcript is of the recording beside it, and in the words of one that has only sound.
-        A record in the file is made of nothing: its path is its own.
+        The original of a transcript is the recording next to it; next to audio, its segments become
+        audio transcript. A record in the file has no original and keeps its path.
         """
         if document.path != file or "media_file" in document.metadata or not self.beside(file):
             return document
@@ -103,7 +103,7 @@ class Originals:
 
 
 def _is_conversion(file: str, original: str) -> bool:
-    """Return whether the file lies where converters put what they make of the original."""
+    """Return whether the file lies where converters put their output for the original."""
     return CONVERTED in file.split("/") or split_extension(file)[0] == original
 
 
@@ -117,7 +117,7 @@ _KEPT = 256  # files whose fields are kept in memory
 
 @dataclass(frozen=True, slots=True)
 class MetadataFile:
-    """A file that speaks of others: of its ``targets`` by path, or with none of its folder.
+    """A file with metadata of other files: of its ``targets`` by path, without any of its folder.
 
     A target need not be there: a transcript may have been made of it.
     """
@@ -133,11 +133,11 @@ def sidecar_target(name: str) -> str | None:
 
 
 def find_targets(name: str, names: Collection[str]) -> list[str] | None:
-    """Return of which files a file speaks; ``None`` if it speaks of none and is a document.
+    """Return the files that a file has metadata of; ``None`` if it is a document.
 
     ``names`` are those of the files of its folder. A sidecar with a file's whole name speaks of
     that alone, which may be missing (``report.pdf.meta.yaml``); one without the extension of all
-    files that are called so (``report.meta.yaml``). A folder file speaks of none by name.
+    files that are called so (``report.meta.yaml``). A folder file has an empty list.
     """
     if name == FOLDER_FILE:
         return []
@@ -151,12 +151,12 @@ def find_targets(name: str, names: Collection[str]) -> list[str] | None:
 
 
 def is_misspelt_folder_file(name: str) -> bool:
-    """Tell whether a file would be a folder's by another ending or case."""
+    """Return whether a file would be a folder file with another ending or case."""
     return name != FOLDER_FILE and _FOLDER_FILE.fullmatch(name) is not None
 
 
 class Sidecars:
-    """The metadata files of a listing, by path, and what they say of a document.
+    """The metadata files of a listing, by path, and their fields for a document.
 
     ``root`` is the folder that no step to a file may lead out of. Each file is read when it is
     first asked for, up to 65,536 bytes.
@@ -192,9 +192,9 @@ class Sidecars:
         return sha1_hex("|".join(f"{file}:{self._digest(file)}" for file in files)) if files else ""
 
     def check(self, path: str) -> None:
-        """Raise ``ReadError`` if a file that is known to speak of this one cannot be read.
+        """Raise ``ReadError`` if a sidecar of this file cannot be read.
 
-        So do two by the same name: nobody can tell which of them counts.
+        Two of the same name also raise it: nothing decides which of them counts.
         """
         for file in self._of_file(path):
             self._fields(file)
@@ -204,10 +204,10 @@ class Sidecars:
                 raise ReadError(f"{one} and {other} both speak of it: keep one of them")
 
     def fields_of(self, document: ParsedDocument, path: str) -> list[dict[str, MetadataValue]]:
-        """Return what is said of a document of the file at ``path``, what counts most first.
+        """Return the sidecars' fields for a document of the file at ``path``, the strongest first.
 
-        The sidecar of a recording, a picture or a document speaks of the texts that were made of
-        it. Raises ``ReadError`` if one of the files cannot be read.
+        The sidecar of a recording, a picture or a document also counts for the texts made from it.
+        Raises ``ReadError`` if one of the files cannot be read.
         """
         of_file = self._of_file(path)
         own = [file for file in of_file if self._files[file].targets]
@@ -232,9 +232,9 @@ class Sidecars:
         return [one for one in paths if os.path.lexists(root / one)] or paths
 
     def _of_file(self, path: str) -> list[str]:
-        """Return the files for this path and the file its name names, then those of its folders.
+        """Return the sidecars of this path and of the file its name contains, then of its folders.
 
-        What is said of a file is said of a link to it.
+        The sidecars of a file also count for a link to it.
         """
         if not self._files:
             return []
@@ -245,7 +245,7 @@ class Sidecars:
         return [file for file in dict.fromkeys(files) if file in self._files]
 
     def _linked(self, path: str) -> list[str]:
-        """Return the path of the file that a symbolic link at this path leads to, if it is one."""
+        """Return the target of a symbolic link inside the root; empty for any other file."""
         link = self._root / path
         try:
             if not link.is_symlink():
@@ -321,7 +321,7 @@ def _name_without_ending(file: str) -> str:
 
 
 def _is_made_of(document: ParsedDocument, path: str, original: str) -> bool:
-    """Tell whether a document says, or its file's name, that it was made of the original."""
+    """Return whether a document or its file's name says that it was made from the original."""
     if document.metadata.get("media_file") == original:
         return True
     if split_extension(original)[0] not in possible_originals(path):

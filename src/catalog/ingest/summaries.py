@@ -123,7 +123,7 @@ _LINK = re.compile(
 _REFERENCE = re.compile(r"\[(?<![\w\])]\[)(?=\S)([^\[\]]+)(?<=\S)\] ?\[[^\[\]]*\]")
 _NAMED_LINK = re.compile(r"`([^`<>\s][^`<>]{0,300}?)(?:\s{0,4}<[^<>`]{1,300}>)?`__?(?!\w)")
 _ROLE = re.compile(r":[a-z][\w:+-]{0,30}:(?=`)")
-_EMPHASIS = re.compile(  # of whole words alone; what is code stays as it is
+_EMPHASIS = re.compile(  # of whole words only; code stays unchanged
     r"""(?=[`*_])(?:
         (?<![\w`\\])(?P<code>`{1,2})(?=\S)(?P<in_code>[^`]{1,300})(?<=\S)(?P=code)(?![\w`])
       | (?<![\w*\\])(?P<stars>\*{1,3})(?=[\w"'“‘(\[`])(?P<in_stars>[^*]{1,300})
@@ -159,7 +159,7 @@ def strip_markup(text: str, has_references: bool = False) -> str:
 
 PIECES = 30
 PIECE_CHARS = 400
-_LONGEST = 700  # characters of a sentence; what is longer is a list or a table in disguise
+_LONGEST = 700  # characters of a sentence; a longer one is a list or a table in disguise
 _LONGEST_HEADING = 200
 _FEWEST_WORDS = 4
 _FEWEST_SIGNS = 8  # of a script without spaces
@@ -216,7 +216,7 @@ _SIGN = re.compile(r"[^\w\s]|\d")
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """What of a text is prose.
+    """The prose of a text.
 
     ``sentences`` are those worth showing, each once and in order; ``paragraphs`` the lines of
     its beginning (at most about ``HEAD_CHARS`` characters) that are neither headings nor code nor
@@ -235,7 +235,7 @@ class Prose:
 
 
 def read_prose(text: str, headings: Collection[str] = ()) -> Prose:
-    """Read the prose of a text; a line that is one of the ``headings`` is none of it.
+    """Read the prose of a text; a line that is one of the ``headings`` is left out.
 
     Sentences are without markup, every run of white space one space. Those of a licence count
     only in a text that is mostly licence.
@@ -363,7 +363,7 @@ def _paragraphs(text: str, headings: Collection[str]) -> Iterator[str]:
             fenced = not fenced
         elif not fenced:
             if _RULE.match(line):
-                paragraph = paragraph[:-1]  # what is underlined is a heading
+                paragraph = paragraph[:-1]  # an underlined line is a heading
             elif (is_timed and (not line.strip() or _CUE_NUMBER.fullmatch(line))) or (
                 _TIMES.fullmatch(line) and line.strip()
             ):
@@ -428,7 +428,7 @@ MAX_CHARS = 400
 DAMPING = 0.85
 MOST_SENTENCES, FIRST_SENTENCES = 150, 60
 _STEPS = 30
-_LEAST_RANK = 0.5  # of a sentence that has something in common with the others
+_LEAST_RANK = 0.5  # of a sentence that has words in common with other sentences
 _LEAST_PROSE = 0.1  # with less of the text in whole sentences the first words are the summary
 _FEWEST_CHARS = 80  # of whole sentences; fewer may be a scrap of a text that is no prose
 _SCRAP = 60  # characters; lines that may be prose and are fewer give way to the first lines
@@ -486,7 +486,7 @@ def rank_sentences(sentences: Sequence[str]) -> list[float]:
     sizes = np.array([log(1 + len(words)) for words in word_sets])
     weights /= np.maximum(sizes[:, None] + sizes[None, :], 1e-9)
     totals = weights.sum(axis=0)
-    weights[:, totals <= 0] = 1.0  # what is like no other leads to all of them
+    weights[:, totals <= 0] = 1.0  # a sentence like no other leads to all of them
     steps = weights * (DAMPING / weights.sum(axis=0))
     ranks = np.ones(len(word_sets))
     for _ in range(_STEPS):
@@ -517,7 +517,7 @@ def _words(sentence: str) -> frozenset[str]:
 
 
 def _thin_out(sentences: list[str]) -> list[str]:
-    """Return the first sentences and evenly spaced ones of the others."""
+    """Return the first sentences, and evenly spaced ones of the rest."""
     others = len(sentences) - FIRST_SENTENCES
     room = MOST_SENTENCES - FIRST_SENTENCES
     if others <= room:

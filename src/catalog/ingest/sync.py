@@ -1,12 +1,12 @@
-"""Bringing the texts of a dataset in line with its folder, one document at a time.
+"""Bring the texts of a dataset in line with its folder, one document at a time.
 
     list files ─> brake on mass deletion ─> per file: changed? ─> read ─> per document: changed?
         ─> cut ─> publish: whole documents a transaction ─> note the file in the manifest
     ─> remove what vanished
 
-No model is asked: what is new is found by its words, and :mod:`catalog.ingest.embedding` embeds it.
-The old revision answers until the new one commits. Killed anywhere, the next run ends in the
-same state: whatever was published is recognised by its hash.
+No model is called: new passages are found by their words, and :mod:`catalog.ingest.embedding`
+embeds them. The old revision answers until the new one commits. Killed anywhere, the next run ends
+in the same state: whatever was published is recognised by its hash.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def sync(
 ) -> SyncReport:
     """Index what changed under ``root`` (a folder or one file) and forget what vanished.
 
-    ``include`` and ``exclude`` are patterns as in ``.gitignore``; ``reread`` does every document
-    anew; ``made_with`` is noted as what the pipeline is made of. An ``executor`` reads and cuts
-    ahead of the writing; what is written is the same. The caller holds the dataset's lock. Raises
-    :class:`SourceError` for a root that is not there and :class:`MassDeletionError` when most files
-    vanished (unless ``allow_deletions``); nothing has changed then. A failing file or document is
-    named in the report instead.
+    ``include`` and ``exclude`` are patterns as in ``.gitignore``; ``reread`` indexes every document
+    again; ``made_with`` is stored as the settings of the pipeline. An ``executor`` reads and cuts
+    ahead of the writing; the result is the same. The caller holds the dataset's lock. Raises
+    :class:`SourceError` for a missing root and :class:`MassDeletionError` when most files vanished
+    (unless ``allow_deletions``); nothing has changed then. A failing file or document is named in
+    the report instead.
     """
     check_dataset_name(dataset)
     progress = progress or Silent()
@@ -152,7 +152,7 @@ class SyncRun:
         self._uncounted: dict[str, str] = {}  # why not in the model's tokens, by document
 
     def keep(self, file: SourceFile) -> None:
-        """Leave an unchanged file as it is, and name again what failed before."""
+        """Keep the documents of an unchanged file, and repeat its earlier failure in the report."""
         entry, documents = self._stored.entries[file.path], self._stored.paths_of(file.path)
         self._unchanged += len(documents)
         if entry.state == "kept":
@@ -191,7 +191,7 @@ class SyncRun:
         self._files_read.append(outcome)
 
     def leave_to_conversions(self, file: SourceFile) -> bool:
-        """Drop the documents of a file that was converted; tell whether what was made answers."""
+        """Drop the documents of a converted file; return whether its conversion is indexed."""
         if file.path not in self._changes.originals.converted:
             return False
         self.publish_group()
@@ -207,13 +207,13 @@ class SyncRun:
         return True
 
     def excuse_originals(self) -> None:
-        """Name no file as unread of which something made of it answers."""
+        """Drop the failures of files whose conversion is indexed."""
         with self._database.write() as connection:
             told = manifest.excuse(connection, self._dataset, self._changes.told_fingerprint)
         self.failed = [failure for failure in self.failed if failure.path not in told]
 
     def publish_group(self) -> None:
-        """Publish what is collected, and note the files that are wholly published."""
+        """Publish the collected documents, and note the files that are wholly published."""
         group, self._group, self._collected_chars = self._group, [], 0
         self._note_begun(file.file for _, file in group)
         revisions: list[NewRevision] = []
@@ -232,10 +232,10 @@ class SyncRun:
         self._note_read()
 
     def remove_vanished(self) -> None:
-        """Remove files that are gone with the documents they have left, and what only those needed.
+        """Remove vanished files with their remaining documents, and unused cache entries.
 
-        The caches lose what no document has any more if one was removed or updated. Unchanged
-        files are noted that lie elsewhere on disk than before.
+        The caches are cleaned only if a document was removed or updated. Unchanged files are noted
+        that lie elsewhere on disk than before.
         """
         with self._database.write() as connection:
             manifest.record(connection, self._dataset, *self._moved)
@@ -247,7 +247,7 @@ class SyncRun:
                 llm_cache.purge(connection, before=0.0)  # of any age: only searches know a lifetime
 
     def report(self, seconds: float) -> SyncReport:
-        """Return what the run did, and what the dataset holds now."""
+        """Return the report of the run, with the dataset's counts now."""
         with self._database.read() as connection:
             none_waits = not embedding_cache.is_noted_waiting(connection, self._dataset)
             totals = count_totals(connection, self._dataset, none_waits=none_waits)

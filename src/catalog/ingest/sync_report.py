@@ -1,4 +1,4 @@
-"""What an indexing run did, and how a long run reports its progress."""
+"""The report of an indexing run, and the progress of a long one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ METADATA = "metadata not taken: "
 class Failure:
     """One file or document that was not, or not wholly, indexed, and why.
 
-    A reason that begins with ``as text`` is of one that is indexed, but not as what it looks like;
-    with :data:`METADATA`, of one of which not all that is said was taken; with ``… passages not
-    embedded``, of one that is found by its words, but not all of it by meaning.
+    A reason that begins with ``as text``: it is indexed, but not as the format it looks like; with
+    :data:`METADATA`: some of its metadata was not used; with ``… passages not embedded``: it is
+    found by its words, but not all of it by meaning.
     """
 
     path: str
@@ -41,18 +41,17 @@ class Failure:
 class SyncReport:
     """The outcome of a run.
 
-    ``documents`` and ``chunks`` are what the dataset holds now; ``embedded`` counts the texts
-    the model was asked for in this run and ``reused`` those whose vectors were there already.
-    ``added`` and the like count texts, of which several may be one document: see docs/time.md.
-    ``embedded_chunks`` are those of the ``chunks`` that have a vector.
-    ``incomplete`` counts documents of which some text is not embedded, since the model failed or
-    was down, ``unfinished`` files that are cut short; the next run retries both.
-    ``files`` are those listed, ``left_out`` the ones of them of which nothing is found.
-    All was found by its words after ``words_seconds``, the whole run took ``seconds``.
-    ``kept`` counts documents that may have changed or be gone: they come from a file that could
-    not be read, or lie below a place that could not be looked at.
-    ``failed_chunks`` are the ids of chunks of which the model failed on some text in this run,
-    ``usage`` is what a model on a server took, ``None`` where none was asked.
+    ``documents`` and ``chunks`` count the dataset's now; ``embedded`` counts the texts the model
+    embedded in this run and ``reused`` those whose vectors were there already. ``added`` and the
+    like count texts; several of them may be one document: see docs/time.md. ``embedded_chunks`` are
+    those of the ``chunks`` that have a vector. ``incomplete`` counts documents with some text not
+    embedded, since the model failed or was down, ``unfinished`` files that are cut short; the next
+    run retries both. ``files`` are those listed, ``left_out`` those without any text in the index.
+    All was found by its words after ``words_seconds``, the whole run took ``seconds``. ``kept``
+    counts documents that may have changed or be gone: they come from a file that could not be read,
+    or lie below a place that could not be looked at. ``failed_chunks`` are the ids of chunks with
+    some text that the model failed on in this run, ``usage`` has the requests, tokens and cost of a
+    model on a server, ``None`` without one.
     """
 
     documents: int
@@ -81,14 +80,14 @@ class Progress(Protocol):
     """Shows how far a run is, in a unit of its own: bytes to read, tokens to embed, queries."""
 
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
-        """Announce how much the run, or its next part, will cover, and what it is ``doing``.
+        """Announce the size of the run, or of its next part, and the activity (``doing``).
 
         A ``total`` of 0 is not known before. ``then`` names a longer part that follows.
         """
         ...
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:
-        """Add what is done; ``label`` names the file or part, ``counts`` say how many."""
+        """Add finished work; ``label`` names the file or part, ``counts`` describe it."""
         ...
 
 
@@ -108,7 +107,7 @@ _HALF_LIFE = 30.0  # seconds after which a measurement counts half
 class Pace:
     """Measures how fast a work of ``total`` goes, the last half minute above all.
 
-    The first piece is not measured: it loads what the others find loaded.
+    The first piece is not measured: it loads models and libraries for the rest.
     """
 
     def __init__(self, total: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -117,7 +116,7 @@ class Pace:
         self._work = self._seconds = 0.0
 
     def advance(self, amount: float) -> None:
-        """Add what was done since the last call."""
+        """Add the work done since the last call."""
         if amount <= 0:
             return
         now, last = self._clock(), self._last
@@ -129,17 +128,17 @@ class Pace:
 
     @property
     def per_second(self) -> float | None:
-        """How much is done in a second; ``None`` before that can be told."""
+        """The work done per second; ``None`` until it is known."""
         return self._work / self._seconds if self._seconds > 0 else None
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest will take at this pace; ``None`` before that can be told."""
+        """The seconds that the rest will take at this pace; ``None`` until the pace is known."""
         rate = self.per_second
         return max(0.0, self._left) / rate if rate else None
 
     def rate_text(self) -> str:
-        """Return ``, 31 a second``; nothing before that can be told."""
+        """Return ``, 31 a second``; "" until the pace is known."""
         rate = self.per_second
         return "" if rate is None else f", {rate:.{0 if rate >= 10 else 1}f} a second"
 

@@ -75,10 +75,12 @@ _LONGEST = 200  # characters of a tag that is named
 
 @dataclass(frozen=True, slots=True)
 class BrowseRequest:
-    """A checked listing. ``visible`` is what the caller may see, ``wanted`` what is asked of it.
+    """A checked listing.
 
-    A blank query is none. ``by_type``, ``by_name`` and ``by_tag`` are the parts of ``wanted`` that
-    are not ``visible``. ``after`` and ``before`` know their time zone. ``notes`` say what was cut.
+    ``visible`` is the filter on documents that the caller may see, ``wanted`` adds the conditions
+    of the call. A blank query counts as no query. ``by_type``, ``by_name`` and ``by_tag`` are the
+    parts of ``wanted`` that are not ``visible``. ``after`` and ``before`` have a time zone.
+    ``notes`` name the parameters that were cut.
     """
 
     params: BrowseParams
@@ -93,14 +95,14 @@ class BrowseRequest:
 
     @property
     def wanted(self) -> Filter | None:
-        """Return all conditions but the query and the dates; ``None``: there are none."""
+        """Return all conditions but the query and the dates, ``None`` without any."""
         filters = (self.visible, self.by_type, self.by_name, *self.by_tag.values())
         parts = tuple(part for part in filters if part is not None)
         return And(parts) if parts else None
 
     @property
     def visible_and_tags(self) -> Filter | None:
-        """Return the conditions on the caller's filters and on tags; ``None``: there are none."""
+        """Return the conditions on the caller's filters and on tags, ``None`` without any."""
         filters = (self.visible, *self.by_tag.values())
         parts = tuple(part for part in filters if part is not None)
         return And(parts) if parts else None
@@ -160,17 +162,17 @@ class DocumentCatalog:
         """Return the documents that every parameter lets through, from the ``offset``-th on.
 
         ``query``: words, of which a document needs one in its title, name, headings, summary or
-        text metadata (stop words count only if there are no others); how it is scored, see
-        ``store.cards.find_documents``. ``file_type`` and ``name``: see ``core.filters``.
-        ``tags``: all of them. ``filters``: see ``core.filters.parse_filters``; conditions on
-        passages must hold of one of the document's. ``after`` (inclusive) and ``before``
-        (exclusive): ISO 8601 dates or times, or a year or month, UTC unless they say otherwise;
-        on the document's own ``modified``, else its own ``created``, else when its file was
-        modified; a document without a date is left out then. ``sort``: ``best`` (by name without
-        a query), ``name`` (path, case ignored), ``modified`` (newest first, by the date just
-        described), ``size`` (largest first: bytes, or characters where those are not known); ties
-        go by path and dataset. A query of more than ``rag.max_query_chars`` is cut, and a note says
-        so. Raises :class:`InputError` kinds for a bad call.
+        text metadata (stop words count only in a query of stop words); how it is scored, see
+        ``store.cards.find_documents``. ``file_type`` and ``name``: see ``core.filters``. ``tags``:
+        all of them. ``filters``: see ``core.filters.parse_filters``; conditions on passages must
+        hold of one of the document's. ``after`` (inclusive) and ``before`` (exclusive): ISO 8601
+        dates or times, or a year or month, UTC unless they say otherwise; on the document's own
+        ``modified``, else its own ``created``, else when its file was modified; a document without
+        a date is left out then. ``sort``: ``best`` (by name without a query), ``name`` (path, case
+        ignored), ``modified`` (newest first, by the date just described), ``size`` (largest first:
+        bytes, or characters where those are not known); ties go by path and dataset. A query of
+        more than ``rag.max_query_chars`` is cut, and a note says so. Raises :class:`InputError`
+        kinds for a bad call.
         """
         started = time.perf_counter()
         most = self._library.settings.rag_v2.max_query_chars
@@ -269,7 +271,7 @@ def _entry(document: ListedDocument, score: float | None) -> CatalogEntry:
 def find_hints(
     connection: Connection, dataset: DatasetNames, request: BrowseRequest
 ) -> tuple[str, ...]:
-    """Return notes on a listing without a document, on what the caller's filters let through."""
+    """Return notes on an empty listing; they name only documents the caller may see."""
     visible = allowed_documents(Restriction(dataset, filter=request.visible))
     if not count_documents(connection, visible, 1):
         several = not isinstance(dataset, str)
@@ -356,7 +358,7 @@ def _near_paths(paths: Iterable[str], text: str) -> list[str]:
 
 
 def _near(text: str, named: Mapping[str, list[str]]) -> list[str]:
-    """Return what is named most like the name wanted, whatever their case."""
+    """Return the items whose names are most like the wanted name; case does not matter."""
     folded: dict[str, list[str]] = {}
     for name, items in named.items():
         folded.setdefault(name.casefold(), []).extend(items)
@@ -372,9 +374,9 @@ def check_values(
     """Raise :class:`UnknownValueError` for a condition that no document of the datasets fulfils.
 
     Those conditions of ``within`` are looked at that must hold, are on a field of few values, and
-    name values; ``file_type`` is one more. The error names the values, nearest first, of those
-    documents alone that the other conditions let through. Nothing is raised where there are none.
-    Documents that are not ``seen`` are as though they were not there.
+    name values; ``file_type`` is one more. The error names the values, nearest first, from the
+    documents that the remaining conditions let through. Nothing is raised without such documents.
+    Documents that are not ``seen`` are ignored.
     """
     required = list(_required(within.filter))
     unknown: list[tuple[Filter | None, str, object]] = [

@@ -12,7 +12,7 @@ from catalog.store.filter_sql import DatasetNames
 
 _log = logging.getLogger(__name__)
 
-BATCH = 50  # documents in one transaction: others may write after a few tenths of a second
+BATCH = 50  # documents in one transaction: other processes wait some tenths of a second
 CARDS_PER_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
 CARDS_MADE_LATER = "the rest is made by the next queries, or all at once by an update of the index"
 
@@ -23,8 +23,9 @@ def make_cards(
     """Make the cards that are missing or not current, ``limit`` at most; return their number.
 
     The write lock is taken before anything is summarised, so that no work is lost to another
-    process. What is made stays, whatever ends the run, and the next one goes on from there.
-    Raises :class:`StoreBusyError` when another process is writing, at once if not to ``wait``.
+    process. Cards that were made stay when the run is interrupted, and the next run continues from
+    there. Raises :class:`StoreBusyError` when another process is writing, at once if not to
+    ``wait``.
     """
     count = last = 0
     while (limit is None or count < limit) and _is_any_lacking(database, dataset, last):

@@ -1,8 +1,8 @@
-"""Parts of a document, by what its citations count, and the places that names tell.
+"""Read parts of a document in its citations' units, and the places that names contain.
 
 Citations count lines, cells, pages, paragraphs or seconds. The map from the text to its file is
 that of the document's passages, one after the other. References, citations, links and the headers
-of passages tell places.
+of passages contain places.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SUFFIX = re.compile(r"\.\w{1,8}$")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is asked of a document: numbers of its unit, or lines of a cell, or seconds.
+    """The requested part of a document: numbers of its unit, lines of a cell, or seconds.
 
     Both ends of each range are included; ``None`` is from the beginning, or to the end.
     """
@@ -69,7 +69,7 @@ class Part:
     seconds: _Span | None = None
 
     def holds(self, number: int, line: int | None) -> bool:
-        """Tell whether it holds the text at this number, or in this line of that cell."""
+        """Return whether the part contains this number, or this line of that cell."""
         if self.lines is not None and (line is None or not self.lines[0] <= line <= self.lines[1]):
             return False
         is_after = self.first is None or number >= self.first
@@ -80,12 +80,12 @@ class Part:
 class DocumentLines:
     """A document, or a part of it, line by line.
 
-    ``numbers`` say where in the file each of the lines begins, counted in ``unit``: ``None`` for
-    a blank line of extracted text, and for all where only seconds are counted. ``ranges`` are the
+    ``numbers`` say where in the file each of the lines begins, counted in ``unit``: ``None`` for a
+    blank line of extracted text, and for all where only seconds are counted. ``ranges`` are the
     least and the greatest number of each of the lines. ``total`` is the last number that has text.
     ``ending`` is the line end after the last line, where the part goes to the end of a document
-    that has one. ``part`` is what was asked for. ``others`` are the paths of what else was made of
-    the same original, ``notes`` tell what else there is to know.
+    that has one. ``part`` is the requested part. ``others`` are the paths of further documents made
+    from the same original, ``notes`` are remarks for the reader.
     """
 
     document: StoredDocument
@@ -110,7 +110,7 @@ class DocumentLines:
         return max((greatest for _, greatest in filter(None, self.ranges)), default=None)
 
     def first(self, count: int) -> DocumentLines:
-        """Return its first so many lines alone, as no part if the lines tell which it is."""
+        """Return the first ``count`` lines, without the part if the lines have numbers."""
         return replace(
             self,
             lines=self.lines[:count],
@@ -128,7 +128,7 @@ class DocumentLines:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; ``line_…`` are those of a file that has lines, or of a cell.
 
-        What was asked for by seconds is counted in seconds, whole ones.
+        A part requested by seconds is counted in whole seconds.
         """
         has_lines, seconds = self.unit == "line", self.part.seconds
         lines = (self.start, self.end) if has_lines else self.part.lines or (None, None)
@@ -159,11 +159,11 @@ class DocumentPlaces:
     passages: tuple[tuple[float, float], ...] = ()
 
     def has_text_at(self, seconds: _Span) -> bool:
-        """Tell whether something is said or shown in these seconds."""
+        """Return whether something is said or shown in these seconds."""
         return any(_is_within(first, last, seconds) for _, _, first, last in self.timed)
 
     def passage_at(self, second: int) -> _Span:
-        """Return the whole seconds of the first passage that tells of this one, itself if none."""
+        """Return the first passage around this second, in whole seconds, or the second itself."""
         for first, last in self.passages:
             if _is_within(first, last, (second, second)):
                 return int(first), int(last)
@@ -171,7 +171,7 @@ class DocumentPlaces:
 
     @classmethod
     def read(cls, connection: Connection, document: StoredDocument) -> DocumentPlaces:
-        """Put together what the passages know; raise ``DamagedDocumentError`` if it is damaged."""
+        """Join the passages' places; raise ``DamagedDocumentError`` for a damaged document."""
         try:
             return cls._of_passages(read_chunk_places(connection, document.source_doc_id))
         except _UNREADABLE as error:
@@ -286,7 +286,7 @@ def join_parts(parts: Sequence[DocumentLines]) -> DocumentLines:
 
 
 def _spans(places: Places, timed: Iterable[_Timed], part: Part, text: str) -> list[_Span]:
-    """Return the stretches of the text that stand in a part of the file, in order and disjoint."""
+    """Return the ranges of the text that lie in a part of the file, in order and disjoint."""
     if part.seconds is not None:
         seconds = part.seconds
         found = [(at, to) for at, to, first, last in timed if _is_within(first, last, seconds)]
@@ -307,10 +307,10 @@ def _spans(places: Places, timed: Iterable[_Timed], part: Part, text: str) -> li
 
 
 def _is_within(first: float, last: float, seconds: _Span) -> bool:
-    """Tell whether a stretch of time is part of a range, and does not merely touch it.
+    """Return whether a stretch of time overlaps a range, and does not merely touch it.
 
-    A clock drops what is less than a second, so the last second of a range is a whole one for what
-    ends in it, and where the range is one second.
+    A clock drops fractions of a second. So the last second of a range counts as a whole one for a
+    stretch that ends in it, and for a range of one second.
     """
     begin, end = seconds
     starts = first < end or last < end + 1 or (begin == end and first < end + 1)
@@ -320,7 +320,7 @@ def _is_within(first: float, last: float, seconds: _Span) -> bool:
 def _without_fences(text: str, start: int, end: int) -> _Span:
     """Return a line of a cell without the fence that a reader put before it, or after it.
 
-    Such a fence stands with the line beside it: the cell's own fences have steps of their own.
+    Such a fence shares a step with the line next to it: the cell's own fences have separate steps.
     """
     end = trim_end(text, start, end)
     after = text.find("\n", start, end) + 1
@@ -344,9 +344,9 @@ def _nothing_there(document: StoredDocument, places: Places, part: Part) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CitedPlace:
-    """A place as outputs show it: the unit, which part of it, and what it is a place of.
+    """A place as outputs show it: the unit, the part, and the name of the document.
 
-    ``name`` is a link or a citation itself, of a header what stands before the place. ``file`` is
+    ``name`` is the link or the citation itself, or a header's text before the place. ``file`` is
     that of a record.
     """
 
@@ -377,7 +377,7 @@ def split_reference(reference: str) -> list[tuple[str, Place]]:
 
 
 def read_cited_place(name: str) -> CitedPlace | None:
-    """Return the place that a link, a citation or the header of a passage tells, if any."""
+    """Return the place in a link, a citation or the header of a passage, ``None`` without one."""
     linked = _LINKED.search(name)
     if linked is not None and (linked[0].startswith("#") or "://" in name):
         number = int(linked[2])
@@ -405,7 +405,7 @@ def read_cited_place(name: str) -> CitedPlace | None:
 
 
 def without_marks(reference: str) -> str:
-    """Return the name in a passage's header or in a resource's URI; any other text as it is.
+    """Return the name in a passage's header or in a resource's URI; any other text unchanged.
 
     >>> without_marks("catalog://notes/a%20b.md")
     'notes:a b.md'
@@ -427,9 +427,10 @@ def unquote_uri(text: str) -> str:
 
 
 def shown_forms(reference: str) -> list[str]:
-    """Return what a reference may be, the likeliest first: it, or what ends a passage's first line.
+    """Return the names that a reference may contain, the likeliest first.
 
-    That is ``[1] Title — scan.pdf — .converted/scan.md:23``, or a part of it.
+    They are the reference itself, and the ends of a passage's first line: ``[1] Title — scan.pdf —
+    .converted/scan.md:23``, or a part of that.
     """
     bare = without_marks(reference)
     line = _RANK.sub("", bare)
@@ -439,7 +440,7 @@ def shown_forms(reference: str) -> list[str]:
 
 
 def shows_place(name: str, title: str, path: str) -> bool:
-    """Tell whether a name of the document has more in it than the name."""
+    """Return whether a name of the document also contains a place."""
     if name.startswith(CITATION):
         return name not in (f"{CITATION}{title}]", f"{CITATION}{path}]")
     bare, _, fragment = name.partition("#")

@@ -29,7 +29,7 @@ FILE_NAME = "chunks.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What was written, and where."""
+    """The file that was written, and its counts."""
 
     file: str
     datasets: tuple[str, ...]
@@ -59,12 +59,12 @@ def export_chunks(
     force: bool = False,
     progress: Progress | None = None,
 ) -> ExportReport:
-    """Write the datasets, all if none is named, as they are at one moment.
+    """Write one snapshot of the named datasets, or of all.
 
-    The file is the owner's alone (0600) and appears when it is whole; two of one state are the
-    same bytes. Raises :class:`InputError` when it is there already and not to be replaced by
-    ``force``, or there is nothing to write; :class:`DamagedDocumentError` for a document that is
-    not what was stored; :class:`StoreError` when the file cannot be written.
+    The file is the owner's alone (0600) and appears when it is whole; two of one state are the same
+    bytes. Raises :class:`InputError` when it exists and ``force`` is false, or without a dataset to
+    write; :class:`DamagedDocumentError` for a document that differs from what was stored;
+    :class:`StoreError` when the file cannot be written.
     """
     file = portable_file(to)
     if file.exists() and not force:

@@ -1,4 +1,4 @@
-"""What a store holds, and whether it and what is around it are sound."""
+"""Count the contents of a store, and check it, its files and its servers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _NAMED = 5  # documents in one message
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing examined; ``fix`` is the command to run, or what else to do, when not ``ok``."""
+    """The result of one check; ``fix`` is the command to run, or advice, when not ``ok``."""
 
     name: str
     ok: bool
@@ -72,12 +72,12 @@ class Check:
 
 
 def run_check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Check:
-    """Run a check; ``fix`` is for a defect, since for want of rights or room it would fail, too."""
+    """Run a check; ``fix`` is for a defect: without rights or disk space it would fail, too."""
     try:
         return Check(name, ok=True, detail=examine())
     except EngineLockedError as error:  # who holds it, a server say, looks after it
         return Check(name, ok=True, detail=f"not looked into: {error}")
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+    except Exception as error:  # noqa: BLE001 - any error is a result of the check
         if isinstance(error, ConfigError | EngineBlockedError):
             fix = f"see to what it says, then {fix.removesuffix(' --reread')}"
         if isinstance(error, EngineUnreachableError):
@@ -110,7 +110,7 @@ def check_database(library: Library) -> Check:
 
 
 def trial_checks(library: Library) -> Iterator[Check]:
-    """Tell of each model that is tried how much it has; none of them is a defect."""
+    """Yield a check with the progress of each model that is tried; it is always ``ok``."""
     with suppress(StoreError), library.database.read() as connection:
         for tried in list_tried(connection):
             counts = count_tried(connection, tried)
@@ -122,7 +122,7 @@ def trial_checks(library: Library) -> Iterator[Check]:
 
 
 def permission_checks(library: Library) -> Iterator[Check]:
-    """Tell whether other users of this machine may read the store, or only see that it is there."""
+    """Yield a check on whether other users may read the store or enter its folders."""
     home, store = library.settings.home, library.database.file
     files = find_open_to_others(*(Path(f"{store}{ending}") for ending in ("", "-wal", "-shm")))
     folders = find_open_to_others(home, home / "indexes")
@@ -150,7 +150,7 @@ def draft_checks(library: Library) -> Iterator[Check]:
 
 
 def server_checks(library: Library) -> Iterator[Check]:
-    """Tell whether the Qdrant server answers, if one is set."""
+    """Yield a check on whether the Qdrant server answers, if one is set."""
     rag = library.settings.rag_v2
     url = rag.qdrant_url
     if url is None or "qdrant" not in (rag.vector_engine, rag.lexical_engine):
@@ -168,16 +168,16 @@ def server_checks(library: Library) -> Iterator[Check]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetStats:
-    """What a dataset holds. ``embedded`` counts the chunks that have a vector.
+    """The contents of a dataset. ``embedded`` counts the chunks that have a vector.
 
     ``vectors`` under ``windows`` means: some text is not embedded yet.
 
-    ``preset`` and ``settings`` are what it was made with, ``settings`` empty if that is not
-    noted. ``languages`` counts passages by language, the most first, as the keyword index
-    was last saved; none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size``
-    and ``chunk_size``.
-    ``database_bytes`` is the whole store's, all datasets and caches included; ``updated_at`` is
-    seconds since 1970. ``tried_models`` say of each model that is tried what it has of the dataset.
+    ``preset`` and ``settings`` are those it was made with, ``settings`` empty if not noted.
+    ``languages`` counts passages by language, the most first, as the keyword index was last saved;
+    none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size`` and
+    ``chunk_size``. ``database_bytes`` is the whole store's, all datasets and caches included;
+    ``updated_at`` is seconds since 1970. ``tried_models`` count the dataset's passages that each
+    tried model has embedded.
     """
 
     dataset: str
@@ -275,7 +275,7 @@ def diagnose(library: Library) -> list[Check]:
     unreadable: list[Check] = []
     try:
         names = library.datasets()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+    except Exception as error:  # noqa: BLE001 - any error is a result of the check
         unreadable = [Check("datasets", ok=False, detail=describe_error(error), fix=RESTORE)]
     home, file = library.settings.home, library.database.file
     reread = _reread(names[0]) if names else RESTORE
@@ -337,7 +337,7 @@ def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
 def _check_rows(
     library: Library, name: str, fix: str, count: Callable[..., int], *arguments: object
 ) -> Check:
-    """Check that no row of a kind is damaged, as ``count`` tells."""
+    """Check that ``count`` finds no damaged row."""
 
     def examine() -> str:
         with library.database.read() as connection:

@@ -152,10 +152,10 @@ class _LineError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import did.
+    """The counts of an import.
 
-    ``added`` documents were not there, ``replaced`` ones had another content, ``unchanged`` ones
-    were there as they are in the file. ``waiting`` passages have no vector and are found by words.
+    ``added`` documents are new, ``replaced`` ones had another content, ``unchanged`` ones were
+    equal to the file's. ``waiting`` passages have no vector and are found by words.
     """
 
     datasets: tuple[str, ...]
@@ -177,15 +177,15 @@ def import_chunks(
     root: Path | None = None,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Take in what a file, or ``chunks.jsonl`` of a folder, holds of the datasets, or of all.
+    """Import the named datasets, or all, from a file or a folder's ``chunks.jsonl``.
 
-    Documents that are in the file are as it says afterwards, others stay. Run again, it goes on
-    where it ended and adds nothing that is there. What has no vector in the file is embedded.
-    ``root`` is the folder that the datasets are updated from. Without it, the folder in the file is
-    taken if one of the dataset's files is there unchanged. Raises
-    :class:`InputError`, naming the line, for what is damaged, wrong or newer: the documents before
-    it are in then, whole; :class:`EmbeddingMismatchError` for vectors of another model than the
-    store's, and as ``Indexer.build`` does.
+    Documents in the file replace the stored ones of their path, the rest stay. Run again, it
+    continues where it ended and adds nothing twice. Passages without a vector in the file are
+    embedded. ``root`` is the folder that the datasets are updated from. Without it, the folder in
+    the file is taken if one of the dataset's files is there unchanged. Raises :class:`InputError`,
+    naming the line, for a damaged, invalid or newer record: the documents before it are imported
+    whole then; :class:`EmbeddingMismatchError` for vectors of another model than the store's, and
+    as ``Indexer.build`` does.
     """
     file = portable_file(source)
     progress = progress or Silent()
@@ -211,8 +211,8 @@ class _ImportRun:
         self._library, self._file, self._wanted, self._root = library, file, datasets, root
         self._progress, self._locks, self._held = progress, locks, ""
         self._model: ModelLine | None = None
-        self._opened: list[str] = []  # datasets of which something is taken
-        self._known: set[str] = set()  # those that the file has told of
+        self._opened: list[str] = []  # datasets that are imported
+        self._known: set[str] = set()  # datasets named in the file so far
         self._documents = ImportedDocuments(library.database)
         self._unproven: dict[str, DatasetLine] = {}  # whose folders were not seen here yet
         self._since_header: Counter[str] = Counter()
@@ -240,7 +240,7 @@ class _ImportRun:
                 raise InputError(f"{self._file} has no dataset {name!r}; datasets: {known}")
 
     def finish(self) -> ImportReport:
-        """Embed what waits, derive what was taken in, and return what was done."""
+        """Embed waiting passages, update the datasets' indexes, and return the report."""
         embedded = waiting = 0
         failed: tuple[Failure, ...] = ()
         for name, line in self._unproven.items():
@@ -320,7 +320,7 @@ class _ImportRun:
 
     def _begin(self, line: HeaderLine) -> ModelLine:
         """Bind the store to the file's model, or see that it is bound to it; return the model."""
-        self._documents.note_files()  # what another header began
+        self._documents.note_files()  # of an earlier header
         model, library = line.model, self._library
         if not line.vectors and library.wanted_model.fingerprint != model.fingerprint:
             raise EmbeddingMismatchError(

@@ -29,7 +29,7 @@ _JOINED = 8  # engines over several datasets that are kept
 class Indexes:
     """Open the index engines of every dataset, one engine for each name. Thread-safe.
 
-    ``model`` tells which embedding model the vectors must be of; it is asked for vectors only.
+    ``model`` returns the embedding model of the vectors; it is called for vectors only.
     """
 
     def __init__(
@@ -90,9 +90,10 @@ class Indexes:
             return self._vector[name, dataset]
 
     def remove(self, dataset: str) -> Iterator[str]:
-        """Remove what was derived from a dataset that is no more; yield what stays, and why.
+        """Remove the indexes of a removed dataset; yield a note on each one that stays, and why.
 
-        That is the folders of its indexes, and what the engines that are set have on a server.
+        These are the folders of its indexes, and its collections on the servers of the engines that
+        are set.
         """
         rag = self._settings.rag_v2
         in_folder = {"exact", "sqlite-vec"} | ({"qdrant"} if rag.qdrant_url is None else set())
@@ -119,7 +120,7 @@ class Indexes:
         words = {"bm25", rag.lexical_engine}.difference(LEXICAL_ENGINES[1:])
         locks = {folder / name: folder / name / POINTS_LOCK for name in points}
         locks |= {folder / name: folder / name / WORDS_LOCK for name in words}
-        locks |= {stock / dataset: stock / f".{dataset}.lock"}  # what is compared with keeps texts
+        locks |= {stock / dataset: stock / f".{dataset}.lock"}  # the v1 index has texts
         for index in (folder, *locks):
             if index.is_symlink():
                 yield f"{index} led to {index.resolve()}: what is there stays"
@@ -132,7 +133,7 @@ class Indexes:
                 yield f"{error}, here or in another process, and stays until this is run again"
             except EngineError as error:
                 yield f"an index stays: {error}"
-        with suppress(OSError):  # a file of others may be in it
+        with suppress(OSError):  # somebody else's file may be in it
             folder.rmdir()
 
     def _forget(self, dataset: str) -> None:

@@ -1,4 +1,4 @@
-"""Building, updating, rebuilding and describing datasets: what the index commands call."""
+"""Build, update, rebuild and describe datasets, for the index commands."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What was removed with a dataset, the folder it was built from, and what is left of it."""
+    """The counts of a removed dataset, the folder it was built from, and notes on its remains."""
 
     dataset: str
     root: str
@@ -92,14 +92,14 @@ class Indexer:
         progress: Progress | None = None,
         pause: Callable[[], bool] | None = None,
     ) -> SyncReport:
-        """Index a folder or file as a dataset; only what is new or changed costs anything.
+        """Index a folder or file as a dataset; only new or changed documents are read and embedded.
 
-        ``reread`` does every document anew. A dataset that is there is cut as it was made, unless
-        ``apply_settings`` says by the library's settings; a note says how many documents those
-        would cut anew. Once ``pause`` says so, what is left to embed is left to the next run.
-        Raises what :func:`catalog.ingest.sync.sync` and :class:`IndexingSettings` do,
-        ``EmbeddingMismatchError`` for a store of another model, ``StoreBusyError`` when another
-        run on the dataset does not end, ``StoreError`` for a lock that cannot be opened.
+        ``reread`` indexes every document again. An existing dataset is cut by the settings it was
+        made with, or with ``apply_settings`` by the library's; a note counts the documents that
+        those would cut differently. Once ``pause`` returns true, the rest is left to the next run
+        to embed. Raises what :func:`catalog.ingest.sync.sync` and :class:`IndexingSettings` do,
+        ``EmbeddingMismatchError`` for a store of another model, ``StoreBusyError`` when another run
+        on the dataset does not end, ``StoreError`` for a lock that cannot be opened.
         """
         check_dataset_name(dataset)
         library, ingest = self._library, self._library.settings.rag_v2.ingest
@@ -113,7 +113,7 @@ class Indexer:
             held.enter_context(self.hold(dataset, progress))
             if is_known:  # it may have been removed while this waited
                 library.require_dataset(dataset)
-            else:  # what an earlier one of the name has left
+            else:  # remains of an earlier dataset of the name
                 self._finish_removal(dataset)
             library.follow_adoption()  # the run before may have changed the model
             require_model(library.database, library.wanted_model)
@@ -206,7 +206,7 @@ class Indexer:
         reread: bool = False,
         apply_settings: bool = False,
     ) -> SyncPreview:
-        """Tell what ``update`` would do; files are hashed at most, and nothing is written."""
+        """Return what ``update`` would do; files are hashed at most, and nothing is written."""
         stored, library = self._with_folder(dataset), self._library
         if read_stored_model(library.database) is not None:  # else it would be noted now
             require_model(library.database, library.wanted_model)
@@ -309,7 +309,7 @@ class Indexer:
 
     @contextmanager
     def hold(self, dataset: str, progress: Progress) -> Iterator[None]:
-        """Hold the lock that a run on the dataset needs; tell the progress if it must wait."""
+        """Hold the lock that a run on the dataset needs; report to the progress if it must wait."""
         settings = self._library.settings
         folder = settings.home / "locks"
         seconds, held = settings.rag_v2.ingest.lock_seconds, f"another process indexes {dataset!r}"
@@ -360,9 +360,9 @@ def _refresh(name: str, refresh: Callable[[], object]) -> Iterator[str]:
 
 
 def complete_dataset(library: Library, dataset: str, progress: Progress) -> EmbeddingReport:
-    """Embed what waits, and bring words, cards, vectors and agreement up to date.
+    """Embed waiting passages, and update keyword index, cards, vectors and agreement.
 
-    The caller holds the dataset's lock. What cannot be derived now is told in a note.
+    The caller holds the dataset's lock. A note names each index that cannot be updated now.
     """
     database, indexes = library.database, library.indexes
     failed: dict[str, list[str]] = {}  # what cannot be derived, by the reason
@@ -398,7 +398,7 @@ def rebuild_indexes(
     lexical: bool = True,
     progress: Progress | None = None,
 ) -> dict[str, dict[str, int]]:
-    """Make the indexes of these datasets anew, of all if none is named.
+    """Rebuild the indexes of these datasets, of all if no name is given.
 
     With ``lexical`` the indexes of the database's own rows, too.
 

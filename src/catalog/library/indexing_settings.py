@@ -1,4 +1,4 @@
-"""How a dataset is cut and embedded: as it was made, unless a call says otherwise."""
+"""Choose how a dataset is cut and embedded: as it was made, unless a call says otherwise."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class IndexingSettings:
     def with_model(self, library: Library) -> tuple[NewWay, Pipeline]:
         """Return how the dataset is made once the model of another library is the store's.
 
-        Beside that stands the pipeline by which it is. ``library`` is of the same store.
+        The second value is that pipeline. ``library`` is of the same store.
         """
         prefix = library.settings.rag_v2.embed_prefix_doc
         values = _complete(self.settings.values) | {"embed_prefix_doc": prefix}
@@ -94,7 +94,7 @@ class IndexingSettings:
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
 
     def count_recut(self) -> tuple[int, int]:
-        """Count the documents that the call's settings would cut anew, and all documents."""
+        """Count the documents that the call's settings would cut differently, and all documents."""
         wanted = self._fingerprint(self._wanted)
         with self._library.database.read() as connection:
             known = known_documents(connection, self._dataset)
@@ -107,7 +107,7 @@ class IndexingSettings:
         return recut, total
 
     def notes(self) -> tuple[str, ...]:
-        """Say what the call's settings would do, or what they replaced, if they are others."""
+        """Return notes on what other settings of the call would change, or have replaced."""
         made = describe_shaping(self.settings.preset, self.settings.values)
         if self._noted and self._made_by and self._fingerprint(self._noted) != self.fingerprint:
             before = describe_shaping(self._noted.preset, self._noted.values)
@@ -140,7 +140,7 @@ class IndexingSettings:
 
 
 def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a value for every setting that shapes passages: the default for what is not said."""
+    """Return a value for every setting that shapes passages: the default for a missing one."""
     return {name: values.get(name, default) for name, default in default_shaping().items()}
 
 

@@ -49,8 +49,8 @@ class Library:
     """Open the store at once, and models and indexes when first needed; close it, or use ``with``.
 
     ``model``, any LlamaIndex one, and ``llm`` stand in for those that the settings name. Where the
-    store adopted a model in place of the one that they name, ``settings`` are with that instead,
-    and ``adoption`` is the store's note of it; not so if the library ``follows`` no adoption.
+    store adopted a model in place of theirs, ``settings`` name the adopted model, and ``adoption``
+    is the store's note of it; not if the library does not follow adoptions.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Library:
         return self._named_model() if self._model is None else as_model(self._model)
 
     def follow_adoption(self) -> bool:
-        """Go by the model that the store adopted in place of the one set; tell if that is new.
+        """Switch to the model that the store adopted; return whether it is new here.
 
         Another process may have adopted it while this library is open.
         """
@@ -129,8 +129,8 @@ class Library:
     def _named_model(self) -> EmbeddingModel:
         """Return the model of the settings.
 
-        The length of its vectors is the store's where only its server could tell, which may be
-        away while words are searched.
+        The length of its vectors is the store's where only its server knows it, which may be down
+        during a search by words.
         """
         from catalog.embedding import SERVERS, get_model
 
@@ -210,10 +210,10 @@ class Library:
         raise UnknownDatasetError(f"say which dataset; datasets: {known}")
 
     def chosen_datasets(self, names: str | Iterable[str] | None) -> DatasetNames:
-        """Return what a call names, each once and in order, or all datasets if it names none.
+        """Return the datasets that a call names, each once and in order, or all without names.
 
-        A single one is its name. Raises :class:`UnknownDatasetError` for a name that is none, or
-        where there is no dataset yet, and :class:`InputError` for an empty list.
+        A single dataset is returned as its name. Raises :class:`UnknownDatasetError` for an unknown
+        name, or without any dataset yet, and :class:`InputError` for an empty list.
         """
         if names is None:
             chosen = self.datasets()

@@ -1,7 +1,7 @@
-"""The logs of searches: what is asked at an edge, and ``logs/retrieval.log`` in a home.
+"""The logs of searches: the questions asked at an edge, and ``logs/retrieval.log`` in a home.
 
-A query is noted after it was answered and without holding that up. The other log tells which steps
-of searches failed, were repeated or degraded.
+A query is noted after it was answered and without holding that up. The other log lists steps of
+searches that failed, were repeated or degraded.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _RetrievalFile(WatchedFileHandler):
         self.setFormatter(form)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let through what is of this home."""
+        """Let through the records of this home."""
         del record
         return current_home() in ("", self._home)
 
@@ -121,8 +121,8 @@ class QueryLog:
     """Write an entry for each question that :meth:`watching` saw; thread-safe.
 
     It never raises and never waits for the store: entries that another process's writing keeps out
-    go with the next ones, or at :meth:`close`. Of those that are lost a warning is logged.
-    ``observer``, where there is one, is told of every question at an edge, logged or not.
+    go with the next ones, or at :meth:`close`. A warning is logged for lost entries. ``observer``,
+    if given, is called for every question at an edge, logged or not.
     """
 
     observer: Callable[[Outcome], None] | None = None
@@ -139,10 +139,10 @@ class QueryLog:
     def watching(
         self, params: SearchParams | AskParams | GenerateParams
     ) -> Iterator[Callable[..., None]]:
-        """Log what the block asks, if that came in at an edge and the settings say so.
+        """Log the question of the block, if it came in at an edge and the settings say so.
 
-        The block calls what it is given with results, answer or artifact, and what else an entry
-        has; an error that ends it before is logged instead.
+        The block calls the yielded function with results, answer or artifact, and further fields of
+        the entry; an error that ends the block before is logged instead.
         """
         edge = current_edge()
         verb = _VERBS[type(params)]
@@ -188,7 +188,7 @@ class QueryLog:
         self._write(is_last=True)
 
     def _tell(self, outcome: SearchResults | Answer | Artifact) -> dict[str, Any]:
-        """Return what an entry holds of an answer, an artifact, or the results of a search."""
+        """Return the fields of an entry for an answer, an artifact, or the results of a search."""
         if isinstance(outcome, Answer):
             told = _tell_results(outcome.results) | _tell_run(outcome)
             told["abstained"] = None if outcome.abstained is None else outcome.abstained.reason
@@ -214,7 +214,7 @@ class QueryLog:
         self._write()
 
     def _write(self, *, is_last: bool = False) -> None:
-        """Write what waits, and drop some of what is too old or too many."""
+        """Write the waiting entries, and drop some that are too old or too many."""
         log = self._settings.log
         with self._writing:
             if not self._waiting:
@@ -235,7 +235,7 @@ class QueryLog:
                 self._waiting.popleft()
 
     def _warn(self, count: int, error: Exception) -> None:
-        """Say what is lost, once in a process: a store that cannot be written to stays so."""
+        """Warn of lost entries, once in a process: a store that cannot be written to stays so."""
         level = logging.DEBUG if self._is_warned else logging.WARNING
         self._is_warned = True
         _log.log(level, "%d questions are not in the log (catalog logs): %s", count, error)
@@ -262,7 +262,7 @@ def _tell_sections(artifact: Artifact) -> dict[str, Any]:
 
 
 def _words(params: SearchParams | AskParams | GenerateParams) -> str:
-    """Return what was asked, with the kind of an artifact before its topic."""
+    """Return the text of the question; for an artifact, its kind and its topic."""
     if isinstance(params, GenerateParams):
         return f"{params.kind}: {params.topic}"
     return params.question if isinstance(params, AskParams) else params.query

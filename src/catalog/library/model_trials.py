@@ -1,4 +1,4 @@
-"""Trying another embedding model beside the store's own: embedding, adopting, dropping."""
+"""Try another embedding model in addition to the store's own: embed with it, adopt or drop it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from catalog.core.errors import DamagedDocumentError
     from catalog.store.vectors.base import VectorEngine
 
-_LOCK = ".try-model.lock"  # beside those of datasets, none of whose names begins with a dot
+_LOCK = ".try-model.lock"  # next to the datasets' locks; no dataset's name begins with a dot
 _NAMED = 3  # documents in one message
 _TOGETHER = 64  # passages whose windows are cut at once
 
@@ -110,7 +110,7 @@ class TriedLibrary(Library):
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
-    """What a try has embedded, now and in all; ``failed`` are documents the model failed on."""
+    """The counts of a try, of this run and in all; ``failed`` are documents the model failed on."""
 
     tried: TriedModel
     embedded: int
@@ -120,7 +120,7 @@ class TrialReport:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionReport:
-    """The model that is the store's now, the one it replaced, and what else to say.
+    """The model that is the store's now, the one it replaced, and notes.
 
     ``settings`` are those to set from now on, by dotted name; ``None``: unset.
     """
@@ -154,8 +154,8 @@ class ModelTrials:
 
         The ``provider`` is that of the settings unless given, and for the same one so is its
         ``url``; prefixes are those of the model's profile. Raises :class:`InputError` for the
-        store's own model embedded as it is, or for one that is tried with other settings,
-        :class:`ConfigError` kinds for a model that cannot be had, and
+        store's own model with the same settings, or for one that is tried with other settings,
+        :class:`ConfigError` kinds for a model that is not available, and
         :class:`EmbeddingMismatchError` where the settings name another model than the store's.
         """
         library = self._library
@@ -197,11 +197,11 @@ class ModelTrials:
         first: Collection[str] = (),
         progress: Progress | None = None,
     ) -> TrialReport:
-        """Embed what the model lacks of datasets, all if none is named, or of a ``sample`` of each.
+        """Embed the passages that the model lacks, of the named datasets or all; or a ``sample``.
 
-        A sample has so many passages, of whole documents: those with the paths in ``first``, and
-        others by chance. What was embedded before is not embedded again, however that run ended.
-        Raises :class:`EmbeddingError` when the model is down.
+        A sample has about ``sample`` passages of each dataset, in whole documents: those with the
+        paths in ``first``, then random ones. Passages embedded before are not embedded again, even
+        if that run failed. Raises :class:`EmbeddingError` when the model is down.
         """
         library = self._library
         names = datasets or library.datasets()
@@ -224,7 +224,7 @@ class ModelTrials:
             is_tried = name in [each.name for each in list_tried(connection)]
             if bound is not None and bound.model == name and not is_tried:
                 told = f"{name} is the store's model already, and not tried otherwise"
-                # Who was killed while adopting it was not told what to set.
+                # A run that was killed while adopting it did not print the settings.
                 raise InputError("; ".join(filter(None, (told, library.adoption_note))))
             tried = require_tried(connection, name)
         self._require_live()
@@ -279,7 +279,7 @@ class ModelTrials:
             )
 
     def _require_sound(self, names: Sequence[str]) -> None:
-        """Raise for documents that are damaged: their checksums are made anew with the model."""
+        """Raise for damaged documents: an adoption computes their checksums again."""
         with self._library.database.read() as connection:
             found = (it for name in names for it in find_damaged_documents(connection, name))
             damaged = [document for _, document in found]
@@ -298,10 +298,11 @@ class ModelTrials:
         sample: int | None = None,
         first: Collection[str] = (),
     ) -> tuple[int, tuple[Failure, ...]]:
-        """Embed what the model lacks of datasets, a batch of the model a transaction.
+        """Embed the passages that the model lacks, each batch in one transaction.
 
-        Their locks are not held: they may be updated meanwhile, and what comes then is left to the
-        next run. Return how many windows were embedded, and the documents that the model failed on.
+        The datasets' locks are not held: they may be updated meanwhile, and passages added then are
+        left to the next run. Return how many windows were embedded, and the documents that the
+        model failed on.
         """
         if other.wanted_model != tried.model:
             raise InputError(
@@ -348,7 +349,7 @@ class ModelTrials:
         return computed, tuple(failures)
 
     def _refresh(self, tried: TriedModel, names: Sequence[str]) -> Iterator[str]:
-        """Bring up to date what is derived from the vectors; yield what is done later."""
+        """Update the indexes and the agreement; yield a note on each one that must wait."""
         library = self._library
         library.follow_adoption()
         if library.wanted_model != tried.model:  # a model was given to the library
@@ -367,7 +368,7 @@ def _way_of(library: Library, other: Library, dataset: str) -> tuple[NewWay, Pip
     """Return how the dataset is made once the other library's model is the store's."""
     with library.database.read() as connection:
         is_noted = read_dataset_settings(connection, dataset) is not None
-    # One that is not noted was filled by a pipeline of the user's own: no run of ours does it anew.
+    # One without noted settings was filled by a user's pipeline: no run of ours indexes it again.
     made = IndexingSettings(library, dataset, apply_settings=not is_noted)
     way, pipeline = made.with_model(other)
     return (way if is_noted else replace(way, made_with=None)), pipeline

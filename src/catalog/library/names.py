@@ -1,8 +1,8 @@
-"""The one resolver of names: what outputs call a document, every argument takes.
+"""The one resolver of names: every argument takes the names that outputs show.
 
-A path goes before any other name. The others are ``#docid``, a link, the name of the file a
-document was made of, a passage's reference or citation, an address, a title. Which documents a role
-may see is told here, too.
+A path goes before any other name. Other names are ``#docid``, a link, the name of the file a
+document was made from, a passage's reference or citation, an address, a title. The documents that a
+role may see are chosen here, too.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ UNLABELLED = "unlabelled"
 
 
 class Names:
-    """What the documents of a dataset are called. What is not asked for is not read.
+    """The names of the documents of a dataset, each kind read when first needed.
 
-    Documents that are not ``seen`` are as though they were not there.
+    Documents that are not ``seen`` are ignored.
     """
 
     def __init__(self, connection: Connection, dataset: str, seen: Scope = ALL) -> None:
@@ -158,7 +158,7 @@ class Names:
             yield self.documents.whole(self._by_title.get(title, ()))
 
     def _records_named(self, name: str) -> list[str]:
-        """Return the paths of the records that a reference or a citation tells by their lines."""
+        """Return the paths of the records at the lines in a reference or a citation."""
         lines = _LINES.search(name)
         if lines is not None:
             first, last = int(lines[1]), int(lines[2] or lines[1])
@@ -172,7 +172,7 @@ class Names:
         ]
 
     def _names_record(self, name: str) -> bool:
-        """Tell whether a name is a place in a file of records."""
+        """Return whether a name is a place in a file of records."""
         cited = read_cited_place(name)
         files = {_PLACE.sub("", name), "" if cited is None else cited.file} - {name}
         return any(file in files or _without_folder(file) in files for file in self._record_files)
@@ -251,7 +251,7 @@ def _stored(member: Member) -> Callable[[str], tuple[MetadataScalar, ...]]:
 
 
 def _forms(name: str) -> Iterable[str]:
-    """Return what a name, link or reference may be that of, the likeliest first."""
+    """Return the document names that a name, link or reference may contain, the likeliest first."""
     bare = name.partition("#")[0]
     forms = (name, unquote(name), bare, unquote(bare), _PLACE.sub("", name))
     return dict.fromkeys(filter(None, forms))

@@ -58,10 +58,10 @@ _MAX_COMPARED, _MAX_CANDIDATES = 256, 25  # characters of a name sought; names d
 
 @dataclass(frozen=True, slots=True)
 class NamedDocument:
-    """A document that is named: dataset, path and part of each of its files that tell of it.
+    """A named document: dataset, path and part of each of its files with text for the name.
 
-    Of one that is named without a place, the first file is given for all; ``joined`` says what
-    the parts of several files are, ``total`` is the last line of a file of records.
+    Without a place in the name, only the first file is given; ``joined`` describes the parts of
+    several files, ``total`` is the last line of a file of records.
     """
 
     pieces: Sequence[tuple[str, str, Part]]
@@ -101,7 +101,7 @@ class NamedDocument:
 def find_named(
     connection: Connection, reference: str, dataset: DatasetNames | None, given: Part
 ) -> list[NamedDocument]:
-    """Return the documents that have the name, and of several those that have the place it tells.
+    """Return the documents with that name; of several, those that have the place in it.
 
     Lines that are ``given`` win over those in the reference. A place that no document of that name
     can have is an error after a colon, and elsewhere a note on the whole document.
@@ -200,7 +200,7 @@ def _find_records(
     told: tuple[str, Place | None, CitedPlace | None],
     given: Part,
 ) -> list[NamedDocument]:
-    """Return the records in the lines of a file that are told, as one document for each file."""
+    """Return the records at the given or named lines, as one document for each file."""
     name, place, cited = told
     first: int | None
     if given != Part():
@@ -308,7 +308,7 @@ def _cut_time(
     *,
     is_moment: bool,
 ) -> NamedDocument:
-    """Return what the files of one recording tell of these seconds, or around that moment."""
+    """Return the text of one recording's files in these seconds, or around that moment."""
     read = [(file, read_places(connection, file)) for file in files]
     if is_moment:
         around = (one.passage_at(seconds[0]) for _, one in read if one.has_text_at(seconds))
@@ -331,13 +331,13 @@ def find_document(
 ) -> DocumentLines:
     """Return the document a reference names: whole, or the lines given or after its last colon.
 
-    So is the place of a link, a citation or a passage's header, of a recording the passage told
-    around its second. ``dataset`` names one or several to look in, ``None`` all. By the name of a
-    file that several documents were made of it is the first of these; of a recording at some time
-    all that was said and shown then; of a file of records those in the lines. Lines that are given
-    win over those in the reference; of a document without lines they are its pages, cells,
-    paragraphs or seconds. Raises :class:`DocumentNotFoundError` with near misses, and
-    :class:`InputError` for a name that several documents share, and for what is beyond the end.
+    The place of a link, a citation or a passage's header counts the same; in a recording it is the
+    passage around its second. ``dataset`` names one or several to look in, ``None`` all. The name
+    of a file that several documents were made from returns the first of them; a time in a
+    recording, all that was said and shown then; lines of a file of records, the records there.
+    Lines that are given win over those in the reference; for a document without lines they are its
+    pages, cells, paragraphs or seconds. Raises :class:`DocumentNotFoundError` with near misses, and
+    :class:`InputError` for a name that several documents share, and for a place beyond the end.
     """
     given, reference = Part(line_start, line_end), without_marks(storable(reference))
     with database.read() as connection:
@@ -359,10 +359,10 @@ def find_parts(
 ) -> tuple[list[tuple[str, Part, tuple[str, ...]]], list[DocumentNotFoundError]]:
     """Return the ids of documents, the part of each that the patterns name, and notes on it.
 
-    Beside them stands an error with near misses for each pattern that names none.
+    The second list has an error with near misses for each pattern without a document.
 
     A pattern is what :func:`resolve_documents` takes, or has a place as in :func:`find_document`:
-    then each file of a recording has a part of its own. Raises the same if no pattern names any.
+    then each file of a recording has its own part. Raises the same if no pattern has a document.
     """
     parts: dict[tuple[str, Part], tuple[str, ...]] = {}
     missing: list[DocumentNotFoundError] = []
@@ -382,13 +382,13 @@ def find_parts(
 def _find_shown(
     connection: Connection, reference: str, dataset: DatasetNames | None, given: Part
 ) -> list[NamedDocument]:
-    """Return what the reference names, or else what it shows after a title, if anything."""
+    """Return the documents that the reference names, or else those named after a title in it."""
     forms = (find_named(connection, one, dataset, given) for one in shown_forms(reference))
     return next(filter(None, forms), [])
 
 
 def read_part(database: Database, source_doc_id: str, part: Part) -> DocumentLines:
-    """Return a part of a document; raise ``DocumentNotFoundError`` if there is none of the id."""
+    """Return a part of a document; raise ``DocumentNotFoundError`` for an unknown id."""
     with database.read() as connection:
         dataset, _, path = source_doc_id.partition(":")
         return NamedDocument([(dataset, path, part)]).lines(connection)
@@ -405,12 +405,11 @@ def resolve_documents(
 ) -> list[str]:
     """Return the source document ids that paths, globs (as in ``.gitignore``) and docids name.
 
-    So does every other name (see :class:`~catalog.library.names.Names`); that of an original names
-    all that was made of it. With ``whole`` any name brings those along. A document that is not
-    ``seen`` is as though it were not there. Raises
-    :class:`DocumentNotFoundError` for a pattern that names none, with near misses among the
-    documents that ``near`` lets through, and :class:`InputError` for one that cannot name any,
-    such as ``!``, and for more than 1,000 that are no paths.
+    So does every other name (see :class:`~catalog.library.names.Names`); the name of an original
+    names all documents made from it. With ``whole`` any name includes those. A document that is not
+    ``seen`` is ignored. Raises :class:`DocumentNotFoundError` for a pattern without a document,
+    with near misses among the documents that ``near`` lets through, and :class:`InputError` for one
+    that cannot name any, such as ``!``, and for more than 1,000 that are no paths.
     """
     source_doc_ids: dict[str, None] = {}
     with database.read() as connection:
@@ -442,7 +441,7 @@ def _as_ids(paths: Mapping[str, Iterable[str]]) -> list[str]:
 def _match_each(
     named: Mapping[str, Names], patterns: Iterable[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield each pattern with the ids of what it matches or is, none for one that is another name.
+    """Yield each pattern with the ids of its documents, an empty list for any other kind of name.
 
     An id is that of its dataset's document alone, a path those of every dataset.
     """
@@ -468,7 +467,7 @@ def _match(names: Names, pattern: str) -> list[str]:
     name = pattern.removeprefix(f"{names.dataset}:")
     if made := names.only_seen(names.documents.made_of(name)):
         return made
-    if name.startswith(CITATION):  # its brackets are none of a glob
+    if name.startswith(CITATION):  # its brackets are not a glob's
         return []
     glob, groups = Glob.compile(name), names.documents.groups.values()
     originals = {member.path: member.names for group in groups for member in group}
@@ -490,7 +489,7 @@ def _no_document(
 
 
 def _none_of(missing: Sequence[DocumentNotFoundError]) -> DocumentNotFoundError:
-    """Return one error that tells all, with the near misses of all."""
+    """Return one error with the problems and the near misses of all."""
     near = dict.fromkeys(chain.from_iterable(error.suggestions for error in missing))
     problems = [error.problem for error in missing[:_SUGGESTIONS]]
     more = len(missing) - len(problems)

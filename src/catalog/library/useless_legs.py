@@ -1,4 +1,4 @@
-"""Whether the vectors of a dataset agree with its words, and which are useless if they do not.
+"""Check whether the vectors of a dataset agree with its words, and find the useless leg if not.
 
 The text of some passages is looked for by its words. What is found in other documents is mostly
 about the same, so vectors that carry any meaning set it apart from passages in general:
@@ -63,7 +63,7 @@ def refresh_agreement(library: Library, dataset: str) -> None:
 
 
 def read_useless_leg(database: Database, dataset: str) -> UselessLeg | None:
-    """Return the leg that was last found to be of no use, ``None`` if both are, or none was."""
+    """Return the one leg that the last check found useless, ``None`` for both or neither."""
     useless = _read(database, dataset).get("useless")
     return "lexical" if useless == "lexical" else "vector" if useless == "vector" else None
 

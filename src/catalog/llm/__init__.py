@@ -21,7 +21,7 @@ PROVIDERS = ("none", "openai", "openai-like", "llama_cpp")  # any other names a 
 def get_llm(settings: LLMSettings | None = None) -> LLM | None:
     """Return the configured model, ``None`` for provider ``none``; a local one loads later.
 
-    Raises :class:`ConfigError` for a provider that is none or lacks its settings, and
+    Raises :class:`ConfigError` for a provider that is unknown or lacks its settings, and
     :class:`MissingExtraError` when its package is absent.
     """
     settings = settings or get_settings().llm
@@ -101,8 +101,8 @@ def llm_name(llm: LLM) -> str:
 def llm_identity(llm: LLM) -> tuple[str, str, str]:
     """Return class, weights and server: models with equal ones are taken to reply alike.
 
-    The weights are the attribute ``fingerprint`` where that is a text, else :func:`llm_name`;
-    the server is ``api_base`` without user and password, empty where there is none.
+    The weights are the attribute ``fingerprint`` where that is a text, else :func:`llm_name`; the
+    server is ``api_base`` without user and password, empty without one.
     """
     weights = getattr(llm, "fingerprint", None)
     server = getattr(llm, "api_base", None)

@@ -34,11 +34,11 @@ _EDGE = 2**20  # bytes at either end of a file that name it
 class LocalLLM(CustomLLM):
     """A GGUF model, or the packaged SmolLM2-135M-Instruct; greedy, so a prompt has one reply.
 
-    It loads at its first use and answers one call at a time; calls of several threads queue.
-    A call that lasts longer than ``timeout_seconds`` is stopped at its next token. One thread
-    by default: idle llama.cpp threads spin, and two on a busy machine are far slower than one.
-    With ``reuse_prompt`` the start that a prompt shares with the last one is not read again: that
-    is faster, but through rounding a reply may then depend on what was asked before.
+    It loads at its first use and answers one call at a time; calls of several threads queue. A call
+    that lasts longer than ``timeout_seconds`` is stopped at its next token. One thread by default:
+    idle llama.cpp threads spin, and two on a busy machine are far slower than one. With
+    ``reuse_prompt`` the start that a prompt shares with the last one is not read again: that is
+    faster, but through rounding a reply may then depend on earlier prompts.
 
     xllamacpp cannot run a model without its HTTP server. It listens on a Unix socket in a
     private folder which is removed as soon as it listens, so that nobody can connect to it.

@@ -88,7 +88,7 @@ class Reply:
 def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = False) -> LLMError:
     """Return the error that says how a model failed and what to do, without any secret.
 
-    Clients of servers are told by the HTTP status that their errors carry.
+    Errors of servers' clients are recognised by the HTTP status that they carry.
     """
     if isinstance(error, LLMTimeoutError) or "timeout" in type(error).__name__.casefold():
         late = "end its answer in time" if has_begun else f"answer within {seconds:g} s"

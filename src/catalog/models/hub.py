@@ -1,4 +1,4 @@
-"""The model hub: what its cache on this disk holds, and fetching what is not there yet."""
+"""The model hub: look models up in its cache on this disk, and fetch missing ones."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _ONNX_SIDE_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model on the hub: the repository, the files of it that are wanted, and its weights.
+    """A model on the hub: the repository, the files wanted from it, and its weights.
 
-    ``cache`` is the folder that keeps what was fetched; ``weights`` may be a pattern; ``export``
-    is fastembed's name of the model.
+    ``cache`` is the folder of the fetched files; ``weights`` may be a pattern; ``export`` is
+    fastembed's name of the model.
     """
 
     cache: Path
@@ -51,9 +51,9 @@ def is_repository_name(name: str) -> bool:
 
 
 def find_on_hub(kind: Kind, provider: str, name: str) -> HubModel | None:
-    """Return what the provider takes from the hub under this name, ``None`` if nothing.
+    """Return the hub model that the provider takes under this name, ``None`` without one.
 
-    For fastembed it is one of those it knows; others need no more than a repository's name.
+    For fastembed it must be a model that it lists; every other provider takes any repository.
     """
     if provider == "fastembed":
         return _find_export(kind, name)
@@ -184,7 +184,7 @@ def published_hashes(folder: Path) -> dict[str, str]:
 
 
 def find_wrong_cached(folder: Path, advance: Callable[[int], None]) -> Iterator[str]:
-    """Yield the name of each file of a cached folder that is not what the hub sent."""
+    """Yield the name of each file of a cached folder that differs from the hub's."""
     for name, expected in published_hashes(folder).items():
         file = folder / name
         if not file.is_file() or _hash_like(expected, file, advance) != expected:

@@ -1,4 +1,4 @@
-"""What models there are on this machine, what is missing, and whether their files are sound."""
+"""List the models on this machine, the missing ones, and whether their files are intact."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _HASHES: Mapping[Origin, HashState] = {
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model, and what is known of its files.
+    """A model and the state of its files.
 
     ``used`` says whether the settings name it, and ``is_on`` whether searches or answers use it as
     they are set. ``origin`` is ``None`` where the files are not on this machine; ``problem`` then
-    says how to get them. ``source`` is the package with its version, or else the folder.
-    ``hashes`` says where the hashes that the files must have come from, and once they were
-    compared how that went; ``unknown`` where there are none.
+    says how to get them. ``source`` is the package with its version, or else the folder. ``hashes``
+    says where the expected hashes of the files come from, and after a comparison its result;
+    ``unknown`` without expected hashes.
     """
 
     kind: Kind
@@ -142,7 +142,7 @@ def _describe_configured(model: ConfiguredModel) -> ModelEntry:
 
 
 def _describe(entry: ModelEntry, files: ModelFiles) -> ModelEntry:
-    """Return the entry with what can be told without reading the weights."""
+    """Return the entry with origin, path and size, or the problem; the weights are not read."""
     try:
         found = files.found
         if found is None:

@@ -1,4 +1,4 @@
-"""Where the files of models are, and which models the settings name."""
+"""Find the files of models, and the models that the settings name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StaticTable(NamedTuple):
 
 
 def find_table(file: Path) -> StaticTable:
-    """Return the place of the only table; raise :class:`ModelUnavailableError` if there is none.
+    """Return the place of the only table; raise :class:`ModelUnavailableError` without one.
 
     A safetensors file is the length of its header in eight bytes, the header in JSON with
     type, shape and place of each tensor, and the tensors.
@@ -56,7 +56,7 @@ Origin = Literal["folder", "package", "hub cache"]
 
 
 class _Needs(NamedTuple):
-    """What a provider cannot do without: a pattern of its weights, and other files by name."""
+    """The files that a provider needs: a pattern of its weights, and further files by name."""
 
     weights: str
     others: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ class ModelFiles:
 
     @cached_property
     def weights_file(self) -> Path:
-        """The file of the weights: of several the least deep one, and of those the first."""
+        """The file of the weights: of several the least deep one, then the first by name."""
         folder, pattern = self.folder, _NEEDS[self.kind, self.provider].weights
         if self.known is not None:
             return folder / self.known.weights
@@ -217,7 +217,7 @@ class ModelFiles:
 
     @property
     def _may_be_cached(self) -> bool:
-        """Whether it is worth asking fastembed, which takes its time, what the files are called."""
+        """Return whether to ask fastembed, which is slow, for the names of the files."""
         if self.provider not in _ON_HUB:
             return False
         return self.provider != "fastembed" or bool(hub.list_cached(hub.cache_folder("fastembed")))
@@ -254,8 +254,8 @@ def fetch_command(name: str) -> str:
 def hash_weights(weights: Path) -> str:
     """Return the SHA-256 of a weights file, or of the hashes where files go with it.
 
-    Large ONNX models keep only the graph in the ``.onnx`` file, the rest in ``model.onnx_data``
-    and the like; large ``.safetensors`` are several beside one another.
+    Large ONNX models keep only the graph in the ``.onnx`` file, the rest in ``model.onnx_data`` and
+    the like; large ``.safetensors`` models are several files in one folder.
     """
     pattern = "*.safetensors" if weights.suffix == ".safetensors" else f"{escape(weights.name)}*"
     parts = sorted(weights.parent.glob(pattern))

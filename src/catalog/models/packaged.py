@@ -23,10 +23,10 @@ _BLOCK = 2**20  # bytes read at once
 class PackagedModel:
     """Where a package keeps a model, which weights file, and the hashes that must hold.
 
-    ``name`` is what settings call it, ``provider`` the setting that runs it, ``package`` what the
-    registry calls the package, and ``install`` the command that brings it.
-    ``batch_invariant`` is false for weights whose answers depend on what else is in the batch
-    (dynamic int8 quantisation takes one scale for the whole batch).
+    ``name`` is its name in the settings, ``provider`` the setting that runs it, ``package`` the
+    package's name in the registry, and ``install`` the command that brings it. ``batch_invariant``
+    is false for weights whose answers depend on the rest of the batch (dynamic int8 quantisation
+    takes one scale for the whole batch).
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The v2 pipeline: opt-in successor of ``catalog.search``, driven by ``IDX_RAG_V2__*``.
 
 ``search`` is the whole of it as a function, ``ask`` answers from what it finds and ``generate``
-makes a document of it. Every LlamaIndex part can be imported from here as well, and is loaded when
-it is: ``from catalog.search_v2 import CatalogRetriever``.
+makes a document of it. Every LlamaIndex part can be imported from here as well, and is loaded at
+that time: ``from catalog.search_v2 import CatalogRetriever``.
 """
 
 # ruff: noqa: F401

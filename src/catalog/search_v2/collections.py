@@ -49,7 +49,7 @@ _MISSING = object()
 
 
 class PayloadReader:
-    """Read points as results by the names in the settings, and count what is not as it should be.
+    """Read points as results by the names in the settings, and count the malformed ones.
 
     A field that is missing or no text costs only itself: the point is a result all the same.
     """
@@ -144,15 +144,15 @@ def cite(title: str, section: str, source: str) -> str:
 FIELDS = ("source_url", "page_title", "section", "chunk_index", "text")
 MOST = 1_000  # passages of an answer
 SAMPLED = 5  # points that are embedded again to see whose model it is
-SAME_MODEL = 0.7  # of a mean cosine: docs/decisions/0039 has what was measured
+SAME_MODEL = 0.7  # of a mean cosine: docs/decisions/0039 has the measurements
 
 
 class CollectionSearch:
     """Search one collection by meaning, with the embedding model of the settings.
 
-    ``name`` is by default ``IDX_COLLECTION__NAME``; a ``client`` or model of one's own takes the
-    place of those of the settings, and stays its owner's to close. Nothing is opened before the
-    first search, and nothing ever written. Thread-safe.
+    ``name`` is by default ``IDX_COLLECTION__NAME``; a given ``client`` or model replaces that of
+    the settings, and its owner closes it. Nothing is opened before the first search, and nothing
+    ever written. Thread-safe.
     """
 
     def __init__(
@@ -207,10 +207,10 @@ class CollectionSearch:
         """Return the nearest passages, best first; ``embedding`` in place of the query's own.
 
         ``filters`` are as a search's, on ``source_url`` (as a whole), ``page_title`` and
-        ``section`` (by their words), and on what the collection has an index of. A
-        ``threshold`` leaves out lower scores. Raises :class:`EngineError` when the server cannot
-        be asked, :class:`EmbeddingMismatchError` for a model of another dimension, and
-        :class:`InputError` for what cannot be asked.
+        ``section`` (by their words), and on every field that the collection has an index of. A
+        ``threshold`` leaves out lower scores. Raises :class:`EngineError` when the server cannot be
+        asked, :class:`EmbeddingMismatchError` for a model of another dimension, and
+        :class:`InputError` for an invalid query, filter or number.
         """
         started = time.perf_counter()
         text, count, tree = self._check(query, top_k, filters)
@@ -338,7 +338,7 @@ class CollectionRetriever(BaseRetriever):
     """A collection that other software filled as a LlamaIndex retriever.
 
     ``fields`` names its payload's, as ``{"text": "page_content", "source_url": "metadata.url"}``,
-    and its ``vector`` if it has a name. Whatever is not given is as the settings say
+    and its ``vector`` if it has a name. Parameters that are not given come from the settings
     (``IDX_COLLECTION__*``). Each node's metadata has ``source_url``, ``page_title``, ``section``,
     ``chunk_index`` as far as they are there, ``citation``, and ``low_score`` on one whose score is
     low.

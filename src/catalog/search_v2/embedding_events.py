@@ -45,7 +45,7 @@ def report_embedding(
 
 
 def _is_heard(dispatcher: Dispatcher | None) -> bool:
-    """Tell whether any handler takes the events: to describe one takes long beside a query."""
+    """Return whether any handler takes the events: describing one is slow compared with a query."""
     while dispatcher is not None:
         if any(not isinstance(one, NullEventHandler) for one in dispatcher.event_handlers):
             return True

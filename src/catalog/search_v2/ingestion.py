@@ -1,10 +1,10 @@
-"""Ingestion pipelines of LlamaIndex into a dataset, and the steps that they are made of.
+"""Ingestion pipelines of LlamaIndex into a dataset, and their steps.
 
     SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ EmbeddingPrefixTransform ─ CachedEmbedding
                    ─ ChunkPersistenceTransform ─ PersistenceTransform ─> stored
 
-Each step calls what ``catalog index build`` calls (:mod:`catalog.ingest.pipeline`); what one finds
-out travels on the nodes.
+Each step calls the functions of ``catalog index build`` (:mod:`catalog.ingest.pipeline`); results
+are passed on in the nodes.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ class ChunkSplitter(TransformComponent):
 
 
 class EmbeddingPrefixTransform(TransformComponent):
-    """Formats what is embedded: the document prefix, the passage's place, the passage.
+    """Format the text to embed: the document prefix, the passage's place, the passage.
 
-    The formatted windows ride on the node beside its text, never in it; see
-    :class:`~catalog.ingest.pipeline.EmbeddedText`, which also tells what the arguments do.
+    The formatted windows are kept on the node, separate from its text; see
+    :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments.
 
     In a pipeline that is not ours, put it between splitter and embedding model: plain text nodes
     become :class:`PrefixedNode`. The prefix is that of ``model``, else of the configured one,
-    unless ``prefix`` says another.
+    unless ``prefix`` is given.
     """
 
     context: bool = True
@@ -151,7 +151,7 @@ def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:
 
 
 class CachedEmbedding(TransformComponent):
-    """Gives each chunk the vectors of its windows, asking the model only for what is new.
+    """Give each chunk the vectors of its windows; the model embeds only new windows.
 
     A window the model fails on stays without a vector and is noted in ``failures`` by chunk
     id; the rest of its document goes on. Raises ``EmbeddingError`` when the model is down.
@@ -225,7 +225,7 @@ class ChunkPersistenceTransform(TransformComponent):
 
 
 class PersistenceTransform(TransformComponent):
-    """Publishes what was staged: whole documents, some a transaction where they are short."""
+    """Publish the staged documents: each whole, several short ones in one transaction."""
 
     dataset: str
     _database: Database = PrivateAttr()
@@ -252,8 +252,8 @@ class PersistenceTransform(TransformComponent):
 class DatasetPipeline(IngestionPipeline):
     """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
 
-    Each run replaces the documents of the paths it is given and leaves the others. What could
-    not be embedded is stored all the same, found by its words, and logged. LlamaIndex's own
+    Each run replaces the documents of the paths it is given and leaves the rest. A passage that
+    could not be embedded is stored all the same, found by its words, and logged. LlamaIndex's own
     docstore strategies and cache are off: they lose documents when an embedding fails.
     """
 
@@ -262,7 +262,7 @@ class DatasetPipeline(IngestionPipeline):
     def __init__(
         self, transformations: list[TransformComponent], prepare: Callable[[], None]
     ) -> None:
-        """Take the steps, and what is to be checked before each run."""
+        """Set the steps, and the check to do before each run."""
         super().__init__(transformations=transformations, disable_cache=True)
         self._prepare = prepare
 
@@ -325,14 +325,14 @@ class IngestionPipelineBuilderV2:
     ) -> DatasetPipeline:
         """Return the pipeline of one dataset, which is made at the first run.
 
-        A dataset's id is its name, so either argument will do; a number says nothing and needs
-        the name beside it. ``embed_model`` is the store's own unless given, and must be that: any
-        LlamaIndex model that the service was opened with. Sizes are in the model's tokens,
-        those of the settings unless given. A LlamaIndex ``splitter`` cuts texts in place of
-        ours; recordings are still cut by time.
+        A dataset's id is its name, so either argument will do; a number says nothing and needs the
+        name as well. ``embed_model`` is the store's own unless given, and must be equal to it: any
+        LlamaIndex model that the service was opened with. Sizes are in the model's tokens, those of
+        the settings unless given. A LlamaIndex ``splitter`` cuts texts in place of ours; recordings
+        are still cut by time.
 
         Raises :class:`EmbeddingMismatchError` for another model than the store's and
-        :class:`InputError` for a name that is none; nothing has been written then.
+        :class:`InputError` for an invalid name; nothing has been written then.
         """
         name = _dataset_name(dataset_id, dataset_name)
         library = (self._service or shared_service(make_store=True)).library

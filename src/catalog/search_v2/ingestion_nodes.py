@@ -92,9 +92,9 @@ class ChunkNode(TextNode):
 
 
 class PrefixedNode(TextNode):
-    """A plain text node that an embedding model sees with more before it than anybody else.
+    """A plain text node with a longer text for the embedding model.
 
-    ``embedded`` is what the model shall see. Stored, it is the ``TextNode`` that it was.
+    ``embedded`` is the text for the model. It is stored as the original ``TextNode``.
     """
 
     embedded: str = Field("", exclude=True, repr=False)
@@ -111,7 +111,7 @@ class PrefixedNode(TextNode):
         return TextNode.class_name()
 
     def get_content(self, metadata_mode: MetadataMode = MetadataMode.NONE) -> str:
-        """Return what the model shall see for embedding, else the node's own content."""
+        """Return the text to embed in that mode, else the node's own content."""
         if metadata_mode == MetadataMode.EMBED:
             return self.embedded
         return super().get_content(metadata_mode)
@@ -147,7 +147,7 @@ def read_sources(nodes: Iterable[BaseNode], dataset: str) -> list[Source]:
 
 @dataclass(frozen=True)
 class _Text:
-    """The text of a plain node, where it belongs, and what is said of it."""
+    """The text of a plain node, its place, and its metadata."""
 
     path: str
     text: str
@@ -232,7 +232,7 @@ _SPACE = re.compile(r"\s*")
 
 
 def split_text(splitter: NodeParser, doc: ParsedDocument) -> list[tuple[int, int]]:
-    """Return where the splitter's passages stand in ``doc.text``: ``[start, end)``, in order.
+    """Return the offsets of the splitter's passages in ``doc.text``: ``[start, end)``, in order.
 
     The offsets that LlamaIndex reports are searched for after the cut: in text that repeats itself
     they point too early, and of chained splitters they count from an inner node. So passages are

@@ -84,10 +84,10 @@ class AnswerQueryEngine(BaseQueryEngine):
         return {}
 
     def as_chat_engine(self) -> CondenseQuestionChatEngine:
-        """Return an engine for a conversation: each message is asked as a question of its own.
+        """Return an engine for a conversation: each message is asked as a separate question.
 
-        With a language model that says what a later message means after those before it; without
-        one a message is taken as it is.
+        With a language model a later message is rewritten as a question that stands alone; without
+        one it is asked unchanged.
         """
         return AnswerChatEngine(self)
 

@@ -231,11 +231,10 @@ class HybridRetrieverFactoryV2:
     ) -> HybridRetrieverV2 | DatasetRetriever:
         """Return a ``QueryFusionRetriever`` over the mode's legs; depths default to the settings.
 
-        Without a query it serves any, each planned on its own: see :class:`DatasetRetriever`.
-        For one query, its phrases and exclusions bind every leg, expansions included; those of a
-        typed query's phrases only the part they stand in. What is then asked of the retriever
-        should be what the parsed query is ``about``.
-        With an ``expansion`` the legs are asked its lines as well.
+        Without a query it serves any, each planned on its own: see :class:`DatasetRetriever`. For
+        one query, its phrases and exclusions bind every leg, expansions included; those in a part
+        of a typed query bind only that part. The retriever should then be called with ``about`` of
+        the parsed query. With an ``expansion`` the legs search for its lines as well.
 
         ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type`` and ``name`` of
         :class:`SearchParams`. Several datasets are as one; without any all are. Raises
@@ -344,9 +343,9 @@ class DatasetRetriever(FusionRetriever):
 class QueryExpansionRetrieverV2(DatasetRetriever):
     """A :class:`DatasetRetriever` that also asks a language model's other words for the query.
 
-    The model is ``llm``, else the one that the settings name; :class:`ConfigError` without one.
-    The query's own lists weigh ``original_weight``, the others ``expansion_weight``; filters and
-    scope bind both. A query that is typed, or sure already, is not expanded.
+    The model is ``llm``, else the one that the settings name; :class:`ConfigError` without one. The
+    query's own lists weigh ``original_weight``, those of the expansion ``expansion_weight``;
+    filters and scope bind both. A query that is typed, or sure already, is not expanded.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Cuts documents into passages with exact offsets: text by size, what has times by time."""
+"""Cuts documents into passages with exact offsets: text by size, timed text by time."""
 
 from __future__ import annotations
 

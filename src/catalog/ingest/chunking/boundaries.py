@@ -1,4 +1,4 @@
-"""Where a text may be broken: lines, sentences, and places from the best to the worst.
+"""Find where a text may be broken: lines, sentences, and places from the best to the worst.
 
 ``str.splitlines`` also breaks at form feeds and Unicode separators, which would make every
 later line number wrong.
@@ -95,7 +95,7 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterato
 
 
 def _ends_sentence(text: str, terminator: re.Match[str], following: str) -> bool:
-    """Look twice at a lone full stop; every other terminator is what it seems."""
+    """Return whether a terminator ends a sentence; only a lone full stop may not."""
     if terminator.group()[0] != "." or terminator.group()[:2] == "..":
         return True
     if following.islower():
@@ -183,7 +183,7 @@ def overlap_starts(text: str, low: int, high: int, *, lines_first: bool) -> Iter
 
 
 def _is_joined(text: str, at: int) -> bool:
-    """Return whether a cut at ``at`` would part what a reader takes for one character."""
+    """Return whether a cut at ``at`` would split one visible character."""
     if at <= 0 or at >= len(text):
         return False
     before, after = text[at - 1], text[at]

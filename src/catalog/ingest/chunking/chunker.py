@@ -147,10 +147,10 @@ SMALLEST_CHUNK_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The passages of one document, in order of their start; none for one without text.
+    """The passages of one document, in order of their start; empty for one without text.
 
-    ``fallback`` is ``None`` when sizes were counted in the model's tokens; otherwise it says
-    what was counted instead, and why, for the report of the run.
+    ``fallback`` is ``None`` when sizes were counted in the model's tokens; otherwise it names the
+    unit that was counted instead, and why, for the report of the run.
     """
 
     spans: tuple[ChunkSpan, ...]

@@ -52,7 +52,7 @@ class Outline:
         self._paths = list(self._heading_paths())
 
     def path_at(self, offset: int) -> tuple[str, ...]:
-        """Return the headings above the character at ``offset``, or that it stands in."""
+        """Return the headings above the character at ``offset``, with one that contains it."""
         at = bisect_right(self._starts, offset)
         return self._paths[at - 1] if at else ()
 
@@ -298,7 +298,7 @@ class Band:
         return max(1, -((self.overlap - size) // (self.chunk_size - self.overlap)))
 
     def rests(self, low: int, high: int, *, shared: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges within ``[low, high]`` of what a passage may leave uncut, ascending.
+        """Yield the ranges of sizes in ``[low, high]`` that a passage may leave uncut, ascending.
 
         Each passage of the rest may begin with an overlap; ``shared`` tokens of it count towards
         the lower end of the band.
@@ -349,10 +349,10 @@ class Group:
 def group_sections(sections: Iterable[Section], sizes: TokenSizes, band: Band) -> list[Group]:
     """Return the sections in groups, each of as few sections as the band allows.
 
-    A section too small for the band is joined with those after it until the band holds what is
-    joined; where that would be too large for one passage, with the group before it if both fit
-    one; and at the end with as much of what is before it as is needed. Only a document that the
-    band cannot hold makes a group outside.
+    A section too small for the band is joined with those after it until the group is in the band;
+    where that would be too large for one passage, with the group before it if both fit one; and at
+    the end with as many sections before it as are needed. Only a document that the band cannot hold
+    makes a group outside.
     """
     groups: list[list[Section]] = []
     pending: list[Section] = []
@@ -383,8 +383,8 @@ FindBreak = Callable[[str, int, int], int | None]
 class Packer:
     """Fills passages up to the limit, and ends each at the best break in its second half.
 
-    A passage ends where both it and what is left can be in the band, if there is such a place.
-    The document's atoms are kept whole where they fit into a passage, and cut at lines elsewhere.
+    A passage ends where both it and the rest can be in the band, if there is such a place. The
+    document's atoms are kept whole where they fit into a passage, and cut at lines elsewhere.
     ``turns`` are ascending offsets at which a passage rather begins than anywhere else, the best
     kind first; with any, five sixths of the overlap are always shared.
     """
@@ -442,8 +442,8 @@ class Packer:
     def _end_ranges(self, start: int, core: int, group: Group) -> list[list[Range]]:
         """Return where the passage may end: choices, the best first, each with the furthest first.
 
-        Best is where the band holds what is left without counting its overlaps, then where it
-        does with most of them; if there is no such place, near the lower end of the band.
+        Best is where the rest fits the band without counting its overlaps, then where it fits with
+        most of them; if there is no such place, near the lower end of the band.
         """
         band = self._band
         budgets = [band.chunk_size]

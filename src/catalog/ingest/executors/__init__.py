@@ -1,7 +1,8 @@
-"""Where the work of an indexing run is done: in this process, in several of this machine, on Ray.
+"""Executors of an indexing run's work: in this process, in several of this machine, on Ray.
 
-A run has one writer. What can be done beside it (reading and cutting a file, embedding a batch)
-is a function of its arguments alone, which an executor applies to many items ahead of the writer.
+A run has one writer. The work that can be done in parallel (reading and cutting a file, embedding a
+batch) is a function of its arguments alone, which an executor applies to many items ahead of the
+writer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every executor does: apply a function to items in their order, some ahead of the caller."""
+"""The interface of executors: apply a function to items in order, some ahead of the caller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pending(Protocol[PendingT_co]):
     """A result that is being worked out elsewhere."""
 
     def result(self) -> PendingT_co:
-        """Wait for it, and return it or raise what the work raised."""
+        """Wait for the result and return it, or raise the error of the work."""
         ...
 
     def cancel(self) -> object:
@@ -34,7 +34,7 @@ class Pending(Protocol[PendingT_co]):
 
 
 class Executor(Protocol):
-    """Does work beside the caller, ``size`` items at once."""
+    """Does work in parallel to the caller, ``size`` items at once."""
 
     size: int
 
@@ -46,11 +46,11 @@ class Executor(Protocol):
         weigh: Callable[[ItemT], float] = lambda _: 1.0,
         room: float = 0.0,
     ) -> Iterator[ResultT | Lost]:
-        """Yield what ``work`` makes of each item, in order; what it raises is raised.
+        """Yield the result of ``work`` for each item, in order; its errors are raised.
 
-        Items are taken as there is room: one more than ``size``, and further ones while those
-        whose result was not yielded yet weigh no more than ``room``. Work and items must be such
-        as can be pickled. An item whose process dies is tried once more, then it is lost.
+        Items are taken while there is room: one more than ``size``, and further ones while those
+        without a yielded result weigh no more than ``room``. Work and items must be picklable. An
+        item whose process dies is tried once more, then it is lost.
         """
         ...
 
@@ -81,7 +81,7 @@ class InPlace:
         weigh: Callable[[ItemT], float] = lambda _: 1.0,  # noqa: ARG002 - nothing is ahead here
         room: float = 0.0,  # noqa: ARG002
     ) -> Iterator[ResultT | Lost]:
-        """Yield what ``work`` makes of each item, in order; what it raises is raised."""
+        """Yield the result of ``work`` for each item, in order; its errors are raised."""
         yield from map(work, items)
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class InPlace:
         self.close()
 
 
-Answer = tuple[Literal["done", "raised"], Any]  # with what was made, or the error
+Answer = tuple[Literal["done", "raised"], Any]  # with the result, or the error
 
 
 def attempt(work: Callable[[Any], Any], item: Any) -> Answer:

@@ -1,6 +1,6 @@
 """A process that works for an indexing run: ``python -m catalog.ingest.executors.process PARENT``.
 
-It does what it is sent on its standard input until that ends, or the process ``PARENT`` is gone.
+It does the work sent to its standard input until that ends, or the process ``PARENT`` is gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from catalog.ingest.readers.worker import exit_with, own_pipes
 
 
 def main() -> None:
-    """Answer items until there are none."""
+    """Answer items until standard input ends."""
     parent = int(sys.argv[1])
     requests, answers = own_pipes()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides

@@ -4,7 +4,7 @@
            <── what it made of it, or what it raised ──
 
 One thread of the caller waits for each process, so it is known which item a process had when it
-died. Processes are started when they are first needed, and import no program of the caller's:
+died. Processes are started when they are first needed, and do not import the caller's program:
 unlike :mod:`multiprocessing`, this needs no guard in a user's script.
 """
 

@@ -1,8 +1,8 @@
 """Work as tasks of a Ray cluster (https://docs.ray.io/en/latest/ray-core/tasks.html).
 
-Each machine of it has this library, the same models, and the documents in the same folder: a file
-that does not lie on a worker's machine is read by the writer. What a task is sent, keys of
-embedding servers among it, crosses the cluster as Ray sends it.
+Each machine of the cluster has this library, the same models, and the documents in the same folder:
+a file that does not lie on a worker's machine is read by the writer. The arguments of a task,
+including keys of embedding servers, cross the cluster as Ray sends them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RayTasks:
         yield from map_ahead(submit, items, size=self.size, weigh=weigh, room=room)
 
     def close(self) -> None:
-        """Leave the cluster, which ends what it was at for this run."""
+        """Leave the cluster, which ends this run's tasks."""
         if self._is_ours and self._ray.is_initialized():
             self._ray.shutdown()
 
@@ -99,7 +99,7 @@ class _Submitted:
         self._ray, self._reference = ray, reference
 
     def result(self) -> Any:
-        """Wait for it; return what it made, or :class:`Lost`, or raise what it raised."""
+        """Wait for the task; return its result or :class:`Lost`, or raise its error."""
         errors = self._ray.exceptions
         try:
             kind, value = self._ray.get(self._reference)

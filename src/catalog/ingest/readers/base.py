@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Bounds of reading one file; what is over one is a ``ReadError`` that names it.
+    """Bounds of reading one file; exceeding one raises a ``ReadError`` that names it.
 
-    ``text_bytes`` bounds a text file, or one record of a JSON Lines file; ``document_bytes`` a
-    PDF, Office, e-book or notebook file as it lies on disk, and ``unpacked_bytes`` all that it
-    holds when unpacked. ``pages`` counts pages, slides or chapters, ``characters`` what comes out.
-    ``seconds`` and ``memory_bytes`` bound the process that reads such a file.
+    ``text_bytes`` bounds a text file, or one record of a JSON Lines file; ``document_bytes`` a PDF,
+    Office, e-book or notebook file on disk, and ``unpacked_bytes`` all that it holds when unpacked.
+    ``pages`` counts pages, slides or chapters, ``characters`` what comes out. ``seconds`` and
+    ``memory_bytes`` bound the process that reads such a file.
     """
 
     text_bytes: int = 20_000_000
@@ -58,8 +58,8 @@ DEFAULT_LIMITS = ReadLimits()
 class ReadFailure:
     """A part of a file that cannot be read (``corpus.jsonl:17``); the other parts can.
 
-    ``document`` is the path of the document that the part would be, if that can be told: what
-    was read of it before is kept.
+    ``document`` is the path of the document that the part would be, if that is known: its earlier
+    text is kept.
     """
 
     path: str
@@ -161,7 +161,7 @@ _EXTENSION = re.compile(r"[a-z][a-z0-9_+-]{0,15}")
 
 
 def file_type(path: str) -> str:
-    """Return the extension in lower case without its dot, or ``txt`` if it is none to speak of."""
+    """Return the extension in lower case without its dot, or ``txt`` without a usable one."""
     stem, _, extension = path.rpartition("/")[2].rpartition(".")  # a Path takes ten times as long
     extension = extension.lower() if stem else ""
     return extension if _EXTENSION.fullmatch(extension) else "txt"
@@ -393,7 +393,7 @@ class JoinedText:
     ) -> ParsedDocument:
         """Return the document of all blocks, named ``title``, else by its first heading or file.
 
-        Raises ``EmptyDocumentError`` if there are none.
+        Raises ``EmptyDocumentError`` without blocks.
         """
         text = _GAP.join(self._blocks)
         if not text:

@@ -50,7 +50,7 @@ class FlowingText:
     """Whether the next text begins a paragraph."""
 
     def break_lines(self, count: int, *, soft: bool = False, is_paragraph: bool = True) -> None:
-        """Ask for so many line breaks before the next text."""
+        """Ask for at least ``count`` line breaks before the next text."""
         self.is_paragraph |= is_paragraph
         self.is_soft = soft and (self.is_soft or not self.breaks)
         self.breaks = max(self.breaks, count)
@@ -193,7 +193,7 @@ class HtmlPage:
 
 
 class _Extractor:
-    """Receives the parser's events; the parser closes what the author left open.
+    """Receives the parser's events; the parser closes tags that the author left open.
 
     It may hand over a text in many pieces, each stray ``<`` by itself: they are put together
     first.
@@ -378,8 +378,8 @@ def extract(
 ) -> HtmlPage:
     """Return the visible text of a page or fragment; blocks are parted by line breaks.
 
-    Cells of a table row stand in one line, also those whose text is set in paragraphs: a row is
-    one paragraph, and so is whatever begins on a line of its own but for ``<br>``.
+    Cells of a table row are on one line, also those whose text is set in paragraphs: a row is one
+    paragraph, and so is everything that begins on a new line, except after ``<br>``.
     """
     dropped = _DROPPED if keep_navigation else _DROPPED | _NAVIGATION
     target = _Extractor(dropped, SourceLines(source) if unit == "line" else None)
@@ -394,7 +394,7 @@ def extract(
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
     if "hidden" in attributes:
         return True
-    # The link signs that documentation generators put beside every heading.
+    # The link signs that documentation generators put next to every heading.
     if "headerlink" in attributes.get("class", "").split():
         return True
     style = attributes.get("style", "")

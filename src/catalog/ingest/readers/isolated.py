@@ -1,4 +1,4 @@
-"""Reads hostile formats in a process of their own, which may be killed.
+"""Reads hostile formats in a separate process, which may be killed.
 
 A request is one line, then the bytes of the file. An answer is a line for each document or
 failure and a last one that says how it ended. A worker taken over by a hostile file can thus
@@ -8,9 +8,9 @@ answer nothing but text.
            <── documents, failures, end ────
 
 PDF, Office, e-book and notebook files are read by large libraries. A file that makes one hang,
-crash or eat memory costs a line in the report: the worker is killed at the time limit, has no
-more memory than the limit, and is started anew for the next file. It can open no connection,
-start no program and write no file: see :mod:`catalog.ingest.readers.worker`.
+crash or eat memory costs a line in the report: the worker is killed at the time limit, has no more
+memory than the limit, and a new one is started for the next file. It can open no connection, start
+no program and write no file: see :mod:`catalog.ingest.readers.worker`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Nothing more follows; ``reason`` says what is wrong unless it is done."""
+    """The end of an answer; ``reason`` is the error, if any."""
 
     outcome: Literal["done", "empty", "unreadable", "defect"]
     reason: str = ""
@@ -67,7 +67,7 @@ def send_request(pipe: BinaryIO, request: Request, data: bytes) -> None:
 
 
 def receive_request(pipe: BinaryIO) -> tuple[Request, bytes] | None:
-    """Read the next request and its bytes; return ``None`` when there is none any more."""
+    """Read the next request and its bytes; return ``None`` at the end of the input."""
     line = pipe.readline()
     if not line:
         return None
@@ -121,7 +121,7 @@ class IsolatedReader:
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield what the reader of that format answers.
+        """Yield the documents and failures from the reader of that format.
 
         Raises its ``ReadError``, and one when the file is too large, takes too long or too much
         memory, or makes the worker crash.

@@ -33,8 +33,8 @@ from catalog.ingest.readers.timed.timed_markdown import add_segments, read_conve
 class MarkdownReader(WholeFileReader):
     """Reads text as written; front matter becomes metadata and is no part of the body.
 
-    What a converter made of a recording or an image loses the timecodes before its cues and
-    the facts that the converter put under the title, which become metadata; never a line.
+    Text converted from a recording or an image loses the timecodes before its cues and the facts
+    that the converter put under the title, which become metadata; it never loses a line.
     """
 
     level_in = "own fields"
@@ -101,7 +101,7 @@ def substitute(text: str, rules: Sequence[tuple[re.Pattern[str], str]]) -> str:
 
 
 def _plain_title(markup: str) -> str:
-    """Return a heading as plain text; what stands in backticks stays as it is."""
+    """Return a heading as plain text; text in backticks stays unchanged."""
     literals: list[str] = []
 
     def set_aside(literal: str) -> str:

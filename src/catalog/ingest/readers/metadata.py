@@ -1,4 +1,4 @@
-"""What authors write about their documents, in front matter or fields, as values to filter on."""
+"""Read authors' metadata, in front matter or fields, as values to filter on."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
 
     Nested mappings get dotted keys; dates become ISO 8601 strings; ``None`` and empty lists are
     left out; numbers that no database holds become strings. ``tags``/``tag``/``keywords`` are
-    joined in ``tags``; ``created`` and ``modified`` are taken from the first of
-    :data:`DATE_KEYS` that is there, if it is a date; ``source_url`` from ``source_url``, ``url``,
-    ``permalink`` or ``source`` if that is a web address. A ``page_title`` is text. A key that was
-    taken is gone, every other stays under its own name; the case of a first-class field does not
+    joined in ``tags``; ``created`` and ``modified`` are taken from the first of :data:`DATE_KEYS`
+    that is there, if it is a date; ``source_url`` from ``source_url``, ``url``, ``permalink`` or
+    ``source`` if that is a web address. A ``page_title`` is text. A key used for a first-class
+    field is removed, every other stays under its own name; the case of a first-class field does not
     matter, nor whether its words are joined by ``_``, ``-`` or a blank.
 
-    Raises ``ReadError`` for a ``confidentiality`` that is neither text nor a number nor a list of
-    those, that is nested, stated twice or spelled with look-alike letters: who may see the document
-    is not guessed at.
+    Raises ``ReadError`` for a ``confidentiality`` that is not a text, a number or a list of these,
+    that is nested, stated twice or spelled with look-alike letters: access to a document is never
+    guessed.
     """
     check_levels(raw)
     flat = {field_name(name): value for name, value in _flatten(raw, "", 0)}
@@ -131,7 +131,7 @@ def is_level_name(name: object) -> bool:
 
 
 def load_json(text: str) -> object:
-    """Return what a JSON text holds, as ``json.loads`` does, also the errors.
+    """Return the value of a JSON text, with the errors of ``json.loads``.
 
     Raises ``ReadError`` where of two equal names in one object one would lose a confidentiality.
     """
@@ -176,7 +176,7 @@ def field_name(name: str) -> str:
 
 
 def take_title(metadata: dict[str, MetadataValue]) -> str | None:
-    """Remove and return the author's title, if there is one."""
+    """Remove and return the author's title, ``None`` without one."""
     for key, value in metadata.items():
         if key.casefold() == "title" and isinstance(value, str | int | float):
             del metadata[key]
@@ -292,7 +292,7 @@ _ABOVE = re.compile(  # blank lines, comments, headings, directives and the mark
 
 
 class FrontMatter(NamedTuple):
-    """The fields of front matter, where the body begins (0 without any), what is wrong with it."""
+    """The fields of front matter, where the body begins (0 without any), and its problem."""
 
     fields: Mapping[Any, object]
     body_start: int
@@ -306,10 +306,10 @@ def read_front_matter(text: str) -> FrontMatter:
     """Return the front matter of a text.
 
     A block that is broken, deeply nested, or uses YAML anchors or aliases has no fields but a
-    ``problem``, and the body still begins after it. What is not closed, longer than 65,536
-    characters or not a list of fields (a rule across the page, say) is text like any other. So is
-    a block that is broken by prose, and one with nothing after it: else the document would have
-    no text at all. Raises ``ReadError`` where fields that cannot be read speak of confidentiality.
+    ``problem``, and the body still begins after it. A block that is not closed, longer than 65,536
+    characters or not a list of fields (a rule across the page, for example) is ordinary text. So is
+    a block that is broken by prose, and one with nothing after it: else the document would have no
+    text at all. Raises ``ReadError`` where unreadable fields name a confidentiality.
     """
     opening = _OPENING.match(text)
     if opening is None:
@@ -380,7 +380,7 @@ def read_level(text: str, *, in_paragraph: bool = True) -> dict[str, MetadataVal
 
 
 def parse_yaml(text: str) -> object:
-    """Return what a YAML text holds, in plain values.
+    """Return the plain values of a YAML text.
 
     Raises ``ReadError`` with the reason where it is broken, longer than 65,536 characters, nested
     deeper than 16, has tags that make objects, anchors or aliases, or more than one line that
@@ -401,7 +401,7 @@ def parse_yaml(text: str) -> object:
 
 
 def parse_json(text: str) -> object:
-    """Return what a JSON text holds; ``ReadError`` if it is broken or says a field twice."""
+    """Return the value of a JSON text; raise ``ReadError`` for broken JSON or a repeated field."""
     try:
         return cast(object, json.loads(text, object_pairs_hook=_fields_once))
     except json.JSONDecodeError as error:
@@ -426,7 +426,7 @@ def check_unread(value: object, name: str) -> None:
 
 
 def _check_unguarded(block: str, problem: str, *, is_prose: bool = True) -> None:
-    """Raise ``ReadError`` if fields that are not read may have told who may see the document.
+    """Raise ``ReadError`` if unread fields may contain a confidentiality.
 
     Prose may use the word; broken fields may not.
     """

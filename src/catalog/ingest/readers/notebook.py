@@ -85,7 +85,7 @@ def _add_cell(joined: JoinedText, cell: _Cell, language: str) -> None:
 def _places(cell: _Cell, block: str, *, fence: int = 0) -> Places:
     """Return the lines of the cell's source in a block that begins and ends with ``fence`` lines.
 
-    A fence stands with the line beside it.
+    A fence has the place of the line next to it.
     """
     source, builder = cell.source, PlacesBuilder("cell")
     first = 1 + count_breaks(source[: len(source) - len(source.lstrip("\r\n"))])
@@ -168,7 +168,7 @@ def _parse_notebook(text: str) -> tuple[list[_Cell], Mapping[str, object]]:
 def _check_unread_fields(notebook: object) -> None:
     """Raise ``ReadError`` for a confidentiality that is not a field of the notebook's metadata.
 
-    What a cell put out may hold any field.
+    The outputs of a cell may have any field.
     """
     if not isinstance(notebook, dict):
         return
@@ -198,7 +198,7 @@ def _upgrade(text: str) -> Any:
 
 
 def _raw_cells(notebook: Mapping[str, Any]) -> Any:
-    """Return the cells; in the third version they stood in worksheets."""
+    """Return the cells; in version 3 of the format they are in worksheets."""
     if isinstance(notebook.get("cells"), list):
         return notebook["cells"]
     sheets = notebook.get("worksheets")
@@ -237,7 +237,7 @@ def _parse_output(raw: Mapping[str, Any]) -> str:
 
 
 def _result_text(raw: Mapping[str, Any]) -> str:
-    """Return a result as text, or "" for what was displayed as a picture or a control."""
+    """Return a result as text, or "" for a picture or a control."""
     data = raw.get("data")
     if not isinstance(data, dict):
         return _join_lines(raw.get("text"))

@@ -49,7 +49,7 @@ def digest_file(path: Path, *, root: Path) -> str:
 
 
 def file_kind(mode: int) -> str:
-    """Return what a file is, by its ``st_mode``, in one word or two."""
+    """Return the kind of a file from its ``st_mode``, in one word or two."""
     kinds = {
         stat.S_IFREG: "file",
         stat.S_IFDIR: "folder",

@@ -1,4 +1,4 @@
-"""Text, source code and JSON that is read as it stands, unless its form is that of a transcript.
+"""Read text, source code and JSON unchanged, unless it has the form of a transcript.
 
 JSON Lines have one document in each line: ``_id`` or ``id``, ``title``, ``text``, ``metadata``.
 That is the form of the BEIR collections. The file is streamed: one line is in memory at a time.
@@ -46,10 +46,10 @@ from catalog.ingest.readers.timed.transcript_json import read_transcript_json
 
 
 class PlainTextReader(WholeFileReader):
-    """Reads text as it stands, except where its lines open with times."""
+    """Reads text unchanged, except where its lines open with times."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document as it is, or the transcript that it is; a ``.log`` stays a log."""
+        """Return the document unchanged, or as a transcript; a ``.log`` stays a log."""
         document = _as_it_stands(text, path)
         if ".log" in PurePosixPath(path.lower()).suffixes:
             return document
@@ -63,7 +63,7 @@ class CodeReader(WholeFileReader):
     level_in: ClassVar[LevelPlace] = "front matter"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document as it is."""
+        """Return the document unchanged."""
         return _as_it_stands(text, path)
 
 
@@ -102,7 +102,7 @@ _NO_RECORDS = "as text, not as records: none of its first lines has both an _id 
 
 
 class JsonLinesReader:
-    """Reads each line as a document whose path is its ``_id`` or ``id``; others as plain text.
+    """Reads each line as a document with its ``_id`` or ``id`` as path; other files as plain text.
 
     A record's place is its line of the file.
 
@@ -179,7 +179,7 @@ def _is_torn(line: str) -> bool:
 
 
 def _find_identifier(line: str) -> str | None:
-    """Return the identifier that stands in a line which is no JSON, if one does."""
+    """Return the identifier in a line of invalid JSON, ``None`` without one."""
     searches = (pattern.search(line[:_PIECE]) for pattern in _IDS)
     match = next(filter(None, searches), None)
     try:
@@ -189,14 +189,14 @@ def _find_identifier(line: str) -> str | None:
 
 
 def _identifier(raw: object) -> str | None:
-    """Return the path of a record with this ``_id``; ``None`` if it is none."""
+    """Return the path of a record with this ``_id``; ``None`` for an invalid one."""
     if isinstance(raw, bool) or not isinstance(raw, str | int):
         return None
     return storable(str(raw)).strip() or None
 
 
 def _parse_record(line: str) -> ParsedDocument | str:
-    """Return the document in a line, or what is wrong with it.
+    """Return the document in a line, or the problem with it.
 
     Raises ``ReadError`` where it states a confidentiality that cannot be read.
     """

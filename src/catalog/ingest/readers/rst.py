@@ -62,7 +62,7 @@ class RstReader(WholeFileReader):
 class _Scanner:
     """Finds titles, literal blocks and the fields at the top, in time linear in the text.
 
-    The methods that read a block answer the line after it, or ``None`` if there is none.
+    The methods that read a block return the line after it, or ``None`` without a block.
     """
 
     def __init__(self, text: str) -> None:
@@ -169,7 +169,7 @@ class _Scanner:
 
 
 def _adornment(content: str) -> str | None:
-    """Return the mark that the whole line repeats, or ``None``; an indented line is none."""
+    """Return the mark that the whole line repeats, or ``None``, also for an indented line."""
     if len(content) < 2 or content[0] not in _PUNCTUATION or content.strip(content[0]):
         return None
     return content[0] if content != "::" else None

@@ -1,9 +1,9 @@
-"""Finds the source lines of the words that a parser of HTML hands over, which tells none.
+"""Finds the source lines of words from an HTML parser that reports no line numbers.
 
-Both sides are read in order: the words of the parser, and those that stand between the tags of the
-source. They are the same but for what is broken. A word that does not follow is looked for among
-the next few thousand, and counts there if those after it agree; else it stands where the word
-before it does. Time is linear in the source.
+Both sides are read in order: the words of the parser, and those between the tags of the source.
+They are the same except in broken HTML. A word that does not follow is looked for among the next
+few thousand, and counts there if those after it agree; else it takes the line of the word before
+it. Time is linear in the source.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _FORBIDDEN = (
 
 
 def main() -> None:
-    """Answer requests until there are none."""
+    """Answer requests until the input ends."""
     requests, answers = own_pipes()
     _drop_rights(int(sys.argv[1]))
     threading.Thread(target=exit_with, args=(os.getppid(),), daemon=True).start()
@@ -57,7 +57,7 @@ def _serve(request: isolated.Request, data: bytes, answers: BinaryIO) -> isolate
 
 
 def own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output, kept from anything a library prints or reads."""
+    """Return standard input and output, closed to anything a library prints or reads."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)

@@ -262,4 +262,4 @@ def _read_snapshot(cache_dir: Path) -> EmbeddingIndex | None:
             return None
         return EmbeddingIndex(kept["ids"], matrix, kept["metadata"], norms=norms)
     except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError):
-        return None  # made anew
+        return None  # rebuilt

@@ -1,7 +1,7 @@
 """ZIP containers of XML (Office files, e-books): checked, unpacked in memory, parsed safely.
 
-What an archive holds says which format it is, not its name. Below that stands what Word and
-PowerPoint files share: parts, relationships, properties, alternate content.
+The content of an archive decides its format, not its name. The second half of the module is shared
+by Word and PowerPoint files: parts, relationships, properties, alternate content.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Element = Any
 def parse_xml(data: bytes, *, is_lenient: bool = False) -> Element:
     """Return the root element, without comments and processing instructions.
 
-    ``is_lenient`` repairs what is not well-formed and passes over a document type; else both are
-    refused. Raises ``ReadError`` for those, and for what is nested over 256 deep.
+    ``is_lenient`` repairs XML that is not well-formed and passes over a document type; else both
+    raise ``ReadError``. So does nesting over 256 deep.
     """
     parser = etree.XMLParser(
         resolve_entities=False,
@@ -63,7 +63,7 @@ def local_name(element: Element) -> str:
 
 
 def named(root: Element, *names: str) -> list[Element]:
-    """Return the elements of those local names in ``root``, of any namespace, in order."""
+    """Return the elements in ``root`` with these local names, of any namespace, in order."""
     return list(root.iter(*(f"{{*}}{name}" for name in names)))
 
 
@@ -117,7 +117,7 @@ def _format_of(archive: Archive) -> str:
 
 
 class BrokenPartError(ReadError):
-    """One entry of an archive is missing or damaged; the others may be fine."""
+    """One entry of an archive is missing or damaged; the rest may be fine."""
 
 
 class Archive:
@@ -139,14 +139,14 @@ class Archive:
         return self.spelling(name) is not None
 
     def spelling(self, name: str) -> str | None:
-        """Return the entry's name as it is written there; case counts only between two entries."""
+        """Return the entry's name as spelled there; case counts only between two entries."""
         return name if name in self._entries else self._folded.get(name.casefold())
 
     def read(self, name: str) -> bytes:
-        """Return what an entry holds.
+        """Return the bytes of an entry.
 
-        Raises ``BrokenPartError`` if it is missing or damaged, ``ReadError`` once all that was
-        read is more than ``limits.unpacked_bytes``, whatever the headers say.
+        Raises ``BrokenPartError`` if it is missing or damaged, ``ReadError`` once the bytes read in
+        total exceed ``limits.unpacked_bytes``, whatever the headers say.
         """
         known = self.spelling(name)
         if known is None:
@@ -326,7 +326,7 @@ def read_properties(archive: Archive) -> dict[str, object]:
 
 
 def resolve_alternates(root: Element) -> None:
-    """Replace alternate content by what a current program shows, or else the fallback."""
+    """Replace alternate content by its first choice, or by the fallback if the choice is blank."""
     for element in reversed(named(root, "AlternateContent")):
         chosen = next(iter(named_children(element, "Choice")), None)
         fallback = next(iter(named_children(element, "Fallback")), None)
@@ -336,12 +336,12 @@ def resolve_alternates(root: Element) -> None:
 
 
 def named_children(element: Element, *names: str) -> list[Element]:
-    """Return the children of those local names."""
+    """Return the children with these local names."""
     return [child for child in element if local_name(child) in names]
 
 
 def replace(element: Element, others: list[Element]) -> None:
-    """Replace ``element`` by ``others``, in time that does not grow with its siblings."""
+    """Replace ``element`` by these elements, in time that does not grow with its siblings."""
     parent = element.getparent()
     if parent is None:
         return

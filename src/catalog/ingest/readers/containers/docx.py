@@ -119,7 +119,7 @@ def _convert(document: Element, styles: Element | None, numbering: Element | Non
 
 
 def _run_mammoth(parts: Mapping[str, Element | None]) -> str:
-    """Convert these parts and no others: there is nothing mammoth could follow or embed."""
+    """Convert only these parts, so that mammoth finds nothing to follow or embed."""
     import mammoth
 
     packed = io.BytesIO()
@@ -132,13 +132,13 @@ def _run_mammoth(parts: Mapping[str, Element | None]) -> str:
 
 
 class _Cleaner:
-    """Turns a document, in place, into what mammoth converts without losing text.
+    """Rewrites a document, in place, so that mammoth converts it without losing text.
 
-    Content controls, fields, hyperlinks, alternate content, equations and tables of one cell
-    become what they hold; text boxes, charts and diagrams paragraphs after the one that they
-    are anchored in; styles with an outline level ``HeadingN``; notes ``[n]`` and paragraphs at
-    the end. Deleted and hidden text and pictures go. ``read_graphic`` returns the lines of the
-    chart or diagram of a relationship id.
+    Content controls, fields, hyperlinks, alternate content, equations and tables of one cell become
+    their content; text boxes, charts and diagrams paragraphs after the one that they are anchored
+    in; styles with an outline level ``HeadingN``; notes ``[n]`` and paragraphs at the end. Deleted
+    and hidden text and pictures go. ``read_graphic`` returns the lines of the chart or diagram of a
+    relationship id.
     """
 
     def __init__(

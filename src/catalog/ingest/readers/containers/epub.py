@@ -74,9 +74,9 @@ class EpubReader:
 def _read_package(archive: Archive) -> tuple[list[str], dict[str, object]]:
     """Return the names of the chapters' entries, which may be missing, and the metadata.
 
-    Chapters are the spine's, without the navigation document, a table of contents that is a
-    page of its own, and what is no text; all pages of the manifest if there is no spine.
-    Raises ``ReadError`` if there is no package document or content is encrypted.
+    Chapters are the spine's, without the navigation document, a table of contents on a separate
+    page, and entries that are not text; all pages of the manifest if there is no spine. Raises
+    ``ReadError`` if there is no package document or content is encrypted.
     """
     name = _find_package(archive)
     root = parse_xml(archive.read(name), is_lenient=True)

@@ -209,7 +209,7 @@ def _break_lines(text: str) -> str:
 
 
 def _copy_checked(archive: Archive) -> io.BytesIO:
-    """Copy the parts with text, each checked; others are empty, and links outside are cut."""
+    """Copy the parts with text, each checked; empty the rest, and cut links to the outside."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as copy:
         for name in archive.names:

@@ -242,9 +242,9 @@ def _quarter_turns(a: float, b: float) -> int | None:
 class Word:
     """A run of letters; ``order`` counts the words of a page as they are drawn.
 
-    ``x0`` and ``x1`` are its left and right edge, ``base`` its baseline measured downwards from
-    the top, ``size`` the font's size, all in points and as the page is read, so turned where the
-    page or its text is. ``spaced``: white space was drawn or seen before it.
+    ``x0`` and ``x1`` are its left and right edge, ``base`` its baseline measured downwards from the
+    top, ``size`` the font's size, all in points and in reading direction, so rotated with the page
+    or its text. ``spaced``: white space was drawn or seen before it.
     """
 
     text: str
@@ -331,7 +331,7 @@ class Piece:
     letters: int
 
     def add(self, other: Piece) -> None:
-        """Add the words of a piece beside it."""
+        """Add the words of an adjacent piece."""
         if other.letters > self.letters:
             self.base, self.size = other.base, other.size
         self.words += other.words

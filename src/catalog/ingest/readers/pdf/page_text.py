@@ -1,15 +1,15 @@
 """The lines of PDF pages in reading order, joined into one text.
 
-What repeats at the top and bottom of pages is left out. The reading order is found by a recursive
-cut into columns, and paragraphs.
+Repeated headers and footers of pages are left out. The reading order is found by a recursive cut
+into columns, and paragraphs.
 
 It is an XY-cut (Nagy and Seth, 1984) that looks for columns first and that only cuts where text
-really runs in columns, because a table cut into columns is worse than none. A region is cut at
-a gutter, a left edge that several pieces of lines share and that nearly all others keep clear
-of. Pieces that reach over the gutter (a title, a wide figure's caption) divide the region into
-bands; in each band the left column is read before the right one. Whether a band has columns is
-told by how it was drawn, one side after the other, or else by the look of both sides: filled
-lines of running text. Whatever has no columns stays one region, read from top to bottom.
+really runs in columns, because a table cut into columns is worse than an uncut page. A region is
+cut at a gutter, a left edge that several pieces of lines share and that nearly all other pieces do
+not cross. Pieces that reach over the gutter (a title, a wide figure's caption) divide the region
+into bands; in each band the left column is read before the right one. A band has columns if one
+side was drawn after the other, or else if both sides look like filled lines of running text. A
+region without columns is read from top to bottom.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _split_columns(region: list[Piece], depth: int = 0) -> Iterator[list[Piece]]
 
 
 def _split_at(edge: float, region: Sequence[Piece]) -> list[list[Piece]]:
-    """Return the columns beside a gutter; bands without columns stay with those next to them."""
+    """Return the columns on both sides of a gutter, and bands without columns, joined."""
     parts: list[list[Piece]] = []
     is_after_columns = True
     for band in _bands(region, edge):
@@ -185,7 +185,7 @@ _NOTE_SIZE = 0.93
 
 
 def order_lines(page: PageWords) -> list[PageLine]:
-    """Return the lines of a page as they are read: column after column, footnotes last."""
+    """Return the lines of a page in reading order: column after column, footnotes last."""
     pieces = join_words(page.words)
     if len(pieces) > _MOST_PIECES:
         regions = [[build_line(piece.words) for piece in join_as_drawn(page.words)]]
@@ -203,7 +203,7 @@ def order_lines(page: PageWords) -> list[PageLine]:
 
 
 def _regions(pieces: list[Piece]) -> list[list[PageLine]]:
-    """Return the blocks of a page as they are read; the footnotes of a column come last."""
+    """Return the blocks of a page in reading order; the footnotes of a column come last."""
     blocks = [
         block for region in _split_columns(pieces) for block in group_blocks(build_rows(region))
     ]
@@ -229,7 +229,7 @@ def _goes_on(above: PageLine, line: PageLine) -> bool:
 
 
 def _find_notes(block: Sequence[PageLine], commonest: float) -> int:
-    """Return where the footnotes at the end of a column begin; its length if there are none."""
+    """Return where the footnotes at the end of a column begin; its length without footnotes."""
     at = len(block)
     while at > 0 and block[at - 1].size <= _NOTE_SIZE * commonest:
         at -= 1
@@ -340,11 +340,11 @@ def join_pages(
     """Return the text of all pages, where each begins, and where each of its lines does and ends.
 
     Line ``i`` of page ``n`` (both from 0) is ``text[starts[n][i]:ends[n][i]]``; the third and
-    fourth value are ``starts`` and ``ends``. Lines end with a line feed, paragraphs and pages
-    with a blank line. A word broken at the end of a line is put together there, and the line
-    ends after it. Its hyphen stays if the word has others, if it is written with one elsewhere
-    in the document, or if only its halves are words there. A page without text begins where the
-    next one does.
+    fourth value are ``starts`` and ``ends``. Lines end with a line feed, paragraphs and pages with
+    a blank line. A word broken at the end of a line is put together there, and the line ends after
+    it. Its hyphen stays if the word has more hyphens, if it is written with one elsewhere in the
+    document, or if only its halves are words there. A page without text begins where the next one
+    does.
     """
     words, compounds = _vocabulary(pages)
     parts: list[str] = []

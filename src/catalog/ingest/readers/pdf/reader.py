@@ -1,6 +1,6 @@
 """PDF: one document a file, its pages in reading order, with its title and metadata.
 
-Headings are those of its bookmarks, else told by their letters.
+Headings come from its bookmarks, else from larger or bold letters.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _read_bookmark(mark: PdfBookmark) -> _Bookmark | None:
 
 
 def read_string(function: Callable[..., int], *arguments: object, max_bytes: int) -> str:
-    """Call a PDFium function that writes UTF-16 into a buffer, and return what it wrote."""
+    """Call a PDFium function that writes UTF-16 into a buffer, and return the text."""
     size = min(max_bytes, function(*arguments, None, 0))
     buffer = (ctypes.c_ushort * (size // 2 + 1))()
     function(*arguments, buffer, size)
@@ -175,7 +175,7 @@ _NUMBERED = re.compile(r"((?:\d{1,3}|[A-Z])(?:\.\d{1,3})*)\.?\s+[^\W\d_]")
 
 
 def body_size(pages: Sequence[Sequence[PageLine]]) -> float:
-    """Return the commonest size of letters, in points; 0 if there are none."""
+    """Return the commonest size of letters, in points; 0 without letters."""
     sizes = Counter[float]()
     for lines in pages:
         for line in lines:
@@ -320,7 +320,7 @@ def _open(data: bytes) -> PdfDocument:
 def _read_pages(
     document: PdfDocument, limits: ReadLimits
 ) -> tuple[list[list[PageLine]], list[float | None], list[int]]:
-    """Return lines and upper edges of all pages, and the numbers of those that are broken."""
+    """Return lines and upper edges of all pages, and the numbers of broken pages."""
     import pypdfium2 as pdfium
 
     pages: list[list[PageLine]] = []

@@ -45,8 +45,8 @@ _WITH_UNITS = re.compile(_units("[ ]?"), re.ASCII | re.IGNORECASE)
 def parse_timecode(text: str, *, bare_seconds: bool = False) -> float | None:
     """Return the seconds of a clock (``HH:MM:SS``, ``MM:SS``) or a time with units, or ``None``.
 
-    Hours and, in ``MM:SS``, minutes have up to three digits. Minutes beside hours, and seconds,
-    stay under 60. With ``bare_seconds`` a plain number of seconds is a time as well.
+    Hours and, in ``MM:SS``, minutes have up to three digits. Minutes after hours, and seconds, stay
+    under 60. With ``bare_seconds`` a plain number of seconds is a time as well.
     """
     code = text.strip()
     match = _CLOCK.fullmatch(code)
@@ -81,7 +81,7 @@ def _sum(hours: str | None, minutes: str, seconds: str, fraction: str | None) ->
 
 
 def _parse_units(match: re.Match[str]) -> float | None:
-    """Return the seconds of a match of the units; beside a larger unit each stays under 60."""
+    """Return the seconds of a match of the units; after a larger unit each must be under 60."""
     if match["all_ms"] is not None:
         return valid_seconds(int(match["all_ms"]) / 1000)
     hours, minutes = int(match["h"] or 0), int(match["m"] or 0)
@@ -113,7 +113,7 @@ _NAME_NUMBER = re.compile(
 
 
 def time_in_name(stem: str, *, is_certain: bool = False) -> float | None:
-    """Return the seconds that the name of a file (without its extension) tells, or ``None``.
+    """Return the seconds in the name of a file (without its extension), or ``None``.
 
     Forms as in texts, with ``-``, ``_`` or ``.`` for colons: ``01m12s``, ``00-01-12.500``,
     ``01_12``, ``12.5``, ``t72``. A whole number alone counts pictures, and a time after
@@ -168,10 +168,10 @@ def is_name(text: str) -> bool:
 def find_speakers(texts: Sequence[str]) -> list[str | None]:
     """Return the speaker of each cue, by the names that the cues begin with.
 
-    A name in capitals, in bold or numbered (``SPEAKER_01``) counts at once, any other
-    if at least two cues begin with it: "Look: …" said once is nobody. It holds for the
-    cues after it, until another name, ``>>`` or a dialogue dash tells of a change; but a
-    name in capitals that is the only one and said once ("CPU: …") is its own cue's alone.
+    A name in capitals, in bold or numbered (``SPEAKER_01``) counts at once, any other if at least
+    two cues begin with it: "Look: …" said once is nobody. It holds for the cues after it, until
+    another name, ``>>`` or a dialogue dash marks a change; but a name in capitals that is the only
+    one and said once ("CPU: …") counts for that cue only.
     """
     prefixes = [_name_prefix(text) for text in texts]
     counts = Counter(prefix.name for prefix in prefixes if prefix is not None)
@@ -258,9 +258,8 @@ def build_transcript(
 ) -> tuple[str, tuple[Segment, ...], Places]:
     """Return a text with one line for each cue, in the order of time, their segments and places.
 
-    Places are lines of the file, or where the cues have none only times. Every repeated caption
-    line stands in the text once. A known speaker's name stands before the words with which they
-    begin to speak.
+    Places are lines of the file, or where the cues have none only times. A repeated caption line is
+    in the text once. A known speaker's name comes before the first words of each turn.
     """
     timed = [cue for cue in _drop_repeats(_in_order(cues)) if cue.words]
     texts = [cue.words for cue in timed]
@@ -290,7 +289,7 @@ def _add_places(places: PlacesBuilder, cue: _TimedCue, start: int, introduction:
 
 
 def _in_order(cues: Sequence[ParsedCue]) -> Iterator[_TimedCue]:
-    """Yield the cues sorted by start (those of one start as they stood), all with times.
+    """Yield the cues sorted by start (a stable sort), all with times.
 
     Cues without a start share the time between their neighbours evenly. A cue whose end is
     missing or before its start ends where the next one starts; the last one where it starts.

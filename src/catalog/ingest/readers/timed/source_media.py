@@ -1,11 +1,11 @@
-"""Which recording, image or document a text was made of, and which second of it a frame shows.
+"""Find the recording, image or document a text was made from, and the second a frame shows.
 
-A frame is a section under a heading that says so (``## Frame at 00:01:12``), or else a whole file
-that is one by its folder (``lecture_frames/``), its name (``frame_01m12s.md``) or its fields
+A frame is a section under a heading that says so (``## Frame at 00:01:12``), or else a whole file,
+known as a frame by its folder (``lecture_frames/``), its name (``frame_01m12s.md``) or its fields
 (``frame_file``). The second of a file is the one of its fields (``timestamp: 01:12``) or of a line
 ``Timestamp: 01:12``, else that in its name, else that of each heading with a time.
 
-What a text was made of is told by its path and by what it says itself. Nothing here looks at the
+The original of a text is found from its path and from the text itself. Nothing here looks at the
 file system, and no name from inside a file leads out of its folder.
 """
 
@@ -62,7 +62,7 @@ def is_frame_title(title: str) -> bool:
 
 
 def title_without_time(title: str) -> str:
-    """Return what a heading says besides a frame's time: of ``Frame at 01:12`` nothing."""
+    """Return a heading without a frame's time: "" for ``Frame at 01:12``."""
     if is_frame_title(title):
         return ""
     return _TIMED_START.sub("", title)
@@ -85,7 +85,7 @@ def looks_like_frame(path: str, fields: Mapping[str, object]) -> bool:
 
 
 def second_of_frame(path: str, fields: Mapping[str, object]) -> float | None:
-    """Return the second that fields tell, else the file's name; ``None`` if neither does."""
+    """Return the second in the fields, else in the file's name; ``None`` if neither has one."""
     told = (_parse_field(fields[key]) for key in _TIME_KEYS if key in fields)
     thousandths = (valid_seconds(fields[key]) for key in _MILLISECOND_KEYS if key in fields)
     names = (fields[key] for key in _FILE_KEYS if key in fields)
@@ -236,9 +236,9 @@ def find_medium(path: str, name: str | None = None, *, is_frame: bool = False) -
     """Return the medium of the text at ``path``.
 
     ``name`` is the medium's file as the text itself names it (see :func:`media_file_name`), else
-    the text's own name may hold it (``talk.mp4.en.srt``). A description of a frame
-    (``is_frame``, or named like one) in a folder ``talk_frames`` belongs to ``talk``
-    beside that folder.
+    the text's own name may contain it (``talk.mp4.en.srt``). A description of a frame
+    (``is_frame``, or named like one) in a folder ``talk_frames`` belongs to ``talk`` next to that
+    folder.
     """
     parts = [part for part in path.split("/") if part not in ("", ".", "..", CONVERTED)]
     *folder, own_name = parts or [path]
@@ -314,9 +314,9 @@ def normalise_recording(raw: Mapping[str, Any]) -> dict[str, MetadataValue]:
     """Return metadata of a recording, normalised.
 
     ``channel`` is the ``author``, ``upload_date`` (``YYYYMMDD`` or ``YYYY-MM-DD``) the date
-    ``created``, ``duration`` a number of seconds. What has no such form is left out, and so
-    are a ``source_url`` that is no web address, and ``source_type``, ``media`` and ``media_file``,
-    which are ours to set.
+    ``created``, ``duration`` a number of seconds. Values of another form are left out, and so are a
+    ``source_url`` that is no web address, and ``source_type``, ``media`` and ``media_file``, which
+    only the reader sets.
     """
     fields = normalise({key: value for key, value in raw.items() if key not in _RECORDING_KEYS})
     channel = raw.get("channel")
@@ -359,10 +359,10 @@ _TRANSCRIPT_NAME = re.compile(
 class SourceMedia:
     """The source of a text as it describes it.
 
-    ``name`` is its file name, ``recording`` the same from fields that count only if
-    there are cues or frames. ``file_type`` is ``video``, ``audio``, ``image`` or a document's
-    extension; ``duration`` in seconds. ``is_frame`` and ``is_transcript`` say what it looks like
-    by path and fields, ``second`` which one of the recording it shows.
+    ``name`` is its file name, ``recording`` the same from fields that count only if there are cues
+    or frames. ``file_type`` is ``video``, ``audio``, ``image`` or a document's extension;
+    ``duration`` in seconds. ``is_frame`` and ``is_transcript`` follow from path and fields,
+    ``second`` is the second of the recording that it shows.
     """
 
     name: str | None = None
@@ -421,9 +421,9 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
 
 
 def _file_type_by_name(path: str) -> str | None:
-    """Return the type of the original in a text's own name, which alone tells only recordings.
+    """Return the original's type in a text's own name, which suffices only for recordings.
 
-    Whether there is a ``scan.pdf`` beside ``scan.pdf.md`` is known to who lists the files.
+    Only the listing knows whether there is a ``scan.pdf`` next to ``scan.pdf.md``.
     """
     file_type = file_type_of(PurePosixPath(path).stem)
     is_sure = file_type in RECORDINGS or CONVERTED in path.split("/")

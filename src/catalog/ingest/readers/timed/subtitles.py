@@ -1,4 +1,4 @@
-"""Subtitles: SRT, WebVTT, SBV and whisper's TSV, told apart by their content.
+"""Subtitles: SRT, WebVTT, SBV and whisper's TSV, recognised by their content.
 
 The parser is our own because every cue's text, speaker and time is needed even where a file is
 broken: indexes or blank lines missing, times reversed or unreadable, text without any time.
@@ -51,7 +51,7 @@ _Times = tuple[float | None, float | None]
 class SubtitleReader(WholeFileReader):
     """Reads one line and one segment for each cue, in the order of time, without markup.
 
-    A file in which no cue has a readable time is plain text as it stands.
+    A file in which no cue has a readable time is read as plain text, unchanged.
     """
 
     def parse(self, text: str, path: str) -> ParsedDocument:
@@ -131,7 +131,7 @@ def _parse_tsv(lines: list[str]) -> Iterator[ParsedCue]:
 
 @dataclass(slots=True)
 class _Subtitles:
-    """The cues of a file, read line by line; ``has_notes`` tells of comments outside of them."""
+    """The cues of a file, read line by line; ``has_notes``: it has comments outside the cues."""
 
     format: _Format
     cues: list[ParsedCue] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""Text that was made of a recording or an image: frames, transcripts, captions, OCR text.
+"""Text that was made from a recording or an image: frames, transcripts, captions, OCR text.
 
-A converter says what it made the text of under the title: in fields between ``---`` lines
+A converter names the original under the title: in fields between ``---`` lines
 (``video_source: `lecture.mp4```), or in lines in italics (``*Original file: `photo.png`*``).
-Ordinary Markdown comes out as it went in.
+Ordinary Markdown is not changed.
 """
 
 from __future__ import annotations
@@ -122,11 +122,11 @@ _CAPTION_TITLE = re.compile(
 def add_segments(document: ParsedDocument, source: SourceMedia) -> ParsedDocument:
     """Return the document with its segments and its source, without timecodes before its cues.
 
-    How frames are found is said in :mod:`catalog.ingest.readers.timed.source_media`, how
-    transcripts in :mod:`catalog.ingest.readers.timed.transcript_lines`; why a document that looks
-    like one of them is none, in ``untimed``. In the text of an image every section is a caption, or
-    OCR text if its heading or the file says so. The lines of the file stay the lines of the text. A
-    title that is a frame's gives way to the recording's name.
+    :mod:`catalog.ingest.readers.timed.source_media` finds frames,
+    :mod:`catalog.ingest.readers.timed.transcript_lines` transcripts; ``untimed`` gives the reason
+    why a document that looks like either is not read as one. In the text of an image every section
+    is a caption, or OCR text if its heading or the file says so. The lines of the file stay the
+    lines of the text. A frame's title is replaced by the recording's name.
     """
     headings = [heading for heading in document.headings if heading.start >= document.body_start]
     frames, no_frame = find_frames(document, headings, source.second, is_frame=source.is_frame)
@@ -204,7 +204,7 @@ def _is_title_of_frame(document: ParsedDocument, frames: Sequence[Segment]) -> b
 
 
 def _as_converted(document: ParsedDocument, source: SourceMedia) -> ParsedDocument:
-    """Return a document made of a file that tells no times."""
+    """Return a document converted from a file without times."""
     medium = find_medium(document.path, source.name)
     is_known = medium.file is not None or source.file_type is not None
     told = medium.metadata() if is_known else {}
@@ -247,7 +247,7 @@ def _section_modality(title: str, default: Modality) -> Modality:
 
 
 def _trim(text: str, segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    """Return segments without the white space around them; none for what is blank."""
+    """Return segments without the white space around them; blank ones are dropped."""
     trimmed = []
     for segment in segments:
         start = skip_space(text, segment.start, segment.end)
@@ -283,7 +283,7 @@ class _Cuts:
             self._cut_before.append(self._cut_before[-1] + end - start)
 
     def apply(self, text: str) -> str:
-        """Return what is left of ``text``."""
+        """Return ``text`` without the cut spans."""
         starts = [0, *(end for _, end in self._spans)]
         ends = [*self._starts, len(text)]
         return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))

@@ -1,4 +1,4 @@
-"""Transcripts as JSON: of YouTube, of whisper and its kin, of services that tell speakers apart."""
+"""Transcripts as JSON: of YouTube, of whisper's family, of services that label speakers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _find_lists(data: object) -> Iterator[Sequence[Any]]:
 
 
 def _has_words(event: object) -> bool:
-    """Return whether an event of json3 has words: others set up windows and line breaks."""
+    """Return whether an event of json3 has words; some only set up windows and line breaks."""
     return isinstance(event, Mapping) and not _join_words(event.get("segs")).isspace()
 
 

@@ -5,15 +5,15 @@ brackets or bold), with a bare start, or with one of those after a name: ``Anna 
 A time is a clock (``01:05``), has units (``10s``), or is a number of seconds with a fraction or as
 a range (``12.5``, ``0 - 5``): the last two may be much else, and are weak unless they are set off.
 
-A section (what stands between two headings) is a transcript if it is under a heading that says
-so ("Transcript", "Subtitles" …) and has a timed line. In a document that names its recording it
-is one if a third of its lines that are not blank are timed, or if all its times are set off by
-brackets or an arrow. In any other at least two of its lines must be timed, and at least a third;
-that alone would take an agenda or a log for one, so its times must also rise and either begin
-in the first five minutes or be ranges set off by brackets or an arrow that cannot be times of
-day: those have seconds, or minutes that are not all multiples of five. None begins with
-a bare ``3:16`` before words, as verses, laps and ratios do. A document whose name says transcript
-is one where a third of the lines are timed.
+A section (the text between two headings) is a transcript if it is under a heading that says so
+("Transcript", "Subtitles" …) and has a timed line. In a document that names its recording it is one
+if a third of its lines that are not blank are timed, or if all its times are set off by brackets or
+an arrow. In any other at least two of its lines must be timed, and at least a third; that alone
+would take an agenda or a log for one, so its times must also rise and either begin in the first
+five minutes or be ranges set off by brackets or an arrow that cannot be times of day: those have
+seconds, or minutes that are not all multiples of five. None begins with a bare ``3:16`` before
+words, as verses, laps and ratios do. A document whose name says transcript is one where a third of
+the lines are timed.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ _MAX_HEAD = 200
 class LineTime:
     """The time of a line.
 
-    ``line[cut_start:cut_end]`` is the timecode with what sets it off from the text. ``name`` is
-    a speaker named before it. ``has_seconds`` is false for two fields (``10:30``), which may
-    as well be a time of day; ``is_set_off`` tells brackets or an arrow from a bare code, and
+    ``line[cut_start:cut_end]`` is the timecode with its brackets or punctuation. ``name`` is a
+    speaker named before it. ``has_seconds`` is false for two fields (``10:30``), which may as well
+    be a time of day; ``is_set_off`` is true with brackets or an arrow, false for a bare code, and
     ``may_be_ratio`` a bare ``3:16`` with text behind it, which may as well count verses, laps or
-    parts of a mixture. ``is_weak`` is a length or a number, a time only in what is known to be a
-    transcript: ``12.5``, ``10s``, ``[5m]``, but not ``[10s]`` or ``[0.0 -> 5.2]``.
+    parts of a mixture. ``is_weak`` is a length or a number, a time only in a known transcript:
+    ``12.5``, ``10s``, ``[5m]``, but not ``[10s]`` or ``[0.0 -> 5.2]``.
     """
 
     start: float
@@ -212,7 +212,7 @@ def find_cues(
     is_called_transcript: bool,
     duration: float | None,
 ) -> tuple[list[CueLines], str | None]:
-    """Return the cues of every transcript in ``text[start:]``, and why there are none.
+    """Return the cues of every transcript in ``text[start:]``, or the reason for no cues.
 
     The reason is given only for a text that looks like a transcript. ``is_declared``: the document
     says which file it is of, and ``is_recording``, that it is of a recording;
@@ -264,7 +264,7 @@ def find_cues(
 def _choose_times(
     timed: Sequence[tuple[Line, LineTime]], lines: int, *, is_told: bool
 ) -> list[tuple[Line, LineTime]]:
-    """Leave out the weak times beside others, and where no transcript is known to be.
+    """Leave out weak times next to strong ones, and outside a known transcript.
 
     All of a section's times are weak only if a third of its lines have one, and they rise.
     """
@@ -323,7 +323,7 @@ def _is_transcript(times: Sequence[LineTime], lines: int, *, is_declared: bool) 
 
 
 def _doubt(times: Sequence[LineTime], lines: int) -> str:
-    """Say why times are none of a recording, though most lines have one."""
+    """Return why the times are not a recording's, though most lines have one."""
     what = "they do not rise" if not _rise(times) else "they may be times of day"
     if times[0].may_be_ratio:
         what = "they may count verses or laps"
