@@ -11,18 +11,20 @@ import shutil
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from sqlalchemy import event
 
+from catalog.answers.risk import find_bound
 from catalog.core.errors import CatalogError, StoreBusyError, StoreDamagedError
 from catalog.library.browse import DocumentCatalog
 from catalog.library.health import dataset_stats, diagnose, stored_dataset
 from catalog.library.indexing import Indexer, rebuild_indexes
 from catalog.library.references import find_document
+from catalog.retrieval import adaptive
 from catalog.retrieval.caches import ModelCache
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
@@ -378,3 +380,21 @@ def test_while_a_disk_takes_long_to_commit_readers_answer_and_a_writer_is_told(s
         assert ["rye" in result.text for result in page] == [True]
         assert [check for check in diagnose(writer) if not check.ok] == []
     write(root, bread_dot_md="# Bread\n\nBake bread with flour, water and yeast.\n")
+
+
+@pytest.mark.parametrize("value", ["{", "[]", '{"\x00": 1', '{"useless": {"a": 1}}', "9" * 5_000])
+def test_a_damaged_note_on_a_dataset_is_a_typed_error_or_is_not_used(sound, tmp_path, value):
+    home = shutil.copytree(sound, tmp_path / "home")
+    with open_qdrant_library(home) as library:
+        service = SearchServiceV2(library)
+        model, rag = library.wanted_model.fingerprint, service.parts.rag
+        balance = adaptive._key("d", model, rag)
+        for key in ("agreement:d", f"calibration:{model}", "answer_bound:d", balance):
+            library.database.set_meta(key, value)
+        for call in (
+            lambda: service.search("bread", dataset="d"),
+            lambda: find_bound(library.database, "d"),
+            lambda: Indexer(library).update("d"),
+        ):
+            with suppress(StoreDamagedError):
+                call()

@@ -264,8 +264,7 @@ def flat_conditions(conditions: Mapping[str, Any]) -> dict[str, str]:
 
 def find_bound(database: Database, dataset: str) -> RiskBound | None:
     """Return the bound that the dataset keeps, else ``None``."""
-    stored = json.loads(database.meta(_key(dataset)) or "null")
-    return None if stored is None else RiskBound(**stored)
+    return database.note(_key(dataset), "the bound on unsupported sentences", RiskBound)
 
 
 def save_bound(database: Database, dataset: str, bound: RiskBound | None) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from catalog.core.errors import StoreDamagedError
 from catalog.core.ids import sha256_hex
 from catalog.store.chunks import load_chunks
 from catalog.store.engine_types import Restriction
@@ -131,8 +132,10 @@ def measure_agreement(
 
 
 def _read(database: Database, dataset: str) -> dict[str, str | float | None]:
-    stored = database.meta(_key(dataset))
-    return {} if stored is None else dict(json.loads(stored))
+    try:
+        return database.note(_key(dataset), "the agreement of words and vectors", dict) or {}
+    except StoreDamagedError:  # the next update measures it again
+        return {}
 
 
 def _key(dataset: str) -> str:

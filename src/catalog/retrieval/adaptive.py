@@ -187,8 +187,11 @@ def find_shift(
 
     ``None``: they taught none.
     """
-    stored = database.meta(_key(dataset, embedding, rag))
-    return None if stored is None else json.loads(stored).get("fit")
+    return database.note(_key(dataset, embedding, rag), "the balance of searches", _kept_shift)
+
+
+def _kept_shift(fit: float | None = None, **_about: object) -> float | None:
+    return None if fit is None else float(fit)
 
 
 def save_balance(

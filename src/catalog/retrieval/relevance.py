@@ -207,11 +207,15 @@ def find_calibration(database: Database, embedding: str) -> Calibration:
 
     Where neither has one for the model, it is the one for searches by words.
     """
-    stored = (json.loads(database.meta(_key(embedding)) or "null") or {}).get("fit")
+    stored = database.note(_key(embedding), "the calibration of relevance", _kept_calibration)
     if stored is not None:
-        return Calibration(**stored)
+        return stored
     packaged = _packaged().get(embedding)
     return packaged or find_calibration(database, WORDS_ONLY)
+
+
+def _kept_calibration(fit: dict[str, Any] | None = None, **_about: object) -> Calibration | None:
+    return None if fit is None else Calibration(**fit)
 
 
 def packaged_calibration(embedding: str) -> Calibration | None:

@@ -7,12 +7,13 @@ begins, so it never fails half-way for want of it.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, delete, insert, inspect, select, text, update
 from sqlalchemy.engine import URL, make_url
@@ -23,6 +24,7 @@ from catalog.core.errors import (
     ForkedError,
     InputError,
     NoStoreError,
+    StoreDamagedError,
     StoreError,
     StoreVersionError,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "store_file",
     "url_file",
 ]
+T = TypeVar("T")
 HEAD = "1"  # the schema
 POSTGRES = ("postgresql", "postgres")
 _NAME_BYTES = 1500  # an entry of an index of Postgres has 2,704, and texts beside the name
@@ -307,6 +310,18 @@ class Database:
         """Return one value of the store's own settings, such as its embedding fingerprint."""
         with self.read() as connection:
             return read_meta(connection, key)
+
+    def note(self, key: str, what: str, make: Callable[..., T]) -> T | None:
+        """Return ``make(**value)`` of a value that is a JSON object; ``None`` if it is not set.
+
+        Raises :class:`StoreDamagedError`, which calls it ``what``, for any other value.
+        """
+        try:
+            value = json.loads(self.meta(key) or "null")
+            return None if value is None else make(**value)
+        except (ValueError, TypeError, RecursionError) as error:
+            message = f"the store's note of {what} is damaged: make it again"
+            raise StoreDamagedError(message) from error
 
     def set_meta(self, key: str, value: str) -> None:
         """Set such a value; raises as :meth:`write` does."""

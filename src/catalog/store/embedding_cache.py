@@ -236,6 +236,15 @@ def read_model(connection: Connection) -> StoredModel | None:
         ) from error
 
 
+def _read_fit(value: str) -> dict[str, Any]:
+    """Return what labels taught, empty for nothing or a damaged note."""
+    try:
+        fit = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return fit if isinstance(fit, dict) else {}
+
+
 def describe_unused_fits(database: Database, fingerprint: str) -> str:
     """Say what labels taught for other models and not for this one yet, empty for nothing.
 
@@ -245,12 +254,14 @@ def describe_unused_fits(database: Database, fingerprint: str) -> str:
     is_fit = or_(*(meta.c.key.startswith(f"{kind}:") for kind in _FITS))
     with database.read() as connection:
         rows = connection.execute(select(meta.c.key, meta.c.value).where(is_fit)).all()
-    fits = [(key.partition(":")[0], json.loads(value) or {}) for key, value in rows]
+    fits = [(key.partition(":")[0], fit) for key, value in rows if (fit := _read_fit(value))]
     known = {(kind, fit.get("of")) for kind, fit in fits if fit.get("embedding") == fingerprint}
     unused = {
-        f"{_FITS[kind]} ({fit['about']})"
+        f"{_FITS[kind]} ({fit.get('about')})"
         for kind, fit in fits
-        if fit.get("embedding") and fit["fit"] is not None and (kind, fit.get("of")) not in known
+        if fit.get("embedding")
+        and fit.get("fit") is not None
+        and (kind, fit.get("of")) not in known
     }
     if not unused:
         return ""
