@@ -169,6 +169,9 @@ OTHERS = {
         }
     ),
     "front.jsonl": json.dumps({"_id": "front", "text": f"---\n{LEVEL}: secret\n---\n{CANARY}"}),
+    "alone.jsonl": f'{{"{LEVEL}": "secret"}}\n{{"_id": "below", "text": "{CANARY}"}}\n',
+    "noscript.html": f'<noscript><meta name="{LEVEL}" content="secret"></noscript><p>{CANARY}',
+    "template.html": f'<template><meta name="{LEVEL}" content="secret"></template><p>{CANARY}',
     "level.html": f'<meta name="{LEVEL}-level" content="secret"><p>{CANARY}',
     "page.html": f'<meta name="{LEVEL}" content="secret"><p>{CANARY}',
     "alike.html": f'<meta name="{LEVEL.replace("e", chr(0x435))}" content="secret"><p>{CANARY}',

@@ -205,3 +205,12 @@ def test_a_text_that_cannot_be_summarised_is_found_all_the_same(tmp_path, monkey
 def test_a_single_file_that_vanishes_is_an_error_of_the_call(tmp_path):
     with open_library(tmp_path / "home") as library, pytest.raises(InputError, match="not exist"):
         Indexer(library).build(tmp_path / "a.md", "notes")
+
+
+@pytest.mark.parametrize("block", ["a." * 5_000 + "b = 1", "a = " + "[" * 5_000 + "]" * 5_000])
+def test_the_text_below_deeply_nested_front_matter_is_found(tmp_path, block):
+    write(tmp_path / "notes", a_dot_md=f"+++\n{block}\n+++\nA walrus.")
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(tmp_path / "notes", "notes")
+        assert report.documents == 1
+        assert "TOML" in report.failed[0].reason

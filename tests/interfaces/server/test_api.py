@@ -228,6 +228,7 @@ def test_the_first_kind_accepted_is_given(engine, asked, accept, kind):
             "ConfigError",
             "IDX_LLM__PROVIDER",
         ),
+        ("POST", "/v1/ask?role=x", {"json": {"question": "y"}}, 400, "InputError", "in the body"),
         ("GET", "/v1/search", {}, 422, "InputError", "query is missing"),
         ("GET", "/v1/search?q=x&tpo_k=1", {}, 422, "InputError", "did you mean top_k?"),
         ("GET", "/v1/search?q=x&query=y", {}, 400, "InputError", "the same argument"),

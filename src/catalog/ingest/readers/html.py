@@ -227,6 +227,8 @@ class _Extractor:
         if attributes:  # most elements have none, and asking an empty one takes long
             kind = "nav" if attributes.get("role") == "navigation" else tag
             is_hidden = _is_hidden(attributes)
+        if self._skipped and tag == "meta":  # a label counts wherever it is
+            self._read_meta(attributes, only_level=True)
         if self._skipped or is_hidden or kind in self._dropped:
             self._has_navigation |= kind in _NAVIGATION
             self._skipped += 1
@@ -359,7 +361,7 @@ class _Extractor:
                 Heading(mark.start, self._out.visible_end, _HEADING_LEVELS[tag], title)
             )
 
-    def _read_meta(self, attributes: Mapping[str, str]) -> None:
+    def _read_meta(self, attributes: Mapping[str, str], *, only_level: bool = False) -> None:
         keys = ("name", "property", "itemprop", "http-equiv")
         name = next((attributes[key] for key in keys if attributes.get(key)), None)
         content = attributes.get("content", "").strip()
@@ -369,7 +371,7 @@ class _Extractor:
             raise ReadError(f"its field {name!r} must be spelled {LEVEL}")
         if name == LEVEL and self._meta.setdefault(name, content) != content:
             raise ReadError("it names confidentiality more than once")
-        if name and content:
+        if name and content and not only_level:
             self._meta.setdefault(name, content)
 
 

@@ -469,9 +469,11 @@ def _parse_fields(block: str, mark: str) -> Mapping[Any, object] | None:
 def _parse_toml(block: str) -> Mapping[Any, object]:
     try:
         # The TOML standard knows no lone carriage return.
-        return tomllib.loads(_LINE_BREAK.sub("\n", block))
+        fields = tomllib.loads(_LINE_BREAK.sub("\n", block))
+        json.dumps(fields, default=str)  # a long dotted key nests as deeply as it is long
     except (ValueError, RecursionError) as error:
         raise ReadError(f"it is not valid TOML ({str(error)[:100]})") from error
+    return fields
 
 
 def _check_events(text: str) -> None:

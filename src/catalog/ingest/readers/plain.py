@@ -125,6 +125,8 @@ class JsonLinesReader:
         if is_cut_record or any(map(_is_record, sample)):
             if read_level("".join(line[:_PIECE] for line in sample), in_paragraph=False):
                 raise ReadError(f"its front matter names a {LEVEL} and is not read above records")
+            if any(map(_is_label_alone, sample)):
+                raise ReadError(f"a line names a {LEVEL} and is no record")
             yield from _read_records(handle, path, limits.text_bytes)
         else:
             yield from PlainTextReader().read(handle, path, limits=limits)
@@ -164,6 +166,17 @@ def _is_record(line: str) -> bool:
         return isinstance(_parse_record(line), ParsedDocument)
     except ReadError:
         return True
+
+
+def _is_label_alone(line: str) -> bool:
+    """Return whether a line is no record and names a confidentiality, maybe that of the file."""
+    if _is_record(line):
+        return False
+    try:
+        value = load_json(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and any(map(is_level_name, value))
 
 
 def _is_json(line: str) -> bool:

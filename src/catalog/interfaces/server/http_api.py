@@ -289,16 +289,18 @@ async def _api_state(request: Request) -> ApiState:
     return state
 
 
-async def _refuse_repeated(request: Request) -> None:
-    """Raise :class:`InputError` for a parameter given twice that is no list."""
+async def _check_address(request: Request) -> None:
+    """Raise :class:`InputError` for a parameter given twice that is no list, or beside a body."""
     counts = Counter(name for name, _ in request.query_params.multi_items())
     for name, count in counts.items():
+        if request.method == "POST":  # a role that is not heeded would show what it may not see
+            raise InputError(f"{name[:_MAX_NAME]} is in the address: put it in the body")
         if count > 1 and name not in _LISTS:
             raise InputError(f"{name[:_MAX_NAME]} is given {count} times: give it once")
 
 
 Api = Annotated[ApiState, Depends(_api_state)]
-router = APIRouter(dependencies=[Depends(_refuse_repeated)])
+router = APIRouter(dependencies=[Depends(_check_address)])
 
 
 @router.post("/v1/search", response_model=SearchShape, responses=error_responses(404, 409))
