@@ -32,7 +32,7 @@ from catalog.core.files import make_private, remedy
 from catalog.store.locks import LOCK_SECONDS, PREPARING, hold_lock
 
 _LEAST_ROOM = 1 << 20  # bytes; opening takes 32 KB beside the store, and any writing more
-_DAMAGE = ("not a database", "malformed", "corrupt", "could not decode")
+_DAMAGE = ("not a database", "malformed", "corrupt", "could not decode", "vtable constructor")
 _CLOSED = ("readonly", "unable to open")
 BUSY_TIMEOUT_MS = 30_000
 WRITE = "catalog_write"  # execution option of a connection: to "wait" for the lock, or "try"
@@ -55,7 +55,8 @@ def translate_errors(file: Path) -> Iterator[None]:
     except (OperationalError, sqlite3.OperationalError) as error:
         raise _store_error(_text(error), file) from error
     except (DatabaseError, sqlite3.DatabaseError) as error:
-        if isinstance(error, DatabaseError) and not _is_damage(_text(error)):
+        driver_error = error.orig if isinstance(error, DatabaseError) else error
+        if type(driver_error) is not sqlite3.DatabaseError:  # such as a broken constraint
             raise
         raise _damage_error(_text(error), file) from error
     except UnicodeDecodeError as error:  # in what the driver says of a damaged schema
