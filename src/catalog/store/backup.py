@@ -110,7 +110,7 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
 
 
 def _is_sqlite(file: Path) -> bool:
-    """Tell whether a file begins as those of SQLite do (https://sqlite.org/fileformat2.html)."""
+    """Return whether a file begins as SQLite files do (https://sqlite.org/fileformat2.html)."""
     if not file.is_file():
         return False
     try:
@@ -121,7 +121,7 @@ def _is_sqlite(file: Path) -> bool:
 
 
 def _copy(source: Path, target: Path, progress: Progress | None = None) -> None:
-    """Copy one state of a database into another file, or over a database that others may use."""
+    """Copy one state of a database into another file, or over a database that may be in use."""
     tell = (lambda _, left, of: progress(of - left, of)) if progress else (lambda *_: None)
     with translate_errors(source), ExitStack() as opened:
         read = opened.enter_context(closing(_open_to_read(source)))
@@ -168,7 +168,7 @@ def _prepare(draft: Path) -> None:
 
 
 def _move_aside(store: Path, kept: Path) -> None:
-    """Rename a store that SQLite cannot open, with its log: what is left of it may be wanted."""
+    """Rename a store that SQLite cannot open, with its log: somebody may want the rest of it."""
     for ending in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             Path(f"{store}{ending}").replace(f"{kept}{ending}")

@@ -120,7 +120,7 @@ def save_cards(connection: Connection, summaries: Mapping[int, str]) -> int:
 
 
 def count_damaged_cards(connection: Connection, dataset: str) -> int:
-    """Count the dataset's current cards that are not, with their full text, what was stored."""
+    """Count the dataset's current cards that differ, with their full text, from the stored ones."""
     card = document_cards.c
     columns = (card.checksum, card.summary, card.document_id, *(CARDS.c[w] for w in CARD_WEIGHTS))
     joined = document_cards.join(documents).outerjoin(CARDS, CARDS.c.rowid == card.document_id)

@@ -69,7 +69,7 @@ def vector_checksum(key: str, blob: bytes) -> int:
 
 
 def is_whole_vector(key: str, blob: object, checksum: int | None) -> bool:
-    """Tell whether these bytes are the vector that was stored."""
+    """Return whether these bytes are the stored vector."""
     if not isinstance(blob, bytes) or len(blob) == 0 or len(blob) % 4 != 0:
         return False
     return vector_checksum(key, blob) == checksum
@@ -87,7 +87,7 @@ def seal_all(connection: Connection, document_ids: Sequence[int]) -> None:
 
 
 def seal_rows(connection: Connection, table: Table, is_wanted: ColumnElement[bool]) -> None:
-    """Give rows of the datasets or the manifest the checksums of what they hold now."""
+    """Write the checksums of the present content of rows of the datasets or the manifest."""
     keys = list(table.primary_key)
     query = select(*keys, *_other_columns(table)).where(is_wanted)
     is_it = and_(*(key == bindparam(f"of_{key.name}") for key in keys))
@@ -102,7 +102,7 @@ def seal_rows(connection: Connection, table: Table, is_wanted: ColumnElement[boo
 
 
 def count_damaged_rows(connection: Connection, table: Table, is_wanted: ColumnElement[bool]) -> int:
-    """Count rows of the datasets or the manifest that are not what was stored."""
+    """Count rows of the datasets or the manifest that changed since they were stored."""
     query = select(*table.primary_key, *_other_columns(table), table.c.checksum)
     rows = connection.execute(query.where(is_wanted))
     return sum(row_checksum(row[:-1]) != row.checksum for row in rows)
@@ -113,7 +113,7 @@ def _other_columns(table: Table) -> list[Column[Any]]:
 
 
 def seal_again(connection: Connection) -> None:
-    """Give every document its digest anew, whose windows were replaced on purpose."""
+    """Write new digests for the documents, whose windows were replaced on purpose."""
     numbers = connection.scalars(select(documents.c.id)).all()
     for start in range(0, len(numbers), _DOCUMENTS):
         digests = _digests(connection, numbers[start : start + _DOCUMENTS])
@@ -121,7 +121,7 @@ def seal_again(connection: Connection) -> None:
 
 
 def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tuple[int, str]]:
-    """Yield number and name of the dataset's documents that are not what was stored."""
+    """Yield number and name of the dataset's documents that changed since they were stored."""
     ids = connection.scalars(select(documents.c.id).where(documents.c.dataset == dataset)).all()
     for document_id in ids:
         try:

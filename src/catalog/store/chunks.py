@@ -150,7 +150,7 @@ def list_dataset_names(connection: Connection) -> list[str]:
 
 
 def has_dataset(connection: Connection, name: str) -> bool:
-    """Tell whether there is a dataset of that name."""
+    """Return whether there is a dataset of that name."""
     return connection.scalar(_HAS_NAME, {"name": name}) is not None
 
 
@@ -179,7 +179,7 @@ def list_fields(
 
 
 def has_field(connection: Connection, dataset: DatasetNames, field: str) -> bool:
-    """Tell whether some document of the dataset carries the metadata field."""
+    """Return whether any document of the dataset has the metadata field."""
     query = (
         select(document_fields.c.document_id)
         .join(documents, documents.c.id == document_fields.c.document_id)
@@ -233,7 +233,7 @@ def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredD
 
 
 def _document(row: Any) -> StoredDocument | None:
-    """Return the document, ``None`` when it is not what was stored."""
+    """Return the document, ``None`` if it changed since it was stored."""
     values = dict(row._mapping)
     sealed = values.pop("sealed")
     if row_checksum(values.values()) != sealed:
@@ -250,7 +250,7 @@ def _passages(
     seqs: list[int],
     errors: list[DamagedDocumentError],
 ) -> Sequence[Any]:
-    """Return the rows; where one of them cannot be read at all, the others, one after another."""
+    """Return the rows; if one of them cannot be read, the rest, one after another."""
     here = (dataset,) if isinstance(dataset, str) else dataset
     try:
         rows: Iterable[Any] = map(
@@ -275,7 +275,7 @@ def _owner(connection: Connection, seq: int) -> str:
 
 
 def _chunk_or_none(row: Any) -> Chunk | None:
-    """Return the passage, ``None`` when it is not what was stored."""
+    """Return the passage, ``None`` if it changed since it was stored."""
     if row_checksum(row[: len(PASSAGE)]) != row.sealed:
         return None
     try:
@@ -336,7 +336,7 @@ def _chunk(row: Any) -> Chunk:
 
 
 def parse_places(stored: str | None, page: int | None) -> Places:
-    """Return a passage's map; pages are what is counted where nothing is stored but a page."""
+    """Return a passage's map; it counts pages where only a page is stored."""
     if stored is None:
         return AS_IN_FILE if page is None else Places("page")
     return Places.from_dict(json.loads(stored))

@@ -130,11 +130,11 @@ class StorePool(Protocol):
         ...
 
     def follow(self, *, to_write: bool = False) -> None:
-        """Drop connections that would not read what is there now."""
+        """Drop connections that would read an earlier store."""
         ...
 
     def find_replacement(self) -> bool:
-        """Tell whether another store is in the place of the one :meth:`note_identity` saw."""
+        """Return whether another store replaced the one that :meth:`note_identity` saw."""
         ...
 
     def note_identity(self) -> None:
@@ -158,7 +158,7 @@ def set_meta(connection: Connection, key: str, value: str, *, replace: bool = Tr
 
 
 def forget_indexes(connection: Connection) -> None:
-    """Have every vector index filled anew before it is used again."""
+    """Have every vector index filled from scratch before its next use."""
     connection.execute(delete(meta).where(meta.c.key.startswith(INDEX_TOKENS)))
 
 
@@ -253,7 +253,7 @@ class Database:
 
     @property
     def shares_embedding(self) -> bool:
-        """Whether runs that embed one dataset claim what they are at, and hold no lock for it."""
+        """Whether runs that embed one dataset claim passages instead of holding a lock."""
         return self._pool.shares_embedding
 
     def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
@@ -288,7 +288,7 @@ class Database:
             )
 
     def _follow_replacement(self) -> None:
-        """Open the store anew when another file was put in its place, by a restored copy say."""
+        """Open the store again when another file replaced it, such as a restored copy."""
         if not self._pool.find_replacement():
             return
         with self._following:
@@ -379,7 +379,7 @@ def find_store(settings: Settings) -> Path:
 
 
 def has_store(settings: Settings) -> bool:
-    """Tell whether a store is there; whether it can be opened shows on opening it."""
+    """Return whether there is a store; opening it shows whether it can be opened."""
     url = _read_url(settings.database_url or "sqlite://")
     if not _is_file(url):
         from catalog.store.postgres_pool import has_schema
@@ -395,7 +395,7 @@ def has_store(settings: Settings) -> bool:
 
 
 def require_store(settings: Settings) -> None:
-    """Raise :class:`NoStoreError` if no store is there; what else is wrong shows on opening it."""
+    """Raise :class:`NoStoreError` without a store; opening it shows any other problem."""
     if has_store(settings):
         return
     url = _read_url(settings.database_url or "sqlite://")

@@ -63,7 +63,7 @@ class Member:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return what the whole is called, the name that is shown first."""
+        """Return the name of the whole, which is shown first."""
         if self.original is None:
             return (self.key,)
         return self.original, self.key, *([self.short_name] if self.has_short_name else ())

@@ -1,4 +1,4 @@
-"""What an engine is opened with."""
+"""The arguments with which an engine is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every index engine gets and gives: a restriction, hits, and the stamp of a dataset."""
+"""The types of every index engine: a restriction, hits, and the stamp of a dataset."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Spread(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """Tell whether all scores are equal but for rounding."""
+        """Return whether all scores are equal except for rounding."""
         return self.deviation <= 1e-6 * abs(self.mean)
 
 
@@ -117,7 +117,7 @@ class Restriction:
 
     @property
     def is_whole_dataset(self) -> bool:
-        """Tell whether every chunk of the dataset, or of each of them, may answer."""
+        """Return whether every chunk of the dataset, or of each dataset, may answer."""
         return (
             self.scope.is_all
             and self.filter is None
@@ -127,7 +127,7 @@ class Restriction:
 
     @property
     def is_one_document(self) -> bool:
-        """Tell whether scope or filter name the only document, or recording, that may answer."""
+        """Return whether scope or filter name the only document, or recording, that may answer."""
         if self.scope.ids is not None and len(self.scope.ids) == 1:
             return True
         parts = self.filter.parts if isinstance(self.filter, And) else (self.filter,)
@@ -186,7 +186,7 @@ def known_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[
 
 
 def state_key(connection: Connection, restriction: Restriction) -> Hashable:
-    """Return what a restriction and the state of its datasets are known by, in this process."""
+    """Return a key of a restriction and the state of its datasets, for this process."""
     # repr, because to Python the filters 1 and True are equal
     stamps = read_stamps(connection, restriction.dataset)
     return connection.engine.url.database, stamps, restriction, repr(restriction.filter)
@@ -224,7 +224,7 @@ _IDS = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.dataset).where(
 def read_chunk_ids(
     connection: Connection, dataset: DatasetNames, seqs: Iterable[int]
 ) -> dict[int, str]:
-    """Return the chunk ids of those rows that are live chunks of the dataset, by row number."""
+    """Return the chunk ids of the rows that are live chunks of the dataset, by row number."""
     rows = connection.execute(_IDS, {"seqs": as_bound(seqs)}).all()
     here = (dataset,) if isinstance(dataset, str) else dataset
     return {seq: chunk_id for seq, chunk_id, of_dataset in rows if of_dataset in here}

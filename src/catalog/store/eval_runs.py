@@ -1,4 +1,4 @@
-"""Evaluation runs in the truth: what was measured, of what exactly, and every score."""
+"""Evaluation runs in the truth: their measurements, settings and every score."""
 
 from __future__ import annotations
 

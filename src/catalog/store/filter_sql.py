@@ -186,7 +186,7 @@ def _on_column(column: ColumnElement[Any], kind: str, test: _Test | None) -> Cla
 
 
 def _on_pages(test: _Test | None) -> Clause:
-    """Test the page a passage begins on, or one of those after it."""
+    """Test the first page of a passage, or any later one."""
     first = _on_column(chunks.c.page, "n", test)
     if test is None or test.kind != "n":
         return first
@@ -221,7 +221,7 @@ def _is_shortened(column: ColumnElement[Any]) -> bool:
 
 
 def _among_texts(column: ColumnElement[Any], texts: list[Any]) -> Clause:
-    """Return ``column IN texts`` for a column of which an index holds the beginning."""
+    """Return ``column IN texts`` for a column whose index has only the beginning."""
     if all(len(escape(text)) < SHORT for text in texts):
         return among(shortened(column), texts)
     if len(texts) > _MOST_BOUND:

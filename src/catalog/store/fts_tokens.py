@@ -77,7 +77,7 @@ _PART = re.compile(r'(?:\{([^{}]*+)\}\s*+:\s*+)?"((?:[^"]|"")*)"')
 
 
 class MatchText(TypeDecorator[str]):
-    """An FTS5 MATCH text of ours, for Postgres: phrases, any of which may match."""
+    """One of our FTS5 MATCH texts, for Postgres: phrases; a single one may match."""
 
     impl = String
     cache_ok = True

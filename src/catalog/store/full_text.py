@@ -127,7 +127,7 @@ def _contains(written: str) -> ColumnElement[bool]:
 
 
 def is_postgres(connection: Connection) -> bool:
-    """Tell whether the truth is in Postgres."""
+    """Return whether the truth is in Postgres."""
     return connection.dialect.name == "postgresql"
 
 
@@ -191,7 +191,7 @@ def check_full_text(connection: Connection) -> None:
 
 
 def rebuild_full_text(connection: Connection) -> None:
-    """Make the full-text indexes anew from their rows."""
+    """Rebuild the full-text indexes from their rows."""
     if is_postgres(connection):
         from catalog.store import postgres_words
 

@@ -187,7 +187,7 @@ def list_document_ids(
 
 
 def _original(group: Sequence[Member]) -> str | None:
-    """Return the path of the file that a group was made of, if one of it tells."""
+    """Return the path of the file that a group was made from, if a document names it."""
     return next((member.original for member in group if member.original), None)
 
 
@@ -209,7 +209,7 @@ def dated_between(after: datetime | None, before: datetime | None) -> ColumnElem
 
 
 def read_source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    """Return the source document ids of those of the documents that are there."""
+    """Return the source document ids of the documents that exist."""
     query = select(documents.c.id, documents.c.source_doc_id).where(among(documents.c.id, ids))
     return {row[0]: row[1] for row in connection.execute(query)}
 

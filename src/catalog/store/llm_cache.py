@@ -80,7 +80,7 @@ def load(
 def save(
     connection: Connection, entries: Mapping[str, CacheEntry], *, kind: Kind, model: str, now: float
 ) -> None:
-    """Keep answers; what a key held before is replaced and its hits start anew."""
+    """Keep answers; they replace those of the same keys, whose hits start at 0."""
     drop(connection, entries)
     rows = [
         {
@@ -104,18 +104,18 @@ def _checksum(*values: str | None) -> int:
 
 
 def find_damaged(connection: Connection) -> list[bytes]:
-    """Return the keys, as bytes, of answers that are not what was stored."""
+    """Return the keys, as bytes, of answers that changed since they were stored."""
     rows = connection.execute(select(*_SEALED, llm_cache.c.checksum))
     return [row.key for row in rows if row_checksum(row[:-1]) != row.checksum]
 
 
 def count_damaged(connection: Connection) -> int:
-    """Count the answers that are not what was stored."""
+    """Count the answers that changed since they were stored."""
     return len(find_damaged(connection))
 
 
 def drop_damaged(connection: Connection) -> None:
-    """Drop the answers that are not what was stored."""
+    """Drop the answers that changed since they were stored."""
     damaged = _SEALED[0].in_(find_damaged(connection))
     connection.execute(delete(llm_cache).where(damaged))
 

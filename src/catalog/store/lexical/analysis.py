@@ -341,12 +341,12 @@ class TextAnalyzer:
 
     @property
     def fingerprint(self) -> str:
-        """Name the tokens this analyzer makes: an index of another fingerprint is of no use."""
+        """Name the tokens of this analyzer: an index with another fingerprint is useless."""
         lists = [" ".join(sorted(stop_words(language))) for language in LANGUAGES]
         return sha1_hex(f"{RULES}|{self.language}|{self.stop_words}|{self.stemming}|{lists}")
 
     def language_of(self, text: str) -> str | None:
-        """Return the language that a text is analysed in, ``None`` where its words do not tell."""
+        """Return the language in which a text is analysed, ``None`` if its words do not show it."""
         return self.language or detect_language(text, raw_words(text))
 
     def analyse(

@@ -1,4 +1,4 @@
-"""What a lexical engine must do; ``catalog.testing`` holds every engine to it."""
+"""The interface of lexical engines; ``catalog.testing`` tests every engine against it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LexicalEngine(Protocol):
         ...
 
     def is_searchable(self, text: str) -> bool:
-        """Tell whether the text has a word that is no stop word."""
+        """Return whether the text has a word that is no stop word."""
         ...
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
@@ -120,11 +120,11 @@ class JoinedEngines:
         return Hits(hits, join_spreads(spreads), fallback)
 
     def is_searchable(self, text: str) -> bool:
-        """Tell whether the text has a word to look for in any of the datasets."""
+        """Return whether the text has a word to look for in any of the datasets."""
         return any(engine.is_searchable(text) for engine in self._engines)
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return what the engines count, added up."""
+        """Return the sum of the engines' counts."""
         counted = [engine.document_counts(words) for engine in self._engines]
         each = zip(*(numbers for _, numbers in counted), strict=True)
         return sum(size for size, _ in counted), [sum(numbers) for numbers in each]
@@ -142,11 +142,11 @@ class JoinedEngines:
         return dict(counts)
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine over these datasets and those of others."""
+        """Return one engine over these datasets and the other engines' ones."""
         return JoinedEngines([*self._engines, *others])
 
     def refresh(self) -> None:
-        """Bring what is derived of each dataset up to date."""
+        """Bring the index of each dataset up to date."""
         for engine in self._engines:
             engine.refresh()
 

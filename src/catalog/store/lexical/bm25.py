@@ -294,7 +294,7 @@ class Bm25Engine:
         return snapshot, snapshot.masks(restriction, stamp, load)
 
     def is_searchable(self, text: str) -> bool:
-        """Tell whether the text has a word to look for."""
+        """Return whether the text has a word to look for."""
         return len(self.analyzer.query_terms(text, self.languages())) > 0
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
@@ -341,7 +341,7 @@ class Bm25Engine:
                 raise EngineError(f"cannot write the index {self.folder}: {error}") from error
 
     def verify(self) -> int:
-        """Return the number of files that are not as they were written; they are made anew."""
+        """Return the number of files that changed since they were written, and write them again."""
         return self._files.count_damaged()
 
     def close(self) -> None:
@@ -362,7 +362,7 @@ class Bm25Engine:
             return snapshot
 
     def _covers(self, snapshot: LexicalSnapshot, stamp: Stamp) -> bool:
-        """Tell whether the snapshot is of that state, or of the last one where that is newer."""
+        """Return whether the snapshot has that state, or a newer one."""
         if snapshot.stamp == stamp:
             return True
         with self.database.read(latest=True) as connection:
@@ -474,7 +474,7 @@ class JoinedBm25Engine(JoinedEngines):
             return correct_words(connection, raw_words(text), snapshot, masks, first.analyzer)
 
     def is_searchable(self, text: str) -> bool:
-        """Tell whether the text has a word to look for."""
+        """Return whether the text has a word to look for."""
         analyzer = self._parts[0].analyzer
         return len(analyzer.query_terms(text, self.languages())) > 0
 

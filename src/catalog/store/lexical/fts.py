@@ -86,7 +86,7 @@ class FtsEngine:
         return Hits(hits, _spread(connection, match, self.dataset, alone=alone))
 
     def is_searchable(self, text: str) -> bool:
-        """Tell whether the text has a word to look for."""
+        """Return whether the text has a word to look for."""
         return any(self._terms(text))
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
@@ -121,7 +121,7 @@ class FtsEngine:
         return {}
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine over this dataset and those of others."""
+        """Return one engine over this dataset and the other engines' ones."""
         return FtsEngine(self.database, join_names([self, *others]))
 
     def refresh(self) -> None:

@@ -99,7 +99,7 @@ def matches(table: Any, name: str) -> ColumnElement[bool]:
 def select_best(
     tables: Sequence[Any], restriction: Restriction, weights: Sequence[float]
 ) -> Select[Any]:
-    """Select the best allowed passages, and beside each the sums of all scores and squares."""
+    """Select the best allowed passages, each with the sums of all scores and squares."""
     matching = [
         select(one.c.seq, score(one, weights).label("score")).where(matches(one, "match"))
         for one in tables

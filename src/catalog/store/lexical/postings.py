@@ -145,7 +145,7 @@ def term_weight(chunks: int, holding: int) -> float:
 
 
 def length_norms(lengths: Int32, average: float, k1: float, b: float) -> Scores:
-    """Return what a chunk's length adds to the denominator of each of its terms."""
+    """Return the part of a chunk's length in the denominator of each of its terms."""
     return np.asarray(k1 * (1 - b + b * lengths / average), dtype=np.float64)
 
 
@@ -239,7 +239,7 @@ class SegmentBuilder:
 
 
 def merge_segments(parts: Sequence[tuple[PostingsSegment, Mask]]) -> PostingsSegment:
-    """Return one segment of the rows that each part's mask keeps, as if built afresh of them."""
+    """Return one segment of the rows that each part's mask keeps, as if built from these alone."""
     seqs = _concatenate([part.seqs[live] for part, live in parts], np.int64)
     order = np.argsort(seqs, kind="stable")
     new_row = np.empty(len(seqs), dtype=np.int32)

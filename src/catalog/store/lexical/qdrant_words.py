@@ -112,11 +112,11 @@ class QdrantWordsEngine:
             raise EngineUnreachableError(str(error)) from error
 
     def is_searchable(self, text: str) -> bool:
-        """Tell whether the text has a word to look for."""
+        """Return whether the text has a word to look for."""
         return len(self.analyzer.query_terms(text, self.languages())) > 0
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return what the store's own full text counts: the server does not count words."""
+        """Return the counts of the store's own full text: the server does not count words."""
         return FtsEngine(self.database, self.dataset).document_counts(words)
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
@@ -129,11 +129,11 @@ class QdrantWordsEngine:
         return {} if self._state is None else self._state.languages
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine over this dataset and those of others."""
+        """Return one engine over this dataset and the other engines' ones."""
         return JoinedQdrantWords([self, *others], self.database)
 
     def refresh(self) -> None:
-        """Take in what is new; compare all where the server has another number of points."""
+        """Add new passages; compare all if the server has another number of points."""
         with self._turns.take(BUILD_WAIT_SECONDS):
             self._state = self._words.adopt(is_counted=True) or self._words.bring_up()
 
@@ -260,7 +260,7 @@ class JoinedQdrantWords(JoinedEngines):
         return hits
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return what the store's own full text counts over all datasets."""
+        """Return the counts of the store's own full text over all datasets."""
         return FtsEngine(self._database, self.dataset).document_counts(words)
 
 

@@ -43,7 +43,7 @@ _NO_SEGMENT = (*_NO_POINTER, EOFError, TokenError)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredSnapshot:
-    """What a folder holds; ``token`` changes with every save."""
+    """The content of a folder; ``token`` changes with every save."""
 
     token: str
     stamp: Stamp
@@ -71,7 +71,7 @@ class SegmentFiles:
     analyzer: str
 
     def token(self) -> str | None:
-        """Name the current save; ``None`` when there is none."""
+        """Name the current save, ``None`` without one."""
         pointer = self._read_pointer()
         return None if pointer is None else pointer.token
 
@@ -195,7 +195,7 @@ class SegmentFiles:
         return name
 
     def _sweep(self, keep: set[str]) -> None:
-        """Remove what no current or just replaced pointer names; what is held open may stay."""
+        """Remove files that no current or just replaced pointer names; open files may stay."""
         for entry in self.folder.iterdir():
             if entry.name.startswith(("segment-", "unfinished-")) and entry.name not in keep:
                 shutil.rmtree(entry, ignore_errors=True)

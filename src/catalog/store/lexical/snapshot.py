@@ -60,7 +60,7 @@ _FOUND = 10_000  # cached look-ups of tokens
 
 
 def cache_bytes(rows: int) -> int:
-    """Return how many bytes of impacts an index of so many rows may remember."""
+    """Return how many bytes of impacts an index with this number of rows may keep."""
     return max(_LEAST_CACHE, _CACHE_PER_ROW * rows)
 
 
@@ -236,7 +236,7 @@ def indexed_text(title: str, headings: list[str], text: str) -> str:
 
 
 def _holds(text: str, line: str) -> bool:
-    """Tell whether the line stands in the text as whole words."""
+    """Return whether the text contains the line as whole words."""
     at = text.find(line)
     while at >= 0:
         end = at + len(line)

@@ -101,7 +101,7 @@ class TsvectorEngine:
         return sum(size.passages for size in counts), holding
 
     def is_searchable(self, text: str) -> bool:
-        """Tell whether the text has a word to look for."""
+        """Return whether the text has a word to look for."""
         known = self._searchable.get(text)
         if known is None:
             with self.database.read() as connection:
@@ -123,7 +123,7 @@ class TsvectorEngine:
         return TsvectorEngine(self.database, join_names([self, *others]), self.settings)
 
     def refresh(self) -> None:
-        """Take in what is new."""
+        """Add new passages."""
         self._bring_up(BUILD_WAIT_SECONDS)
 
     def verify(self) -> int:
@@ -191,7 +191,7 @@ class TsvectorEngine:
 
 
 def split_terms(passages: Mapping[str, int], most: int) -> tuple[list[str], list[str]]:
-    """Return the rarest words, of at most so many passages and one at least, and the others."""
+    """Return the rarest words, with at most that many passages and at least one, and the rest."""
     ordered = sorted(passages, key=lambda word: (passages[word], word))
     held, rare = 0, 0
     for word in ordered:

@@ -107,7 +107,7 @@ class TsvectorTables:
         )
 
     def read_counts(self, connection: Connection) -> WordCounts | None:
-        """Return what the tables hold, ``None`` unless they are as the truth that is read."""
+        """Return the content of the tables, ``None`` unless they are in step with the truth."""
         stamp = read_stamp(connection, self._dataset)
         if stamp is None:
             return WordCounts(0, 0)
@@ -164,7 +164,7 @@ class TsvectorTables:
         return wrong + (WordCounts(*connection.execute(total).one()) != size)
 
     def clear(self) -> None:
-        """Forget all words: they are cut anew when the tables are next brought up."""
+        """Drop all words: the next update of the tables cuts them again."""
         with begin_derived(self._database, self.words.name, 5.0) as connection:
             self._drop(connection, [self.words.name, self.counts.name])
 
@@ -212,7 +212,7 @@ class TsvectorTables:
         return None if note is None else json.loads(note)
 
     def _changes(self) -> Any:
-        """Return the statement that brings both tables up and tells what that changed."""
+        """Return the statement that updates both tables and returns the changes."""
         words, counts = self.words, self.counts
         is_same = (words.c.seq == chunks.c.seq) & (words.c.key == _KEY)
         is_live = select(chunks.c.seq).where(is_same, chunks.c.dataset == self._dataset)
@@ -299,7 +299,7 @@ class TsvectorTables:
         return connection.scalar(select(rarest).select_from(joined)) or 0
 
     def has_words(self, connection: Connection, query: str) -> bool:
-        """Tell whether a text has a word that would be looked for, known or not."""
+        """Return whether a text has a word to look for, known or not."""
         return connection.scalar(select(func.count()).select_from(self._lexemes(query))) != 0
 
     def _lexemes(self, query: str) -> Any:

@@ -372,7 +372,7 @@ class WordCollection:
         return note
 
     def _is_alike(self, note: dict[str, Any]) -> bool:
-        """Tell whether a collection is of this dataset, these words and this format."""
+        """Return whether a collection is of this dataset, these words and this format."""
         return (
             all(note.get(key) == value for key, value in self._note().items())
             and isinstance(note.get("average"), int | float)
@@ -402,7 +402,7 @@ def _step_near(lengths: Sequence[int] | Int64) -> float:
 
 
 def _are_among(rows: StoredRows, seqs: Int64, keys: Int64) -> Any:
-    """Tell of each row whether the truth has it, with the same content."""
+    """Return for each row whether the truth has it, with the same content."""
     if len(seqs) == 0:
         return np.zeros(len(rows.seqs), dtype=np.bool_)
     at = np.minimum(np.searchsorted(seqs, rows.seqs), len(seqs) - 1)
