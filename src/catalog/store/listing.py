@@ -1,4 +1,4 @@
-"""Listing documents: which ones a restriction lets through, and what a catalog tells of each."""
+"""Listing documents: those that a restriction allows, each with its entry in the catalog."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def clear(connection: Connection, kind: Kind | None = None) -> int:
 
 
 def stats(connection: Connection) -> list[CacheStats]:
-    """Count what is kept, expired or not, by kind and model in alphabetical order."""
+    """Count the kept answers, expired or not, by kind and model in alphabetical order."""
     kind, model, created = llm_cache.c.kind, llm_cache.c.model, llm_cache.c.created_at
     in_bytes = as_bytes(llm_cache.c.value)  # a text's length counts characters
     totals = (func.count(), func.sum(llm_cache.c.hits), func.sum(func.length(in_bytes)))

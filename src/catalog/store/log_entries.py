@@ -1,4 +1,4 @@
-"""The rows of the log: what was asked at an edge, how that went, and no text of a document."""
+"""The rows of the log: calls at an edge and their outcome, without text of documents."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def read_entries(
 
 
 def find_entry(connection: Connection, number: int) -> LogEntry | None:
-    """Return the entry of that number, if there is one and it is not damaged."""
+    """Return the entry of that number, ``None`` without one or if it is damaged."""
     query = select(query_log).where(query_log.c.id == number)
     return next(_whole(connection.execute(query).all()), None)
 

@@ -1,4 +1,4 @@
-"""What was read of a dataset's files, how that went, and with which settings it was made."""
+"""The manifest: files read for a dataset, the outcome of each, and the dataset's settings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
 
 
 def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
-    """Note how reading files went, each once, replacing what was noted before."""
+    """Note the outcome of reading files, each once, replacing earlier notes."""
     if not noted:
         return
     files = [entry.file for entry in noted]
@@ -217,7 +217,7 @@ class DatasetSettings:
 
 
 def read_dataset_settings(connection: Connection, dataset: str) -> DatasetSettings | None:
-    """Return what the dataset was made with; ``None`` if that is not noted, or damaged."""
+    """Return the settings of the dataset; ``None`` if they are not noted, or damaged."""
     table = dataset_settings.c
     query = select(table.dataset, table.preset, table.settings, table.checksum)
     row = connection.execute(query.where(table.dataset == dataset)).one_or_none()
@@ -227,7 +227,7 @@ def read_dataset_settings(connection: Connection, dataset: str) -> DatasetSettin
 
 
 def note_dataset_settings(connection: Connection, dataset: str, settings: DatasetSettings) -> None:
-    """Note what the dataset is made with from now on."""
+    """Note the settings of the dataset from now on."""
     is_it = dataset_settings.c.dataset == dataset
     connection.execute(delete(dataset_settings).where(is_it))
     text = json.dumps(dict(settings.values), sort_keys=True)

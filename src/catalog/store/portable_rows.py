@@ -1,4 +1,4 @@
-"""The lines of ``chunks.jsonl`` out of the truth, and what they say as revisions to publish."""
+"""The lines of ``chunks.jsonl`` from the truth, and their content as revisions to publish."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def to_revision(
 
 
 def find_files(connection: Connection, revisions: Iterable[NewRevision]) -> dict[str, str]:
-    """Return the file of those documents that are stored, by id, whatever their content."""
+    """Return the file of each stored document by id, whatever its content."""
     names = [one.source_doc_id for one in revisions]
     query = select(documents.c.source_doc_id, documents.c.file)
     rows = connection.execute(query.where(among(documents.c.source_doc_id, names)))
@@ -173,7 +173,7 @@ def find_files(connection: Connection, revisions: Iterable[NewRevision]) -> dict
 
 
 def find_stored(connection: Connection, revisions: Iterable[NewRevision]) -> set[str]:
-    """Return the ids of those documents that are stored already just as they are here."""
+    """Return the ids of the documents that are stored already without a difference."""
     wanted = {one.source_doc_id: one for one in revisions}
     columns = (documents.c[name] for name in ("source_doc_id", "pipeline", "file", "dated"))
     query = (
@@ -206,7 +206,7 @@ def encode_vector(vector: Vector) -> str:
 
 
 def _check_document(document: DocumentLine) -> None:
-    """Raise :class:`InputError` unless ids and names are what they must be."""
+    """Raise :class:`InputError` for invalid ids and names."""
     source_doc_id = ids.source_doc_id(document.dataset, document.path)
     expected = {
         "source_doc_id": source_doc_id,

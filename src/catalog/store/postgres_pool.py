@@ -162,7 +162,7 @@ def _store_error(error: DBAPIError, url: URL) -> CatalogError | None:
 
 
 def _may_quote(error: DBAPIError) -> bool:
-    """Tell whether what the server says of a statement may repeat what is in a document."""
+    """Return whether the server's message on a statement may repeat text of a document."""
     return type(error).__name__ != "OperationalError"
 
 
@@ -233,7 +233,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors are
 
 
 class PostgresPool:
-    """Hold the connections to one database; ``home`` is for what belongs beside the store."""
+    """Hold the connections to one database; ``home`` is for files next to the store."""
 
     shares_embedding = True
 
@@ -275,7 +275,7 @@ class PostgresPool:
     def hold_dataset(
         self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
     ) -> Iterator[None]:
-        """Hold the lock of who indexes the dataset, whatever home or machine others run in."""
+        """Hold the lock for indexing the dataset, across homes and machines."""
         named = {"purpose": f"dataset {dataset} "}
         with self.translate_errors(), self.engine.connect() as connection:
             alone = connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -331,7 +331,7 @@ class PostgresPool:
         """Do nothing: a server loses no store by itself."""
 
     def follow(self, *, to_write: bool = False) -> None:
-        """Do nothing: each connection reads what is there now."""
+        """Do nothing: each connection reads the present state."""
 
     def find_replacement(self) -> bool:
         """Return that the store is the same one: the connections are to a database by name."""
@@ -384,7 +384,7 @@ def make_engine(url: URL) -> Engine:
 
 
 def has_schema(url: URL) -> bool:
-    """Tell whether the database holds a store."""
+    """Return whether the database contains a store."""
     engine = make_engine(url)
     try:
         with translate_errors(url), engine.connect() as connection:

@@ -255,7 +255,7 @@ _DIFFERENT = (
 
 
 def rebuild(connection: Connection) -> None:
-    """Make the words of all passages and cards anew."""
+    """Rebuild the words of all passages and cards."""
     connection.execute(delete(chunk_words))
     after = 0
     query = select(chunks.c.seq, *(chunks.c[name] for name in CHUNK_COLUMNS))

@@ -27,7 +27,7 @@ _AUDIO = ("mp3", "m4a", "wav", "flac", "ogg", "opus", "aac", "wma", "aiff")
 
 
 def media_key(chunk: Chunk) -> str | None:
-    """Return what the passage's document gives as its recording; ``None``: it is one by itself."""
+    """Return the recording that the passage's document names; ``None``: it is one by itself."""
     key = chunk.metadata.get("media")
     return key if isinstance(key, str) and key else None
 

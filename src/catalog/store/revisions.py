@@ -453,18 +453,18 @@ def _remove_some(connection: Connection, dataset: str, size: int) -> bool:
 
 
 def is_removed(connection: Connection, dataset: str) -> bool:
-    """Tell whether what was derived of a removed dataset may still be there."""
+    """Return whether derived files of a removed dataset may still exist."""
     return read_meta(connection, f"{_NOTE}{dataset}") is not None
 
 
 def list_removed(connection: Connection) -> list[str]:
-    """Return the names of removed datasets of which something derived may still be there."""
+    """Return the names of removed datasets whose derived files may still exist."""
     keys = connection.scalars(select(meta.c.key).where(meta.c.key.startswith(_NOTE)))
     return sorted(key.removeprefix(_NOTE) for key in keys)
 
 
 def forget_removal(connection: Connection, dataset: str) -> None:
-    """Drop the note: nothing is left, or the name is given again and its indexes are made anew."""
+    """Drop the note: nothing is left, or the name is used again with new indexes."""
     connection.execute(delete(meta).where(meta.c.key == f"{_NOTE}{dataset}"))
 
 

@@ -65,14 +65,14 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return the text of which :func:`escape` made this one."""
+    """Return the text from which :func:`escape` made this one."""
     if _NUL not in text and _MARK not in text:
         return text
     return _WRITTEN.sub(lambda found: found[1] or "\0", text)
 
 
 def needs_escape(text: str) -> bool:
-    """Tell whether a text is stored as another one in Postgres."""
+    """Return whether Postgres stores a text in another form."""
     return _SPECIAL.search(text) is not None
 
 
@@ -209,7 +209,7 @@ def casefolded(text: ColumnElement[Any]) -> ColumnElement[str]:
 
 
 def contains(text: ColumnElement[Any], part: str | float) -> ColumnElement[bool]:
-    """Require that the text holds the part, exactly as it is written."""
+    """Require that the text contains the part, character for character."""
     return cast("ColumnElement[int]", _Position(text, literal(str(part), PlainText))) > 0
 
 
@@ -219,12 +219,12 @@ def ignoring_case(text: ColumnElement[str]) -> ColumnElement[str]:
 
 
 def shortened(text: ColumnElement[Any]) -> ColumnElement[str]:
-    """Return what an index holds of a text of any length: in Postgres its beginning."""
+    """Return the part of a text that an index contains: in Postgres its beginning."""
     return cast("ColumnElement[str]", _Short(text))
 
 
 def among_json(column: ColumnElement[Any], values: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return ``column IN values``, which are a JSON list of what the column holds."""
+    """Return ``column IN values``; the values are a JSON list."""
     return cast("ColumnElement[bool]", _Among(column, values))
 
 
@@ -239,7 +239,7 @@ def json_pairs(table: ColumnElement[Any]) -> TableValuedAlias:
 
 
 def first_number(places: ColumnElement[Any]) -> ColumnElement[int]:
-    """Return the first of the ``numbers`` of stored places, NULL where there are none."""
+    """Return the first of the ``numbers`` of stored places, NULL without any."""
     return cast("ColumnElement[int]", _FirstNumber(places))
 
 

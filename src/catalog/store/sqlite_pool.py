@@ -64,7 +64,7 @@ def translate_errors(file: Path) -> Iterator[None]:
 
 
 def is_unwritable(error: sqlite3.OperationalError, file: Path) -> bool:
-    """Tell whether nothing can be written in the store's folder: no right, or no room."""
+    """Return whether nothing can be written in the store's folder: no right, or no room."""
     text = _text(error)
     return any(word in text for word in _CLOSED) or ("disk I/O" in text and _is_full(file))
 
@@ -123,7 +123,7 @@ def _damage_error(text: str, file: Path) -> StoreDamagedError:
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell whether the driver found something that no SQLite wrote."""
+    """Return whether the driver found bytes that no SQLite wrote."""
     return isinstance(error, UnicodeDecodeError) or _is_damage(_text(error))
 
 
@@ -243,7 +243,7 @@ class SqlitePool:
         return _connect([unchanging], options | {"uri": True}, ())
 
     def _is_whole(self) -> bool:
-        """Tell whether the file holds all: what is in a log beside it would be missed."""
+        """Return whether the file is complete: a log next to it would be missed."""
         try:
             return self._file.stat().st_size > 0 and self._log_size() == 0
         except OSError:

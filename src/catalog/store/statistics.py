@@ -1,4 +1,4 @@
-"""Counting what a dataset holds, and looking for damage in the SQL truth."""
+"""Counting the content of a dataset, and looking for damage in the SQL truth."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def draw_documents(
 
 
 def list_tried_documents(connection: Connection, tried: TriedModel, dataset: str) -> list[str]:
-    """Return the ids of the documents of which every passage is embedded, sorted."""
+    """Return the sorted ids of the documents whose passages are all embedded."""
     lacking = {document for _, document in list_untried(connection, tried, dataset)}
     return sorted(set(draw_documents(connection, dataset, float("inf"))) - lacking)
 
@@ -209,7 +209,7 @@ def keep_windows(
 def count_tried(
     connection: Connection, tried: TriedModel, dataset: str | None = None
 ) -> TriedCounts:
-    """Count what the model has embedded of a dataset, or of all of them."""
+    """Count the passages that the model has embedded, of one dataset or of all."""
     of_dataset = true() if dataset is None else chunks.c.dataset == dataset
     total = connection.scalar(select(func.count()).select_from(chunks).where(of_dataset)) or 0
     lacking = _untried(select(func.count(distinct(chunks.c.seq))), tried).where(of_dataset)

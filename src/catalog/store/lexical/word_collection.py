@@ -61,7 +61,7 @@ _CLOSE = 1e-4  # numbers that are alike: they are kept with 32 bits
 
 
 class StoredRows(NamedTuple):
-    """What points tell of their passages: arrays of one length, in the order of row numbers."""
+    """The passages' data in the points: arrays of one length, in the order of row numbers."""
 
     seqs: Int64
     keys: Int64
@@ -121,7 +121,7 @@ class WordPoints:
         return self._server.call(self._server.client.count, self.name, exact=True).count
 
     def read_rows(self) -> tuple[StoredRows, list[Any]]:
-        """Return what all points tell of their passages, and the ids of those that do not."""
+        """Return the passages' data in all points, and the ids of points without any."""
         known: list[tuple[int, int, int, int]] = []
         strange: list[Any] = []
         pages = read_pages(self._server, self.name, with_payload=True)
@@ -157,7 +157,7 @@ class WordPoints:
             self._server.call(self._server.client.delete, self.name, wanted, wait=True)
 
     def read_vectors(self, seqs: Sequence[int]) -> dict[int, dict[int, float]]:
-        """Return the numbers of each passage's words, of those that are there."""
+        """Return the numbers of each existing passage's words."""
         records = self._server.call(
             self._server.client.retrieve,
             self.name,
@@ -225,7 +225,7 @@ def _summed(weights: Iterable[tuple[str, float]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WordsState:
-    """Of which state of the dataset the points are, how many, and in which languages."""
+    """The state of the dataset in the points, their number, and the languages."""
 
     stamp: Stamp | None
     size: int
@@ -332,7 +332,7 @@ class WordCollection:
             return _step_near([len(row.tokens) for row in rows])
 
     def _send(self, seqs: Int64, average: float) -> StoredRows:
-        """Write the points of these passages; return what they tell."""
+        """Write the points of these passages; return their data."""
         sent: list[tuple[int, int, int, int]] = []
         for rows in self._analysed(seqs):
             self.points.upsert(rows, average)

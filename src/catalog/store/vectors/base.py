@@ -1,4 +1,4 @@
-"""What a vector engine must do; ``catalog.testing`` holds every engine to it."""
+"""The interface of vector engines; ``catalog.testing`` tests every engine against it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class VectorEngine(Protocol):
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents of which a damaged vector was left out, as far as seen."""
+        """Return the ids of documents with a damaged vector that was left out, as far as seen."""
         ...
 
     def pop_defect(self) -> str:
-        """Return why a damaged index was made anew since the last call; empty if none was."""
+        """Return why a damaged index was rebuilt since the last call; empty if it was not."""
         ...
 
     def refresh(self) -> int:
@@ -46,7 +46,7 @@ class VectorEngine(Protocol):
         ...
 
     def rebuild(self) -> int:
-        """Fill the index anew from the truth, with no model call; return the number of points."""
+        """Fill the index again from the truth, without a model; return the number of points."""
         ...
 
     def verify(self) -> int:

@@ -145,7 +145,7 @@ class EdgeIndex:
         return [PointHit((point.payload or {})[CHUNK], point.score) for point in answer]
 
     def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
-        """Return vector and payload of those of the points that are there, by id."""
+        """Return vector and payload of the points that exist, by id."""
         with _translate_errors("read"):
             records = self._shard.retrieve(list(point_ids), True, True)
         return {str(record.id): (record.vector, record.payload or {}) for record in records}
@@ -194,7 +194,7 @@ def _config(dim: int, quantize_from: int) -> edge.EdgeConfig:
 
 
 def _noted_mappings(folder: Path) -> Path:
-    """Return the file beside the shard that has size and checksum of its mappings."""
+    """Return the file next to the shard with size and checksum of its mappings."""
     return folder.with_name(f"{folder.name}-mappings.json")
 
 
@@ -251,7 +251,7 @@ def _translate_errors(doing: str) -> Iterator[None]:
 
 
 class EdgeEngine(FolderEngine):
-    """Qdrant in this process, over ``folder``; quantized from so many points on."""
+    """Qdrant in this process, over ``folder``; quantized from ``quantize_from`` points on."""
 
     name = "qdrant-edge"
 

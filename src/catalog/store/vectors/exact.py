@@ -96,7 +96,7 @@ class ExactEngine:
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents of which a damaged vector was left out."""
+        """Return the ids of documents with a damaged vector that was left out."""
         snapshot = self._snapshot
         return frozenset() if snapshot is None else snapshot.damaged
 

@@ -52,7 +52,7 @@ class FolderIndex(PointIndex, Protocol):
         ...
 
     def optimize(self) -> bool:
-        """Clear out what is left of earlier points, beside searches; tell whether there was any."""
+        """Clear out remains of earlier points during searches; return whether there were any."""
         ...
 
     def close(self) -> None:
@@ -116,11 +116,11 @@ class FolderEngine(ABC):
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents of which a damaged vector was left out, as far as seen."""
+        """Return the ids of documents with a damaged vector that was left out, as far as seen."""
         return frozenset(self._outbox.damaged)
 
     def pop_defect(self) -> str:
-        """Return why a damaged index was made anew since the last call; empty if none was."""
+        """Return why a damaged index was rebuilt since the last call; empty if it was not."""
         defect, self._defect = self._defect, ""
         return defect
 
@@ -159,7 +159,7 @@ class FolderEngine(ABC):
                 self._release = None
 
     def _is_of_nothing(self) -> bool:
-        """Tell of an index that is not open that its dataset was removed, so none is made."""
+        """Return whether the dataset of a closed index was removed, so that none is made."""
         if self._index is not None:
             return False
         with self._database.read(latest=True) as connection:
@@ -251,7 +251,7 @@ class FolderEngine(ABC):
         _log.warning("rebuilding the vector index of %r: %s", self._dataset, defect)
 
     def _is_complete(self, index: FolderIndex) -> bool:
-        """Tell whether an index with nothing left to apply has as many points as the truth."""
+        """Return whether an index with nothing left to apply has as many points as the truth."""
         with self._database.read() as connection:
             if is_pending(connection, self._dataset):
                 return True

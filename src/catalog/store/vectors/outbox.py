@@ -43,7 +43,7 @@ _PENDING = select(outbox.c.id).where(outbox.c.dataset == bindparam("dataset")).l
 
 
 def is_pending(connection: Connection, dataset: str) -> bool:
-    """Tell whether the outbox holds anything for the dataset."""
+    """Return whether the outbox has a row for the dataset."""
     return connection.scalar(_PENDING, {"dataset": dataset}) is not None
 
 
@@ -90,12 +90,12 @@ class Outbox:
         return True
 
     def is_empty(self) -> bool:
-        """Tell whether there is nothing to apply, and nothing applied to remove."""
+        """Return whether there is nothing to apply, and nothing applied to remove."""
         with self._database.read() as connection:
             return self._knows(connection) and not is_pending(connection, self._dataset)
 
     def is_of_truth(self) -> bool:
-        """Tell whether the index can be brought up to date by applying rows."""
+        """Return whether applying rows brings the index up to date."""
         with self._database.read(latest=True) as connection:
             return self._knows(connection)
 
@@ -209,7 +209,7 @@ class Outbox:
         self._to_remove.update(rows)
 
     def _remove(self, *, wait: bool) -> None:
-        """Remove what was applied: now or, while another process is writing, another time."""
+        """Remove applied rows: now or, while another process is writing, another time."""
         needs_first_token = self._tokens[0] == "" and len(self._tokens) > 1
         if not (self._to_remove or needs_first_token):
             return
@@ -272,7 +272,7 @@ def _differing(index: PointIndex, points: Sequence[IndexPoint]) -> list[IndexPoi
 
 
 def _is_same(stored: dict[str, Any] | None, payload: dict[str, Any]) -> bool:
-    """Tell whether payloads say the same: tokens come in the order in which a database has them."""
+    """Return whether payloads are equal: tokens come in the order of the database."""
     if stored is None or stored.keys() != payload.keys():
         return False
     return all(

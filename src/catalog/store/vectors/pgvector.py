@@ -72,7 +72,7 @@ _LIVE = select(chunks.c.seq).where(among_bound(chunks.c.seq, "seqs"))
 
 
 class Vector(UserDefinedType[Any]):
-    """pgvector's ``vector`` of so many dimensions; it travels as text."""
+    """pgvector's ``vector`` with a number of dimensions; it travels as text."""
 
     cache_ok = True
 
@@ -155,7 +155,7 @@ class PgVectorEngine:
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
     ) -> list[Hit]:
-        """Search as :class:`VectorEngine` says, with what is new in the truth taken in first."""
+        """Search as :class:`VectorEngine` says, after adding new passages of the truth."""
         check_dataset(restriction, self._dataset)
         query = query_vector(vector, self._dim)
         if k <= 0 or restriction.scope.is_nothing:
@@ -177,7 +177,7 @@ class PgVectorEngine:
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents of which a damaged vector was left out, as far as seen."""
+        """Return the ids of documents with a damaged vector that was left out, as far as seen."""
         return self._damaged
 
     def pop_defect(self) -> str:
@@ -194,7 +194,7 @@ class PgVectorEngine:
         return changed
 
     def rebuild(self) -> int:
-        """Fill the table anew, beside searches of the old one; return the number of vectors."""
+        """Fill a new table during searches of the old one; return the number of vectors."""
         with self._guard:
             with begin_derived(self._database, self._table.name, BUILD_WAIT_SECONDS) as connection:
                 self._create(connection)
@@ -226,7 +226,7 @@ class PgVectorEngine:
             count, after = count + len(truth), seqs[-1]
 
     def close(self) -> None:
-        """Forget what is known of the table; the next search looks at it again."""
+        """Forget the known state of the table; the next search looks at it again."""
         with self._guard:
             self._stamp = None
 
@@ -257,7 +257,7 @@ class PgVectorEngine:
         return {seq: scores[seq] for seq in seqs}
 
     def _bring_up(self, seconds: float, *, wait: bool) -> int:
-        """Add what the table lacks and drop what is gone; return how many vectors changed."""
+        """Add missing vectors and drop removed ones; return how many changed."""
         with self._guard:
             with self._database.read(latest=True) as connection:
                 stamp = read_stamp(connection, self._dataset)
@@ -331,7 +331,7 @@ class PgVectorEngine:
     def _whole_vectors(
         self, connection: Connection, seqs: Sequence[int]
     ) -> dict[tuple[int, int], npt.NDArray[np.float32]]:
-        """Return the vectors of chunks by chunk and window, of length 1; a damaged one is none."""
+        """Return the vectors of chunks by chunk and window, of length 1, without damaged ones."""
         columns = (chunk_windows.c.seq, chunk_windows.c.window)
         stored = (embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
         query = select(*columns, *stored).select_from(embedded_windows)

@@ -310,7 +310,7 @@ def _first_of(best: dict[str, float], k: int) -> list[str]:
 
 
 def _is_complete(hits: Sequence[Hit], k: int, last: float, limit: int) -> bool:
-    """Tell whether no point beyond the last one fetched can be among the best ``k``."""
+    """Return whether no point after the last one fetched can be among the best ``k``."""
     return len(hits) == k and (last < hits[-1].score or limit >= MOST_TIES)
 
 

@@ -112,7 +112,7 @@ class PointIndex(Protocol):
         ...
 
     def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
-        """Return vector and payload of those of the points that are there, by id."""
+        """Return vector and payload of the points that exist, by id."""
         ...
 
     def flush(self) -> None:
@@ -167,7 +167,7 @@ def load_points(
 
 
 def unit(vector: Vector) -> Vector:
-    """Return the vector scaled to length 1; a vector of zeros stays as it is."""
+    """Return the vector scaled to length 1; a vector of zeros stays."""
     import numpy as np
 
     length = float(np.linalg.norm(vector))

@@ -92,7 +92,7 @@ class QdrantServer:
         self._failure: tuple[float, EngineUnreachableError] | None = None
 
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return what the function returns, sooner or later; soon or never under :meth:`hurry`."""
+        """Return the function's result, sooner or later; soon or never under :meth:`hurry`."""
         stop: Callable[[RetryCallState], bool] = stop_after_attempt(ATTEMPTS)
         seconds = WHOLE * self._seconds
         if _is_hurried.get():
@@ -108,7 +108,7 @@ class QdrantServer:
         return answer
 
     def ask(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return what the function returns, as :meth:`call` does under :meth:`hurry`."""
+        """Return the function's result, as :meth:`call` does under :meth:`hurry`."""
         with self.hurry():
             return self.call(function, *args, **kwargs)
 
@@ -154,7 +154,7 @@ class QdrantServer:
         return answer
 
     def _attempt(self, function: Callable[[], T], seconds: float) -> T:
-        """Return what the function returns in time: the client bounds each wait for a piece."""
+        """Return the function's result in time: the client bounds each wait for a piece."""
         try:
             return self._calls.call(function, seconds)
         except LLMError as error:
@@ -298,7 +298,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _is_unsendable(error: BaseException) -> bool:
-    """Tell whether it was the request that could not be sent; its text may hold the key."""
+    """Return whether the request could not be sent; its text may contain the key."""
     source = getattr(error, "source", error)
     return isinstance(source, httpx.LocalProtocolError)
 
@@ -397,7 +397,7 @@ class CollectionVersions:
             self._server.call(client.delete_collection, other)
 
     def _others(self, *kept: str | None) -> list[str]:
-        """Return what else was built for this alias."""
+        """Return the other collections that were built for this alias."""
         there = self._server.call(self._server.client.get_collections).collections
         names = (collection.name for collection in there)
         return [name for name in names if name.startswith(f"{self.alias}@") and name not in kept]

@@ -24,7 +24,7 @@ _BLOCK = 8_192  # numbers multiplied at a time: BLAS shares larger products amon
 
 
 def draw_passages(connection: Connection, dataset: DatasetNames, limit: int) -> Sequence[int]:
-    """Return the row numbers of at most so many passages of one or several datasets, by chance."""
+    """Return the row numbers of a random sample of passages of one or several datasets."""
     return connection.scalars(_drawn(dataset, limit)).all()
 
 

@@ -99,7 +99,7 @@ class ServerEngine:
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents of which a damaged vector was left out, as far as seen."""
+        """Return the ids of documents with a damaged vector that was left out, as far as seen."""
         return frozenset(self._outbox.damaged)
 
     def pop_defect(self) -> str:
@@ -172,7 +172,7 @@ class ServerEngine:
         return self._adopt(live, may_change=False) if live else None
 
     def _forget_if_gone(self, index: ServerIndex, error: EngineError) -> bool:
-        """Forget a collection that another process has replaced, and tell whether that is so."""
+        """Forget a collection that another process has replaced; return whether one was."""
         if not was_answered(error, 404) or self._versions.live() in (None, index.collection):
             return False
         if self._index is index:
@@ -245,7 +245,7 @@ class ServerEngine:
         return note.get("complete") is True and self._is_alike(note)
 
     def _is_alike(self, note: dict[str, Any]) -> bool:
-        """Tell whether a collection is of this dataset, model and format."""
+        """Return whether a collection is of this dataset, model and format."""
         made = self._note(complete=True)
         return all(note.get(key) == made[key] for key in made.keys() - {"complete", "options"})
 

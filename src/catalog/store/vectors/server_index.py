@@ -198,7 +198,7 @@ class ServerIndex:
         return self._server.call(client.count, self.collection, exact=True).count
 
     def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
-        """Return vector and payload of those of the points that are there, by id."""
+        """Return vector and payload of the points that exist, by id."""
         read = self._server.client.retrieve
         records = self._server.call(
             read, self.collection, list(point_ids), with_payload=True, with_vectors=True

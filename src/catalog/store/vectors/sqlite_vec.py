@@ -134,7 +134,7 @@ class SqliteVecIndex:
         return sorted(found, key=lambda hit: -hit.score)[:limit]
 
     def retrieve(self, point_ids: Sequence[str]) -> dict[str, tuple[Any, dict[str, Any]]]:
-        """Return vector and payload of those of the points that are there, by id."""
+        """Return vector and payload of the points that exist, by id."""
         query = (
             "select p.id, p.chunk, p.doc_id, p.page, p.kv, v.embedding, p.is_zero "
             "from points p left join point_vectors v on v.rowid = p.number "
@@ -207,7 +207,7 @@ class SqliteVecIndex:
 
 
 def _clause(condition: PointCondition, values: list[Any]) -> str:
-    """Return the condition as SQL on ``points``, and add what it binds to ``values``."""
+    """Return the condition as SQL on ``points``, and add its bound values to ``values``."""
     match condition:
         case {"has_id": point_ids}:
             values.append(json.dumps(list(point_ids)))
