@@ -284,8 +284,11 @@ _CLAUSE = 4  # content words: a shorter clause is read with the next
 def is_scattered(
     claim: AnalysedText, source: AnalysedText, *, headings: int, stretches: int
 ) -> bool:
-    """Return whether more of a claim than may be stands only outside the best stretches.
+    """Return whether too much of a claim is found only outside the best stretches of a passage.
 
+    A long passage has most words that a sentence about its subject could use. So the words are
+    looked for in a stretch half as long again as the sentence. A sentence may join two statements:
+    each of its clauses is looked for by itself, too.
     The first ``headings`` characters of ``source`` are over all of it, and ``stretches`` is how
     many of these may be put together.
     """

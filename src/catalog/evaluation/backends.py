@@ -430,6 +430,8 @@ def require_run(database: Database, prefix: str) -> EvalRun:
 def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Path:
     """Write ranked documents by query id as ``NAME.run`` and return the file's path.
 
+    Each hit is a line ``query Q0 document rank score tag``, as TREC has it. Columns are separated
+    by white space, so white space in a path is percent-encoded.
     Scores fall with the rank, so that every tool keeps the order. Raises
     :class:`GoldenSetError` when the folder or a path (not Unicode) cannot be written.
     """

@@ -61,6 +61,9 @@ class LossBounds:
 def bound_losses(differences: Floats, *, resamples: int = 10_000, seed: int = 0) -> LossBounds:
     """Compute the bounds for each row; memory grows with rows and ``resamples``, not queries.
 
+    ``differences`` has a row a comparison and a column a query: candidate minus baseline, of a
+    score from 0 to 1. Equal arguments and seeds give equal bounds.
+
     The plain interval is Efron and Tibshirani's (1993, An Introduction to the Bootstrap, §13.3),
     the test one-sided randomisation (Smucker, Allan and Carterette 2007). One query more at the
     worst value is how the exact bound of a share is made (Clopper and Pearson 1934), and Gaffke's

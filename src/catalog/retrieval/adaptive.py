@@ -17,10 +17,11 @@ rerere.enabled in my program". ``rarity`` (0 to 1) says how rare it is:
                                       like a name (digits, capitals or signs within), which also
                                       counts as rarer than every other word
 
-A query of one or two words, none of them a stop word, asks for passages with these words:
+A query of one to three keywords and nothing else asks for passages with these words:
 
     score += 3                        of each passage that contains all of them
-    score += 3                        of each passage that contains them as they are written
+    score += 3                        of each passage that contains them as they are written,
+                                      2 with other joints: XK320 for XK-320
 
 All of this is times the lexical list's weight. The score is in deviations, so meaning outweighs it
 only where it is far more certain.
@@ -56,7 +57,7 @@ SCALE_VERSION = 5  # of the formula: raise it whenever the same hits would get o
 _ENOUGH = 0.8  # of the query's words: a question also has words that no answer has
 _STEEPNESS = 2.0
 _RARE = 0.8  # of the highest idf: reached by a word in 4 of 500 passages or in 11 of 50,000
-HAS_WORDS = 3.0  # deviations that a passage gains by all words of a query of one or two
+HAS_WORDS = 3.0  # deviations that a passage gains by all keywords of a query of up to three
 AS_WRITTEN = 3.0  # and those that it gains by having them as they are written
 OTHER_JOINTS = 2 / 3  # the share of AS_WRITTEN for a name with other joints: XK320 for XK-320
 _LEAST_FOREIGN = 0.2  # of the passages: fewer may be short ones that were mistaken

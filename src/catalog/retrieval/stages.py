@@ -1,4 +1,4 @@
-"""Keeping book of the steps of one search."""
+"""The account of one search: a report of each step, and spans for whoever traces them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _PACKAGE = "llama_index_instrumentation"
 
 @contextmanager
 def span(name: str) -> Iterator[None]:
-    """Report the begin and the end of a block, and the class of an error."""
+    """Report the begin and the end of a block, and the class of an error.
+
+    LlamaIndex's instrumentation passes spans on. While a program has not loaded it, nobody can
+    listen, and a search does not load it either: that would take a fifth of a second.
+    """
     if _PACKAGE not in sys.modules:
         yield
         return

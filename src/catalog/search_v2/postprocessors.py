@@ -163,7 +163,7 @@ class RerankPostprocessor(PassagePostprocessor):
     Takes nodes of any retriever, best first; the passage is read behind its title and headings,
     at its best run of words. ``candidates`` passages are scored, fewer when ``budget_ms`` (0: no
     limit) would be exceeded; those not scored follow in their order. ``top_n`` keeps that many
-    (0: all). See ``rerank.blending`` for the formulas.
+    (0: all). ``retrieval.rerank.scoring.blend`` has the formulas.
     """
 
     candidates: int = Field(3, ge=1)

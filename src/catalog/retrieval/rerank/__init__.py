@@ -1,13 +1,11 @@
 """Models that read query and passage together and say how well one answers the other.
 
-base.py           what every reranker offers, and the check of its answers
-excerpts.py       which part of a long passage is read
-cross_encoder.py  ONNX models through fastembed (the default), torch ones
+base.py           the interface of rerankers, and the check of their answers
+excerpts.py       the part of a long passage that is read
+cross_encoder.py  ONNX models (the default) and torch models
 llm_reranker.py   any LlamaIndex language model
 http_reranker.py  a rerank server
-blending.py       joining its scores with the fused order
-postprocessor.py  the step of a search that does all this, through the cache
-sentences.py      the step that chooses the best sentence of a passage of a recording
+scoring.py        scoring passages through the cache, blending, and best sentences of recordings
 """
 
 from __future__ import annotations

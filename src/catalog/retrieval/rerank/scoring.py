@@ -64,7 +64,20 @@ def blend(
     """Blend the scores of passages in the fused order.
 
     ``reranked`` are the scores of the first passages, at most as many as there are; ``weight``
-    (0 to 1) is the reranker's share of ``linear``.
+    (0 to 1) is the reranker's share of ``linear``. With f the fused score, r the reranker's raw
+    score, p the same as relevance (0 to 1), w the weight, and n the rank before, from 1:
+
+    =========  ==================================  ===================
+    blend      fused                               reranked
+    =========  ==================================  ===================
+    position   w(n) / n                            (1 - w(n)) · p
+    linear     (1 - w) · minmax(f)                 w · minmax(r)
+    replace    0                                   p
+    =========  ==================================  ===================
+
+    ``w(n)`` is .75 for the first three, .60 to the tenth, .40 after (the bands of the qmd search).
+    Minimum and maximum are those of the scored passages; a list of equal scores maps to 1. A
+    passage that was not scored has 0 for ``reranked``.
     """
     count, ranks = len(reranked), range(1, len(fused) + 1)
     if name == "linear":
@@ -107,8 +120,8 @@ class RerankOptions:
     """How many passages are scored and how scores join the fused ones.
 
     ``candidates`` passages are scored, fewer when ``budget_ms`` (0: no limit) would be exceeded;
-    those not scored follow in their order. ``top_n`` keeps that many (0: all). See
-    ``rerank.blending`` for the formulas.
+    those not scored follow in their order. ``top_n`` keeps that many (0: all). :func:`blend` has
+    the formulas.
     """
 
     candidates: int = 3
@@ -314,6 +327,8 @@ def choose_sentences(
 ) -> tuple[list[Passage], str]:
     """Give reranked passages of recordings the snippet around the sentence that scores best.
 
+    The words of a query find a sentence that repeats them. A reranker also finds one that answers
+    in other words, and so the second at which the answer is said.
     Passages with a single sentence do not change, nor do those after :data:`MOST_SENTENCES`
     sentences or ``seconds``, nor any where the reranker does not choose sentences (see
     :class:`Reranker`). Return the passages, and a note of how many sentences were read, blank for

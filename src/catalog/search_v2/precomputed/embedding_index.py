@@ -122,6 +122,16 @@ def load_index(
 ) -> EmbeddingIndex:
     """Return the embeddings of a folder; without a folder an empty index, and a warning.
 
+    The folder contains::
+
+        <64 hex digits>             a JSON array of numbers
+        <64 hex digits>.meta.json   metadata of the chunk: a JSON object; may be missing
+        .snapshot/                  all of it as memory-mapped arrays, written by this function
+
+    The snapshot is of one state of the folder, known by the time of its last change, and is
+    written again after files were added, removed or renamed. Writing over a file does not change
+    its folder: ``fresh`` reads everything again.
+
     A file that is not a JSON array of finite numbers is left out, with a warning that names it.
     Raises :class:`SemanticIndexError` for vectors of different dimensions, and for a folder that
     cannot be listed.

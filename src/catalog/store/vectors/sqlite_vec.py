@@ -1,4 +1,11 @@
-"""The sqlite-vec engine: one SQLite file in the dataset's folder."""
+"""The sqlite-vec engine: one SQLite file in the dataset's folder.
+
+    points         each point's number, id, chunk, document, pages as JSON, and payload tokens
+    point_tokens   one row per token of a point, so that a filter uses an index
+    point_vectors  the ``vec0`` table, keyed by the point's number; without vectors of zeros
+
+``apsw`` brings an SQLite that can load extensions; that of many interpreters cannot.
+"""
 
 from __future__ import annotations
 
