@@ -7,20 +7,16 @@ takes in what changed, so that nothing needs a rebuild to be found or to be gone
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from string import ascii_lowercase
 from threading import RLock
-from typing import NamedTuple
 
 import numpy as np
 from filelock import FileLock, Timeout
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from catalog.core.errors import ConfigError, EngineError
 from catalog.core.files import make_folder
@@ -33,11 +29,11 @@ from catalog.store.engine_types import (
     allowed_seqs,
     read_stamp,
 )
-from catalog.store.lexical.analysis import UNSPACED, TextAnalyzer, fold, raw_words, strip_accents
+from catalog.store.lexical.analysis import TextAnalyzer, raw_words
 from catalog.store.lexical.base import JoinedEngines, LexicalEngine
 from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.languages import LANGUAGES
-from catalog.store.lexical.postings import Int64, Mask, PostingsSegment, SegmentBuilder
+from catalog.store.lexical.postings import Int64, Mask, SegmentBuilder
 from catalog.store.lexical.segment_files import SegmentFiles, StoredSnapshot
 from catalog.store.lexical.snapshot import (
     LexicalSnapshot,
@@ -45,188 +41,15 @@ from catalog.store.lexical.snapshot import (
     analyse_rows,
     compact,
     find_missing_rows,
-    indexed_text,
     limit_parts,
     read_rows,
 )
+from catalog.store.lexical.spelling import correct_words
 from catalog.store.locks import WORDS_LOCK
-from catalog.store.schema import chunks
 
-MOST_WORDS = 3  # of a query that are looked up
-_LONGEST_QUERY = 32  # words: a longer text is pasted, not typed
-_LEAST_LETTERS, _FOR_TWO_EDITS = 5, 8
-_MOST_LETTERS = 40  # each letter makes another fifty words to look for
-_LONGEST_ENDING = 3  # letters that stemming takes off
-_CANDIDATES = 12  # stems of which passages are read
-_READ = 3  # passages read for each of them
 K1 = 1.2
 B = 0.75
 _WORTH_SAVING = 1_000  # chunks analysed for want of files, above which a search saves its work
-
-
-class _Candidate(NamedTuple):
-    distance: int
-    rarity: int  # minus the number of passages
-    token: str
-    of_stem: int  # its distance from the stem of the typed word
-    seqs: Int64
-
-
-def correct_words(
-    connection: Connection,
-    raws: Sequence[str],
-    snapshot: LexicalSnapshot,
-    masks: Sequence[Mask],
-    analyzer: TextAnalyzer,
-) -> dict[str, str]:
-    """Return the words of a query that no passage contains, each with the nearest that one does.
-
-    Only passages that ``masks`` allow count. The nearest word has the fewest edits, then the most
-    letters in common, then the most passages. It is spelt as a passage spells it.
-    A word without one so near is left out. Time grows with the number of words in the index that
-    begin with the same letter: about 40 ms for a word where the index has a million.
-    """
-    if len(raws) > _LONGEST_QUERY:
-        return {}
-    unknown = []
-    for raw in dict.fromkeys(filter(_is_correctable, raws)):
-        terms = analyzer.query_terms(raw, snapshot.languages)
-        if terms and not any(_is_held(token, snapshot, masks) for token in terms[0]):
-            unknown.append((raw, terms[0]))
-    corrected: dict[str, str] = {}
-    for raw, stems in unknown[:MOST_WORDS]:
-        candidates = _find_candidates(raw, stems, snapshot, masks, analyzer)
-        if nearest := _spell(connection, raw, candidates, analyzer):
-            corrected[raw] = nearest
-    return corrected
-
-
-def _is_correctable(raw: str) -> bool:
-    is_word = raw.isalpha() and _LEAST_LETTERS <= len(raw) <= _MOST_LETTERS
-    return is_word and not UNSPACED.search(raw)
-
-
-def _most_edits(word: str) -> int:
-    """Return how many edits from a word, or a stem, a correction may be."""
-    return 0 if len(word) < _LEAST_LETTERS else 1 + (len(word) >= _FOR_TWO_EDITS)
-
-
-def _find_candidates(
-    raw: str,
-    stems: Collection[str],
-    snapshot: LexicalSnapshot,
-    masks: Sequence[Mask],
-    analyzer: TextAnalyzer,
-) -> list[_Candidate]:
-    from rapidfuzz import process
-    from rapidfuzz.distance import OSA
-
-    word = strip_accents(fold(raw))
-    near = {word[: len(word) - cut] for cut in range(_LONGEST_ENDING + 1)} | set(stems)
-    near = {one for one in near if _most_edits(one)}
-    width = max(len(letter.encode()) for letter in word)  # bytes of a character
-    most = _most_edits(word)
-    sizes = min(map(len, near)) - most, (len(word) + most) * width
-    prefixes = (word[0], word[1] + word[0])  # the first two letters may be swapped
-    choices = list(
-        {token for part in snapshot.parts for token in _tokens(part.segment, prefixes, sizes)}
-    )
-
-    # A letter that is wrong may also make another stem: ordinay, but ordinari.
-    variants = " ".join(_one_edit(word))
-    near_stems = {
-        stem for stems in analyzer.query_terms(variants, snapshot.languages) for stem in stems
-    }
-    nearest = {
-        stem: 1 for stem in near_stems if any(part is not None for part in snapshot.find(stem))
-    }
-    of_stems: dict[str, int] = {}
-    for query in near:
-        for token, distance, _ in process.extract(
-            query, choices, scorer=OSA.distance, score_cutoff=_most_edits(query), limit=None
-        ):
-            nearest[token] = min(distance, nearest.get(token, distance))
-            if query in stems:
-                of_stems[token] = min(distance, of_stems.get(token, distance))
-    found = []
-    for token, distance in nearest.items():
-        seqs = _rows_of(token, snapshot, masks)
-        if len(seqs) > 0 and token.isalpha():
-            of_stem = of_stems.get(token, len(word))
-            found.append(_Candidate(distance, -len(seqs), token, of_stem, seqs[:_READ]))
-    return sorted(found)[:_CANDIDATES]
-
-
-def _one_edit(word: str) -> Iterator[str]:
-    """Yield the words at one edit from a word: a letter more, less, other, or two swapped."""
-    letters = sorted({*ascii_lowercase, *word})
-    for at in range(len(word) + 1):
-        before, after = word[:at], word[at:]
-        yield from (f"{before}{letter}{after}" for letter in letters)
-        if after:
-            yield before + after[1:]
-            yield from (f"{before}{letter}{after[1:]}" for letter in letters)
-        if len(after) > 1:
-            yield f"{before}{after[1]}{after[0]}{after[2:]}"
-
-
-def _is_held(token: str, snapshot: LexicalSnapshot, masks: Sequence[Mask]) -> bool:
-    """Return whether a passage that ``masks`` allow contains the token."""
-    pairs = zip(masks, snapshot.find(token), strict=True)
-    return any(bool(mask[found[0]].any()) for mask, found in pairs if found is not None)
-
-
-def _rows_of(token: str, snapshot: LexicalSnapshot, masks: Sequence[Mask]) -> Int64:
-    """Return the row numbers of the passages that contain the token and that ``masks`` allow."""
-    seqs = [np.empty(0, dtype=np.int64)]
-    for part, mask, found in zip(snapshot.parts, masks, snapshot.find(token), strict=True):
-        if found is not None:
-            seqs.append(part.segment.seqs[found[0][mask[found[0]]]])
-    return np.concatenate(seqs)
-
-
-def _tokens(
-    segment: PostingsSegment, prefixes: Iterable[str], sizes: tuple[int, int]
-) -> Iterator[str]:
-    """Yield a segment's tokens with one of the prefixes, and of a size in bytes between two."""
-    for prefix in prefixes:
-        first, last = segment.find_range(prefix)
-        starts = segment.term_starts[first : last + 1]
-        written = segment.terms[starts[0] : starts[-1]].tobytes()
-        of_each = np.diff(starts)
-        fits = (of_each >= sizes[0]) & (of_each <= sizes[1])
-        begins, ends = (starts[:-1] - starts[0])[fits].tolist(), (starts[1:] - starts[0])[fits]
-        for begin, end in zip(begins, ends.tolist(), strict=True):
-            yield written[begin:end].decode()
-
-
-def _spell(
-    connection: Connection,
-    raw: str,
-    candidates: Sequence[_Candidate],
-    analyzer: TextAnalyzer,
-) -> str | None:
-    """Return the nearest word as a passage spells it, ``None`` if none is near enough."""
-    from rapidfuzz.distance import OSA
-
-    word = strip_accents(fold(raw))
-    spelt = []
-    for candidate in candidates:
-        for text in _read_texts(connection, candidate.seqs):
-            for written in analyzer.find_spellings(text, candidate.token):
-                folded = strip_accents(fold(written))
-                distance = min(OSA.distance(word, folded), candidate.of_stem)
-                other_letters = (Counter(word) - Counter(folded)).total()
-                order = distance, other_letters, candidate.rarity, written.istitle()
-                spelt.append((*order, written))
-    distance, *_, nearest = min(spelt, default=(len(word), 0, 0, False, ""))
-    return nearest if distance <= _most_edits(word) else None
-
-
-def _read_texts(connection: Connection, seqs: Int64) -> list[str]:
-    columns = select(chunks.c.title, chunks.c.headings, chunks.c.text)
-    rows = connection.execute(columns.where(chunks.c.seq.in_(seqs.tolist())))
-    return [indexed_text(title, json.loads(headings), text) for title, headings, text in rows]
 
 
 class Bm25Engine:
