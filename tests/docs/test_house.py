@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -95,3 +96,13 @@ def test_every_docstring_of_a_function_begins_with_a_verb():
             if first in NOT_A_VERB or (first and not re.match(r"[a-z]", first)):
                 wrong.append(f"{name_of(path)}.{node.name}: {first}")
     assert wrong == []
+
+
+def test_a_docstring_names_modules_and_parts_that_exist():
+    for path, tree in trees():
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r":(?:mod|func|class|data):`~?(catalog\.[\w.]+)`", text):
+            assert resolve_name(name) is not None, (path, name)
+        if path.name == "__init__.py":
+            listed = re.findall(r"^([a-z_]+\.py) ", ast.get_docstring(tree) or "", re.MULTILINE)
+            assert [name for name in listed if not (path.parent / name).exists()] == [], path
