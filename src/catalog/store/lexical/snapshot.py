@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, func, select
 
+from catalog.core.errors import StoreDamagedError
 from catalog.core.lru_cache import LRUCache
 from catalog.store.engine_types import Hits, Restriction, Spread, Stamp
 from catalog.store.lexical.analysis import Term, TextAnalyzer
@@ -250,8 +251,12 @@ def _key(chunk_id: str, text_hash: str) -> int:
     """Return a number that depends on the document's content and on how it was cut.
 
     A row number alone may be reused once an older copy of the database is restored.
+    Raises :class:`StoreDamagedError` where either is not written in hexadecimal digits.
     """
-    return int(chunk_id[:15], 16) ^ int(text_hash[:15], 16)
+    try:
+        return int(chunk_id[:15], 16) ^ int(text_hash[:15], 16)
+    except (TypeError, ValueError) as error:
+        raise StoreDamagedError(f"the id or the hash of passage {chunk_id!r} is damaged") from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
