@@ -188,13 +188,14 @@ class DocumentCatalog:
             request = request.with_names(connection, within.datasets)
             page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
             described = describe_documents(connection, page, groups)
+            entries = tuple(_entry(described[id_], scores.get(id_)) for id_ in page)
             if not types:
                 notes += find_hints(connection, dataset, request)
         return CatalogPage(
             dataset=dataset if isinstance(dataset, str) else None,
             datasets=within.datasets,
             query=params.query,
-            entries=tuple(_entry(described[id_], scores.get(id_)) for id_ in page),
+            entries=entries,
             total=sum(types.values()),
             offset=params.offset,
             types=types,

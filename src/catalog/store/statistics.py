@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Table, distinct, func, select, text
+from sqlalchemy import Connection, Table, distinct, func, select, text, true
 from sqlalchemy.exc import DatabaseError
 
+from catalog.store.cards import count_damaged_cards
+from catalog.store.checksums import count_damaged_rows, find_damaged_documents
 from catalog.store.document_names import find_groups
 from catalog.store.filter_sql import DatasetNames, of_datasets
 from catalog.store.full_text import is_postgres
@@ -16,13 +18,17 @@ from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
     chunks,
+    dataset_settings,
     datasets,
+    document_cards,
     document_fields,
     documents,
     embedded_windows,
+    manifest,
     outbox,
     revisions,
 )
+from catalog.store.sqlite_pool import is_damage
 
 _SHOWN, _LOOKED_AT = 3, 100  # problems in the database
 _OF_INDEX = re.compile(r"missing from index |wrong # of entries in index |differ from index ")
@@ -57,12 +63,37 @@ def _are_of_indexes(connection: Connection, pages: set[int]) -> bool:
         return False
 
 
+def describe_damage(connection: Connection) -> str | None:
+    """Name rows that changed since they were stored; ``None`` where none is found, or readable."""
+    try:
+        tables = (datasets, dataset_settings, manifest)
+        notes = [it.name for it in tables if count_damaged_rows(connection, it, true())]
+        orphans = [name for name, count in count_orphans(connection).items() if count]
+        names = connection.scalars(select(datasets.c.name)).all()
+        found = [it for name in names for _, it in find_damaged_documents(connection, name)]
+        cards = sum(count_damaged_cards(connection, name) for name in names)
+    except (DatabaseError, TypeError, ValueError) as error:
+        if isinstance(error, DatabaseError) and not is_damage(error):
+            return None  # such as Postgres after a statement that failed
+        return f"the store has rows that cannot be read ({type(error).__name__})"
+    if found:
+        return f"{len(found)} documents are damaged, such as {found[0]}"
+    if cards:
+        notes.append(document_cards.name)
+    if notes or orphans:
+        return f"the store has damaged rows in {', '.join(dict.fromkeys((*notes, *orphans)))}"
+    return None
+
+
 def count_orphans(connection: Connection) -> dict[str, int]:
     """Count rows whose owner is gone, by table; all zero in a sound store."""
     owned: tuple[tuple[Table, str, Table, str], ...] = (
         (documents, "dataset", datasets, "name"),
         (revisions, "document_id", documents, "id"),
         (document_fields, "document_id", documents, "id"),
+        (document_cards, "document_id", documents, "id"),
+        (dataset_settings, "dataset", datasets, "name"),
+        (manifest, "dataset", datasets, "name"),
         (chunks, "document_id", documents, "id"),
         (chunk_sections, "seq", chunks, "seq"),
         (chunk_windows, "seq", chunks, "seq"),
