@@ -117,7 +117,7 @@ def search(parts: SearchParts, params: SearchParams, baseline: Baseline) -> Sear
             find_passages(parts, SearchParams("warm up", dataset=name, mode=params.mode))
     started = time.perf_counter()
     passages, fusion, confidence, request, stages = find_passages(parts, params)
-    with stages.run("shape"):
+    with stages.run("shape"), parts.library.database.tell_damage():
         results = _shape(parts, passages, request.query, fusion, explain=params.explain)
     elapsed_ms = (time.perf_counter() - started) * 1000
     comparison = None

@@ -210,14 +210,18 @@ class Database:
         self._require_process()
         snapshot: Connection | None = getattr(self._thread, "connection", None)
         if snapshot is not None and not latest:
-            with self._tell_damage(snapshot), self._pool.translate_errors():
+            with self.tell_damage(), self._pool.translate_errors():
                 yield snapshot
             return
         self._follow_replacement()
         self._pool.follow()
-        with self._pool.translate_errors(), self.engine.connect() as connection, connection.begin():
-            with self._tell_damage(connection):
-                yield connection
+        with (
+            self.tell_damage(),
+            self._pool.translate_errors(),
+            self.engine.connect() as connection,
+            connection.begin(),
+        ):
+            yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -242,16 +246,19 @@ class Database:
         self._require_process()
         self._follow_replacement()
         self._pool.follow(to_write=True)
-        with self._pool.translate_errors(), self._pool.begin_write(wait=wait) as connection:
-            with self._tell_damage(connection):
-                yield connection
+        with (
+            self.tell_damage(),
+            self._pool.translate_errors(),
+            self._pool.begin_write(wait=wait) as connection,
+        ):
+            yield connection
 
     @contextmanager
-    def _tell_damage(self, connection: Connection) -> Iterator[None]:
+    def tell_damage(self) -> Iterator[None]:
         """Raise :class:`StoreDamagedError` for an error that damaged values explain.
 
         One changed byte can end nearly any line: a number that is a text now, JSON without its
-        bracket. The rows are read and compared with their checksums only then.
+        bracket. Only after such an error are all rows compared with their checksums.
         """
         try:
             yield
@@ -261,10 +268,12 @@ class Database:
             if isinstance(error, CatalogError) or getattr(self._thread, "told", None) is error:
                 raise
             self._thread.told = error  # those around this one need not look again
-            if (damage := describe_damage(connection)) is not None:
-                what = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-                raise StoreDamagedError(f"{damage}, see 'catalog doctor' ({what})") from error
-            raise
+            with self._pool.translate_errors(), self.engine.connect() as connection:
+                damage = describe_damage(connection)
+            if damage is None:
+                raise
+            what = f"{type(error).__name__}: {str(error)[:200]}"
+            raise StoreDamagedError(f"{damage}, see 'catalog doctor' ({what})") from error
 
     def hold_dataset(
         self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
