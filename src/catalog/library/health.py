@@ -19,7 +19,9 @@ from catalog.core.errors import (
     StoreError,
 )
 from catalog.core.files import errno_of, find_open_to_others, remedy
+from catalog.core.scope import Scope
 from catalog.library.library import Library
+from catalog.library.names import role_scope, roles_in_force
 from catalog.store import Database, embedding_cache, llm_cache
 from catalog.store.backup import KEPT, find_stale_drafts
 from catalog.store.cards import count_damaged_cards
@@ -30,7 +32,9 @@ from catalog.store.checksums import (
     find_damaged_vectors,
 )
 from catalog.store.chunks import StoredDataset, list_datasets
+from catalog.store.engine_types import Restriction
 from catalog.store.full_text import check_full_text
+from catalog.store.listing import allowed_documents, count_by_type
 from catalog.store.log_entries import count_damaged_entries
 from catalog.store.manifest import (
     DatasetSettings,
@@ -43,6 +47,7 @@ from catalog.store.revisions import list_removed
 from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
     ChunkSizes,
+    count_embedded,
     count_modalities,
     count_orphans,
     count_pending_points,
@@ -241,12 +246,22 @@ def stored_dataset(library: Library, name: str) -> StoredDataset:
         return next(stored for stored in list_datasets(connection) if stored.name == name)
 
 
-def describe_store(library: Library) -> dict[str, Any]:
-    """Say where the store is, its model and engines, and the counts of each dataset."""
+def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
+    """Say where the store is, its model and engines, and the counts of each dataset.
+
+    With a role in force only the documents that it may see count, and no more is said of a
+    dataset. Raises :class:`InputError` for a role that the settings do not name.
+    """
     settings = library.settings
     model = embedding_cache.read_stored_model(library.database)
     with library.database.read() as connection:
         cached, hits = embedding_cache.query_cache_stats(connection)
+    names = library.datasets()
+    if roles_in_force(settings, role):
+        seen = role_scope(library.database, settings, role, names)
+        datasets = [_seen_stats(library, name, seen) for name in names]
+    else:
+        datasets = [asdict(dataset_stats(library, name)) for name in names]
     return {
         "home": str(settings.home.resolve()),
         "store": _address(library.database),
@@ -256,8 +271,24 @@ def describe_store(library: Library) -> dict[str, Any]:
         "lexical_engine": settings.rag_v2.lexical_engine,
         "vector_engine": settings.rag_v2.vector_engine,
         "query_cache": {"entries": cached, "hits": hits},
-        "datasets": [asdict(dataset_stats(library, name)) for name in library.datasets()],
+        "datasets": datasets,
     }
+
+
+def _seen_stats(library: Library, dataset: str, seen: Scope) -> dict[str, Any]:
+    """Count the documents and passages that are seen."""
+    allowed = Restriction(dataset, seen)
+    with library.database.read() as connection:
+        stored = next(one for one in list_datasets(connection) if one.name == dataset)
+        modalities = count_modalities(connection, dataset, allowed.clause())
+        return {
+            "dataset": dataset,
+            "documents": sum(count_by_type(connection, allowed_documents(allowed)).values()),
+            "chunks": sum(modalities.values()),
+            "embedded": count_embedded(connection, dataset, allowed.clause()),
+            "modalities": modalities,
+            "updated_at": stored.updated_at,
+        }
 
 
 def _address(database: Database) -> str:
