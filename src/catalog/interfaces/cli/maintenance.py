@@ -22,6 +22,7 @@ from catalog.interfaces.cli.options import (
     known_name,
     open_library,
     settings_for,
+    variable_of,
 )
 from catalog.interfaces.cli.output import (
     TerminalProgress,
@@ -73,11 +74,11 @@ def config(
                 "name": name,
                 "value": SECRET if is_secret else public,
                 "origin": loaded.origins.get(name, "default"),
-                "variable": _variable(name),
+                "variable": variable_of(name),
                 "description": field.description,
                 "rebuild": needs_rebuild(name),
                 "acts": choice is None or values[choice[0]] == choice[1],
-                "acts_only_with": choice and f"{_variable(choice[0])}={choice[1]}",
+                "acts_only_with": choice and f"{variable_of(choice[0])}={choice[1]}",
             }
         )
     if json:
@@ -103,10 +104,6 @@ def _public(value: str) -> str:
     if not address.casefold().startswith(("http://", "https://")):
         return address
     return re.sub(r"[?#].*", "?***", address, flags=re.DOTALL)
-
-
-def _variable(name: str) -> str:
-    return "IDX_" + name.upper().replace(".", "__")
 
 
 def doctor(
