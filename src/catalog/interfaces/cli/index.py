@@ -118,6 +118,10 @@ def build(
     A dataset that is there is cut as it was made, whatever the settings of this call are.
     Without a folder, a full rebuild: every document of the dataset is read and cut anew from the
     folder it was built from; texts whose vectors are kept are not embedded again.
+
+    Examples:
+        catalog index build ~/notes --dataset notes
+        catalog index build ~/papers -d papers --include "*.pdf" --exclude "drafts/*"
     """
     if folder is not None and dataset is None:
         raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
@@ -183,6 +187,10 @@ def update(
 
     Ends with code 1 if documents were kept as they were because their file, folder or drive could
     not be read, or if a text could not be embedded; what is kept is named.
+
+    Examples:
+        catalog index update
+        catalog index update -d notes --dry-run
     """
     if dry_run and watch:
         raise typer.BadParameter("a dry run watches nothing", param_hint="--dry-run/--watch")
@@ -232,6 +240,10 @@ def rebuild(
     All are cut by the settings of this call, unless told to keep those that each was made with.
     With --vectors, --lexical or --all no document is read and no model asked: what is derived from
     the store is made anew.
+
+    Examples:
+        catalog index rebuild --keep-settings
+        catalog index rebuild --vectors
     """
     if vectors or lexical or both:
         if keep_settings:
@@ -265,7 +277,12 @@ def remove(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Remove a dataset, its vectors and indexes. The files that it was built from stay."""
+    """Remove a dataset, its vectors and indexes. The files that it was built from stay.
+
+    Examples:
+        catalog index remove notes
+        catalog index remove notes --yes
+    """
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library:
@@ -291,7 +308,12 @@ def stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Count what a dataset holds, in the database: files, passages and their sizes."""
+    """Count what a dataset holds, in the database: files, passages and their sizes.
+
+    Examples:
+        catalog index stats
+        catalog index stats -d notes --json
+    """
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library:
@@ -341,6 +363,10 @@ def try_model(
     Searches stay as they are, and no document is read again. Without --dataset all datasets are
     embedded. Safe to interrupt: run it again to continue. 'catalog compare --candidate trial'
     compares; 'index adopt' makes the model the store's, 'index drop' forgets it.
+
+    Examples:
+        catalog index try-model BAAI/bge-base-en-v1.5
+        catalog index try-model BAAI/bge-base-en-v1.5 --sample 2000 --golden notes.jsonl
     """
     from catalog.evaluation.golden_files import read_golden
     from catalog.library.trial import try_model
@@ -383,6 +409,10 @@ def adopt(
 
     Embeds the passages that lack its vectors first. No passage is cut anew or gets another id.
     Prints what to set from now on.
+
+    Examples:
+        catalog index adopt
+        catalog index adopt --json
     """
     from catalog.library.trial import adopt_tried
 
@@ -414,7 +444,12 @@ def drop(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Forget the model on trial and its vectors; searches stay as they are."""
+    """Forget the model on trial and its vectors; searches stay as they are.
+
+    Examples:
+        catalog index drop
+        catalog index drop --json
+    """
     from catalog.library.trial import drop_tried
 
     with open_library(context, home, preset) as library:

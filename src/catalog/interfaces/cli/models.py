@@ -41,6 +41,10 @@ def list_all(
     """List the models that are set, those of packages and the hub's cache.
 
     A star marks what searches and answers use now, a circle what is set and off.
+
+    Examples:
+        catalog models list
+        catalog models list --json
     """
     from catalog.models.inventory import list_models
 
@@ -60,6 +64,10 @@ def check(
     """Compare files with their hashes; exit 1 if one is wrong or missing.
 
     Missing is what searches or answers use now, or what is named here.
+
+    Examples:
+        catalog models check
+        catalog models check BAAI/bge-small-en-v1.5
     """
     from catalog.models.inventory import check_model, count_bytes, list_models, named_models
 
@@ -86,7 +94,12 @@ def path(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Print the folder (or GGUF file) of a model; exit 1 if it is not here."""
+    """Print the folder (or GGUF file) of a model; exit 1 if it is not here.
+
+    Examples:
+        catalog models path BAAI/bge-small-en-v1.5
+        catalog models path BAAI/bge-base-en-v1.5 --fetch
+    """
     from catalog.core.errors import ModelUnavailableError
     from catalog.models.inventory import find_files
     from catalog.models.model_files import fetch_command
