@@ -60,7 +60,12 @@ def settings_page() -> str:
 
 def commands_page() -> str:
     """Return the help of every command."""
-    parts = ["# Commands\n"]
+    parts = [
+        "# Commands\n",
+        "`catalog --install-completion` completes commands and options in your shell; or add\n"
+        '`eval "$(_CATALOG_COMPLETE=source_bash catalog)"` to `~/.bashrc` (`source_zsh`, '
+        "`source_fish`).\n",
+    ]
     for path, command in list_commands():
         with command.make_context(path, [], resilient_parsing=True, terminal_width=96) as context:
             context.terminal_width = 96

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -56,7 +55,7 @@ from catalog.store.statistics import (
     find_damage,
     measure_chunk_sizes,
 )
-from catalog.store.tried_models import count_tried, list_trials, list_tried
+from catalog.store.trial import count_trial
 
 RESTORE = "catalog restore FILE, with a copy made by catalog backup"
 _REINDEX = "catalog index rebuild --lexical"
@@ -114,18 +113,6 @@ def check_database(library: Library) -> Check:
     return replace(check, fix=_REINDEX) if are_rows_sound else check
 
 
-def trial_checks(library: Library) -> Iterator[Check]:
-    """Yield a check with the progress of each model that is tried; it is always ``ok``."""
-    with suppress(StoreError), library.database.read() as connection:
-        for tried in list_tried(connection):
-            counts = count_tried(connection, tried)
-            detail = (
-                f"{counts.embedded} of {counts.passages} passages, {counts.bytes / 1e6:.1f} MB; "
-                "waits for 'catalog index adopt' or 'drop'"
-            )
-            yield Check(f"tried model {tried.name}", ok=True, detail=detail)
-
-
 def permission_checks(library: Library) -> Iterator[Check]:
     """Yield a check on whether other users may read the store or enter its folders."""
     home, store = library.settings.home, library.database.file
@@ -181,8 +168,8 @@ class DatasetStats:
     ``languages`` counts passages by language, the most first, as the keyword index was last saved;
     none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size`` and
     ``chunk_size``. ``database_bytes`` is the whole store's, all datasets and caches included;
-    ``updated_at`` is seconds since 1970. ``tried_models`` count the dataset's passages that each
-    tried model has embedded.
+    ``updated_at`` is seconds since 1970. ``trial`` has the model on trial, its settings, and the
+    counts of what it has embedded of the dataset.
     """
 
     dataset: str
@@ -201,7 +188,7 @@ class DatasetStats:
     pending_points: int
     database_bytes: int
     updated_at: float
-    tried_models: list[dict[str, Any]]
+    trial: dict[str, Any] | None
 
 
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
@@ -210,6 +197,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     with library.database.read() as connection:
         totals = count_totals(connection, dataset)
         made = read_dataset_settings(connection, dataset) or DatasetSettings(None, {})
+        trial = embedding_cache.read_trial(connection)
         low, high = (
             made.values.get(name, getattr(rag, name)) for name in ("chunk_min_size", "chunk_size")
         )
@@ -230,7 +218,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             pending_points=count_pending_points(connection, dataset),
             database_bytes=database_bytes(connection),
             updated_at=stored.updated_at,
-            tried_models=list_trials(connection, dataset),
+            trial=asdict(trial) | asdict(count_trial(connection, dataset)) if trial else None,
         )
 
 
@@ -314,7 +302,6 @@ def diagnose(library: Library) -> list[Check]:
         check_database(library),
         run_check("model", lambda: _model(library), "catalog models check", home),
         run_check("model note", lambda: _model_note(library), _REBUILD, home),
-        *trial_checks(library),
         *permission_checks(library),
         *draft_checks(library),
         *server_checks(library),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel, GivenModel
 
 
-_MODEL_SETTINGS = (
+MODEL_SETTINGS = (
     "embedding.provider",
     "embedding.model",
     "embedding.url",
@@ -40,7 +40,7 @@ _MODEL_SETTINGS = (
 def read_model_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings that make the embedding model, by dotted name, without passwords."""
     values = dict(flatten(settings.model_dump()))
-    made = {name: values[name] for name in _MODEL_SETTINGS}
+    made = {name: values[name] for name in MODEL_SETTINGS}
     url = made["embedding.url"]
     return made | {"embedding.url": url and strip_userinfo(url)}
 
