@@ -15,7 +15,7 @@ import pytest
 from catalog.core.errors import LLMError
 from catalog.core.settings import LLMSettings
 from catalog.library.indexing import Indexer
-from catalog.llm import Message, get_llm
+from catalog.llm import Message, complete, get_llm
 from catalog.llm.replies import Reply
 from fakes import open_library
 
@@ -155,10 +155,11 @@ def test_what_a_server_refuses_is_left_out_from_then_on(server, refusal, name, i
     ],
 )
 def test_a_failure_is_told_without_the_servers_words(server, answer, message):
-    with pytest.raises(LLMError, match=message) as raised:
-        ask(server, answer)
-    assert "SECRET" not in str(raised.value)
-    assert len(server.asked) == 1
+    for call in (lambda: ask(server, answer), lambda: complete(model_of(server), "Is it?")):
+        with pytest.raises(LLMError, match=message) as raised:
+            call()
+        assert "SECRET" not in str(raised.value)
+    assert len(server.asked) == 2
 
 
 def test_a_server_that_is_not_there_is_told():

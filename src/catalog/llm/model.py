@@ -78,7 +78,7 @@ class LanguageModel(Protocol):
 
 
 def complete(llm: LanguageModel, prompt: str, **options: Any) -> str:
-    """Return the whole reply to one message; raise what the model raises."""
+    """Return the whole reply to one message; errors of the model pass through."""
     pieces = list(llm.stream([Message("user", prompt)], **options))
     finishes = [piece.finish for piece in pieces if piece.finish is not None]
     if finishes and not any(finishes):

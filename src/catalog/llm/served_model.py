@@ -13,6 +13,7 @@ from catalog.core.errors import ConfigError, LLMError
 from catalog.core.text import strip_userinfo
 from catalog.embedding.json_server import guarded_client, split_address
 from catalog.llm.model import Message, ReplyPiece
+from catalog.llm.replies import explain_failure
 
 if TYPE_CHECKING:
     import httpx
@@ -23,7 +24,7 @@ _BAD_REQUEST = (400, 422)
 
 
 class ServedModel:
-    """A model behind ``POST {url}/chat/completions``, greedy unless told otherwise.
+    """A model behind ``POST {url}/chat/completions``, greedy unless a call sets a temperature.
 
     No redirect is followed, no compressed reply read, and the key is sent to ``url`` alone. A
     server that does not stream is read as well, and one that refuses a part of the request that
@@ -53,7 +54,21 @@ class ServedModel:
         self._refused: frozenset[str] = frozenset()
 
     def stream(self, messages: Sequence[Message], **options: Any) -> Iterator[ReplyPiece]:
-        """Yield the reply; ``options`` become fields of the request."""
+        """Yield the reply; ``options`` become fields of the request.
+
+        Raises :class:`LLMError` kinds, without the server's words.
+        """
+        import httpx
+
+        has_begun = False
+        try:
+            for piece in self._stream(messages, options):
+                has_begun |= bool(piece.text)
+                yield piece
+        except (httpx.HTTPError, _ServerError) as error:
+            raise explain_failure(error, self._seconds, has_begun=has_begun) from error
+
+    def _stream(self, messages: Sequence[Message], options: dict[str, Any]) -> Iterator[ReplyPiece]:
         while True:
             with self._client.stream(
                 "POST",
@@ -68,11 +83,11 @@ class ServedModel:
                 refusal = "".join(response.iter_text())[:_READ_OF_ERROR]
             refused = _find_refused(refusal, self._refused)
             if response.status_code not in _BAD_REQUEST or refused is None:
-                raise ServerError(refusal, response.status_code)
+                raise _ServerError(refusal, response.status_code)
             self._refused |= {refused}
 
     def _request(self, messages: Sequence[Message], options: dict[str, Any]) -> dict[str, Any]:
-        """Return the request without what the server refused before."""
+        """Return the request without the fields that the server refused before."""
         request = {
             "model": self.name,
             "messages": [message._asdict() for message in messages],
@@ -95,7 +110,7 @@ class ServedModel:
         return client
 
 
-class ServerError(Exception):
+class _ServerError(Exception):
     """A refusal in the server's words; ``status_code`` is 500 for one amid a reply."""
 
     def __init__(self, words: str, status_code: int) -> None:
@@ -144,7 +159,7 @@ def _piece(data: str) -> ReplyPiece:
     try:
         found = json.loads(data)
         if error := found.get("error"):
-            raise ServerError(str(error), 500)
+            raise _ServerError(str(error), 500)
         choice = found["choices"][0] if found.get("choices") else {}
         said = choice.get("delta") or choice.get("message") or {}
         return ReplyPiece.of(str(said.get("content") or ""), found)
