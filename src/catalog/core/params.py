@@ -185,7 +185,9 @@ class _Answerer(_Caller):
     ] = None
     model: Annotated[
         str | None,
-        Param("openai, llama_cpp, module:function, or none, in place of IDX_LLM__PROVIDER."),
+        Param(
+            "openai, ollama, llama_cpp, module:function, or none, in place of IDX_LLM__PROVIDER."
+        ),
     ] = None
 
 

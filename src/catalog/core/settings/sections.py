@@ -120,7 +120,7 @@ class LLMSettings(BaseModel):
 
     provider: str = Field(
         "none",
-        description="none, openai (a compatible server), llama_cpp, or module:function.",
+        description="none, openai (a compatible server), ollama, llama_cpp, or module:function.",
     )
     model: str | None = Field(None, description="The server's name of the model, or a GGUF file.")
     cheap: str | None = Field(
@@ -130,7 +130,11 @@ class LLMSettings(BaseModel):
     )
     balanced: str | None = Field(None, description="That of the balanced profile, in the same way.")
     premium: str | None = Field(None, description="That of the premium profile, in the same way.")
-    url: str | None = Field(None, description="Base address of the server, such as http://…/v1.")
+    url: str | None = Field(
+        None,
+        description="Base address of the server, such as http://…/v1; unset: ollama's on this "
+        "machine.",
+    )
     api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
     timeout_seconds: float = Field(
         10.0,

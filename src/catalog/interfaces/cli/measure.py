@@ -62,7 +62,9 @@ def eval_answers(
     agent: Annotated[str | None, typer.Option(help="Who answers, as for 'ask'.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="openai, llama_cpp, module:function, or none: who writes, as for 'ask'."),
+        typer.Option(
+            help="openai, ollama, llama_cpp, module:function, or none: who writes, as for 'ask'."
+        ),
     ] = None,
     judge: Annotated[
         str | None, typer.Option(help="A model, as --model, that says which nuggets are there.")
