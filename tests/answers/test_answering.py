@@ -59,6 +59,8 @@ def test_a_question_outside_the_collection_is_not_answered_and_says_what_is_near
     answer = answer_question(service, asking("What is the capital of Mongolia?"))
     assert answer.abstained
     assert "I don't see content in this project that directly answers" in answer.text
+    assert "documents that say something about it" in answer.text
+    assert "pricing" not in answer.text
     assert answer.abstained.reason
     assert "--dataset notes" in answer.abstained.ingest
     assert {one.path for one in answer.abstained.nearest} <= {
