@@ -1,8 +1,8 @@
-"""Embedding models tried beside the store's own: their windows and vectors, until one is adopted.
+"""Embedding models that are tried: their windows and vectors, until one is adopted or dropped.
 
-A tried model has for each chunk the windows that it would read, cut by its own tokenizer and with
-its own prefix, in ``tried_windows``; their vectors lie in the cache with all others. Nothing that
-is searched changes until :func:`adopt_tried` puts them in the place of the live ones.
+``tried_windows`` has the windows of each chunk for the tried model, cut by its own tokenizer and
+with its own prefix. Their vectors are in the common cache. Searches do not change until
+:func:`adopt_tried` replaces the live windows.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from catalog.store.schema import (
     tried_windows,
 )
 
-_PIPELINE = 16  # characters of a pipeline's fingerprint, which others follow in rows
+_PIPELINE = 16  # characters of the fingerprint at the beginning of the column ``pipeline``
 _WINDOW = ("seq", "window", "embed_key")
 
 
 @dataclass(frozen=True, slots=True)
 class TriedModel:
-    """A model that is tried, and the ``settings`` that make it, by dotted name."""
+    """A model that is tried, and the ``settings`` that select it, by dotted name."""
 
     id: int
     model: StoredModel
@@ -66,21 +66,21 @@ class TriedModel:
 
     @property
     def name(self) -> str:
-        """Return the name it is tried under, which is the model's."""
+        """Return the model's name, under which it is tried."""
         return self.model.model
 
     @property
     def windows(self) -> FromClause:
-        """Return its windows, with the columns of ``chunk_windows``."""
+        """Return the model's windows, with the columns of ``chunk_windows``."""
         columns = (tried_windows.c[name] for name in _WINDOW)
         return select(*columns).where(tried_windows.c.model == self.id).subquery("tried")
 
 
 @dataclass(frozen=True, slots=True)
 class TriedCounts:
-    """How much of a dataset, or of all, a tried model has embedded.
+    """How many passages a tried model has embedded, in one dataset or in all.
 
-    ``vectors`` take ``bytes`` in the store, the windows' rows left out.
+    ``bytes`` is the size of the vectors, without the rows of windows.
     """
 
     passages: int
@@ -96,9 +96,9 @@ class TriedCounts:
 
 @dataclass(frozen=True, slots=True)
 class NewWay:
-    """How a dataset is embedded once a model is adopted: fingerprints of before and after.
+    """The fingerprints with which a dataset is embedded before and after a model is adopted.
 
-    ``made_with`` is to be noted of it, if anything.
+    ``made_with`` are new dataset settings, if they change.
     """
 
     before: str
@@ -109,9 +109,9 @@ class NewWay:
 def add_tried(
     connection: Connection, model: StoredModel, settings: Mapping[str, Any]
 ) -> TriedModel:
-    """Note a model as tried, and return it; the same one again is the one there is.
+    """Record a model as tried and return it; a model that is tried already is returned.
 
-    Raises :class:`InputError` where that name is tried with other settings or weights.
+    Raises :class:`InputError` if that name is tried with other settings or weights.
     """
     for present in list_tried(connection):
         if present.name == model.model:
@@ -129,7 +129,7 @@ def add_tried(
 
 
 def list_tried(connection: Connection) -> list[TriedModel]:
-    """Return the models that are tried, the first one first."""
+    """Return the models that are tried, oldest first."""
     rows = connection.execute(select(tried_models).order_by("id"))
     return [
         TriedModel(it.id, StoredModel(it.name, it.fingerprint, it.dim), json.loads(it.settings))
@@ -138,7 +138,7 @@ def list_tried(connection: Connection) -> list[TriedModel]:
 
 
 def require_tried(connection: Connection, name: str) -> TriedModel:
-    """Return the model tried under that name; raise :class:`InputError` naming those there are."""
+    """Return the model tried under that name; raise :class:`InputError` that lists the models."""
     by_name = {tried.name: tried for tried in list_tried(connection)}
     if name not in by_name:
         raise InputError(
@@ -149,9 +149,9 @@ def require_tried(connection: Connection, name: str) -> TriedModel:
 
 
 def list_untried(connection: Connection, tried: TriedModel, dataset: str) -> list[tuple[int, str]]:
-    """Return row number and document of the dataset's chunks that lack a window or a vector.
+    """Return row number and document id of the dataset's chunks that lack a window or a vector.
 
-    They are in the order of their rows.
+    They are in order of row number.
     """
     query = _untried(select(chunks.c.seq, documents.c.source_doc_id).distinct(), tried)
     query = query.join(documents, documents.c.id == chunks.c.document_id)
@@ -162,10 +162,10 @@ def list_untried(connection: Connection, tried: TriedModel, dataset: str) -> lis
 def draw_documents(
     connection: Connection, dataset: str, passages: float, first: Collection[str] = ()
 ) -> list[str]:
-    """Return ids of documents with together so many passages at least, or of all that have some.
+    """Return ids of random documents with at least ``passages`` passages in sum, or of all.
 
-    The documents with the paths in ``first`` are among them, the others drawn by chance, which is
-    the same for the same contents: revision ids are hashes.
+    Documents with their path in ``first`` are always included. The order depends on revision ids,
+    which are hashes, so equal contents give equal documents.
     """
     query = (
         select(documents.c.source_doc_id, documents.c.path, func.count(chunks.c.seq))
@@ -192,7 +192,7 @@ def list_tried_documents(connection: Connection, tried: TriedModel, dataset: str
 def keep_windows(
     connection: Connection, tried: TriedModel, keys: Mapping[int, Collection[str]]
 ) -> None:
-    """Keep the keys of the windows of chunks, by row number; chunks that are gone are left out."""
+    """Store the keys of chunks' windows, by row number; skip chunks that are gone."""
     there = set(connection.scalars(select(chunks.c.seq).where(among(chunks.c.seq, keys))))
     of_these = (tried_windows.c.model == tried.id) & among(tried_windows.c.seq, keys)
     connection.execute(delete(tried_windows).where(of_these))
@@ -222,7 +222,7 @@ def count_tried(
 
 
 def list_trials(connection: Connection, dataset: str) -> list[dict[str, Any]]:
-    """Return what each tried model is, and has of the dataset, ready for JSON."""
+    """Return each tried model with its settings and counts for the dataset, ready for JSON."""
     return [
         {**asdict(tried.model), "name": tried.name, "settings": dict(tried.settings)}
         | asdict(count_tried(connection, tried, dataset))
@@ -233,12 +233,12 @@ def list_trials(connection: Connection, dataset: str) -> list[dict[str, Any]]:
 def adopt_tried(
     connection: Connection, tried: TriedModel, ways: Mapping[str, NewWay], adoption: Adoption
 ) -> None:
-    """Put a tried model in the place of the store's, with its windows for every dataset.
+    """Replace the store's model by a tried one, with its windows for every dataset.
 
-    All of it is the caller's transaction: a search sees the one model or the other. Nothing is
-    embedded and no passage gets another id; passages that lack a vector wait for it. ``ways`` say
-    by dataset how it is made from now on. What is used no more is left to :func:`drop_unused`.
-    Raises :class:`StoreBusyError` if datasets came or went.
+    It all happens in the caller's transaction, so a search sees one model or the other. Nothing is
+    embedded, and passages keep their ids; those without a vector wait for it. ``ways`` has the new
+    fingerprints by dataset. Unused vectors stay until :func:`drop_unused`. Raises
+    :class:`StoreBusyError` if datasets were added or removed meanwhile.
     """
     if set(connection.scalars(select(datasets.c.name))) != ways.keys():
         raise StoreBusyError("datasets were added or removed meanwhile: adopt again")
@@ -248,7 +248,7 @@ def adopt_tried(
     forget_indexes(connection)
     bind_adopted(connection, tried.model, adoption)
     for name, way in ways.items():
-        for table in (documents, manifest):  # what was made in the old way counts as in the new
+        for table in (documents, manifest):  # existing rows count as made in the new way
             column = table.c.pipeline
             is_old = func.substr(column, 1, _PIPELINE) == way.before
             renamed = way.after + func.substr(column, _PIPELINE + 1)
@@ -264,7 +264,7 @@ def adopt_tried(
 
 
 def drop_tried(connection: Connection, tried: TriedModel) -> int:
-    """Forget a tried model, and the vectors that nothing else uses; return how many these were."""
+    """Forget a tried model and drop the vectors that only it uses; return their number."""
     _forget(connection, tried)
     return drop_unused(connection)
 
@@ -272,7 +272,7 @@ def drop_tried(connection: Connection, tried: TriedModel) -> int:
 def drop_unused(connection: Connection) -> int:
     """Drop the vectors of models that are neither the store's nor tried; return their number.
 
-    Of those that are, what no passage needs is dropped, and queries stay.
+    For the remaining models, document vectors that no passage needs are dropped as well.
     """
     unused = purge_unused(connection)
     bound = read_model(connection)
@@ -288,7 +288,7 @@ def _forget(connection: Connection, tried: TriedModel) -> None:
 
 
 def _untried(query: Select[*tuple[Any, ...]], tried: TriedModel) -> Select[*tuple[Any, ...]]:
-    """Confine a query of chunks to those that lack a window of the model, or the vector of one."""
+    """Restrict a query of chunks to those that lack a window of the model, or its vector."""
     windows = tried.windows
     joined = chunks.outerjoin(windows, windows.c.seq == chunks.c.seq).outerjoin(
         embeddings, embeddings.c.embed_key == windows.c.embed_key
