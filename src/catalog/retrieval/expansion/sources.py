@@ -1,7 +1,7 @@
-"""Language models as sources of other words for a query, also usable as LlamaIndex transforms.
+"""Language models as sources of other words for a query, also as LlamaIndex query transforms.
 
-The examples are of subjects that hardly any collection treats, so that a reply which repeats
-them is recognised. The query comes last: what stands before it is read once and remembered.
+The examples in the prompt are on subjects that hardly any collection has, so that a reply that
+repeats them is recognised. The query comes last, because models cache the text before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llama_index.core.prompts.mixin import PromptDictType
 
 
-PROMPT_VERSION = 1  # raise it with every change here, so that kept replies are asked for anew
+PROMPT_VERSION = 1  # raise it with every change here, so that cached replies are not used
 
 PROMPT = PromptTemplate(
     """\
@@ -68,7 +68,7 @@ class ExpansionReply(BaseModel):
     )
 
     def lines(self) -> list[ExpansionLine]:
-        """Return the wordings that are not blank, lex before vec before hyde."""
+        """Return the wordings that are not blank: lex, then vec, then hyde."""
         lines = [
             *(ExpansionLine("lex", one_line(text)) for text in self.lex),
             *(ExpansionLine("vec", one_line(text)) for text in self.vec),
@@ -78,7 +78,7 @@ class ExpansionReply(BaseModel):
 
 
 class ExpansionSource(Protocol):
-    """Something that thinks of other words for a query; it may be slow, wrong, or raise."""
+    """A source of other words for a query; it may be slow, be wrong, or raise."""
 
     @property
     def name(self) -> str:
@@ -92,11 +92,11 @@ class ExpansionSource(Protocol):
 
     @property
     def prompt(self) -> str:
-        """Return the prompt, so that replies that repeat it are recognised."""
+        """Return the prompt, to recognise replies that repeat it."""
         ...
 
     def expand(self, query: str) -> list[ExpansionLine]:
-        """Ask for lines, which come unchecked; raises whatever the model raises."""
+        """Ask for unchecked lines; raises whatever the model raises."""
         ...
 
 
@@ -108,11 +108,11 @@ def get_source(kind: Literal["lines", "hyde"], llm: LLM) -> ExpansionSource:
 
 
 class LexVecQueryTransform(BaseQueryTransform):
-    """Asks a language model for lex, vec and hyde lines.
+    """Ask a language model for lex, vec and hyde lines.
 
-    A model with the attribute ``takes_grammar`` is bound to the form, one that calls functions
-    is asked for a structure, and again in plain text if that fails; any other reply is read
-    as far as it can be.
+    A model with the attribute ``takes_grammar`` is bound to the form. A model that can call
+    functions is asked for a structure, and for plain text if that fails. Any other reply is parsed
+    as far as possible.
     """
 
     def __init__(self, llm: LLM) -> None:
@@ -165,7 +165,7 @@ class LexVecQueryTransform(BaseQueryTransform):
         query_bundle: QueryBundle,
         metadata: dict[str, Any],  # noqa: ARG002
     ) -> QueryBundle:
-        """Return the query, to be embedded together with its vec and hyde lines."""
+        """Return the query, which will be embedded together with its vec and hyde lines."""
         lines = self.expand(query_bundle.query_str)
         texts = [line.text for line in lines if line.kind != "lex"]
         if not texts:
@@ -176,14 +176,14 @@ class LexVecQueryTransform(BaseQueryTransform):
 
 
 class HydeSource:
-    """LlamaIndex's HyDE as a source: one passage that might answer the query, without the query."""
+    """LlamaIndex's HyDE as a source: a passage that might answer the query, without the query."""
 
     def __init__(self, transform: HyDEQueryTransform) -> None:
         self._transform = transform
 
     @property
     def name(self) -> str:
-        """Return the language model's name, after ``hyde``."""
+        """Return ``hyde`` and the language model's name."""
         return f"hyde {llm_name(self._llm)}"
 
     @property
@@ -197,7 +197,7 @@ class HydeSource:
         return str(self._template.get_template(llm=self._llm))
 
     def expand(self, query: str) -> list[ExpansionLine]:
-        """Ask for one passage; no line when the model answers nothing."""
+        """Ask for one passage; return no line if the model answers nothing."""
         passages = self._transform.run(query).custom_embedding_strs or [""]
         text = one_line(passages[0])  # the query may follow it
         return [ExpansionLine("hyde", text)] if text else []

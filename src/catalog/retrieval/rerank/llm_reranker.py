@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from llama_index.core.postprocessor import LLMRerank
 
 
-SCALE = 10.0  # what the prompt asks for
-_VERSION = "1"  # raise it when the reading of answers changes
+SCALE = 10.0  # the highest grade, as in the prompt
+_VERSION = "1"  # raise it when the parser of replies changes
 _PROMPT_TOKENS = 400  # the prompt around the passages, generously
 _MIN_ROOM = 32
-_ABANDONED = 2  # hanging calls, before the model is left alone until one of them ends
+_ABANDONED = 2  # hanging calls; with more, the model is not asked until one of them ends
 _THOUGHT = re.compile(r"<think>(?:(?!<think>).)*?</think>", re.DOTALL | re.IGNORECASE)
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _JUDGEMENT = re.compile(
@@ -36,11 +36,11 @@ _JUDGEMENT = re.compile(
 
 
 class LLMReranker:
-    """Any LlamaIndex LLM that says which of ``batch_size`` passages answer, and how well, of 10.
+    """Any LlamaIndex LLM that grades, from 0 to 10, how well ``batch_size`` passages answer.
 
-    Raw scores are 0..10; a passage that the answer leaves out has 0, for the prompt asks to leave
-    out the irrelevant. A passage's score is relative to those it is shown with. An answer that
-    takes longer than ``timeout_seconds`` is an :class:`~catalog.core.errors.LLMTimeoutError`.
+    A passage that the reply leaves out gets 0, because the prompt asks to leave out irrelevant
+    ones. Grades are relative to the other passages of the batch. A reply after more than
+    ``timeout_seconds`` is an :class:`~catalog.core.errors.LLMTimeoutError`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class LLMReranker:
 
     @property
     def fingerprint(self) -> str:
-        """Return a name for language model, prompt, and how answers are read."""
+        """Identify language model, prompt, and the version of the parser."""
         prompt = self._reranker(1).choice_select_prompt.get_template(self._llm)
         return make_fingerprint(
             "llm-rerank",
@@ -75,9 +75,9 @@ class LLMReranker:
         )
 
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
-        """Return the part of a passage that is shown, and whether any was cut.
+        """Return the part of a passage that is shown, and whether it was cut.
 
-        A batch shares the model's context; tokens are taken to have four characters.
+        A batch shares the model's context; four characters count as a token.
         """
         context = self._llm.metadata
         room = context.context_window - max(context.num_output, 0) - _PROMPT_TOKENS
@@ -89,7 +89,7 @@ class LLMReranker:
         return self.scores_within(query, passages, self._timeout)
 
     def scores_within(self, query: str, passages: Sequence[str], seconds: float) -> list[float]:
-        """Score as :meth:`scores` within ``seconds``, or the time-out where that is less."""
+        """Score like :meth:`scores` within ``seconds``, or within the timeout if it is shorter."""
         if not passages:
             return []
         from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -129,12 +129,12 @@ class LLMReranker:
 
 
 def parse_answer(answer: str, count: int) -> tuple[list[int], list[float]]:
-    """Read document numbers (1..``count``) and their relevance (0..10) from an LLM's answer.
+    """Read document numbers (1..``count``) and their relevance (0..10) from an LLM's reply.
 
-    Reads ``Doc: 2, Relevance: 7`` in any case, with bullets, bold or prose around it, and
-    ``7/10``. Where no bare value is over 1 and one has a decimal point, 1 is the top of the
-    scale: ``0.8`` is 8. Unknown numbers and all but a document's first judgement are ignored.
-    Raises :class:`RerankError` when nothing usable is left, or for a value off the scale.
+    ``Doc: 2, Relevance: 7`` may be in any case, with bullets, bold marks or prose around it;
+    ``7/10`` works, too. If no bare value is above 1 and one has a decimal point, the scale ends at
+    1: ``0.8`` counts as 8. Unknown numbers and all but the first grade of a document are ignored.
+    Raises :class:`RerankError` if nothing usable is left, or for a value off the scale.
     """
     matches = list(_JUDGEMENT.finditer(_THOUGHT.sub("", answer)))
     bare = [match["value"] for match in matches if match["whole"] is None]
