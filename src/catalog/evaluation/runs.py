@@ -99,7 +99,7 @@ def run_backends(
     identities = [backend.identity for backend in backends]
     for backend in backends:
         backend.prepare(dataset, progress)
-        _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads all that is left to load
+        _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads the rest
     paths = {query.id: allowed(query) for query in golden if allowed and query.filters is not None}
     depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
     attempts: list[dict[str, list[_Attempt]]] = [{} for _ in backends]

@@ -96,7 +96,7 @@ def bound_from_labels(
 
 
 def share_answered(run: EvalRun, threshold: float) -> tuple[float, float]:
-    """Return the share of a run's questions with an answer and a sentence at the threshold."""
+    """Return two shares of a run's questions: answered, and answered with this threshold."""
     answers = [answer for answer in read_answers(run).values() if answer.reason is None]
     still = sum(
         any(one.supported and one.score >= threshold for one in answer.sentences)
