@@ -157,7 +157,7 @@ class FileOutcome:
         """
         file = self.file
         try:
-            self.digest = digest_file(file.absolute, root=top)  # first, so that later changes are noticed
+            self.digest = digest_file(file.absolute, root=top)  # first, to notice later changes
             sidecars.check(file.path)
             for item in read_file(file.absolute, file.path, root=top, limits=limits):
                 if isinstance(item, ReadFailure):

@@ -245,7 +245,8 @@ class SyncRun:
             manifest.forget(connection, self._dataset, self._changes.vanished)
             if self._removed or self._updated:
                 embedding_cache.purge_unused(connection)
-                llm_cache.purge(connection, before=0.0)  # of any age: only searches have a lifetime setting
+                # of any age: only searches have a lifetime setting
+                llm_cache.purge(connection, before=0.0)
 
     def report(self, seconds: float) -> SyncReport:
         """Return the report of the run, with the dataset's present counts."""

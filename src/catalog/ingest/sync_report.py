@@ -77,7 +77,7 @@ class SyncReport:
 
 
 class Progress(Protocol):
-    """Shows how far a run is, in a unit of its own: bytes to read, tokens to embed, queries."""
+    """A display of a run's progress in its own unit: bytes to read, tokens to embed, queries."""
 
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
         """Announce the size of the run, or of its next part, and the activity (``doing``).
