@@ -1,4 +1,4 @@
-"""The sources of an answer: what its numbers stand for."""
+"""The sources of an answer: the passages behind its numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST = 400  # characters of a passage that are quoted
 def cite_sources(
     results: Iterable[SearchResult], sentences: Sequence[AnswerSentence]
 ) -> tuple[AnswerCitation, ...]:
-    """Return what the sentences cite, by number; of each what supports them best."""
+    """Return the sentences' sources by number, each with its best supporting part."""
     by_number = {result.rank: result for result in results}
     cited = sorted({number for one in sentences for number in one.citations} & by_number.keys())
     citations = []
@@ -44,7 +44,7 @@ def cite_as(
 
 
 def find_quote(result: SearchResult, words: str) -> tuple[int, int]:
-    """Return where in a passage the sentence with most of the words stands: ``[start, end)``."""
+    """Return the place of the passage's sentence with most of the words: ``[start, end)``."""
     text = result.text
     wanted = query_words(words, language_of_words(text))
     spans = list(sentence_bounds(text)) or [(0, 0)]
@@ -70,10 +70,10 @@ def _citation(
 
 
 def _locate(result: SearchResult, start: int, end: int) -> ResultLocator:
-    """Return where that part of the passage's text stands, as exactly as is known.
+    """Return the place of a part of the passage's text, as exactly as known.
 
-    To the line where the lines of the text are the file's; else where the snippet stands if it
-    holds the part, and where the whole passage does if not.
+    If the text's lines are the file's, it is exact to the line. Otherwise it is the snippet's place
+    if the snippet contains the part, else the whole passage's.
     """
     text, whole = result.text, result.locator
     first, last = whole.line_start, whole.line_end

@@ -1,4 +1,4 @@
-"""The best sentences of the passages found, word for word: an answer that needs no model."""
+"""The best sentences of the passages found, word for word: an answer without a model."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _WORD = re.compile(r"\w+")
 
 
 class SentenceSource(Addressed, Protocol):
-    """A passage that sentences are taken from, such as a result; ``rank`` is its number.
+    """A passage from which sentences are taken, such as a result; ``rank`` is its number.
 
-    ``relevance`` (0 to 1) says how strong it is compared with the rest, or else ``score``.
+    ``relevance`` (0 to 1), or else ``score``, is its strength compared with the rest.
     """
 
     @property
@@ -51,12 +51,12 @@ class _Candidate(NamedTuple):
 def extract_sentences(
     query: str, sources: Sequence[SentenceSource], most: int
 ) -> tuple[tuple[AnswerSentence, ...], float]:
-    """Return the ``most`` sentences that answer best, best first, each with the passage it is of.
+    """Return the ``most`` sentences that answer best, best first, with their passages.
 
-    The score of a sentence is the share of the question's words in it, rare ones among the passages
-    counting more, times how relevant its passage is. A sentence half as good as the best is left
-    out, as is one that an earlier one holds. The number beside them is the largest such share, 0 to
-    1, that any sentence has together with its headings.
+    A sentence's score is the share of the question's words in it, weighted by rarity among the
+    passages, times the relevance of its passage. A sentence with less than half of the best score
+    is left out, and one that an earlier sentence contains. The additional number is the largest
+    such share, 0 to 1, of any sentence with its headings.
     """
     chosen: list[AnswerSentence] = []
     shown: list[str] = []
@@ -110,7 +110,7 @@ def _strength(passage: SentenceSource) -> float:
 
 
 def _word_weights(query: str, passages: Sequence[SentenceSource]) -> list[float]:
-    """Return ln(1 + N / n) of each word of the query: n of the N passages hold it."""
+    """Return ln(1 + N / n) for each word of the query: n of the N passages contain it."""
     holding: dict[int, int] = {}
     for passage in passages:
         words = query_words(query, language_of_words(passage.text))
@@ -128,7 +128,7 @@ def _bits(matches: Sequence[tuple[int, int, int]]) -> int:
 
 
 def _share(words: Sequence[Word], bits: int, weights: Sequence[float]) -> float:
-    """Return the share of the words, by weight, that is among the bits; 1 without words."""
+    """Return the weighted share of the words that is among the bits; 1 without words."""
     pairs = list(zip(words, weights, strict=False))
     whole = sum(weight for _, weight in pairs)
     if whole <= 0:
@@ -141,7 +141,7 @@ def _folded(text: str) -> str:
 
 
 def sentence_bounds(text: str) -> Iterator[tuple[int, int]]:
-    """Yield sentences, cut where a line is blank; one that is too long line by line."""
+    """Yield sentences, cut at blank lines; one that is too long is cut line by line."""
     for begin, stop in _paragraphs(text):
         for start, end in sentence_spans(text, begin, stop):
             if end - start <= _LONGEST:
@@ -151,7 +151,7 @@ def sentence_bounds(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of lines that a blank line, a heading, an item or a table's row ends."""
+    """Yield the stretches of lines between blank lines, headings, list items and table rows."""
     begin: int | None = None
     end = 0
     for start, stop, _ in iter_lines(text):

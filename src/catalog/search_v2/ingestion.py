@@ -185,7 +185,7 @@ class CachedEmbedding(TransformComponent):
         return list(nodes)
 
     def _embed_missing(self, texts: dict[str, str], vectors: dict[str, Vector]) -> dict[str, str]:
-        """Complete the vectors, here and in the cache; return why one is missing, by key."""
+        """Add missing vectors, here and to the cache; return reasons by key for failed ones."""
         keys = [key for key in texts if key not in vectors]
         if not keys:
             return {}

@@ -35,7 +35,7 @@ class PassageNode(TextNode):
 
     @classmethod
     def of(cls, chunk: Chunk) -> PassageNode:
-        """Return the node of a chunk, with metadata as LlamaIndex users expect, free to change."""
+        """Return the node of a chunk, with the usual metadata of LlamaIndex; it may be changed."""
         node = cls(
             id_=chunk.chunk_id,
             text=chunk.text,

@@ -28,8 +28,9 @@ class SearchServiceV2(Searcher):
 
     @takes_self(SearchParams)
     def candidates(self, params: SearchParams) -> list[NodeWithScore]:
-        """Return the fused and selected passages from which ``retrieve`` starts: more than
-        ``top_k``.
+        """Return the fused and selected passages from which ``retrieve`` starts.
+
+        There are more than ``top_k``.
         """
         return find_nodes(self, params, is_refined=False)
 

@@ -80,9 +80,7 @@ class Desk:
         page_breaks: Sequence[int] = (),
         title: str = "",
     ) -> list[int]:
-        """Publish a document with a vector (or its windows' vectors) for each chunk; return the
-        rows.
-        """
+        """Publish a document; each chunk has a vector or its windows' vectors. Return the rows."""
         keys: list[list[str]] = []
         for passage in passages:
             windows = [passage] if isinstance(passage, np.ndarray) else list(passage)
