@@ -233,7 +233,7 @@ def _as_events(
 
 
 def choose_summariser(service: Searcher, llm: LLM) -> LLM | None:
-    """Return the cheap model if contexts are summarised; by default the one that writes."""
+    """Return the cheap model if contexts are summarised, or the writing one if none is set."""
     if not service.parts.settings.answers.summarise:
         return None
     return service.library.llm_of("cheap") or llm

@@ -231,13 +231,13 @@ class HybridRetrieverFactoryV2:
     ) -> HybridRetrieverV2 | DatasetRetriever:
         """Return a ``QueryFusionRetriever`` over the mode's legs; depths default to the settings.
 
-        Without a query it serves any, each planned on its own: see :class:`DatasetRetriever`. For
-        one query, its phrases and exclusions bind every leg, expansions included; those in a part
-        of a typed query bind only that part. The retriever should then be called with ``about`` of
-        the parsed query. With an ``expansion`` the legs search for its lines as well.
+        Without a query it serves any query, each planned separately: see :class:`DatasetRetriever`.
+        With one, the query's phrases and exclusions restrict every leg, expansions included; those
+        in a part of a typed query restrict only that part. Then call the retriever with ``about``
+        of the parsed query. With an ``expansion`` the legs search for its lines as well.
 
         ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type`` and ``name`` of
-        :class:`SearchParams`. Several datasets are as one; without any all are. Raises
+        :class:`SearchParams`. Several datasets are searched as one, by default all. Raises
         :class:`InputError` for a depth below 1, :class:`QueryError` for a typed query without a
         part for the mode's legs.
         """
