@@ -59,7 +59,7 @@ def test_every_extra_that_the_code_names_exists():
     code = "\n".join(one.read_text(encoding="utf-8") for one in SOURCES)
     named = set(re.findall(r'MissingExtraError\("[^"]+", "([^"]+)"\)', code))
     named |= set(re.findall(rf"{PROJECT['name']}\[([\w-]+)\]", code))
-    assert {"offline", "llm", "postgres"} <= named
+    assert {"offline", "local-llm", "postgres"} <= named
     assert named <= EXTRAS.keys()
 
 
