@@ -455,3 +455,18 @@ def test_no_changed_bit_of_the_mappings_ends_the_process(desk: Bench):
         engine.close()
         (mappings,) = desk.folder.rglob("mutable_id_tracker.mappings")
         sound = mappings.read_bytes()
+
+
+@pytest.mark.parametrize("bit", [32, 40, 63])
+def test_a_count_that_changed_keeps_no_search_busy(desk: Bench, bit):
+    engine = engine_of(desk)
+    engine.refresh()
+    engine.close()
+    for number in range(len(list(desk.folder.rglob("status.dat")))):
+        file = sorted(desk.folder.rglob("status.dat"))[number]
+        content = bytearray(file.read_bytes())
+        content[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(content)
+        assert answers(desk, engine) == ALL, file
+        assert "counts more" in engine.pop_defect()
+        engine.close()

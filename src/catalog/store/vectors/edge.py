@@ -76,6 +76,7 @@ class EdgeIndex:
         """Open the shard in the folder."""
         with _translate_errors("open"):
             _check_mappings(folder)
+            _check_counts(folder)
             index = cls(edge.EdgeShard.load(str(folder), _config(dim, quantize_from)), folder)
         try:
             index._check(dim)
@@ -235,6 +236,20 @@ def _check_mappings(folder: Path) -> None:
         return  # the process ended before its first flush
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise EngineError(f"{_noted_mappings(folder).name} cannot be read") from error
+
+
+def _check_counts(folder: Path) -> None:
+    """Raise :class:`EngineError` for a count of entries that cannot be right.
+
+    The first eight bytes of a ``status.dat`` count the flags or vectors in the files next to it,
+    and the engine visits each. A single changed bit there can keep it busy for hours. Eight
+    entries take a byte at least.
+    """
+    for file in folder.glob("segments/*/**/status.dat"):
+        count = int.from_bytes(file.read_bytes()[:8], "little")
+        room = sum(one.stat().st_size for one in file.parent.iterdir() if one != file)
+        if count > 8 * room:
+            raise EngineError(f"{file.relative_to(folder)} counts more entries than there are")
 
 
 @contextmanager
