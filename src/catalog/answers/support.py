@@ -4,7 +4,7 @@ Two things are looked at. The share of the sentence's words, as the keyword leg 
 the passage has, and has in one place: words from here and there make no statement. And, since
 words alone would pass a sentence with one number changed, its details and negations one by one:
 each must be in the passage, and where the passage has another one between the same words, that one
-is meant. ``docs/abstention.md`` says how well this works.
+is meant. ``docs/evidence/abstention.md`` says how well this works.
 """
 
 from __future__ import annotations

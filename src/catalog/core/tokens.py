@@ -44,7 +44,7 @@ class EstimatedTokenCounter:
 
     For a model whose tokenizer is elsewhere. A letter beyond ASCII counts half a token, one of a
     script without blanks a whole one. Texts are rather shorter than they are taken to be:
-    docs/embedding.md has how often not.
+    docs/how-to/embedding-model.md has how often not.
     """
 
     name = f"letters/{CHARS_PER_TOKEN}"

@@ -43,7 +43,8 @@ class SyncReport:
 
     ``documents`` and ``chunks`` count the dataset's now; ``embedded`` counts the texts the model
     embedded in this run and ``reused`` those whose vectors were there already. ``added`` and the
-    like count texts; several of them may be one document: see docs/time.md. ``embedded_chunks`` are
+    like count texts; several of them may be one document: see docs/reference/recordings.md.
+    ``embedded_chunks`` are
     those of the ``chunks`` that have a vector. ``incomplete`` counts documents with some text not
     embedded, since the model failed or was down, ``unfinished`` files that are cut short; the next
     run retries both. ``files`` are those listed, ``left_out`` those without any text in the index.

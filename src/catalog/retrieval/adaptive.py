@@ -31,7 +31,7 @@ only where it is far more certain.
 The deviation is of the scores that the query gives all chunks of the dataset. The floor is the
 score of the list's 100th hit. In a lexical list of fewer it is 0, because the other chunks have
 none of the words; in such a vector list it is the last one's. A sum of z-scores: Renda and
-Straccia 2003. ``docs/scoring.md`` tells how it fares, and how that was measured.
+Straccia 2003. ``docs/evidence/quality.md`` tells how it fares, and how that was measured.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ written makes it .5 at least:
     confidence = σ(answer_constant + answer_cosine · max C + answer_words · max W)
 
 All coefficients are logistic regressions over labelled queries (Platt 1999). Those with a cosine
-hold for one embedding model, those without for any search. ``docs/scoring.md`` shows how well they
-agree with labels.
+hold for one embedding model, those without for any search. ``docs/evidence/quality.md`` shows how
+well they agree with labels.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What documents are called, which files are one document, and their filterable values as rows.
 
 A recording, a picture or a scan has one identity, whichever files tell of it: the value of their
-field ``media`` (see ``docs/time.md``), which is read from names, layout and content alone. The
-field counts for recordings, and for what names the file it was made of.
+field ``media`` (see ``docs/reference/recordings.md``), which is read from names, layout and content
+alone. The field counts for recordings, and for what names the file it was made of.
 
 Text in folded case and the document's date are stored when a document is published, so that a
 listing asks columns and indexes, on any database.

@@ -1,7 +1,8 @@
 """Validation suites: questions with the sources they should find, and the limits to be held.
 
 A suite is a TOML file, since it says more than a golden set's lines can: limits, and sources by
-any condition that a filter can make, a section or an address for one. See ``docs/validation.md``.
+any condition that a filter can make, a section or an address for one. See
+``docs/how-to/validate.md``.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ def get_lexical_engine(
 ) -> LexicalEngine:
     """Return the engine of that name over one dataset; ``folder`` is for its derived files.
 
-    It is one of :data:`LEXICAL_ENGINES` or of another package (``docs/engines.md``). Raises
-    :class:`UnknownEngineError` for any other name, and :class:`ConfigError` for a server that is
-    not set.
+    It is one of :data:`LEXICAL_ENGINES` or of another package (``docs/how-to/write-an-engine.md``).
+    Raises :class:`UnknownEngineError` for any other name, and :class:`ConfigError` for a server
+    that is not set.
     """
     engine: LexicalEngine = load_engine("catalog.lexical", name)(
         EngineSetup(database, dataset, folder, rag or RAGv2Settings())

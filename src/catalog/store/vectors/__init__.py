@@ -30,12 +30,13 @@ def get_vector_engine(
 ) -> VectorEngine:
     """Return the vector engine of that name over one dataset.
 
-    It is one of :data:`VECTOR_ENGINES` or of another package (``docs/engines.md``). ``qdrant`` runs
-    in this process, in ``folder``, or on the server that ``rag`` names; ``sqlite-vec`` keeps one
-    file in ``folder``; ``pgvector`` is in the store's own Postgres database; ``exact`` needs none.
-    ``dim`` and ``fingerprint`` are the model's. Nothing is opened before the first search or
-    refresh. Raises :class:`UnknownEngineError` for any other name, :class:`ConfigError` for a store
-    that is elsewhere, and :class:`MissingExtraError` where the engine's package is absent.
+    It is one of :data:`VECTOR_ENGINES` or of another package (``docs/how-to/write-an-engine.md``).
+    ``qdrant`` runs in this process, in ``folder``, or on the server that ``rag`` names;
+    ``sqlite-vec`` keeps one file in ``folder``; ``pgvector`` is in the store's own Postgres
+    database; ``exact`` needs none. ``dim`` and ``fingerprint`` are the model's. Nothing is opened
+    before the first search or refresh. Raises :class:`UnknownEngineError` for any other name,
+    :class:`ConfigError` for a store that is elsewhere, and :class:`MissingExtraError` where the
+    engine's package is absent.
     """
     engine: VectorEngine = load_engine("catalog.vectors", name)(
         EngineSetup(database, dataset, folder, rag or RAGv2Settings(), dim, fingerprint)
