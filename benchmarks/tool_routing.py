@@ -20,7 +20,7 @@ from pathlib import Path
 from catalog.core.settings import load_settings
 from catalog.evaluation.tool_choice import RoutingReport, read_prompts, routing_report
 from catalog.interfaces.agents import AGENT_TOOLS, agent_guidance
-from catalog.llm import get_llm
+from catalog.llm import complete, get_llm
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests"))
@@ -48,8 +48,8 @@ def main() -> None:
         print("no language model is set (IDX_LLM__PROVIDER): nothing else to ask")
         return
     for name, guidance in told.items():
-        report = routing_report(prompts, chooser(lambda text: str(llm.complete(text)), guidance))
-        print_report(f"{llm.metadata.model_name}, {name}", report)
+        report = routing_report(prompts, chooser(lambda text: complete(llm, text), guidance))
+        print_report(f"{llm.name}, {name}", report)
 
 
 def chooser(complete: Callable[[str], str], guidance: str) -> Callable[[str], str]:

@@ -75,9 +75,10 @@ def commands_page() -> str:
     """Return the help of every command, without the options that all of them have."""
     parts = [
         "# Commands\n",
-        "`catalog COMMAND --help` prints the same. Nearly every command also takes `--home FOLDER`"
-        " (the store's folder,\n`IDX_HOME`), `--preset NAME` (settings of that name in `configs/`)"
-        " and `--json` (one JSON object instead of text).\n",
+        "`catalog --install-completion` completes commands and options in your shell.\n\n"
+        "`catalog COMMAND --help` prints the following. Nearly every command also takes\n"
+        "`--home FOLDER` (the store's folder, `IDX_HOME`), `--preset NAME` (settings of that name\n"
+        "in `configs/`) and `--json` (one JSON object instead of text).\n",
     ]
     for path, command in list_commands():
         command = copy(command)

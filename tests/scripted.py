@@ -47,7 +47,7 @@ class ScriptedSource:
     """Answers every query with the same reply, or raises it."""
 
     name = "scripted"
-    prompt = PROMPT.get_template()
+    prompt = PROMPT
 
     def __init__(self, reply: str | Exception, *, fingerprint: str = "1") -> None:
         self.fingerprint = f"scripted-{fingerprint}"

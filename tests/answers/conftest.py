@@ -2,15 +2,14 @@
 
 import re
 import shutil
-from typing import Any
 
 import pytest
-from llama_index.core.llms import ChatMessage, ChatResponse, CustomLLM, LLMMetadata
 
 from catalog.core.params import AskParams
 from catalog.core.settings import AnswerSettings, LLMSettings
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.llm import ReplyPiece
 from catalog.search_v2 import SearchServiceV2
 from fakes import open_library, write
 
@@ -68,35 +67,21 @@ def asking(question, **params):
     return AskParams(question, **params)
 
 
-class WritingLLM(CustomLLM):
+class WritingLLM:
     """Writes its replies in turn, word by word; one that is an error is raised where it stands."""
 
-    replies: list[Any]
-    prompts: list[str] = []
-    context: int = 4000
+    name = "writer"
+    identity = "WritingLLM writer"
+    reply_tokens = 100
 
-    @property
-    def metadata(self):
-        return LLMMetadata(
-            model_name="writer", context_window=self.context, num_output=100, is_chat_model=True
-        )
+    def __init__(self, replies, prompts=None, context=4000):
+        self.replies, self.context_tokens = replies, context
+        self.prompts = [] if prompts is None else prompts
 
-    def chat(self, messages, **_):
-        raise NotImplementedError
-
-    def complete(self, prompt, formatted=False, **_):
-        raise NotImplementedError
-
-    def stream_complete(self, prompt, formatted=False, **_):
-        raise NotImplementedError
-
-    def stream_chat(self, messages, **_):
-        self.prompts.append("\n".join(f"{one.role.value}: {one.content}" for one in messages))
+    def stream(self, messages, **_):
+        self.prompts.append("\n".join(f"{one.role}: {one.content}" for one in messages))
         reply = self.replies[min(len(self.prompts), len(self.replies)) - 1]
-        said = ""
         for piece in reply if isinstance(reply, list) else re.findall(r"\S+\s*|\s+", reply):
             if isinstance(piece, BaseException):
                 raise piece
-            said += piece
-            message = ChatMessage(role="assistant", content=said)
-            yield ChatResponse(message=message, delta=piece)
+            yield ReplyPiece(piece)

@@ -94,9 +94,9 @@ def test_persona_temperature_and_longest_reply_reach_the_model(project, agents):
     heard = {}
 
     class Hearing(WritingLLM):
-        def stream_chat(self, messages, **options):
+        def stream(self, messages, **options):
             heard.update(options)
-            yield from super().stream_chat(messages, **options)
+            yield from super().stream(messages, **options)
 
     folder = agents(clerk='persona = "You are a clerk."\ntemperature = 0.3\nmax_tokens = 64')
     llm = Hearing(replies=[RIGHT], prompts=[])

@@ -168,9 +168,9 @@ def test_an_agent_writes_its_own_kind_at_a_temperature_of_artifacts(project, tmp
     heard = {}
 
     class Hearing(WritingLLM):
-        def stream_chat(self, messages, **options):
+        def stream(self, messages, **options):
             heard.update(options)
-            yield from super().stream_chat(messages, **options)
+            yield from super().stream(messages, **options)
 
     (tmp_path / "warm.toml").write_text('persona = "You plan."\ntemperature = 0.9\n')
     (tmp_path / "plans.toml").write_text('output = "build-plan"')

@@ -1,16 +1,14 @@
 """Answers that a language model writes: what it is told, what is made of what it says."""
 
 import threading
-from types import SimpleNamespace
 
 import pytest
-from llama_index.core.llms import ChatMessage, ChatResponse
 
 from answers.conftest import WritingLLM, asking, serve
 from catalog.answers.answering import answer_events, answer_question
 from catalog.core.errors import StageFailedError
 from catalog.core.settings import LLMSettings
-from catalog.llm import replies
+from catalog.llm import ReplyPiece, replies
 
 CANCEL = "How many days may customers cancel within?"
 RIGHT = "Customers may cancel within 14 days of the order [1]."
@@ -190,7 +188,7 @@ def test_a_model_that_hangs_is_left_behind(project):
     release = threading.Event()
 
     class Hanging(WritingLLM):
-        def stream_chat(self, messages, **_):
+        def stream(self, messages, **_):
             release.wait(20)
             yield from ()
 
@@ -208,18 +206,17 @@ def test_a_model_that_hangs_is_left_behind(project):
 
 
 def test_a_stream_that_a_server_cuts_is_not_taken_for_the_whole(written, monkeypatch):
-    cut = SimpleNamespace(choices=[SimpleNamespace(finish_reason=None)], usage=None)
-    whole = WritingLLM.stream_chat
+    finish = ""
+    whole = WritingLLM.stream
 
-    def with_raw(self, messages, **_):
-        for part in whole(self, messages):
-            part.raw = cut
-            yield part
+    def finishing(self, messages, **_):
+        for piece in whole(self, messages):
+            yield piece._replace(finish=finish)
 
-    monkeypatch.setattr(WritingLLM, "stream_chat", with_raw)
+    monkeypatch.setattr(WritingLLM, "stream", finishing)
     answer, _ = written(RIGHT)
     assert "reply broke off: ask again" in answer.notes[0]
-    cut.choices[0].finish_reason = "length"
+    finish = "length"
     answer, _ = written(f"{RIGHT} A refund takes")
     assert answer.text == "Customers may cancel within 14 days of the order. [1]"
     assert answer.notes == ("the model wrote as much as IDX_LLM__MAX_TOKENS allows",)
@@ -231,10 +228,10 @@ def test_a_reply_without_an_end_is_read_as_far_as_a_reply_may_go(project, monkey
     written = []
 
     class Endless(WritingLLM):
-        def stream_chat(self, messages, **_):
+        def stream(self, messages, **_):
             for text in [f"{RIGHT} And ", *[piece] * 10_000]:
                 written.append(text)
-                yield ChatResponse(message=ChatMessage(content=""), delta=text)
+                yield ReplyPiece(text)
 
     service = serve(project, Endless(replies=[]))
     answer = answer_question(service, asking(CANCEL))
@@ -251,7 +248,7 @@ def test_without_a_model_in_the_call_none_is_asked(written):
 
 
 def test_a_provider_that_lacks_its_settings_is_told_and_the_documents_answer(service):
-    answer = answer_question(service, asking(CANCEL, model="openai-like"))
+    answer = answer_question(service, asking(CANCEL, model="openai"))
     assert "IDX_LLM__URL" in answer.notes[0]
     assert "14 days" in answer.text
 

@@ -233,7 +233,7 @@ def reader(template, monkeypatch, capsys):
 
 
 @pytest.fixture
-def language_model():
+def language_model(monkeypatch):
     """A server with OpenAI's form of requests that gives one answer to everything."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -253,7 +253,9 @@ def language_model():
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield {"localhost:8000": f"127.0.0.1:{server.server_port}"}
+        address = f"127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("IDX_LLM__URL", f"http://{address}/v1")  # where Ollama is, here
+        yield {"localhost:8000": address}
         server.shutdown()
         thread.join()
 

@@ -31,31 +31,41 @@ def place(catalog, tmp_path, monkeypatch):
     return tmp_path
 
 
+COMPARE = ("compare", "--golden", "golden.jsonl", "--repeats", "0")
+
+
 def test_a_model_is_tried_on_a_sample_compared_and_adopted(catalog, place, monkeypatch):
     given = ("index", "try-model", "new", "--golden", "golden.jsonl")
     code, out, _ = catalog(*given, "--sample", "3", "--json")
     told = json.loads(out)
     assert code == 0
-    assert (told["embedded"], told["missing"], told["tried"]["dim"]) == (3, 1, 24)
-    compared = told["comparison"]["compared"]
-    assert (compared["documents"], compared["is_sample"], compared["all_passages"]) == (3, True, 4)
-    for mode in ("hybrid", "vector"):
-        comparison = told["comparison"]["modes"][mode]
-        assert (comparison["baseline"], comparison["candidate"]) == ("old", "new")
+    assert (told["counts"]["embedded"], told["missing"]) == (3, 1)
+    assert told["trial"]["model"]["dim"] == 24
+    for baseline, candidate in (("v2", "trial"), ("vector", "trial-vector")):
+        pair = ("--baseline", baseline, "--candidate", candidate)
+        code, out, err = catalog(*COMPARE, *pair, "--json")
+        assert code == 0
+        assert "a sample of notes: 3 of 4 passages, in 3 documents" in err
+        comparison = json.loads(out)
         assert comparison["failures"] == {"baseline": {}, "candidate": {}}
         for run in ("baseline", "candidate"):  # the labelled documents are in the sample
             assert {query[run] for query in comparison["queries"]} == {1.0}
 
-    code, out, _ = catalog("index", "stats")
-    assert "tried model     new: 3 of 4 passages, 3 vectors of 24 numbers" in out
+    code, _, err = catalog(*COMPARE, "--baseline", "v1", "--candidate", "trial")
+    assert code == 1
+    assert "v1 cannot be asked for the documents of the sample" in err
 
-    code, out, _ = catalog(*given, "--mode", "vector")
-    assert "Both searched all 4 passages of notes." in out
-    assert "mode vector:" in out
-    assert "mode hybrid:" not in out
-    code, out, _ = catalog("index", "adopt", "new")
+    code, out, _ = catalog("index", "stats")
+    assert "model on trial  new: 3 of 4 passages, 3 vectors" in out
+
+    assert catalog(*given)[0] == 0
+    code, _, err = catalog(*COMPARE, "--baseline", "v2", "--candidate", "trial")
     assert code == 0
-    assert '[embedding]\nmodel = "new"\nprovider = "static"\n' in out
+    assert "sample" not in err
+    code, out, _ = catalog("index", "adopt")
+    assert code == 0
+    assert "IDX_EMBEDDING__MODEL=new\n" in out
+    assert "IDX_EMBEDDING__PROVIDER=static\n" in out
     code, out, _ = catalog("index", "update")
     assert "the store adopted new on" in out
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", "new")
@@ -70,18 +80,26 @@ def test_documents_that_labels_name_are_added_to_a_sample(catalog, place):
     catalog("index", "try-model", "new", "--golden", "one.jsonl", "--sample", "1")
     given = ("index", "try-model", "new", "--golden", "golden.jsonl", "--sample", "1")
     _, out, _ = catalog(*given, "--json")
-    assert json.loads(out)["comparison"]["compared"]["documents"] == 2
+    assert json.loads(out)["counts"]["embedded"] == 2
+
+
+def test_settings_of_a_tried_model_are_given_by_name(catalog, place):
+    given = ("index", "try-model", "old", "--set", "rag_v2.embed_prefix_doc=ice ", "--json")
+    told = json.loads(catalog(*given)[1])
+    assert told["trial"]["settings"]["rag_v2.embed_prefix_doc"] == "ice "
+    assert catalog("index", "try-model", "old", "--set", "embedding.dim")[0] == 2
 
 
 def test_a_dropped_model_is_forgotten(catalog, place):
     catalog("index", "try-model", "new")
-    code, out, _ = catalog("index", "drop", "new", "--json")
+    code, out, _ = catalog("index", "drop", "--json")
     assert (code, json.loads(out)) == (0, {"dropped": "new", "vectors": 4})
     _, out, _ = catalog("index", "stats", "--json")
-    assert json.loads(out)["tried_models"] == []
-    code, _, err = catalog("index", "drop", "new")
-    assert code == 1
-    assert "'new' is not tried; tried models: none" in err
+    assert json.loads(out)["trial"] is None
+    for command in (("index", "drop"), (*COMPARE, "--candidate", "trial")):
+        code, _, err = catalog(*command)
+        assert code == 1
+        assert "no model is tried" in err
 
 
 def test_a_golden_file_that_is_not_there_is_named_before_anything_is_embedded(catalog, place):
@@ -89,14 +107,14 @@ def test_a_golden_file_that_is_not_there_is_named_before_anything_is_embedded(ca
     assert code == 1
     assert "nowhere.jsonl" in err
     _, out, _ = catalog("index", "stats", "--json")
-    assert json.loads(out)["tried_models"] == []
+    assert json.loads(out)["trial"] is None
 
 
 def test_a_store_with_an_adopted_model_is_imported_where_the_settings_name_it(
     catalog, place, monkeypatch
 ):
     catalog("index", "try-model", "new")
-    catalog("index", "adopt", "new")
+    catalog("index", "adopt")
     ask = ("search", "tea snow", "--dataset", "notes", "--mode", "vector", "--json")
     before = json.loads(catalog(*ask)[1])["results"]
     assert catalog("export", "out.jsonl", "--vectors")[0] == 0

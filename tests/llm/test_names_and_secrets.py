@@ -11,15 +11,10 @@ from catalog.core.text import strip_userinfo
 from catalog.evaluation.backends import Backends
 from catalog.interfaces.cli import main
 from catalog.interfaces.cli.options import logged_settings
-from catalog.llm import llm_identity, llm_name
 from catalog.llm.local import LocalLLM
 from fakes import open_library
 
 MIB = 2**20
-
-
-def model(name="m", **attributes):
-    return SimpleNamespace(metadata=SimpleNamespace(model_name=name), **attributes)
 
 
 @pytest.mark.parametrize(
@@ -41,20 +36,6 @@ def test_user_and_password_are_left_out_of_an_address(address, public):
     assert strip_userinfo(address) == public
 
 
-@pytest.mark.parametrize("nameless", ["", "unknown"])
-def test_a_model_without_a_name_is_called_by_its_class(nameless):
-    assert llm_name(model(nameless)) == "SimpleNamespace"
-    assert llm_name(model("m")) == "m"
-
-
-def test_a_model_is_known_by_its_weights_and_its_server():
-    assert llm_identity(model()) == ("SimpleNamespace", "m", "")
-    assert llm_identity(model(fingerprint="abc")) == ("SimpleNamespace", "abc", "")
-    served = model(api_base="http://u:pw@host/v1")
-    assert llm_identity(served) == ("SimpleNamespace", "m", "http://host/v1")
-    assert llm_identity(model(fingerprint=lambda: "abc", api_base=None)) == llm_identity(model())
-
-
 def test_a_file_is_known_by_what_it_holds_and_not_by_its_name(tmp_path):
     contents = {
         "a": b"a" * 3 * MIB,
@@ -68,7 +49,7 @@ def test_a_file_is_known_by_what_it_holds_and_not_by_its_name(tmp_path):
     fingerprints = {}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-        fingerprints[name] = LocalLLM(str(tmp_path / name)).fingerprint
+        fingerprints[name] = LocalLLM(str(tmp_path / name)).identity
     assert fingerprints.pop("same") == fingerprints["a"]
     assert len(set(fingerprints.values())) == len(fingerprints)
 
@@ -76,12 +57,12 @@ def test_a_file_is_known_by_what_it_holds_and_not_by_its_name(tmp_path):
 def test_a_file_that_comes_later_is_known_then(tmp_path):
     file = tmp_path / "m.gguf"
     llm = LocalLLM(str(file))
-    assert llm.fingerprint == "m.gguf, unreadable"
+    assert llm.identity == "LocalLLM m.gguf, unreadable"
     file.write_bytes(b"weights")
-    known = llm.fingerprint
-    assert known == LocalLLM(str(file)).fingerprint
+    known = llm.identity
+    assert known == LocalLLM(str(file)).identity
     file.unlink()
-    assert llm.fingerprint == known
+    assert llm.identity == known
 
 
 @pytest.mark.parametrize("name", ["httpx", "httpcore"])

@@ -3,19 +3,22 @@
 import contextlib
 import gzip
 import json
+import os
+import subprocess
+import sys
 import threading
 import tracemalloc
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from llama_index.core.llms import ChatMessage
 
 from catalog.core.errors import LLMError
 from catalog.core.settings import LLMSettings
-from catalog.llm import get_llm
+from catalog.library.indexing import Indexer
+from catalog.llm import Message, complete, get_llm
 from catalog.llm.replies import Reply
+from fakes import open_library
 
-pytest.importorskip("llama_index.llms.openai_like", reason="pip install 'catalog[llm]'")
 EVENTS = "text/event-stream"
 
 
@@ -29,13 +32,18 @@ def said(text, finish=None):
 
 @pytest.fixture
 def server():
-    """A server that sends ``answer`` (status, headers, body), and keeps what it was asked."""
+    """A server that sends ``answers`` (status, headers, body) and then ``answer``.
+
+    It keeps what it was asked.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             self.server.asked.append((self.path, dict(self.headers), body))
-            status, headers, content = self.server.answer
+            answers = self.server.answers
+            answer = answers.pop(0) if answers else self.server.answer
+            status, headers, content = answer
             self.send_response(status)
             for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 self.send_header(name, value)
@@ -47,7 +55,7 @@ def server():
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as opened:
-        opened.asked = []
+        opened.asked, opened.answers = [], []
         thread = threading.Thread(target=opened.serve_forever)
         thread.start()
         yield opened
@@ -55,17 +63,109 @@ def server():
         thread.join()
 
 
-def ask(server, answer):
-    server.answer = answer
+def model_of(server, **settings):
     url = f"http://127.0.0.1:{server.server_port}/v1"
-    model = get_llm(LLMSettings(provider="openai", model="m", url=url))
-    return "".join(Reply(model, [ChatMessage(content="SECRET passage")], 10.0))
+    return get_llm(LLMSettings(provider="openai", model="m", url=url, **settings))
 
 
-def test_a_reply_is_read(server):
-    whole = said("It is ") + said("so.", "stop") + "data: [DONE]\n\n"
-    assert ask(server, (200, {"Content-Type": EVENTS}, whole.encode())) == "It is so."
-    assert server.asked[0][1]["Accept-Encoding"] == "identity"
+def read(server, answer, **settings):
+    server.answer = answer
+    return Reply(model_of(server, **settings), [Message("user", "SECRET passage")], 10.0)
+
+
+def ask(server, answer, **settings):
+    return "".join(read(server, answer, **settings))
+
+
+def streamed(*events):
+    return 200, {"Content-Type": EVENTS}, "".join([*events, "data: [DONE]\n\n"]).encode()
+
+
+def body_of(asked):
+    return json.loads(asked[2])
+
+
+def test_a_reply_is_read_with_its_tokens(server):
+    usage = event(choices=[], usage={"prompt_tokens": 7, "completion_tokens": 3})
+    reply = read(server, streamed(said("It is "), said("so.", "stop"), usage))
+    assert "".join(reply) == "It is so."
+    assert (reply.usage, reply.is_cut) == ((7, 3), False)
+    path, headers, _ = server.asked[0]
+    assert path == "/v1/chat/completions"
+    assert headers["Accept-Encoding"] == "identity"
+    assert body_of(server.asked[0]) == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "SECRET passage"}],
+        "temperature": 0.0,
+        "max_tokens": 400,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def test_only_the_key_that_is_set_is_sent(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "for-another-server")
+    ask(server, streamed(said("Yes.", "stop")))
+    ask(server, streamed(said("Yes.", "stop")), api_key="secret")
+    keys = [headers.get("Authorization") for _, headers, _ in server.asked]
+    assert keys == [None, "Bearer secret"]
+
+
+def test_a_server_that_does_not_stream_is_read(server):
+    whole = {
+        "choices": [{"message": {"content": "It is so."}, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+    }
+    reply = read(server, (200, {"Content-Type": "application/json"}, json.dumps(whole).encode()))
+    assert "".join(reply) == "It is so."
+    assert (reply.usage, reply.is_cut) == ((7, 3), True)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "name", "instead"),
+    [
+        ("Unsupported parameter: use 'max_completion_tokens'", "max_tokens", True),
+        ("stream_options: extra fields not permitted", "stream_options", False),
+        ("'temperature' does not support 0 with this model", "temperature", False),
+        ("stream is not supported", "stream", False),
+    ],
+)
+def test_what_a_server_refuses_is_left_out_from_then_on(server, refusal, name, instead):
+    server.answers = [(400, {}, json.dumps({"error": {"message": refusal}}).encode())]
+    server.answer = streamed(said("Yes.", "stop"))
+    model = model_of(server)
+    for _ in range(2):
+        assert "".join(Reply(model, [Message("user", "Is it?")], 10.0)) == "Yes."
+    assert [name in body_of(asked) for asked in server.asked] == [True, False, False]
+    assert ("max_completion_tokens" in body_of(server.asked[-1])) == instead
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((401, {}, b"bad key sk-SECRET"), r"refused the key \(401\): check IDX_LLM__API_KEY"),
+        ((404, {}, b"no model"), "no such model or address"),
+        ((429, {}, b"slow down"), "limits how often"),
+        ((400, {}, b"exceeds the context length"), "lower IDX_ANSWERS__CONTEXT_TOKENS"),
+        ((400, {}, b"SECRET upstream"), r"server failed \(400\)"),
+        (streamed(said("It"), event(error={"message": "SECRET"})), r"server failed \(500\)"),
+        (streamed(event(error="context size exceeded")), "lower IDX_ANSWERS__CONTEXT_TOKENS"),
+        (streamed("data: {\n\n"), "cannot be read: check IDX_LLM__URL"),
+        (streamed(said("It is")), "reply broke off"),
+    ],
+)
+def test_a_failure_is_told_without_the_servers_words(server, answer, message):
+    for call in (lambda: ask(server, answer), lambda: complete(model_of(server), "Is it?")):
+        with pytest.raises(LLMError, match=message) as raised:
+            call()
+        assert "SECRET" not in str(raised.value)
+    assert len(server.asked) == 2
+
+
+def test_a_server_that_is_not_there_is_told():
+    model = get_llm(LLMSettings(provider="ollama", model="m", url="http://127.0.0.1:1/v1"))
+    with pytest.raises(LLMError, match="could not be reached: check IDX_LLM__URL"):
+        "".join(Reply(model, [Message("user", "Is it?")], 10.0))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -115,3 +215,41 @@ def test_an_endless_answer_is_read_no_further_than_its_bound(server, status):
     content = b"data: " + b"x" * 21_000_000
     with pytest.raises(LLMError, match="over 20000000 bytes"):
         ask(server, (status, {"Content-Type": EVENTS}, content))
+
+
+def test_a_command_that_asks_a_server_loads_no_llama_index(server, notes, tmp_path):
+    home = tmp_path / "home"
+    with open_library(home) as library:
+        Indexer(library).build(notes, "notes")
+    server.answer = streamed(said("Bake the bread at 230 degrees [1].", "stop"))
+    settings = {
+        "HOME": home,
+        "LLM__PROVIDER": "ollama",
+        "LLM__MODEL": "m",
+        "LLM__URL": f"http://127.0.0.1:{server.server_port}/v1",
+        "RAG_V2__RERANK_PROVIDER": "llm",
+    }
+    script = """
+import sys
+from catalog.interfaces.cli import main
+options = ["--mode", "lexical", "--expand", "--rerank"]
+for words in (["ask", "how hot to bake bread"], ["generate", "blueprint", "--topic", "bread"]):
+    sys.argv = ["catalog", *words, *options]
+    try:
+        main()
+    except SystemExit:
+        pass
+print([name for name in sys.modules if name.split(".")[0] == "llama_index"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {f"IDX_{name}": str(value) for name, value in settings.items()},
+    )
+    asked = "".join(body.decode() for _, _, body in server.asked)
+    for part in ("You answer a question", "You write a blueprint", "lex:", "Document 1:"):
+        assert part in asked
+    assert "Bake the bread at 230 degrees" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -6,8 +6,10 @@ from pathlib import Path
 from catalog.core.errors import InputError
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.library.library import Library
-from catalog.library.model_trials import ModelTrials
+from catalog.library.trial import adopt_tried, try_model
 from reliability.killed_build import kill_on_call
+
+NEW = {"embedding.model": "new"}
 
 
 def open_static(place: Path, model: str, home: str | Path = "home", **rag: object) -> Library:
@@ -30,8 +32,7 @@ def try_and_adopt(place: Path, where: str, moment: str) -> None:
     if where != "nowhere":
         kill_on_call(where, 1, after=moment == "after")
     with contextlib.chdir(place), open_static(place, "old", vector_engine="qdrant") as library:
-        trials = ModelTrials(library)
         if library.adoption is None:
-            trials.embed(trials.start("new"))
+            try_model(library, NEW)
         with contextlib.suppress(InputError):  # it was adopted before the end of the last run
-            trials.adopt("new")
+            adopt_tried(library)

@@ -398,3 +398,51 @@ def test_a_damaged_note_on_a_dataset_is_a_typed_error_or_is_not_used(sound, tmp_
         ):
             with suppress(StoreDamagedError):
                 call()
+
+
+def test_no_changed_value_of_a_column_ends_in_an_error_of_the_program(sound, tmp_path):
+    with open_qdrant_library(shutil.copytree(sound, tmp_path / "first")) as library:
+        expected = answers(library)
+    with closing(sqlite3.connect(sound / "catalog.db")) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        columns = [
+            (table, row[1])
+            for (table,) in tables.fetchall()
+            for row in connection.execute(f'PRAGMA table_info("{table}")')
+        ]
+    for seed in seeds(10):
+        chance = random.Random(seed)
+        home = shutil.copytree(sound, tmp_path / f"home-{seed}")
+        if chance.random() < 0.5:
+            shutil.rmtree(home / "indexes")
+        table, column = chance.choice(columns)
+        with (
+            closing(sqlite3.connect(home / "catalog.db", isolation_level=None)) as connection,
+            suppress(sqlite3.Error),  # what a constraint or a trigger refuses
+        ):
+            rows = connection.execute(f'SELECT rowid, "{column}" FROM "{table}"').fetchall()
+            row, value = chance.choice(rows or [(0, None)])
+            statement = f'UPDATE "{table}" SET "{column}" = ? WHERE rowid = ?'
+            connection.execute(statement, (rotten(value, chance), row))
+        try:
+            trial(home, shutil.copytree(home, tmp_path / f"copy-{seed}"), expected)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}, {table}.{column}: {error!r}") from error
+        shutil.rmtree(home)
+        shutil.rmtree(tmp_path / f"copy-{seed}")
+
+
+def rotten(value, chance):
+    """Another value in its place: one bit, the end, or the type is another."""
+    others: list[object] = [None, "", "x", b"\xff\xfe", -1, 7.5, 2**62]
+    if isinstance(value, int | float):
+        others += [value + 1, -value]
+    elif isinstance(value, str) and value:
+        place = chance.randrange(len(value))
+        changed = chr(ord(value[place]) ^ 1 << chance.randrange(6))
+        others += [value[:place] + changed + value[place + 1 :]] * 5 + [value[:-1]] * 3
+    elif isinstance(value, bytes) and value:
+        changed = bytearray(value)
+        changed[chance.randrange(len(value))] ^= 1 << chance.randrange(8)
+        others += [bytes(changed)] * 5 + [value[:-1]] * 3
+    return chance.choice(others)

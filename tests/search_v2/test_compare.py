@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from catalog.core.errors import InputError, StageFailedError
+from catalog.core.errors import StageFailedError
 from catalog.library.indexing import Indexer
 from catalog.retrieval.compare import compare_paths
 from catalog.search_v2.service import SearchServiceV2
@@ -146,8 +146,3 @@ def test_by_default_v1_is_asked_on_the_same_store(tmp_path, notes):
     assert answer.comparison.error == ""
     assert answer.comparison.overlap == 1.0  # three notes: both find them all
     assert (tmp_path / "home" / "v1" / "notes").is_dir()
-
-
-def test_a_role_and_a_baseline_that_knows_none_are_refused_together(service):
-    with pytest.raises(InputError, match="knows no roles"):
-        service.search("rotate keys", dataset="notes", role="guest", compare_with_v1=True)

@@ -20,13 +20,11 @@ from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.core.retrieval_events import asked_at
-from catalog.llm import PROVIDERS, get_llm, llm_name
+from catalog.llm import PROVIDERS, LanguageModel, get_llm
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog, span
 
 if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
-
     from catalog.answers.writing import Draft
     from catalog.core.agents import Agent
     from catalog.core.results import SearchResults
@@ -100,7 +98,9 @@ def ask(params: AskParams) -> Answer:
         return answer_question(shared_service(), params)
 
 
-def answer_question(service: Searcher, params: AskParams, *, llm: LLM | None = None) -> Answer:
+def answer_question(
+    service: Searcher, params: AskParams, *, llm: LanguageModel | None = None
+) -> Answer:
     """Return the last of :func:`answer_events`, the whole answer."""
     *_, last = answer_events(service, params, llm=llm)
     assert last.answer is not None
@@ -108,7 +108,7 @@ def answer_question(service: Searcher, params: AskParams, *, llm: LLM | None = N
 
 
 def answer_events(
-    service: Searcher, params: AskParams, *, llm: LLM | None = None
+    service: Searcher, params: AskParams, *, llm: LanguageModel | None = None
 ) -> Iterator[AnswerEvent]:
     """Yield the results, each sentence as soon as it is checked, and then the whole answer.
 
@@ -130,7 +130,7 @@ def answer_events(
 
 
 def _events(
-    service: Searcher, params: AskParams, llm: LLM | None, agent: Agent
+    service: Searcher, params: AskParams, llm: LanguageModel | None, agent: Agent
 ) -> Generator[AnswerEvent, None, None]:
     """Yield what :func:`answer_events` does."""
     started = time.perf_counter()
@@ -173,7 +173,7 @@ def _write(
     params: AskParams,
     answer: Answer,
     stages: StageLog,
-    llm: LLM | None,
+    llm: LanguageModel | None,
     agent: Agent,
 ) -> Generator[AnswerEvent, None, Answer | str]:
     """Yield the sentences of a language model and return the answer, or a note on why it failed.
@@ -211,7 +211,7 @@ def _write(
         "write", ms, f"{supported} of {count} sentences supported, {draft.passages} passages"
     )
     notes = [about_bound] if about_bound else []
-    answer = replace(answer, model=llm_name(llm), tokens=draft.tokens, notes=tuple(notes))
+    answer = replace(answer, model=llm.name, tokens=draft.tokens, notes=tuple(notes))
     if not supported:
         reason = NONE_SUPPORTED if count else MODEL_ABSTAINS
         return replace(answer, abstained=refuse(answer.results, reason, had_passages=True))
@@ -232,14 +232,14 @@ def _as_events(
         yield AnswerEvent("sentence", sentence=sentence)
 
 
-def choose_summariser(service: Searcher, llm: LLM) -> LLM | None:
+def choose_summariser(service: Searcher, llm: LanguageModel) -> LanguageModel | None:
     """Return the cheap model where contexts are summarised: the one that writes if none is set."""
     if not service.parts.settings.answers.summarise:
         return None
     return service.library.llm_of("cheap") or llm
 
 
-def choose_llm(library: Library, provider: str | None, profile: Profile) -> LLM | None:
+def choose_llm(library: Library, provider: str | None, profile: Profile) -> LanguageModel | None:
     """Return the language model of a provider, or the profile's; ``None`` for the provider
     ``none``.
 
@@ -247,8 +247,6 @@ def choose_llm(library: Library, provider: str | None, profile: Profile) -> LLM 
     """
     if provider is None:
         return library.llm_of(profile)
-    if provider == "openai-like":
-        provider = "openai"
     if provider == library.settings.llm.provider != "none":
         return library.llm_of(profile)
     return get_llm(library.settings.llm.model_copy(update={"provider": provider}))

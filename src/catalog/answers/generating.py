@@ -33,14 +33,12 @@ from catalog.core.param_fields import takes
 from catalog.core.params import KINDS, ArtifactKind, GenerateParams
 from catalog.core.retrieval_events import asked_at
 from catalog.core.text import clean
-from catalog.llm import llm_name
+from catalog.llm import LanguageModel
 from catalog.retrieval.query_words import query_coverage
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog, span
 
 if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
-
     from catalog.core.answers import AnswerSentence
     from catalog.core.results import SearchResult, SearchResults
     from catalog.core.settings import AnswerSettings
@@ -141,7 +139,7 @@ class ArtifactDraft(NamedTuple):
 
 
 def write_sections(
-    llm: LLM,
+    llm: LanguageModel,
     kind: ArtifactKind,
     topic: str,
     sections: Mapping[str, bool],
@@ -149,7 +147,7 @@ def write_sections(
     settings: AnswerSettings,
     seconds: float,
     agent: Agent,
-    summariser: LLM | None,
+    summariser: LanguageModel | None,
 ) -> ArtifactDraft:
     """Return the model's sentences under each heading; ``sections`` say which have passages.
 
@@ -157,7 +155,7 @@ def write_sections(
     draft, for Markdown with other headings even after one repair, and :class:`LLMError` kinds for
     a model that fails.
     """
-    most = llm.metadata.context_window // _MOST_OF_WINDOW
+    most = llm.context_tokens // _MOST_OF_WINDOW
     agent = agent.model_copy(update={"max_tokens": min(agent.max_tokens or most, most)})
     writer = CheckedWriter(llm, results, settings, seconds, agent, summariser)
     messages, passages = writer.prompt(
@@ -221,7 +219,7 @@ def generate(params: GenerateParams) -> Artifact:
 
 
 def generate_artifact(
-    service: Searcher, params: GenerateParams, *, llm: LLM | None = None
+    service: Searcher, params: GenerateParams, *, llm: LanguageModel | None = None
 ) -> Artifact:
     """Return an artifact; ``llm`` writes in place of the model that params and settings name.
 
@@ -236,7 +234,9 @@ def generate_artifact(
     return artifact
 
 
-def _generate(service: Searcher, params: GenerateParams, llm: LLM | None, agent: Agent) -> Artifact:
+def _generate(
+    service: Searcher, params: GenerateParams, llm: LanguageModel | None, agent: Agent
+) -> Artifact:
     started = time.perf_counter()
     stages = StageLog(strict=params.strict)
     evidence = dict(_search_sections(service, params, stages))
@@ -256,7 +256,7 @@ def _generate(service: Searcher, params: GenerateParams, llm: LLM | None, agent:
         citations=cite_sources(results, sentences),
         datasets=next(iter(evidence.values())).results.datasets,
         results=tuple(results),
-        model=None if draft is None or llm is None else llm_name(llm),
+        model=None if draft is None or llm is None else llm.name,
         stages=stages.reports,
         tokens=None if draft is None else draft.tokens,
         elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
@@ -327,9 +327,9 @@ def _write(
     evidence: Mapping[str, _Evidence],
     results: Sequence[SearchResult],
     stages: StageLog,
-    llm: LLM | None,
+    llm: LanguageModel | None,
     agent: Agent,
-) -> tuple[ArtifactDraft | None, LLM | None, str]:
+) -> tuple[ArtifactDraft | None, LanguageModel | None, str]:
     """Return the model's draft, if any, the model, and a note on it."""
     started = time.perf_counter()
     settings = service.parts.settings

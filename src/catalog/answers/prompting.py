@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.extracting import sentence_bounds
 from catalog.core.text import clean, mark_as_data
+from catalog.llm import LanguageModel, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from llama_index.core.llms import LLM, ChatMessage
 
     from catalog.core.answers import AnswerSentence
     from catalog.core.params import ArtifactKind
@@ -74,22 +73,14 @@ def choose_context(
     return [passage for _, passage in chosen]
 
 
-def token_counter(llm: LLM) -> tuple[Callable[[str], int], bool]:
+def token_counter(llm: LanguageModel) -> tuple[Callable[[str], int], bool]:
     """Return what counts a text in the model's tokens, and whether it only estimates them.
 
-    The model's own tokenizer counts where it has one (``tokenizer``, or ``count_tokens``), else
-    three characters are a token.
+    The model's ``count_tokens`` counts where it has one, else three characters are a token.
     """
     count = getattr(llm, "count_tokens", None)
     if callable(count):
         return count, False
-    try:
-        tokenizer: Any = getattr(llm, "_tokenizer", None) or getattr(llm, "tokenizer", None)
-    except Exception:  # noqa: BLE001 - it may have to be loaded, and its package be absent
-        tokenizer = None
-    encode = getattr(tokenizer, "encode", tokenizer)
-    if callable(encode):
-        return (lambda text: len(encode(text))), False
     return (lambda text: -(-len(text) // _CHARS_PER_TOKEN)), True
 
 
@@ -169,7 +160,7 @@ _TEMPLATE_MARKS = re.compile(
 
 def build_messages(
     question: str, passages: Sequence[ContextPassage], *, rules: str = RULES, summary: str = ""
-) -> list[ChatMessage]:
+) -> list[Message]:
     """Return the messages of a question over these passages; equal ones make equal messages.
 
     ``rules`` are the system's message. A ``summary`` stands before the passages, marked as such.
@@ -177,15 +168,13 @@ def build_messages(
     The number between whose lines the passages stand follows from the text itself, so that nobody
     who writes a document can know it. Marks by which models tell whose turn it is are broken up.
     """
-    from llama_index.core.llms import ChatMessage, MessageRole
-
     parts = [f"{_OF_SUMMARY}\n{summary}"] if summary else []
     text = _TEMPLATE_MARKS.sub(r"\g<0> ", "\n\n".join([*parts, *map(str, passages)]))
     numbers = _numbers_of(f"{question}\0{text}")
     quoted = mark_as_data(text, lambda: next(numbers))
     return [
-        ChatMessage(role=MessageRole.SYSTEM, content=rules),
-        ChatMessage(role=MessageRole.USER, content=f"{quoted}\n\nQuestion: {question}"),
+        Message("system", rules),
+        Message("user", f"{quoted}\n\nQuestion: {question}"),
     ]
 
 
@@ -209,8 +198,8 @@ remarks on yourself or the passages.
 
 
 def ask_for_headings(
-    messages: Sequence[ChatMessage], reply: str, misses: Sequence[str], schema: Sequence[str]
-) -> list[ChatMessage]:
+    messages: Sequence[Message], reply: str, misses: Sequence[str], schema: Sequence[str]
+) -> list[Message]:
     """Return the messages that ask once more for the headings of a schema."""
     wrong = "\n".join(f"- {one}" for one in misses)
     headings = "\n".join(schema)
@@ -222,8 +211,8 @@ def ask_for_headings(
 
 
 def ask_again(
-    messages: Sequence[ChatMessage], reply: str, unsupported: Sequence[AnswerSentence]
-) -> list[ChatMessage]:
+    messages: Sequence[Message], reply: str, unsupported: Sequence[AnswerSentence]
+) -> list[Message]:
     """Return the messages that ask for the answer again, without its unsupported sentences."""
     wrong = "\n".join(f"- {one.text} ({'; '.join(one.reasons)})" for one in unsupported)
     again = (
@@ -234,14 +223,12 @@ def ask_again(
     return _go_on(messages, reply, again)
 
 
-def _go_on(messages: Sequence[ChatMessage], reply: str, again: str) -> list[ChatMessage]:
+def _go_on(messages: Sequence[Message], reply: str, again: str) -> list[Message]:
     """Return the conversation with the model's reply and the user's answer to it."""
-    from llama_index.core.llms import ChatMessage, MessageRole
-
     return [
         *messages,
-        ChatMessage(role=MessageRole.ASSISTANT, content=reply),
-        ChatMessage(role=MessageRole.USER, content=again),
+        Message("assistant", reply),
+        Message("user", again),
     ]
 
 

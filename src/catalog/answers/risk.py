@@ -27,11 +27,10 @@ from catalog.core.errors import InputError
 from catalog.core.params import AskParams
 from catalog.core.settings import default_shaping, flatten
 from catalog.core.text import strip_userinfo
-from catalog.llm import llm_identity
+from catalog.llm import LanguageModel
 from catalog.store.manifest import read_dataset_settings
 
 if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
     from pydantic import BaseModel
 
     from catalog.core.agents import Agent
@@ -212,7 +211,7 @@ _OF_ONE_QUESTION = {
 
 
 def answer_conditions(
-    service: Searcher, params: AskParams, dataset: str, llm: LLM | None, agent: Agent
+    service: Searcher, params: AskParams, dataset: str, llm: LanguageModel | None, agent: Agent
 ) -> dict[str, Any]:
     """Return all settings that answers depend on, as nested names and values.
 
@@ -251,9 +250,9 @@ def answer_conditions(
     }
 
 
-def model_text(llm: LLM | None) -> str:
+def model_text(llm: LanguageModel | None) -> str:
     """Return class, weights and server of a model in one text, ``none`` without a model."""
-    return "none" if llm is None else " ".join(filter(None, llm_identity(llm)))
+    return "none" if llm is None else llm.identity
 
 
 def flat_conditions(conditions: Mapping[str, Any]) -> dict[str, str]:
@@ -277,7 +276,7 @@ def bound_in_force(
     service: Searcher,
     params: AskParams,
     datasets: tuple[str, ...],
-    llm: LLM | None,
+    llm: LanguageModel | None,
     agent: Agent,
 ) -> tuple[RiskBound | None, str]:
     """Return the bound that holds for an answer, if any, and a note on it.

@@ -21,11 +21,10 @@ from catalog.core.agents import Agent
 from catalog.core.answers import AnswerSentence, TokenCounts
 from catalog.core.errors import LLMError
 from catalog.core.text import clean
+from catalog.llm import LanguageModel, Message
 from catalog.llm.replies import Reply
 
 if TYPE_CHECKING:
-    from llama_index.core.llms import LLM, ChatMessage
-
     from catalog.core.results import SearchResult, SearchResults
     from catalog.core.settings import AnswerSettings
 
@@ -53,14 +52,14 @@ class Draft(NamedTuple):
 
 
 def write_answer(
-    llm: LLM,
+    llm: LanguageModel,
     question: str,
     results: SearchResults,
     settings: AnswerSettings,
     seconds: float,
     *,
     agent: Agent,
-    summariser: LLM | None = None,
+    summariser: LanguageModel | None = None,
     least: float = 0.0,
 ) -> Generator[AnswerSentence, None, Draft]:
     """Yield each sentence once it is checked and may be shown, and return them all.
@@ -89,7 +88,7 @@ def write_answer(
 
 
 def _showing(
-    writer: CheckedWriter, messages: Sequence[ChatMessage], is_dropping: bool
+    writer: CheckedWriter, messages: Sequence[Message], is_dropping: bool
 ) -> Generator[AnswerSentence, None, tuple[list[AnswerSentence], ClaimReader]]:
     """Yield what may be shown of a reply as it comes, and return all of it."""
     reader = ClaimReader()
@@ -117,12 +116,12 @@ class CheckedWriter:
 
     def __init__(
         self,
-        llm: LLM,
+        llm: LanguageModel,
         results: Sequence[SearchResult],
         settings: AnswerSettings,
         seconds: float,
         agent: Agent,
-        summariser: LLM | None = None,
+        summariser: LanguageModel | None = None,
         least: float = 0.0,
     ) -> None:
         self._agent, self._summariser, self._least = agent, summariser, least
@@ -135,24 +134,23 @@ class CheckedWriter:
 
     def prompt(
         self, question: str, rules: str = RULES, *, parts: int = 1
-    ) -> tuple[list[ChatMessage], int]:
+    ) -> tuple[list[Message], int]:
         """Return the messages of a question, and how many passages they contain.
 
         Each of several ``parts`` of what is asked for may have as many passages as an answer.
         """
-        about = self._llm.metadata
         rules = "\n\n".join(filter(None, [self._agent.persona, rules]))
         fixed = self._count(rules) + self._count(question) + _OF_FORM
         fixed += 0 if self._summariser is None else _OF_SUMMARY
-        longest = self._agent.max_tokens or max(about.num_output, 1)
-        room = about.context_window - longest - fixed
+        longest = self._agent.max_tokens or self._llm.reply_tokens
+        room = self._llm.context_tokens - longest - fixed
         tokens = min(self._settings.context_tokens, room)
         most = self._settings.context_passages * parts
         passages = choose_context(self._results, self._count, most=most, tokens=tokens)
         if not passages:
             raise LLMError(
-                f"the language model reads {about.context_window} tokens at once, too few for a "
-                "passage: take another model"
+                f"the language model reads {self._llm.context_tokens} tokens at once, too few for "
+                "a passage: take another model"
             )
         self._given = {one.number: self._given[one.number] for one in passages}
         summary = self._summarise(question, passages)
@@ -167,9 +165,7 @@ class CheckedWriter:
         self._add_tokens(reply, messages, said)
         return clean(without_thoughts(said)).strip()
 
-    def read(
-        self, messages: Sequence[ChatMessage], reader: ClaimReader
-    ) -> Iterator[AnswerSentence]:
+    def read(self, messages: Sequence[Message], reader: ClaimReader) -> Iterator[AnswerSentence]:
         """Yield the reply's sentences, checked; nothing if the model says it has no answer."""
         reply = Reply(self._llm, messages, self._seconds, **self._agent.options())
         for piece in reply:
@@ -209,25 +205,25 @@ class CheckedWriter:
         self._add_tokens(reply, messages, said)
         return without_thoughts(said).lstrip(" *\"'\n").casefold().startswith("no")
 
-    def checked(self, messages: Sequence[ChatMessage]) -> tuple[list[AnswerSentence], ClaimReader]:
+    def checked(self, messages: Sequence[Message]) -> tuple[list[AnswerSentence], ClaimReader]:
         """Return all sentences of a reply."""
         reader = ClaimReader()
         return list(self.read(messages, reader)), reader
 
-    def reply(self, messages: Sequence[ChatMessage]) -> str:
+    def reply(self, messages: Sequence[Message]) -> str:
         """Return a whole reply, without the model's thoughts."""
         reply = Reply(self._llm, messages, self._seconds, **self._agent.options())
         said = "".join(reply)
         self._end(reply, messages, said)
         return without_thoughts(said).strip()
 
-    def _end(self, reply: Reply, messages: Sequence[ChatMessage], said: str) -> None:
+    def _end(self, reply: Reply, messages: Sequence[Message], said: str) -> None:
         self.is_cut = reply.is_cut
         self._add_tokens(reply, messages, said)
 
-    def _add_tokens(self, reply: Reply, messages: Sequence[ChatMessage], said: str) -> None:
+    def _add_tokens(self, reply: Reply, messages: Sequence[Message], said: str) -> None:
         prompt, written = reply.usage or (
-            sum(self._count(message.content or "") for message in messages),
+            sum(self._count(message.content) for message in messages),
             self._count(said),
         )
         before = self.tokens

@@ -73,7 +73,8 @@ class Agent(BaseModel):
     def _is_search(cls, retrieval: Mapping[str, Any]) -> Mapping[str, Any]:
         """Refuse search parameters that an agent may not set, and malformed filters."""
 
-        model = params_model(SearchParams, "query", "agent", "explain", "strict", "all_copies")
+        own = ("query", "agent", "role", "explain", "strict", "all_copies")
+        model = params_model(SearchParams, *own)
         try:
             checked = model.model_validate(dict(retrieval))
         except ValidationError as error:

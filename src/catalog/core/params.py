@@ -97,6 +97,13 @@ Before = Annotated[
         aliases=("before_date", "date_before", "modified_before"),
     ),
 ]
+Role = Annotated[
+    str | None,
+    Param(
+        "As this role: only documents of its confidentiality levels (IDX_ANSWERS__ROLES).",
+        aliases=("as_role", "audience"),
+    ),
+]
 Strict = Annotated[bool, Param("Fail when a stage fails, rather than go on without.")]
 
 
@@ -109,6 +116,7 @@ class _Caller:
         str | None,
         Param("As this agent: one that 'catalog agents' lists.", aliases=("agent_name",)),
     ] = None
+    role: Role = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,16 +183,11 @@ class _Answerer(_Caller):
         str | None,
         Param("Only documents that are meant for this agent: those with this agent_hint."),
     ] = None
-    role: Annotated[
-        str | None,
-        Param(
-            "Answer as for this role: from documents of its confidentiality levels alone "
-            "(IDX_ANSWERS__ROLES)."
-        ),
-    ] = None
     model: Annotated[
         str | None,
-        Param("openai, llama_cpp, module:function, or none, in place of IDX_LLM__PROVIDER."),
+        Param(
+            "openai, ollama, llama_cpp, module:function, or none, in place of IDX_LLM__PROVIDER."
+        ),
     ] = None
 
 
@@ -240,10 +243,6 @@ class SearchParams(_Narrowed, _Caller):
     compare_with_v1: Annotated[
         bool, Param("Ask the baseline too, and tell the differences.", python_only=True)
     ] = False
-    role: Annotated[
-        str | None,
-        Param("Only documents of this role's confidentiality levels.", python_only=True),
-    ] = None
 
 
 @dataclass(frozen=True)
@@ -284,6 +283,7 @@ class GetParams:
     ]
     _: KW_ONLY
     dataset: Dataset = None
+    role: Role = None
     line_start: Annotated[
         int | None,
         Param(
@@ -329,6 +329,7 @@ class MultiGetParams:
     ]
     _: KW_ONLY
     dataset: Dataset = None
+    role: Role = None
     limit: Annotated[
         int,
         Param(
@@ -353,6 +354,7 @@ class BrowseParams:
     ] = None
     _: KW_ONLY
     dataset: Dataset = None
+    role: Role = None
     file_type: FileType = None
     name: Annotated[
         str | None,
@@ -400,7 +402,10 @@ class BrowseParams:
 
 @dataclass(frozen=True)
 class StatusParams:
-    """What the store holds; there is nothing to say."""
+    """What the store holds."""
+
+    _: KW_ONLY
+    role: Role = None
 
 
 Params = (

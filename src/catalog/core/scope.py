@@ -6,9 +6,28 @@ list comes to mean "everything".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NoReturn
+
+_CALLER: ContextVar[str | None] = ContextVar("catalog_role", default=None)
+
+
+def caller_role() -> str | None:
+    """Return the role of whoever sent the current request; ``None`` for no role."""
+    return _CALLER.get()
+
+
+@contextmanager
+def asked_as(role: str | None) -> Iterator[None]:
+    """Set the role of whoever sent the requests of the block."""
+    token = _CALLER.set(role)
+    try:
+        yield
+    finally:
+        _CALLER.reset(token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -36,19 +36,6 @@ def guarded_client(
     return httpx.Client(headers=_FORM, follow_redirects=False, event_hooks={"response": [check]})
 
 
-def guarded_async_client(
-    error: Callable[[str], Exception], *, most_bytes: int | None = None
-) -> httpx.AsyncClient:
-    """Return the same as :func:`guarded_client` for asyncio."""
-
-    async def check(response: httpx.Response) -> None:
-        _guard(response, error, most_bytes)
-
-    return httpx.AsyncClient(
-        headers=_FORM, follow_redirects=False, event_hooks={"response": [check]}
-    )
-
-
 def _guard(
     response: httpx.Response, error: Callable[[str], Exception], most_bytes: int | None
 ) -> None:
@@ -56,15 +43,17 @@ def _guard(
     if encoding.strip().casefold() not in ("", "identity"):
         raise error("sent a compressed reply, which is not read")
     if most_bytes is not None:
-        response.stream = _BoundedStream(response.stream, error, most_bytes)
+        response.stream = _BoundedStream(
+            cast(httpx.SyncByteStream, response.stream), error, most_bytes
+        )
 
 
-class _BoundedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
+class _BoundedStream(httpx.SyncByteStream):
     """The bytes of a reply; raises when more than ``most_bytes`` come."""
 
     def __init__(
         self,
-        stream: httpx.SyncByteStream | httpx.AsyncByteStream,
+        stream: httpx.SyncByteStream,
         error: Callable[[str], Exception],
         most_bytes: int,
     ) -> None:
@@ -72,18 +61,11 @@ class _BoundedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._room = most_bytes
 
     def __iter__(self) -> Iterator[bytes]:
-        for piece in cast(httpx.SyncByteStream, self._stream):
-            yield self._counted(piece)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in cast(httpx.AsyncByteStream, self._stream):
+        for piece in self._stream:
             yield self._counted(piece)
 
     def close(self) -> None:
-        cast(httpx.SyncByteStream, self._stream).close()
-
-    async def aclose(self) -> None:
-        await cast(httpx.AsyncByteStream, self._stream).aclose()
+        self._stream.close()
 
     def _counted(self, piece: bytes) -> bytes:
         self._room -= len(piece)
@@ -126,7 +108,7 @@ class JsonServer:
         api_key: str | None = None,
     ) -> None:
         """Set the address; raise :class:`ConfigError`, naming ``setting``, if it is invalid."""
-        parts = _split(url, setting)
+        parts = split_address(url, setting)
         host = parts.netloc.rpartition("@")[2]
         if api_key and host != parts.netloc:  # one of the two would be sent, and not the key
             raise ConfigError(f"{setting} holds a user, and a key is set: give one of them")
@@ -194,7 +176,8 @@ class JsonServer:
         return self._error(f"{self.label} gave no answer in {seconds:g} s")
 
 
-def _split(url: str, setting: str) -> SplitResult:
+def split_address(url: str, setting: str) -> SplitResult:
+    """Return the parts of a server's address; raise :class:`ConfigError`, naming ``setting``."""
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

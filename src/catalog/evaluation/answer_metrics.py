@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -36,11 +36,8 @@ from catalog.core.results import OtherPlace, ResultLocator, SearchResult
 from catalog.evaluation.golden import GoldenQuery, GoldenSet, Nugget, Span
 from catalog.evaluation.metrics import overlap
 from catalog.ingest.chunking.boundaries import sentence_spans
+from catalog.llm import LanguageModel, Message
 from catalog.llm.replies import Reply
-
-if TYPE_CHECKING:
-    from llama_index.core.llms import LLM, ChatMessage
-
 
 NUGGET_METRICS = ("VitalStrict", "Vital", "AllStrict", "All")
 Assigned = Literal["support", "partial_support", "not_support"]
@@ -72,7 +69,7 @@ def nuggets_of(query: GoldenQuery) -> tuple[Nugget, ...]:
 
 
 def assign_nuggets(
-    query: GoldenQuery, answer: str, judge: LLM | None, seconds: float
+    query: GoldenQuery, answer: str, judge: LanguageModel | None, seconds: float
 ) -> tuple[NuggetAssignment, ...]:
     """Return how far an answer has each nugget of a query, by a model or by the support check.
 
@@ -116,7 +113,7 @@ def score_nuggets(query: GoldenQuery, assigned: Sequence[NuggetAssignment]) -> d
 
 
 def _judge(
-    judge: LLM, question: str, nuggets: Sequence[Nugget], answer: str, seconds: float
+    judge: LanguageModel, question: str, nuggets: Sequence[Nugget], answer: str, seconds: float
 ) -> Iterator[Assigned]:
     reply = "".join(Reply(judge, _messages(question, nuggets, answer), seconds))
     said = {int(number): word.casefold() for number, word in _LINE.findall(reply)}
@@ -125,14 +122,12 @@ def _judge(
         yield word if word in ("support", "partial_support") else "not_support"
 
 
-def _messages(question: str, nuggets: Sequence[Nugget], answer: str) -> list[ChatMessage]:
-    from llama_index.core.llms import ChatMessage, MessageRole
-
+def _messages(question: str, nuggets: Sequence[Nugget], answer: str) -> list[Message]:
     facts = "\n".join(f"{number}: {one.text}" for number, one in enumerate(nuggets, start=1))
     told = f"Question: {question}\n\nFacts:\n{facts}\n\nAnswer:\n{answer}"
     return [
-        ChatMessage(role=MessageRole.SYSTEM, content=_RULES),
-        ChatMessage(role=MessageRole.USER, content=told),
+        Message("system", _RULES),
+        Message("user", told),
     ]
 
 

@@ -31,15 +31,13 @@ from catalog.evaluation.runs import BackendRun, QueryOutcome
 from catalog.evaluation.significance import mean_interval
 from catalog.evaluation.summary import run_dict
 from catalog.ingest.sync_report import Progress
-from catalog.llm import llm_name
+from catalog.llm import LanguageModel
 from catalog.retrieval.caches import ModelCache
 from catalog.store import llm_cache
 from catalog.store.eval_runs import EvalRun
 from catalog.store.llm_cache import CacheEntry, cache_key
 
 if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
-
     from catalog.retrieval.searcher import Searcher
 
 
@@ -55,8 +53,8 @@ class AnswerJob:
     golden: GoldenSet
     dataset: str
     params: AskParams
-    llm: LLM | None
-    judge: LLM | None = None
+    llm: LanguageModel | None
+    judge: LanguageModel | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -76,7 +74,7 @@ class AnswerJob:
     @property
     def name(self) -> str:
         """The run's name: who writes."""
-        return "ask" if self.llm is None else f"ask by {llm_name(self.llm)}"
+        return "ask" if self.llm is None else f"ask by {self.llm.name}"
 
     @property
     def depth(self) -> int:

@@ -28,9 +28,12 @@ from catalog.core.params import (
 )
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults
+from catalog.core.scope import Scope
 from catalog.library.document_parts import DocumentLines
 from catalog.library.health import describe_store
+from catalog.library.names import role_scope
 from catalog.library.references import find_document, find_parts, read_part
+from catalog.store.engine_types import Restriction
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from catalog.library.library import Library
     from catalog.library.logs import Outcome
     from catalog.retrieval.searcher import Searcher
+    from catalog.store.filter_sql import DatasetNames
 
 
 _NAMED = 20  # names without a document, each in a note
@@ -86,12 +90,14 @@ def run_generate(engine: LocalEngine, params: GenerateParams) -> Artifact:
 def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
     """Return the document, cut to ``max_bytes``; without one to the most that may be asked for."""
     library = engine.library
+    dataset = None if params.dataset is None else library.chosen_datasets(params.dataset)
     document = find_document(
         library.database,
         params.reference,
-        dataset=None if params.dataset is None else library.chosen_datasets(params.dataset),
+        dataset=dataset,
         line_start=params.line_start,
         line_end=params.line_end,
+        seen=_seen(library, params.role, dataset),
     )
     return document_dict(document, params.max_bytes or MAX_TEXT_BYTES)
 
@@ -105,7 +111,8 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     """
     database = engine.library.database
     dataset = engine.library.chosen_datasets(params.dataset)
-    parts, missing = find_parts(database, dataset, params.patterns)
+    seen = _seen(engine.library, params.role, dataset)
+    parts, missing = find_parts(database, dataset, params.patterns, seen)
     documents, skipped = [], []
     notes = [str(error) for error in missing[:_NAMED]]
     if len(missing) > _NAMED:
@@ -133,6 +140,12 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     if beyond > 0:
         notes.append(f"{beyond} more documents match, beyond limit {params.limit}")
     return {"documents": documents, "skipped": skipped, "notes": notes}
+
+
+def _seen(library: Library, role: str | None, dataset: DatasetNames | None) -> Scope:
+    """Return the documents that a call as this role may see."""
+    names = library.datasets() if dataset is None else Restriction(dataset).datasets
+    return role_scope(library.database, library.settings, role, names)
 
 
 def _skipped(source_doc_id: str, reason: str) -> dict[str, str]:
@@ -199,9 +212,9 @@ def run_browse(engine: LocalEngine, params: BrowseParams) -> CatalogPage:
     return DocumentCatalog(engine.library).query(**vars(params))
 
 
-def run_status(engine: LocalEngine, _: StatusParams) -> dict[str, Any]:
+def run_status(engine: LocalEngine, params: StatusParams) -> dict[str, Any]:
     """Return the contents of the store now."""
-    return describe_store(engine.library)
+    return describe_store(engine.library, params.role)
 
 
 def _shape_of(kind: type[Any], name: str, about: str) -> type[BaseModel]:

@@ -32,7 +32,7 @@ from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.library.library import Library
-from catalog.library.names import keep_whole
+from catalog.library.names import keep_whole, role_scope
 from catalog.library.references import find_alike
 from catalog.store.cards import count_without_card, find_documents, top_documents
 from catalog.store.document_names import Member, find_groups
@@ -80,7 +80,7 @@ class BrowseRequest:
     ``visible`` is the filter on documents that the caller may see, ``wanted`` adds the conditions
     of the call. A blank query counts as no query. ``by_type``, ``by_name`` and ``by_tag`` are the
     parts of ``wanted`` that are not ``visible``. ``after`` and ``before`` have a time zone.
-    ``notes`` name the parameters that were cut.
+    ``notes`` name the parameters that were cut. ``seen`` are the documents of the caller's role.
     """
 
     params: BrowseParams
@@ -92,6 +92,7 @@ class BrowseRequest:
     after: datetime | None
     before: datetime | None
     notes: tuple[str, ...]
+    seen: Scope = ALL
 
     @property
     def wanted(self) -> Filter | None:
@@ -178,23 +179,27 @@ class DocumentCatalog:
         most = self._library.settings.rag_v2.max_query_chars
         request = read_browse_request(params, max_query_chars=most)
         dataset = self._library.chosen_datasets(params.dataset)
-        lacking = self._make_some_cards(dataset, request.query)
+        names = Restriction(dataset).datasets
+        database, settings = self._library.database, self._library.settings
+        request = replace(request, seen=role_scope(database, settings, params.role, names))
+        lacking = self._make_some_cards(dataset, request)
         notes = request.notes + lacking
         with self._library.database.read() as connection:
-            within = Restriction(dataset, filter=request.visible)
-            check_filter_fields(connection, within)
+            within = Restriction(dataset, request.seen, request.visible)
+            check_filter_fields(connection, within, request.seen)
             within_tags = replace(within, filter=request.visible_and_tags)
-            check_values(connection, within_tags, request.file_type)
+            check_values(connection, within_tags, request.file_type, request.seen)
             request = request.with_names(connection, within.datasets)
             page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
             described = describe_documents(connection, page, groups)
+            entries = tuple(_entry(described[id_], scores.get(id_)) for id_ in page)
             if not types:
                 notes += find_hints(connection, dataset, request)
         return CatalogPage(
             dataset=dataset if isinstance(dataset, str) else None,
             datasets=within.datasets,
             query=params.query,
-            entries=tuple(_entry(described[id_], scores.get(id_)) for id_ in page),
+            entries=entries,
             total=sum(types.values()),
             offset=params.offset,
             types=types,
@@ -202,7 +207,7 @@ class DocumentCatalog:
             elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
         )
 
-    def _make_some_cards(self, dataset: DatasetNames, query: str | None) -> tuple[str, ...]:
+    def _make_some_cards(self, dataset: DatasetNames, request: BrowseRequest) -> tuple[str, ...]:
         """Make some cards if nobody else is writing; return a note on the rest if it matters."""
         database = self._library.database
         why = CARDS_MADE_LATER
@@ -214,9 +219,11 @@ class DocumentCatalog:
             why = str(error)
         with database.read() as connection:
             uncarded = count_without_card(connection, dataset)
-        if uncarded == 0 or query is None:
+        if uncarded == 0 or request.query is None:
             return ()
         subject = "1 document is" if uncarded == 1 else f"{uncarded} documents are"
+        if not request.seen.is_all:  # how many would count those that the role does not see
+            subject = "some documents may be"
         return (f"{subject} found by title and path alone for now: {why}",)
 
 
@@ -227,10 +234,10 @@ def _find(
 
     One stands for all files of a recording: the last are these, by it.
     """
-    allowed = allowed_documents(Restriction(dataset, filter=request.wanted))
+    allowed = allowed_documents(Restriction(dataset, request.seen, request.wanted))
     if request.after is not None or request.before is not None:
         allowed = allowed & dated_between(request.after, request.before)
-    if request.wanted is not None:
+    if request.wanted is not None or not request.seen.is_all:
         allowed = materialize(connection, allowed)
     groups = find_groups(connection, dataset, allowed)
     sort, limit, offset = request.params.sort, request.params.limit, request.params.offset
@@ -272,7 +279,7 @@ def find_hints(
     connection: Connection, dataset: DatasetNames, request: BrowseRequest
 ) -> tuple[str, ...]:
     """Return notes on an empty listing; they name only documents the caller may see."""
-    visible = allowed_documents(Restriction(dataset, filter=request.visible))
+    visible = allowed_documents(Restriction(dataset, request.seen, request.visible))
     if not count_documents(connection, visible, 1):
         several = not isinstance(dataset, str)
         nothing = f"the {'datasets have' if several else 'dataset has'} no documents"

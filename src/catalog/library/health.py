@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -19,7 +18,9 @@ from catalog.core.errors import (
     StoreError,
 )
 from catalog.core.files import errno_of, find_open_to_others, remedy
+from catalog.core.scope import Scope
 from catalog.library.library import Library
+from catalog.library.names import role_scope, roles_in_force
 from catalog.store import Database, embedding_cache, llm_cache
 from catalog.store.backup import KEPT, find_stale_drafts
 from catalog.store.cards import count_damaged_cards
@@ -30,7 +31,9 @@ from catalog.store.checksums import (
     find_damaged_vectors,
 )
 from catalog.store.chunks import StoredDataset, list_datasets
+from catalog.store.engine_types import Restriction
 from catalog.store.full_text import check_full_text
+from catalog.store.listing import allowed_documents, count_by_type
 from catalog.store.log_entries import count_damaged_entries
 from catalog.store.manifest import (
     DatasetSettings,
@@ -43,6 +46,7 @@ from catalog.store.revisions import list_removed
 from catalog.store.schema import dataset_settings, datasets, manifest
 from catalog.store.statistics import (
     ChunkSizes,
+    count_embedded,
     count_modalities,
     count_orphans,
     count_pending_points,
@@ -51,7 +55,7 @@ from catalog.store.statistics import (
     find_damage,
     measure_chunk_sizes,
 )
-from catalog.store.tried_models import count_tried, list_trials, list_tried
+from catalog.store.trial import count_trial
 
 RESTORE = "catalog restore FILE, with a copy made by catalog backup"
 _REINDEX = "catalog index rebuild --lexical"
@@ -109,18 +113,6 @@ def check_database(library: Library) -> Check:
     return replace(check, fix=_REINDEX) if are_rows_sound else check
 
 
-def trial_checks(library: Library) -> Iterator[Check]:
-    """Yield a check with the progress of each model that is tried; it is always ``ok``."""
-    with suppress(StoreError), library.database.read() as connection:
-        for tried in list_tried(connection):
-            counts = count_tried(connection, tried)
-            detail = (
-                f"{counts.embedded} of {counts.passages} passages, {counts.bytes / 1e6:.1f} MB; "
-                "waits for 'catalog index adopt' or 'drop'"
-            )
-            yield Check(f"tried model {tried.name}", ok=True, detail=detail)
-
-
 def permission_checks(library: Library) -> Iterator[Check]:
     """Yield a check on whether other users may read the store or enter its folders."""
     home, store = library.settings.home, library.database.file
@@ -176,8 +168,8 @@ class DatasetStats:
     ``languages`` counts passages by language, the most first, as the keyword index was last saved;
     none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size`` and
     ``chunk_size``. ``database_bytes`` is the whole store's, all datasets and caches included;
-    ``updated_at`` is seconds since 1970. ``tried_models`` count the dataset's passages that each
-    tried model has embedded.
+    ``updated_at`` is seconds since 1970. ``trial`` has the model on trial, its settings, and the
+    counts of what it has embedded of the dataset.
     """
 
     dataset: str
@@ -196,7 +188,7 @@ class DatasetStats:
     pending_points: int
     database_bytes: int
     updated_at: float
-    tried_models: list[dict[str, Any]]
+    trial: dict[str, Any] | None
 
 
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
@@ -205,6 +197,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     with library.database.read() as connection:
         totals = count_totals(connection, dataset)
         made = read_dataset_settings(connection, dataset) or DatasetSettings(None, {})
+        trial = embedding_cache.read_trial(connection)
         low, high = (
             made.values.get(name, getattr(rag, name)) for name in ("chunk_min_size", "chunk_size")
         )
@@ -225,7 +218,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             pending_points=count_pending_points(connection, dataset),
             database_bytes=database_bytes(connection),
             updated_at=stored.updated_at,
-            tried_models=list_trials(connection, dataset),
+            trial=asdict(trial) | asdict(count_trial(connection, dataset)) if trial else None,
         )
 
 
@@ -241,12 +234,22 @@ def stored_dataset(library: Library, name: str) -> StoredDataset:
         return next(stored for stored in list_datasets(connection) if stored.name == name)
 
 
-def describe_store(library: Library) -> dict[str, Any]:
-    """Say where the store is, its model and engines, and the counts of each dataset."""
+def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
+    """Say where the store is, its model and engines, and the counts of each dataset.
+
+    With a role in force only the documents that it may see count, and no more is said of a
+    dataset. Raises :class:`InputError` for a role that the settings do not name.
+    """
     settings = library.settings
     model = embedding_cache.read_stored_model(library.database)
     with library.database.read() as connection:
         cached, hits = embedding_cache.query_cache_stats(connection)
+    names = library.datasets()
+    if roles_in_force(settings, role):
+        seen = role_scope(library.database, settings, role, names)
+        datasets = [_seen_stats(library, name, seen) for name in names]
+    else:
+        datasets = [asdict(dataset_stats(library, name)) for name in names]
     return {
         "home": str(settings.home.resolve()),
         "store": _address(library.database),
@@ -256,8 +259,24 @@ def describe_store(library: Library) -> dict[str, Any]:
         "lexical_engine": settings.rag_v2.lexical_engine,
         "vector_engine": settings.rag_v2.vector_engine,
         "query_cache": {"entries": cached, "hits": hits},
-        "datasets": [asdict(dataset_stats(library, name)) for name in library.datasets()],
+        "datasets": datasets,
     }
+
+
+def _seen_stats(library: Library, dataset: str, seen: Scope) -> dict[str, Any]:
+    """Count the documents and passages that are seen."""
+    allowed = Restriction(dataset, seen)
+    with library.database.read() as connection:
+        stored = next(one for one in list_datasets(connection) if one.name == dataset)
+        modalities = count_modalities(connection, dataset, allowed.clause())
+        return {
+            "dataset": dataset,
+            "documents": sum(count_by_type(connection, allowed_documents(allowed)).values()),
+            "chunks": sum(modalities.values()),
+            "embedded": count_embedded(connection, dataset, allowed.clause()),
+            "modalities": modalities,
+            "updated_at": stored.updated_at,
+        }
 
 
 def _address(database: Database) -> str:
@@ -283,7 +302,6 @@ def diagnose(library: Library) -> list[Check]:
         check_database(library),
         run_check("model", lambda: _model(library), "catalog models check", home),
         run_check("model note", lambda: _model_note(library), _REBUILD, home),
-        *trial_checks(library),
         *permission_checks(library),
         *draft_checks(library),
         *server_checks(library),

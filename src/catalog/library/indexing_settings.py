@@ -28,7 +28,7 @@ from catalog.store.manifest import (
     known_documents,
     read_dataset_settings,
 )
-from catalog.store.tried_models import NewWay
+from catalog.store.trial import Way
 
 if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel
@@ -70,7 +70,7 @@ class IndexingSettings:
         """Names how documents are cut and embedded by these settings."""
         return self._fingerprint(self.settings)
 
-    def with_model(self, library: Library) -> tuple[NewWay, Pipeline]:
+    def with_model(self, library: Library) -> tuple[Way, Pipeline]:
         """Return how the dataset is made once the model of another library is the store's.
 
         The second value is that pipeline. ``library`` is of the same store.
@@ -80,7 +80,7 @@ class IndexingSettings:
         rag = with_rag(library.settings, values).rag_v2
         made_with = DatasetSettings(self.settings.preset, values)
         pipeline = Pipeline.of(rag, library.model)
-        return NewWay(self.fingerprint, pipeline.fingerprint, made_with), pipeline
+        return (self.fingerprint, pipeline.fingerprint, made_with), pipeline
 
     @property
     def differences(self) -> dict[str, tuple[Any, Any]]:

@@ -21,12 +21,11 @@ from catalog.store.embedding_cache import Adoption, StoredModel, read_adoption, 
 from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
-
     from catalog.embedding.model import EmbeddingModel, GivenModel
+    from catalog.llm import GivenLLM, LanguageModel
 
 
-_MODEL_SETTINGS = (
+MODEL_SETTINGS = (
     "embedding.provider",
     "embedding.model",
     "embedding.url",
@@ -40,7 +39,7 @@ _MODEL_SETTINGS = (
 def read_model_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings that make the embedding model, by dotted name, without passwords."""
     values = dict(flatten(settings.model_dump()))
-    made = {name: values[name] for name in _MODEL_SETTINGS}
+    made = {name: values[name] for name in MODEL_SETTINGS}
     url = made["embedding.url"]
     return made | {"embedding.url": url and strip_userinfo(url)}
 
@@ -48,7 +47,7 @@ def read_model_settings(settings: Settings) -> dict[str, Any]:
 class Library:
     """Open the store at once, and models and indexes when first needed; close it, or use ``with``.
 
-    ``model``, any LlamaIndex one, and ``llm`` stand in for those that the settings name. Where the
+    ``model`` and ``llm``, any of LlamaIndex, stand in for those that the settings name. Where the
     store adopted a model in place of theirs, ``settings`` name the adopted model, and ``adoption``
     is the store's note of it; not if the library does not follow adoptions.
     """
@@ -58,14 +57,14 @@ class Library:
         settings: Settings,
         *,
         model: EmbeddingModel | GivenModel | None = None,
-        llm: LLM | None = None,
+        llm: LanguageModel | GivenLLM | None = None,
         follows: bool = True,
     ) -> None:
         self.settings = settings
         self.adoption: Adoption | None = None
         self._follows, self._following = follows and model is None, Lock()
         self._model, self._llm = model, llm
-        self._llms: dict[str | None, LLM | None] = {}
+        self._llms: dict[str | None, LanguageModel | None] = {}
         url, home = settings.database_url, settings.home
         self.database = Database(url, home) if url else Database.at(home)
         self.indexes = Indexes(settings, self.database, lambda: self.wanted_model)
@@ -82,7 +81,7 @@ class Library:
         preset: str | None = None,
         overrides: Mapping[str, Any] | None = None,
         model: EmbeddingModel | GivenModel | None = None,
-        llm: LLM | None = None,
+        llm: LanguageModel | GivenLLM | None = None,
     ) -> Library:
         """Open the library of the effective settings; see ``load_settings``."""
         settings = load_settings(preset=preset, overrides=overrides).settings
@@ -144,13 +143,15 @@ class Library:
         return get_model(settings.model_copy(update={"dim": stored.dim}), rag=rag)
 
     @cached_property
-    def optional_llm(self) -> LLM | None:
+    def optional_llm(self) -> LanguageModel | None:
         """The language model, ``None`` if none is set; raises as ``get_llm`` does."""
-        from catalog.llm import get_llm
+        from catalog.llm import as_language_model, get_llm
 
-        return self._llm or get_llm(self.settings.llm)
+        if self._llm is not None:
+            return as_language_model(self._llm)
+        return get_llm(self.settings.llm)
 
-    def llm_of(self, profile: Profile) -> LLM | None:
+    def llm_of(self, profile: Profile) -> LanguageModel | None:
         """Return the model of a profile, kept once made; raises as ``get_llm`` does."""
         from catalog.llm import get_llm
 
@@ -163,7 +164,7 @@ class Library:
         return self._llms[named]
 
     @property
-    def llm(self) -> LLM:
+    def llm(self) -> LanguageModel:
         """The language model; raises :class:`ConfigError` without one."""
         llm = self.optional_llm
         if llm is None:

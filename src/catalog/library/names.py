@@ -17,7 +17,7 @@ from catalog.core.documents import MetadataScalar
 from catalog.core.errors import InputError
 from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
 from catalog.core.lru_cache import LRUCache
-from catalog.core.scope import ALL, Scope
+from catalog.core.scope import ALL, Scope, caller_role
 from catalog.library.document_parts import read_cited_place, without_seconds
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import (
@@ -108,7 +108,8 @@ class Names:
         files = [
             file for file in self._record_files if is_named(file) or is_named(_without_folder(file))
         ]
-        return paths_of_files(self._connection, self.dataset, files) if files else []
+        found = paths_of_files(self._connection, self.dataset, files) if files else []
+        return self.only_seen(found)
 
     def records_at(self, file: str, first: int, last: int | None) -> list[tuple[str, int]]:
         """Return path and line of the records in these lines of a file, maybe none.
@@ -119,7 +120,11 @@ class Names:
         found = (
             paths_of_records(self._connection, self.dataset, one, first, last) for one in named
         )
-        return next(filter(None, found), [])
+        seen = (
+            [(path, line) for path, line in records if self._seen.allows(f"{self.dataset}:{path}")]
+            for records in found
+        )
+        return next(filter(None, seen), [])
 
     def keep_whole(self, tree: Filter) -> Filter:
         """Return the filter, under which the files of a document that a name fits stay together.
@@ -269,21 +274,30 @@ def _one_line(title: str) -> str:
     return " ".join(title.replace("[", "(").replace("]", ")").split())
 
 
+def roles_in_force(settings: Settings, role: str | None) -> list[str]:
+    """Return the roles that limit a call: its own, its sender's and the process's; maybe none."""
+    given = (settings.answers.role, caller_role(), role)
+    return list(dict.fromkeys(one for one in given if one is not None))
+
+
 def role_scope(
     database: Database, settings: Settings, role: str | None, datasets: Iterable[str]
 ) -> Scope:
-    """Return the documents of the datasets that a role may see; all without a role.
+    """Return the documents of the datasets that a call as this role may see; all without a role.
 
-    A document is seen by who may see all its levels, whatever their case. Raises
-    :class:`InputError` for a role that the settings do not name.
+    They are those that every role in force may see. A document is seen by who may see all its
+    levels, whatever their case. Raises :class:`InputError` for a role that the settings do not
+    name.
     """
-    if role is None:
+    in_force = roles_in_force(settings, role)
+    if not in_force:
         return Scope.all()
     roles = settings.answers.levels()
-    if role not in roles:
-        known = f"roles: {', '.join(roles)}" if roles else "set some as IDX_ANSWERS__ROLES"
-        raise InputError(f"there is no role {role!r}; {known}")
-    seen = roles[role]
+    for one in in_force:
+        if one not in roles:
+            known = f"roles: {', '.join(roles)}" if roles else "set some as IDX_ANSWERS__ROLES"
+            raise InputError(f"there is no role {one!r}; {known}")
+    seen = frozenset.intersection(*(roles[one] for one in in_force))
     with database.read() as connection:
         levels = read_levels(connection, datasets)
     return Scope.of(name for name, stated in levels.items() if (stated or {UNLABELLED}) <= seen)

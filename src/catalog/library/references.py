@@ -99,32 +99,37 @@ class NamedDocument:
 
 
 def find_named(
-    connection: Connection, reference: str, dataset: DatasetNames | None, given: Part
+    connection: Connection,
+    reference: str,
+    dataset: DatasetNames | None,
+    given: Part,
+    seen: Scope = ALL,
 ) -> list[NamedDocument]:
     """Return the documents with that name; of several, those that have the place in it.
 
     Lines that are ``given`` win over those in the reference. A place that no document of that name
-    can have is an error after a colon, and elsewhere a note on the whole document.
+    can have is an error after a colon, and elsewhere a note on the whole document. Documents that
+    are not ``seen`` are ignored.
     """
-    document = find_exactly(connection, reference, dataset)
+    document = find_exactly(connection, reference, dataset, seen)
     if document is not None:
         return [_named(document, given)]
     split, cited = split_reference(reference), read_cited_place(reference)
     place: Place | None
     for name, told_place in split:
-        document = find_exactly(connection, name, dataset)
+        document = find_exactly(connection, name, dataset, seen)
         if document is not None:
             part = _read_place(told_place, read_places(connection, document))
             if part is not None:
                 return [_named(document, part if given == Part() else given)]
     name, place = split[0] if split else (reference, None)
-    if records := _find_records(connection, dataset, (name, place, cited), given):
+    if records := _find_records(connection, dataset, (name, place, cited), given, seen):
         return records
-    groups = _find_groups(connection, name, dataset)
+    groups = _find_groups(connection, name, dataset, seen)
     if not groups and cited is not None and cited.name != reference:
         name, place = cited.name, None
-        document = find_exactly(connection, name, dataset)
-        groups = _find_groups(connection, name, dataset) if document is None else [[document]]
+        document = find_exactly(connection, name, dataset, seen)
+        groups = [[document]] if document else _find_groups(connection, name, dataset, seen)
     told = [_cut_group(connection, files, name, place or cited, given) for files in groups]
     fitting = list(filter(None, told))
     if len(fitting) > 1:
@@ -139,16 +144,19 @@ def find_named(
 
 
 def find_exactly(
-    connection: Connection, reference: str, dataset: DatasetNames | None
+    connection: Connection, reference: str, dataset: DatasetNames | None, seen: Scope = ALL
 ) -> StoredDocument | None:
     """Return the document whose path, id or docid this is; raise if that is not one alone."""
     docid = DOCID.fullmatch(reference)
-    if docid is not None and (found := find_by_docid(connection, docid[1], dataset)):
-        return _only(found, reference)
+    if docid is not None:
+        found = find_by_docid(connection, docid[1], dataset)
+        if found := [one for one in found if seen.allows(one.source_doc_id)]:
+            return _only(found, reference)
     paths = [
         (name, reference.removeprefix(f"{name}:")) for name in named_datasets(connection, dataset)
     ]
-    documents = list(filter(None, (find_by_path(connection, *path) for path in paths)))
+    live = filter(None, (find_by_path(connection, *path) for path in paths))
+    documents = [one for one in live if seen.allows(one.source_doc_id)]
     exact = [document for document in documents if document.source_doc_id == reference]
     return _only(exact or documents, reference)
 
@@ -199,6 +207,7 @@ def _find_records(
     dataset: DatasetNames | None,
     told: tuple[str, Place | None, CitedPlace | None],
     given: Part,
+    seen: Scope,
 ) -> list[NamedDocument]:
     """Return the records at the given or named lines, as one document for each file."""
     name, place, cited = told
@@ -213,7 +222,7 @@ def _find_records(
         return []
     found: list[NamedDocument] = []
     for one in named_datasets(connection, dataset):
-        names = Names(connection, one)
+        names = Names(connection, one, seen)
         records = names.records_at(file.removeprefix(f"{one}:"), first or 1, None)
         pieces = [
             (one, path, Part(line, line)) for path, line in records if last is None or line <= last
@@ -225,12 +234,12 @@ def _find_records(
 
 
 def _find_groups(
-    connection: Connection, reference: str, dataset: DatasetNames | None
+    connection: Connection, reference: str, dataset: DatasetNames | None, seen: Scope
 ) -> list[list[StoredDocument]]:
     """Return the files of each document that has the name though not as its path."""
     groups: list[list[StoredDocument]] = []
     for one in named_datasets(connection, dataset):
-        names = Names(connection, one)
+        names = Names(connection, one, seen)
         file = reference.removeprefix(f"{one}:")
         records = names.records(file.__eq__)
         if records and file not in names.paths:
@@ -240,11 +249,11 @@ def _find_groups(
             )
         paths = names.resolve(reference)
         while paths:
-            whole = names.documents.whole(paths[:1])
+            whole = names.only_seen(names.documents.whole(paths[:1]))
             in_order = dict.fromkeys((paths[0], *whole))
             files = [find_by_path(connection, one, path) for path in in_order]
             groups.append(list(filter(None, files)))
-            paths = [path for path in paths if path not in whole]
+            paths = [path for path in paths if path not in in_order]
     return list(filter(None, groups))
 
 
@@ -328,6 +337,7 @@ def find_document(
     dataset: DatasetNames | None = None,
     line_start: int | None = None,
     line_end: int | None = None,
+    seen: Scope = ALL,
 ) -> DocumentLines:
     """Return the document a reference names: whole, or the lines given or after its last colon.
 
@@ -336,17 +346,18 @@ def find_document(
     of a file that several documents were made from returns the first of them; a time in a
     recording, all that was said and shown then; lines of a file of records, the records there.
     Lines that are given win over those in the reference; for a document without lines they are its
-    pages, cells, paragraphs or seconds. Raises :class:`DocumentNotFoundError` with near misses, and
-    :class:`InputError` for a name that several documents share, and for a place beyond the end.
+    pages, cells, paragraphs or seconds. A document that is not ``seen`` is as one that is not
+    there. Raises :class:`DocumentNotFoundError` with near misses, and :class:`InputError` for a
+    name that several documents share, and for a place beyond the end.
     """
     given, reference = Part(line_start, line_end), without_marks(storable(reference))
     with database.read() as connection:
-        found = _find_shown(connection, reference, dataset, given)
+        found = _find_shown(connection, reference, dataset, given, seen)
         if not found:
             split = split_reference(reference)
             name = split[-1][0] if split else reference
             several = "; get takes one document, multi_get several" if "," in reference else ""
-            near = _near(connection, name, dataset)
+            near = _near(connection, name, dataset, seen)
             raise DocumentNotFoundError(f"no document {name!r}{several}", near)
         if len(found) > 1:
             firsts = (one.pieces[0] for one in found)
@@ -355,23 +366,24 @@ def find_document(
 
 
 def find_parts(
-    database: Database, dataset: DatasetNames, patterns: Iterable[str]
+    database: Database, dataset: DatasetNames, patterns: Iterable[str], seen: Scope = ALL
 ) -> tuple[list[tuple[str, Part, tuple[str, ...]]], list[DocumentNotFoundError]]:
     """Return the ids of documents, the part of each that the patterns name, and notes on it.
 
     The second list has an error with near misses for each pattern without a document.
 
     A pattern is what :func:`resolve_documents` takes, or has a place as in :func:`find_document`:
-    then each file of a recording has its own part. Raises the same if no pattern has a document.
+    then each file of a recording has its own part. Documents that are not ``seen`` are ignored.
+    Raises the same if no pattern has a document.
     """
     parts: dict[tuple[str, Part], tuple[str, ...]] = {}
     missing: list[DocumentNotFoundError] = []
     with database.read() as connection:
-        for pattern, ids in _match_each(_names_by_dataset(connection, dataset), patterns):
+        for pattern, ids in _match_each(_names_by_dataset(connection, dataset, seen), patterns):
             parts |= {(id_, Part()): () for id_ in ids}
-            found = [] if ids else _find_shown(connection, pattern, dataset, Part())
+            found = [] if ids else _find_shown(connection, pattern, dataset, Part(), seen)
             if not ids and not found:
-                missing.append(_no_document(connection, dataset, pattern))
+                missing.append(_no_document(connection, dataset, pattern, seen))
             for one in found:
                 parts |= {(f"{of}:{path}", part): one.notes for of, path, part in one.pieces}
     if missing and not parts:
@@ -380,10 +392,14 @@ def find_parts(
 
 
 def _find_shown(
-    connection: Connection, reference: str, dataset: DatasetNames | None, given: Part
+    connection: Connection,
+    reference: str,
+    dataset: DatasetNames | None,
+    given: Part,
+    seen: Scope,
 ) -> list[NamedDocument]:
     """Return the documents that the reference names, or else those named after a title in it."""
-    forms = (find_named(connection, one, dataset, given) for one in shown_forms(reference))
+    forms = (find_named(connection, one, dataset, given, seen) for one in shown_forms(reference))
     return next(filter(None, forms), [])
 
 
@@ -419,7 +435,7 @@ def resolve_documents(
             ids = matches or _as_ids({one: names.resolve(name) for one, names in named.items()})
             ids = [one for one in ids if seen.allows(one)]
             if not ids:
-                raise _no_document(connection, dataset, pattern, near)
+                raise _no_document(connection, dataset, pattern, seen, near)
             source_doc_ids |= dict.fromkeys(ids)
         if whole:
             wholes = (names.documents.whole_ids(source_doc_ids) for names in named.values())
@@ -481,9 +497,10 @@ def _no_document(
     connection: Connection,
     dataset: DatasetNames,
     pattern: str,
+    seen: Scope,
     within: Restriction | None = None,
 ) -> DocumentNotFoundError:
-    near = _near(connection, pattern, dataset, within)
+    near = _near(connection, pattern, dataset, seen, within)
     where = " or ".join(map(repr, named_datasets(connection, dataset)))
     return DocumentNotFoundError(f"no document of {where} is {pattern!r}", near)
 
@@ -501,10 +518,11 @@ def _near(
     connection: Connection,
     name: str,
     dataset: DatasetNames | None,
+    seen: Scope,
     within: Restriction | None = None,
 ) -> list[str]:
-    """Return references that may have been meant: of these datasets, and ``within`` if given."""
-    allowed: Collection[str] | None = None
+    """Return seen references that may have been meant: of these datasets, ``within`` if given."""
+    allowed: Collection[str] | None = seen.ids
     if within is not None and not within.is_whole_dataset:
         allowed = frozenset(list_source_ids(connection, allowed_documents(within)))
     text = name.removeprefix("#").casefold()

@@ -1,34 +1,46 @@
-"""Language models: the configured one as a LlamaIndex ``LLM``, and what names a model."""
+"""Language models: the configured one, behind the small interface that all code here uses."""
 
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import Any
 
-from catalog.core.errors import ConfigError, LLMError, MissingExtraError
+from catalog.core.errors import ConfigError
 from catalog.core.settings import LLMSettings, get_settings
-from catalog.core.text import strip_userinfo
+from catalog.llm.model import (
+    GivenLLM,
+    LanguageModel,
+    Message,
+    ReplyPiece,
+    as_language_model,
+    complete,
+)
 
-if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
+__all__ = [
+    "PROVIDERS",
+    "GivenLLM",
+    "LanguageModel",
+    "Message",
+    "ReplyPiece",
+    "as_language_model",
+    "complete",
+    "get_llm",
+]
 
-__all__ = ["PROVIDERS", "get_llm", "llm_identity", "llm_name"]
-
-_MOST_BYTES = 20_000_000  # of a reply
-PROVIDERS = ("none", "openai", "openai-like", "llama_cpp")  # any other names a module and function
+PROVIDERS = ("none", "openai", "ollama", "llama_cpp")  # any other names a module and function
+_OLLAMA = "http://127.0.0.1:11434/v1"  # where it listens unless told otherwise
 
 
-def get_llm(settings: LLMSettings | None = None) -> LLM | None:
+def get_llm(settings: LLMSettings | None = None) -> LanguageModel | None:
     """Return the configured model, ``None`` for provider ``none``; a local one loads later.
 
-    Raises :class:`ConfigError` for a provider that is unknown or lacks its settings, and
-    :class:`MissingExtraError` when its package is absent.
+    Raises :class:`ConfigError` for a provider that is unknown or lacks its settings.
     """
     settings = settings or get_settings().llm
     if settings.provider == "none":
         return None
-    if settings.provider == "openai":
-        return _openai_like(settings)
+    if settings.provider in ("openai", "ollama"):
+        return _served(settings)
     if settings.provider == "llama_cpp":
         from catalog.llm.local import LocalLLM
 
@@ -41,73 +53,44 @@ def get_llm(settings: LLMSettings | None = None) -> LLM | None:
     return _load_plugin(settings.provider)
 
 
-def _openai_like(settings: LLMSettings) -> LLM:
-    if not settings.url or not settings.model:
-        raise ConfigError("provider openai needs IDX_LLM__URL and IDX_LLM__MODEL")
-    try:
-        from llama_index.llms.openai_like import OpenAILike
-    except ImportError as error:
-        raise MissingExtraError("a language model on a server", "llm") from error
-    from catalog.embedding.json_server import guarded_async_client, guarded_client
+def _served(settings: LLMSettings) -> LanguageModel:
+    from catalog.llm.served_model import ServedModel
 
-    llm: LLM = OpenAILike(
-        model=settings.model,
-        api_base=settings.url,
-        api_key=settings.api_key or "none",  # unset, a key for another server would be sent
-        is_chat_model=True,
-        temperature=0.0,
+    url, needed = settings.url, "IDX_LLM__URL and IDX_LLM__MODEL"
+    if settings.provider == "ollama":
+        url, needed = url or _OLLAMA, "IDX_LLM__MODEL"
+    if not url or not settings.model:
+        raise ConfigError(f"provider {settings.provider} needs {needed}")
+    return ServedModel(
+        settings.model,
+        url,
+        api_key=settings.api_key,
         max_tokens=settings.max_tokens,
-        timeout=settings.timeout_seconds,
-        max_retries=0,  # a query that waits is better off without
-        http_client=guarded_client(_unreadable, most_bytes=_MOST_BYTES),
-        async_http_client=guarded_async_client(_unreadable, most_bytes=_MOST_BYTES),
+        timeout_seconds=settings.timeout_seconds,
     )
-    return llm
 
 
-def _unreadable(problem: str) -> LLMError:
-    return LLMError(f"the language model's server {problem}: check IDX_LLM__URL")
-
-
-def _load_plugin(spec: str) -> LLM:
-    from llama_index.core.llms import LLM
-
+def _load_plugin(spec: str) -> LanguageModel:
     from catalog.core.user_search import load_object
 
     if ":" not in spec:
-        raise ConfigError(
-            f"no language model provider {spec!r}; "
-            "providers: none, openai, llama_cpp, module:function"
-        )
+        names = ", ".join((*PROVIDERS, "module:function"))
+        raise ConfigError(f"no language model provider {spec!r}; providers: {names}")
     try:
         llm = load_object(spec, "")
-        if not isinstance(llm, LLM) and not inspect.iscoroutinefunction(llm):
+        if not _is_model(llm) and not inspect.iscoroutinefunction(llm):
             llm = llm()
     except (Exception, SystemExit) as error:  # somebody else's code may raise anything
         raise ConfigError(
             f"no language model {spec!r} ({type(error).__name__}: {error})"
         ) from error
-    if not isinstance(llm, LLM):
-        raise ConfigError(f"{spec!r} gives a {type(llm).__name__}, not a LlamaIndex LLM")
-    return llm
+    if not _is_model(llm):
+        raise ConfigError(
+            f"{spec!r} gives a {type(llm).__name__}, not a LlamaIndex LLM or a LanguageModel"
+        )
+    return as_language_model(llm)
 
 
-def llm_name(llm: LLM) -> str:
-    """Return the model as explanations name it, or its class where it has no name."""
-    name = llm.metadata.model_name
-    return type(llm).__name__ if name in ("", "unknown") else name
-
-
-def llm_identity(llm: LLM) -> tuple[str, str, str]:
-    """Return class, weights and server: models with equal ones are taken to reply alike.
-
-    The weights are the attribute ``fingerprint`` where that is a text, else :func:`llm_name`; the
-    server is ``api_base`` without user and password, empty without one.
-    """
-    weights = getattr(llm, "fingerprint", None)
-    server = getattr(llm, "api_base", None)
-    return (
-        type(llm).__name__,
-        weights if isinstance(weights, str) else llm_name(llm),
-        strip_userinfo(server) if isinstance(server, str) else "",
-    )
+def _is_model(found: Any) -> bool:
+    methods = (getattr(found, name, None) for name in ("stream", "stream_chat"))
+    return not isinstance(found, type) and any(map(callable, methods))

@@ -5,24 +5,13 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
-
-from llama_index.core.base.llms.types import (
-    ChatMessage,
-    ChatResponse,
-    ChatResponseGen,
-    CompletionResponse,
-    CompletionResponseGen,
-    LLMMetadata,
-)
-from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
-from llama_index.core.llms.custom import CustomLLM
-from pydantic import Field, PrivateAttr
+from typing import Any
 
 from catalog.core.errors import LLMError, LLMTimeoutError, MissingExtraError, ModelUnavailableError
+from catalog.llm.model import Message, ReplyPiece
 from catalog.models.model_files import ModelFiles
 from catalog.models.packaged import SMOLLM2
 
@@ -31,7 +20,7 @@ _SEED = 1
 _EDGE = 2**20  # bytes at either end of a file that name it
 
 
-class LocalLLM(CustomLLM):
+class LocalLLM:
     """A GGUF model, or the packaged SmolLM2-135M-Instruct; greedy, so a prompt has one reply.
 
     It loads at its first use and answers one call at a time; calls of several threads queue. A call
@@ -44,115 +33,76 @@ class LocalLLM(CustomLLM):
     private folder which is removed as soon as it listens, so that nobody can connect to it.
     """
 
-    takes_grammar: ClassVar[bool] = True
+    takes = "grammar"
+    context_tokens = _CONTEXT
 
-    path: str | None = Field(None, description="GGUF file; unset: the packaged model.")
-    threads: int = Field(1, ge=1)
-    max_tokens: int = Field(400, ge=1)
-    timeout_seconds: float = Field(10.0, gt=0.0)
-    reuse_prompt: bool = False
-    _server: Any = PrivateAttr(None)
-    _fingerprint: str | None = PrivateAttr(None)
-    _loading: Lock = PrivateAttr(default_factory=Lock)
-
-    def __init__(self, path: str | None = None, **settings: Any) -> None:
-        super().__init__(path=path, **settings)
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return "LocalLLM"
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        """Its context window, longest reply, and the name of its file."""
-        return LLMMetadata(
-            context_window=_CONTEXT,
-            num_output=self.max_tokens,
-            is_chat_model=True,
-            model_name=Path(self.path or SMOLLM2.weights).name,
-        )
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        threads: int = 1,
+        max_tokens: int = 400,
+        timeout_seconds: float = 10.0,
+        reuse_prompt: bool = False,
+    ) -> None:
+        """Set the GGUF file, ``None`` for the packaged model; nothing is loaded yet."""
+        self.name = Path(path or SMOLLM2.weights).name
+        self.reply_tokens, self.threads = max_tokens, threads
+        self._path, self._seconds, self._reuse_prompt = path, timeout_seconds, reuse_prompt
+        self._server: Any = None
+        self._fingerprint: str | None = None
+        self._loading = Lock()
 
     @property
-    def fingerprint(self) -> str:
-        """Names the weights: equal ones reply alike.
+    def identity(self) -> str:
+        """Name the weights: equal ones reply alike.
 
         A file of one's own is known by the SHA-256 of its size, first MiB and last MiB, read
         once; while it cannot be read, by its name and that.
         """
-        if self.path is None or self.path == SMOLLM2.name:
+        return f"{type(self).__name__} {self._weights()}"
+
+    def _weights(self) -> str:
+        if self._path is None or self._path == SMOLLM2.name:
             return SMOLLM2.sha256[SMOLLM2.weights]
         if self._fingerprint is None:
             try:
-                self._fingerprint = _hash_of_edges(Path(self.path))
+                self._fingerprint = _hash_of_edges(Path(self._path))
             except OSError:
-                return f"{Path(self.path).name}, unreadable"
+                return f"{Path(self._path).name}, unreadable"
         return self._fingerprint
 
-    @llm_chat_callback()
-    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """Reply to a conversation, in the model's own chat format; see :meth:`complete`."""
-        conversation = [
-            {"role": message.role.value, "content": message.content or ""} for message in messages
-        ]
-        text = self._reply("chat", {"messages": conversation}, **kwargs)
-        return ChatResponse(message=ChatMessage(role="assistant", content=text))
+    def stream(self, messages: Sequence[Message], **options: Any) -> Iterator[ReplyPiece]:
+        """Yield the reply in one piece, in the model's own chat format.
 
-    @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Reply to a prompt, put as a message of the user unless it is ``formatted`` already.
-
-        ``grammar`` (GBNF) binds the reply, ``max_tokens`` shortens it. Raises
-        :class:`LLMTimeoutError`, :class:`LLMError` for a prompt that is too long or a grammar
-        that is wrong, and a :class:`~catalog.core.errors.ConfigError` when there is no model.
+        Raises :class:`LLMTimeoutError`, :class:`LLMError` for a prompt that is too long or a
+        grammar that is wrong, and a :class:`~catalog.core.errors.ConfigError` when there is no
+        model.
         """
-        if formatted:
-            return CompletionResponse(text=self._reply("text", {"prompt": prompt}, **kwargs))
-        message = {"role": "user", "content": prompt}
-        return CompletionResponse(text=self._reply("chat", {"messages": [message]}, **kwargs))
-
-    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """Yield the reply of :meth:`chat`, in one piece."""
-        yield self.chat(messages, **kwargs)
-
-    def stream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponseGen:
-        """Yield the reply of :meth:`complete`, in one piece."""
-        yield self.complete(prompt, formatted=formatted, **kwargs)
-
-    def _reply(
-        self,
-        form: str,
-        request: dict[str, Any],
-        *,
-        grammar: str | None = None,
-        max_tokens: int | None = None,
-        temperature: float = 0.0,
-        **_: Any,
-    ) -> str:
-        deadline = time.monotonic() + self.timeout_seconds
+        deadline = time.monotonic() + self._seconds
         server = self._loaded()
-        request |= {"max_tokens": max_tokens or self.max_tokens, "seed": _SEED}
-        request["temperature"] = temperature
-        request["cache_prompt"] = self.reuse_prompt
-        request["stream"] = True  # the only form that can be stopped
-        if grammar is not None:
-            request["grammar"] = grammar
+        request = {
+            "messages": [message._asdict() for message in messages],
+            "max_tokens": self.reply_tokens,
+            "seed": _SEED,
+            "temperature": 0.0,
+            "cache_prompt": self._reuse_prompt,
+            "stream": True,  # the only form that can be stopped
+            **options,
+        }
         chunks: list[dict[str, Any]] = []
 
         def take(chunk: dict[str, Any]) -> bool:
             chunks.append(chunk)
             return time.monotonic() > deadline
 
-        ask = server.handle_chat_completions if form == "chat" else server.handle_completions
-        ask(request, take)
-        return _text(chunks, self.timeout_seconds)
+        server.handle_chat_completions(request, take)
+        yield _read(chunks, self._seconds)
 
     def _loaded(self) -> Any:
         with self._loading:
             if self._server is None:
-                self._server = _start(self.path, self.threads)
+                self._server = _start(self._path, self.threads)
             return self._server
 
 
@@ -191,12 +141,12 @@ def _start(path: str | None, threads: int) -> Any:
             raise ModelUnavailableError(f"llama.cpp cannot load {file}: {error}") from error
 
 
-def _text(chunks: Sequence[dict[str, Any]], seconds: float) -> str:
+def _read(chunks: Sequence[dict[str, Any]], seconds: float) -> ReplyPiece:
     for chunk in chunks:
         if "error" in chunk:
             raise LLMError(f"the language model refused: {chunk['error'].get('message')}")
-    choices = [choice for chunk in chunks for choice in chunk.get("choices", ())]
-    if not choices or choices[-1].get("finish_reason") is None:
+    said = [chunk for chunk in chunks if chunk.get("choices")]
+    if not said or said[-1]["choices"][-1].get("finish_reason") is None:
         raise LLMTimeoutError(f"the language model was stopped after {seconds:g} s")
-    parts = (part.get("text") or part.get("delta", {}).get("content") for part in choices)
-    return "".join(part or "" for part in parts)
+    parts = (choice["delta"].get("content") for chunk in said for choice in chunk["choices"])
+    return ReplyPiece.of("".join(part or "" for part in parts), said[-1])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import CatalogError, LLMBusyError, LLMError, LLMTimeoutError
-
-if TYPE_CHECKING:
-    from llama_index.core.llms import LLM, ChatMessage
+from catalog.llm.model import LanguageModel, Message, ReplyPiece, broken_off
 
 _CALLS = BoundedCalls(limit=4)  # shared by all replies of a process: threads that hang
 _LONGEST_REPLY = 131_072  # characters: 16 for each of the most tokens that may be set
@@ -27,7 +25,7 @@ class Reply:
     """
 
     def __init__(
-        self, llm: LLM, messages: Sequence[ChatMessage], seconds: float, **options: Any
+        self, llm: LanguageModel, messages: Sequence[Message], seconds: float, **options: Any
     ) -> None:
         self._llm, self._messages, self._seconds = llm, messages, seconds
         self._options = options
@@ -39,21 +37,21 @@ class Reply:
 
         Raises :class:`LLMError` kinds whose message says what to do. A reply without words is one.
         """
-        finish = ""
-        has_begun = has_words = has_choices = False
+        finish: str | None = None
+        has_begun = has_words = False
         try:
-            for piece, raw in _CALLS.stream(self._pieces, self._seconds):
-                has_begun |= bool(piece)
-                has_words |= not piece.isspace() and piece != ""
-                has_choices |= bool(_get(raw, "choices"))
-                finish = _finish_reason(raw) or finish
-                self.usage = _usage(raw) or self.usage
-                if piece:
-                    yield piece
+            for piece in _CALLS.stream(self._pieces, self._seconds):
+                has_begun |= bool(piece.text)
+                has_words |= not piece.text.isspace() and piece.text != ""
+                if piece.finish is not None:
+                    finish = piece.finish or finish or ""
+                self.usage = piece.usage or self.usage
+                if piece.text:
+                    yield piece.text
         except (Exception, SystemExit) as error:  # somebody else's code may raise anything
             raise explain_failure(error, self._seconds, has_begun=has_begun) from error
-        if has_choices and not finish and not self.is_cut:
-            raise LLMError("the language model's reply broke off: ask again")
+        if finish == "" and not self.is_cut:
+            raise broken_off()
         if not has_words:  # as of a page in HTML, or of a list without choices
             raise LLMError(
                 "the language model's server answered without a reply: check IDX_LLM__URL and "
@@ -61,28 +59,14 @@ class Reply:
             )
         self.is_cut |= finish == "length"
 
-    def _pieces(self) -> Iterator[tuple[str, Any]]:
+    def _pieces(self) -> Iterator[ReplyPiece]:
         room = _LONGEST_REPLY
-        for piece, raw in self._all_pieces():
-            yield piece[:room], raw
-            room -= max(len(piece), 1)
+        for piece in self._llm.stream(self._messages, **self._options):
+            yield piece._replace(text=piece.text[:room])
+            room -= max(len(piece.text), 1)
             if room <= 0:
                 self.is_cut = True
                 return
-
-    def _all_pieces(self) -> Iterator[tuple[str, Any]]:
-        said = ""
-        try:
-            for part in self._llm.stream_chat(self._messages, **self._options):
-                whole = part.message.content or ""
-                piece = whole[len(said) :] if part.delta is None else part.delta
-                said += piece
-                yield piece, part.raw
-        except NotImplementedError:
-            if said:
-                raise
-            answer = self._llm.chat(self._messages, **self._options)
-            yield answer.message.content or "", answer.raw
 
 
 def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = False) -> LLMError:
@@ -98,8 +82,6 @@ def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = F
         )
     if isinstance(error, LLMBusyError):
         return LLMBusyError("earlier calls of the language model still hang: try again later")
-    if isinstance(error.__cause__, LLMError):  # raised within a client, which wraps it
-        return error.__cause__
     status = getattr(error, "status_code", None)
     if status is None:
         status = getattr(getattr(error, "response", None), "status_code", None)
@@ -135,18 +117,3 @@ def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = F
         return error if isinstance(error, LLMError) else LLMError(words)
     what = "reply broke off" if has_begun else "call failed"
     return LLMError(f"the language model's {what} ({type(error).__name__})")
-
-
-def _finish_reason(raw: Any) -> str:
-    choices = _get(raw, "choices")
-    return str(_get(choices[0], "finish_reason") or "") if choices else ""
-
-
-def _usage(raw: Any) -> tuple[int, int] | None:
-    usage = _get(raw, "usage")
-    counts = _get(usage, "prompt_tokens"), _get(usage, "completion_tokens")
-    return counts if all(isinstance(count, int) for count in counts) else None
-
-
-def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from threading import Lock
 
 from catalog.core.results import Comparison, Latency, RankChange
@@ -38,17 +39,22 @@ class Baseline:
         doc_ids: list[str] | None,
         allowed: Collection[str] | None,
         v2_ms: float,
+        hidden: int | None = None,
     ) -> Comparison:
         """Put the same question to the baseline, and compare with the paths that v2 found in
         ``v2_ms``.
 
         Whatever it was told, what it found outside the ``allowed`` paths (``None``: all are) is
-        left out and counted. Its failure is a failed stage, not a failed query.
+        left out and counted. Its failure is a failed stage, not a failed query. As a role, it is
+        asked for as many more passages as are ``hidden`` from that role, and nothing is counted:
+        how many are left out, or lack at the end, would tell of documents that the role does not
+        see.
         """
         name, started = self._settings.rag_v2.baseline, time.perf_counter()
         narrowed = {"filters": filters, "doc_ids": doc_ids}
         try:
-            answer, v1_ms = self._ask(query, dataset=dataset, top_k=top_k, mode=mode, **narrowed)
+            asked = top_k + (hidden or 0)
+            answer, v1_ms = self._ask(query, dataset=dataset, top_k=asked, mode=mode, **narrowed)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - another's; recorded as its failure
             stages.failed("compare", (time.perf_counter() - started) * 1000, error)
             return Comparison(
@@ -61,7 +67,8 @@ class Baseline:
                 error=f"{type(error).__name__}: {error}",
             )
         inside = answer if allowed is None else answer.within(allowed)
-        cut = len(answer.hits) - len(inside.hits)
+        cut = len(answer.hits) - len(inside.hits) if hidden is None else 0
+        inside = replace(inside, hits=inside.hits[:top_k])
         notes = [
             self._unsupported([each for each, value in narrowed.items() if value is not None]),
             f"{cut} of its passages outside the scope are left out" if cut else "",

@@ -229,17 +229,11 @@ def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
 
 
 def check_search(params: SearchParams) -> None:
-    """Raise :class:`InputError` for an unknown mode or order, a wrong type or number.
-
-    So is a role beside the baseline, which cannot be asked within one: how much of what it finds
-    is left out would tell of documents that the role does not see.
-    """
+    """Raise :class:`InputError` for an unknown mode or order, a wrong type or number."""
     if params.mode not in (None, *MODES):
         raise UnknownModeError(f"no mode {params.mode!r}; modes: {', '.join(MODES)}")
     if params.sort not in (None, *ORDERS):
         raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(ORDERS)}")
-    if params.role is not None and params.compare_with_v1:
-        raise InputError("compare_with_v1 asks a baseline that knows no roles: leave out either")
     check_params(params)
 
 

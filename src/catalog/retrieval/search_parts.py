@@ -29,9 +29,8 @@ from catalog.retrieval.relevance import WORDS_ONLY, Calibration, find_calibratio
 from catalog.retrieval.rerank import get_reranker
 
 if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
-
     from catalog.embedding.model import EmbeddingModel
+    from catalog.llm import LanguageModel
     from catalog.retrieval.expansion.sources import ExpansionSource
     from catalog.retrieval.rerank.base import Reranker
     from catalog.store.filter_sql import DatasetNames
@@ -85,7 +84,7 @@ class SearchParts:
         self._shifts: dict[tuple[str, str], float | None] = {}
         self._sampled: LRUCache[DatasetNames, _Sampled] = LRUCache(_CACHED_RETRIEVALS)
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
-        self._llm_expander: tuple[LLM, Expander] | None = None
+        self._llm_expander: tuple[LanguageModel, Expander] | None = None
         self._lock = Lock()
         survive_forks(self)
 
@@ -157,7 +156,7 @@ class SearchParts:
             return self._make_expander(self._source)
         return self.expander_of(self.library.llm)
 
-    def expander_of(self, llm: LLM) -> Expander:
+    def expander_of(self, llm: LanguageModel) -> Expander:
         """Return the expander that asks this language model; the last one is kept."""
         from catalog.retrieval.expansion.sources import get_source
 

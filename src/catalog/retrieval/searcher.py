@@ -15,6 +15,7 @@ from catalog.core.query import ParsedQuery
 from catalog.core.results import Comparison, Evidence, SearchResult, SearchResults
 from catalog.core.retrieval_events import searching
 from catalog.library.library import Library
+from catalog.library.names import role_scope, roles_in_force
 from catalog.retrieval.candidates import gather_candidates
 from catalog.retrieval.compare import Baseline
 from catalog.retrieval.legs import Question
@@ -31,7 +32,8 @@ from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shape import to_result
 from catalog.retrieval.stages import StageLog, export_spans, span
 from catalog.store.embedding_cache import embedded_share
-from catalog.store.engine_types import allowed_paths
+from catalog.store.engine_types import Restriction, allowed_paths, allowed_seqs
+from catalog.store.statistics import count_totals
 
 _DAMAGED = 3  # documents named in notes
 
@@ -117,7 +119,7 @@ def search(parts: SearchParts, params: SearchParams, baseline: Baseline) -> Sear
             find_passages(parts, SearchParams("warm up", dataset=name, mode=params.mode))
     started = time.perf_counter()
     passages, fusion, confidence, request, stages = find_passages(parts, params)
-    with stages.run("shape"):
+    with stages.run("shape"), parts.library.database.tell_damage():
         results = _shape(parts, passages, request.query, fusion, explain=params.explain)
     elapsed_ms = (time.perf_counter() - started) * 1000
     comparison = None
@@ -240,8 +242,21 @@ def _compare(
         filters=filters,
         doc_ids=None if doc_ids is None else list(doc_ids),
         allowed=_allowed(parts, request),
+        hidden=_count_hidden(parts, params),
         v2_ms=elapsed_ms,
     )
+
+
+def _count_hidden(parts: SearchParts, params: SearchParams) -> int | None:
+    """Return how many passages the roles in force do not see; ``None`` without a role."""
+    if not roles_in_force(parts.settings, params.role):
+        return None
+    name = _only_dataset(parts, params)
+    seen = role_scope(parts.database, parts.settings, params.role, [name])
+    with parts.database.read() as connection:
+        total = count_totals(connection, name, none_waits=True).chunks
+        allowed = allowed_seqs(connection, Restriction(name, seen))
+        return 0 if allowed is None else total - len(allowed)
 
 
 def _allowed(parts: SearchParts, request: SearchRequest) -> frozenset[str] | None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
     from catalog.answers.answering import ask
     from catalog.answers.generating import generate
     from catalog.core.results import SearchResults
-    from catalog.retrieval.expansion.sources import LexVecQueryTransform
     from catalog.search_v2.collections import CollectionRetriever, CollectionSearch
     from catalog.search_v2.ingestion import (
         CachedEmbedding,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
         DatasetRetriever,
         HybridRetrieverFactoryV2,
         LexicalRetriever,
+        LexVecQueryTransform,
         QueryExpansionRetrieverV2,
         VectorRetriever,
     )
@@ -68,7 +68,6 @@ _MODULES = {
     "answers.generating": ("generate",),
     "search_v2.llama_engines": ("AnswerQueryEngine",),
     "search_v2.query_engine_builder": ("CitedSentences", "QueryEngineBuilderV2"),
-    "retrieval.expansion.sources": ("LexVecQueryTransform",),
     "search_v2.collections": ("CollectionRetriever", "CollectionSearch"),
     "search_v2.ingestion": (
         "CachedEmbedding",
@@ -100,6 +99,7 @@ _MODULES = {
         "CatalogRetriever",
         "DatasetRetriever",
         "HybridRetrieverFactoryV2",
+        "LexVecQueryTransform",
         "LexicalRetriever",
         "QueryExpansionRetrieverV2",
         "VectorRetriever",

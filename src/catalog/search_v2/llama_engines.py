@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.llms.generic_utils import messages_to_history_str
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     Response,
@@ -23,11 +24,11 @@ from catalog.answers.answering import answer_events, answer_question
 from catalog.core.param_fields import check_names, parameter_names
 from catalog.core.params import AskParams, DatasetChoice
 from catalog.core.retrieval_events import asked_at
+from catalog.llm import GivenLLM, LanguageModel, as_language_model, complete
 from catalog.retrieval.shared import shared_service
 
 if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
-    from llama_index.core.llms import LLM
     from llama_index.core.prompts.mixin import PromptMixinType
 
     from catalog.core.answers import Answer
@@ -51,7 +52,7 @@ class AnswerQueryEngine(BaseQueryEngine):
         dataset: DatasetChoice = None,
         *,
         service: Searcher | None = None,
-        llm: LLM | None = None,
+        llm: LanguageModel | GivenLLM | None = None,
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
         **ask: Any,
@@ -59,12 +60,13 @@ class AnswerQueryEngine(BaseQueryEngine):
         names = dict(parameter_names(AskParams))
         del names["question"]
         check_names(ask, names)
-        self._service, self._llm, self._is_streaming = service, llm, streaming
+        self._service, self._is_streaming = service, streaming
+        self._llm = None if llm is None else as_language_model(llm)
         self._params = AskParams("", dataset=dataset, **ask)
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     @property
-    def llm(self) -> LLM | None:
+    def llm(self) -> LanguageModel | None:
         """The language model that writes, if any does."""
         return self._llm or (self._service or shared_service()).library.optional_llm
 
@@ -96,12 +98,10 @@ class AnswerChatEngine(CondenseQuestionChatEngine):
     """A conversation whose every reply is an answer of an :class:`AnswerQueryEngine`."""
 
     def __init__(self, engine: AnswerQueryEngine) -> None:
-        llm = engine.llm
-        self._has_model = llm is not None
+        self._writer = engine.llm
         memory = ChatMemoryBuffer.from_defaults(token_limit=_REMEMBERED)
-        whole = CondenseQuestionChatEngine.from_defaults(
-            engine, memory=memory, llm=llm or MockLLM()
-        )
+        # Its model is never asked; without one LlamaIndex would look for OpenAI.
+        whole = CondenseQuestionChatEngine.from_defaults(engine, memory=memory, llm=MockLLM())
         super().__init__(
             query_engine=engine,
             condense_question_prompt=whole._condense_question_prompt,
@@ -111,14 +111,16 @@ class AnswerChatEngine(CondenseQuestionChatEngine):
         )
 
     def _condense_question(self, chat_history: list[ChatMessage], last_message: str) -> str:
-        if not self._has_model:
+        if self._writer is None or not chat_history:
             return last_message
-        return super()._condense_question(chat_history, last_message)
+        told = messages_to_history_str(chat_history)
+        return complete(
+            self._writer,
+            self._condense_question_prompt.format(question=last_message, chat_history=told),
+        )
 
     async def _acondense_question(self, chat_history: list[ChatMessage], last_message: str) -> str:
-        if not self._has_model:
-            return last_message
-        return await super()._acondense_question(chat_history, last_message)
+        return await asyncio.to_thread(self._condense_question, chat_history, last_message)
 
 
 def source_nodes(results: SearchResults) -> list[NodeWithScore]:
@@ -143,7 +145,7 @@ def source_nodes(results: SearchResults) -> list[NodeWithScore]:
     ]
 
 
-def _stream(service: Searcher, params: AskParams, llm: LLM | None) -> StreamingResponse:
+def _stream(service: Searcher, params: AskParams, llm: LanguageModel | None) -> StreamingResponse:
     """Return a response that streams its text; its sources are there at once."""
     events = answer_events(service, params, llm=llm)
     with asked_at("python"):

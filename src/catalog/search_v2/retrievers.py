@@ -7,13 +7,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.llms import LLM
+from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
 from llama_index.core.llms.mock import MockLLM
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN_PROMPT
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -21,7 +23,9 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from catalog.core.errors import DamagedDocumentError, InputError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
+from catalog.llm import GivenLLM, LanguageModel, as_language_model
 from catalog.retrieval.expansion.expanded import ExpansionPlan, MakeLegs, find_reported
+from catalog.retrieval.expansion.sources import PROMPT, LexVecSource
 from catalog.retrieval.legs import (
     LegQuery,
     Question,
@@ -349,16 +353,47 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
     """
 
     def __init__(
-        self, dataset: DatasetChoice = None, *, llm: LLM | None = None, **settings: Any
+        self,
+        dataset: DatasetChoice = None,
+        *,
+        llm: LanguageModel | GivenLLM | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__(dataset, **settings)
-        self._given_llm = llm
+        self._given_llm = None if llm is None else as_language_model(llm)
 
     def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
         if request.query.is_typed:
             return None
         expander = None if self._given_llm is None else parts.expander_of(self._given_llm)
         return ExpansionPlan(parts, strict=self._params.strict, expander=expander)
+
+
+class LexVecQueryTransform(BaseQueryTransform):
+    """The lex, vec and hyde lines of a language model as a LlamaIndex query transform.
+
+    The query is embedded together with its vec and hyde lines.
+    """
+
+    def __init__(self, llm: LanguageModel | GivenLLM) -> None:
+        super().__init__()
+        self._llm, self._prompt = as_language_model(llm), PromptTemplate(PROMPT)
+
+    def _get_prompts(self) -> PromptDictType:
+        return {"expansion_prompt": self._prompt}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        self._prompt = cast("PromptTemplate", prompts.get("expansion_prompt", self._prompt))
+
+    def _run(  # the base class names both
+        self,
+        query_bundle: QueryBundle,
+        metadata: dict[str, Any],  # noqa: ARG002
+    ) -> QueryBundle:
+        query = query_bundle.query_str
+        source = LexVecSource(self._llm, self._prompt.format(query="{query}"))
+        texts = [line.text for line in source.expand(query) if line.kind != "lex"]
+        return QueryBundle(query, custom_embedding_strs=[query, *texts]) if texts else query_bundle
 
 
 def check_depths(

@@ -25,7 +25,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, NoResultFound
 
 from catalog.store.filter_sql import among, among_bound, as_bound
 from catalog.store.schema import (
@@ -128,8 +128,9 @@ def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tup
             row = connection.execute(_NAME, {"id": document_id}).one()
             name = str(row.source_doc_id)
             is_damaged = _digests(connection, [document_id])[document_id] != row.checksum
-        except (DatabaseError, UnicodeDecodeError) as error:  # what is no text
-            if not is_damage(error):
+        except (DatabaseError, KeyError, NoResultFound, UnicodeDecodeError) as error:
+            # bytes that are no text, or an index that names a row that is not there
+            if isinstance(error, DatabaseError) and not is_damage(error):
                 raise
             name, is_damaged = f"document {document_id} of {dataset!r}", True
         if is_damaged:

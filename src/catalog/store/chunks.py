@@ -6,6 +6,7 @@ import json
 from collections import namedtuple
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -157,9 +158,11 @@ def has_dataset(connection: Connection, name: str) -> bool:
 def require_dataset(connection: Connection, name: str) -> None:
     """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
     if not has_dataset(connection, name):
-        known = ", ".join(list_dataset_names(connection))
-        hint = known or "none yet; 'catalog index build FOLDER --dataset NAME'"
-        raise UnknownDatasetError(f"no dataset {name!r}; datasets: {hint}")
+        names = list_dataset_names(connection)
+        near = get_close_matches(name, names, n=1, cutoff=0.7)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
+        raise UnknownDatasetError(f"no dataset {name!r}{meant}; datasets: {known}")
 
 
 def list_fields(

@@ -17,9 +17,10 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, delete, insert, inspect, select, text, update
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, IntegrityError
 
 from catalog.core.errors import (
+    CatalogError,
     ConfigError,
     ForkedError,
     InputError,
@@ -53,6 +54,8 @@ POSTGRES = ("postgresql", "postgres")
 _NAME_BYTES = 1500  # an entry of an index of Postgres has 2,704, and texts beside the name
 INDEX_TOKENS = "vectors:"  # the keys under which stands what vector indexes are held against
 _VALUE = select(meta.c.value).where(meta.c.key == bindparam("key"))
+# what a damaged value can raise where it is used
+_OF_DAMAGE = (ArithmeticError, AttributeError, IntegrityError, LookupError, TypeError, ValueError)
 _ANY = select(meta.c.key).limit(1)
 
 
@@ -207,12 +210,17 @@ class Database:
         self._require_process()
         snapshot: Connection | None = getattr(self._thread, "connection", None)
         if snapshot is not None and not latest:
-            with self._pool.translate_errors():
+            with self.tell_damage(), self._pool.translate_errors():
                 yield snapshot
             return
         self._follow_replacement()
         self._pool.follow()
-        with self._pool.translate_errors(), self.engine.connect() as connection, connection.begin():
+        with (
+            self.tell_damage(),
+            self._pool.translate_errors(),
+            self.engine.connect() as connection,
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager
@@ -238,8 +246,34 @@ class Database:
         self._require_process()
         self._follow_replacement()
         self._pool.follow(to_write=True)
-        with self._pool.translate_errors(), self._pool.begin_write(wait=wait) as connection:
+        with (
+            self.tell_damage(),
+            self._pool.translate_errors(),
+            self._pool.begin_write(wait=wait) as connection,
+        ):
             yield connection
+
+    @contextmanager
+    def tell_damage(self) -> Iterator[None]:
+        """Raise :class:`StoreDamagedError` for an error that damaged values explain.
+
+        One changed byte can end nearly any line: a number that is a text now, JSON without its
+        bracket. Only after such an error are all rows compared with their checksums.
+        """
+        try:
+            yield
+        except _OF_DAMAGE as error:
+            from catalog.store.statistics import describe_damage
+
+            if isinstance(error, CatalogError) or getattr(self._thread, "told", None) is error:
+                raise
+            self._thread.told = error  # those around this one need not look again
+            with self._pool.translate_errors(), self.engine.connect() as connection:
+                damage = describe_damage(connection)
+            if damage is None:
+                raise
+            what = f"{type(error).__name__}: {str(error)[:200]}"
+            raise StoreDamagedError(f"{damage}, see 'catalog doctor' ({what})") from error
 
     def hold_dataset(
         self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]

@@ -47,8 +47,7 @@ from catalog.store.schema import (
     embeddings,
     meta,
     outbox,
-    tried_models,
-    tried_windows,
+    trial_windows,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +63,7 @@ _LEAD = 16  # tokens before a window that say where it stands, about
 Side = Literal["query", "document"]
 _MODEL = "embedding"  # key of the store's settings under which its model stands
 _ADOPTED = "adopted"  # key of the note of the model that took another's place
+TRIAL = "trial"  # key of the note of the model on trial
 _FITS = {"calibration": "relevance", "balance": "the balance of the legs"}  # by how keys begin
 
 
@@ -99,14 +99,11 @@ def save(
 
     Stored chunks that waited for one are found by it from this transaction on. Raises
     :class:`EmbeddingMismatchError` where the store's vectors are of another model, unless it is
-    one that is tried beside it.
+    the one on trial.
     """
-    try:
+    trial = read_trial(connection)
+    if trial is None or trial.model.fingerprint != fingerprint:
         require_fingerprint(connection, fingerprint)
-    except EmbeddingMismatchError:
-        is_it = tried_models.c.fingerprint == fingerprint
-        if connection.scalar(select(tried_models.c.id).where(is_it).limit(1)) is None:
-            raise
     new = find_missing(connection, vectors) if vectors else set()
     if new:
         connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, new)))
@@ -178,11 +175,11 @@ def query_cache_stats(connection: Connection) -> tuple[int, int]:
 def purge_unused(connection: Connection) -> int:
     """Drop document vectors that no chunk uses any more; return the number dropped.
 
-    Those that a tried model has for a chunk are used.
+    Those of the model on trial are used.
     """
     unused = (
         ~exists().where(windows.c.embed_key == embeddings.c.embed_key)
-        for windows in (chunk_windows, tried_windows)
+        for windows in (chunk_windows, trial_windows)
     )
     result = connection.execute(delete(embeddings).where(embeddings.c.side == "document", *unused))
     return result.rowcount
@@ -298,6 +295,26 @@ def require_fingerprint(connection: Connection, fingerprint: str, name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
+class Trial:
+    """The model on trial (``store.trial``), and the ``settings`` that make it, by dotted name."""
+
+    model: StoredModel
+    settings: Mapping[str, Any]
+
+
+def read_trial(connection: Connection) -> Trial | None:
+    """Return the model on trial; ``None`` without one, or where the note of it is damaged."""
+    value = read_meta(connection, TRIAL)
+    if value is None:
+        return None
+    try:
+        note = json.loads(value)
+        return Trial(StoredModel(**note["model"]), dict(note["settings"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Adoption:
     """The store's note of a model that was tried and took another's place.
 
@@ -339,7 +356,7 @@ def _is_of(bound: str, model: StoredModel) -> bool:
 def adopt_model(database: Database, model: StoredModel) -> None:
     """Bind the store to another model: every old vector goes, texts and lexical index stay.
 
-    All passages wait, then, until they are read anew. What tried models have stays.
+    All passages wait, then, until they are read anew. What a model on trial has stays.
     """
     with database.write() as connection:
         bound = read_meta(connection, _MODEL)
@@ -349,8 +366,9 @@ def adopt_model(database: Database, model: StoredModel) -> None:
         for table in (chunk_windows, outbox):
             connection.execute(delete(table))
         connection.execute(delete(meta).where(meta.c.key == _ADOPTED))
-        of_tried = select(tried_models.c.fingerprint)
-        connection.execute(delete(embeddings).where(embeddings.c.fingerprint.not_in(of_tried)))
+        trial = read_trial(connection)
+        kept = [trial.model.fingerprint] if trial else []
+        connection.execute(delete(embeddings).where(embeddings.c.fingerprint.not_in(kept)))
         for name in connection.scalars(select(datasets.c.name)).all():
             settle_waiting(connection, name)
         forget_indexes(connection)

@@ -6,7 +6,7 @@ datasets ─┬─ dataset_settings   what it was made with
                 │ ├── document_cards    what it is about (derived; document_cards_fts by trigger)
                 │ └─< chunks ─< chunk_sections    headings over the chunk
                 │         └─< chunk_windows ─ embeddings   (by key; the cache outlives chunks)
-tried_models ─< tried_windows   what another model would embed of the chunks, beside chunk_windows
+                │         └─< trial_windows ─ embeddings   (what the model on trial would embed)
 manifest   what was read, and how that went     outbox   points to upsert or delete
 meta       the store's own id, model and versions
 eval_runs  searches measured on golden queries
@@ -207,32 +207,20 @@ embeddings = Table(
     Index("embeddings_side", "side", "created_at"),
 )
 
-tried_models = Table(
-    "tried_models",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("name", Text, nullable=False, unique=True),
-    Column("fingerprint", String, nullable=False),
-    Column("dim", Integer, nullable=False),
-    Column("settings", Text, nullable=False),  # JSON object: see store.tried_models
-    sqlite_autoincrement=True,
-)
-
-tried_windows = Table(
-    "tried_windows",
+trial_windows = Table(
+    "trial_windows",
     metadata,
     Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), primary_key=True),
-    Column("model", Integer, ForeignKey("tried_models.id", ondelete="CASCADE"), primary_key=True),
     Column("window", Integer, primary_key=True),
     Column("embed_key", String, nullable=False),
-    Index("tried_windows_key", "embed_key"),
+    Index("trial_windows_key", "embed_key"),
 )
 
 
 def join_embedded(windows: FromClause) -> Join:
     """Return the chunks with those of these windows that have a vector.
 
-    ``windows`` has the columns of ``chunk_windows``: it is that, or what a tried model has.
+    ``windows`` has the columns of ``chunk_windows``: it is that or ``trial_windows``.
     """
     of_chunk = chunks.join(windows, windows.c.seq == chunks.c.seq)
     return of_chunk.join(embeddings, embeddings.c.embed_key == windows.c.embed_key)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Table, distinct, func, select, text
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy import Connection, Table, distinct, func, select, text, true
+from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 
+from catalog.store.cards import count_damaged_cards
+from catalog.store.checksums import count_damaged_rows, find_damaged_documents
 from catalog.store.document_names import find_groups
 from catalog.store.filter_sql import DatasetNames, of_datasets
 from catalog.store.full_text import is_postgres
@@ -16,13 +19,20 @@ from catalog.store.schema import (
     chunk_sections,
     chunk_windows,
     chunks,
+    dataset_settings,
     datasets,
+    document_cards,
     document_fields,
     documents,
     embedded_windows,
+    manifest,
     outbox,
     revisions,
 )
+from catalog.store.sqlite_pool import is_damage
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
 
 _SHOWN, _LOOKED_AT = 3, 100  # problems in the database
 _OF_INDEX = re.compile(r"missing from index |wrong # of entries in index |differ from index ")
@@ -57,12 +67,37 @@ def _are_of_indexes(connection: Connection, pages: set[int]) -> bool:
         return False
 
 
+def describe_damage(connection: Connection) -> str | None:
+    """Name rows that changed since they were stored; ``None`` where none is found, or readable."""
+    try:
+        tables = (datasets, dataset_settings, manifest)
+        notes = [it.name for it in tables if count_damaged_rows(connection, it, true())]
+        orphans = [name for name, count in count_orphans(connection).items() if count]
+        names = connection.scalars(select(datasets.c.name)).all()
+        found = [it for name in names for _, it in find_damaged_documents(connection, name)]
+        cards = sum(count_damaged_cards(connection, name) for name in names)
+    except (SQLAlchemyError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, DatabaseError) and not is_damage(error):
+            return None  # such as Postgres after a statement that failed
+        return f"the store has rows that cannot be read ({type(error).__name__})"
+    if found:
+        return f"{len(found)} documents are damaged, such as {found[0]}"
+    if cards:
+        notes.append(document_cards.name)
+    if notes or orphans:
+        return f"the store has damaged rows in {', '.join(dict.fromkeys((*notes, *orphans)))}"
+    return None
+
+
 def count_orphans(connection: Connection) -> dict[str, int]:
     """Count rows whose owner is gone, by table; all zero in a sound store."""
     owned: tuple[tuple[Table, str, Table, str], ...] = (
         (documents, "dataset", datasets, "name"),
         (revisions, "document_id", documents, "id"),
         (document_fields, "document_id", documents, "id"),
+        (document_cards, "document_id", documents, "id"),
+        (dataset_settings, "dataset", datasets, "name"),
+        (manifest, "dataset", datasets, "name"),
         (chunks, "document_id", documents, "id"),
         (chunk_sections, "seq", chunks, "seq"),
         (chunk_windows, "seq", chunks, "seq"),
@@ -103,7 +138,10 @@ def count_totals(connection: Connection, dataset: str, *, none_waits: bool = Fal
     in_windows = select(count).select_from(chunks.outerjoin(chunk_windows)).where(of_dataset)
     windows = connection.scalar(in_windows) or 0
     passages = connection.scalar(select(count).where(of_dataset)) or 0
-    embedded, vectors = (passages, windows) if none_waits else _embedded(connection, dataset)
+    embedded, vectors = passages, windows
+    if not none_waits:
+        embedded = count_embedded(connection, dataset)
+        vectors = count_vectors(connection, dataset)
     stored = connection.scalar(select(count).where(documents.c.dataset == dataset)) or 0
     groups = find_groups(connection, dataset).values()
     return Totals(
@@ -115,12 +153,13 @@ def count_totals(connection: Connection, dataset: str, *, none_waits: bool = Fal
     )
 
 
-def _embedded(connection: Connection, dataset: str) -> tuple[int, int]:
-    """Count the chunks that have a vector, and the vectors."""
-    columns = select(func.count(distinct(chunks.c.seq)), func.count())
-    query = columns.select_from(embedded_windows).where(chunks.c.dataset == dataset)
-    passages, vectors = connection.execute(query).one()
-    return int(passages), int(vectors)
+def count_embedded(
+    connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
+) -> int:
+    """Count the chunks of the dataset that have a vector, the ``allowed`` ones if given."""
+    query = select(func.count(distinct(chunks.c.seq))).select_from(embedded_windows)
+    query = query.where(chunks.c.dataset == dataset, true() if allowed is None else allowed)
+    return connection.scalar(query) or 0
 
 
 def count_vectors(connection: Connection, dataset: DatasetNames) -> int:
@@ -166,11 +205,13 @@ class ChunkSizes:
     histogram: tuple[SizeBin, ...]
 
 
-def count_modalities(connection: Connection, dataset: str) -> dict[str, int]:
-    """Count passages by modality."""
+def count_modalities(
+    connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
+) -> dict[str, int]:
+    """Count passages by modality, the ``allowed`` ones if given."""
     query = (
         select(chunks.c.modality, func.count())
-        .where(chunks.c.dataset == dataset)
+        .where(chunks.c.dataset == dataset, true() if allowed is None else allowed)
         .group_by(chunks.c.modality)
         .order_by(chunks.c.modality)
     )

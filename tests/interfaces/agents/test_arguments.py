@@ -172,9 +172,7 @@ def test_a_blank_query_is_told_to_be_blank(asked, name, query):
 def test_what_is_missing_or_too_much_is_named(asked):
     answer, _ = call(asked, "get", line_strat=3)
     assert "the argument reference is missing" in answer.text
-    assert (
-        "there is no argument 'line_strat'; did you mean line_start? arguments: reference, line_"
-    ) in answer.text
+    assert "there is no argument 'line_strat'; did you mean line_start?" in answer.text
 
 
 def test_another_usual_name_is_taken_with_a_note(asked):

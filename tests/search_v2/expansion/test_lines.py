@@ -19,7 +19,6 @@ from catalog.store.lexical.analysis import Analyzer
 ANALYZER = Analyzer()
 QUERY = "how do I rotate API keys"
 LIMITS = {"lex_max": 3, "vec_max": 3, "hyde_max": 1}
-TEMPLATE = PROMPT.get_template()
 
 
 def line(text):
@@ -34,7 +33,7 @@ def pairs(reply):
 def keep(*texts, query=QUERY, **limits):
     lines = [line(text) for text in texts]
     bounds = {**LIMITS, **limits}
-    kept, dropped = filter_lines(lines, query, analyzer=ANALYZER, prompt=TEMPLATE, **bounds)
+    kept, dropped = filter_lines(lines, query, analyzer=ANALYZER, prompt=PROMPT, **bounds)
     reasons = Counter(reason for _, reason in dropped)
     return [f"{one.kind}: {one.text}" for one in kept], dict(reasons)
 
@@ -272,7 +271,7 @@ def test_every_kept_line_is_within_the_limits(lines, query, lex_max, vec_max, hy
         lines,
         query,
         analyzer=ANALYZER,
-        prompt=TEMPLATE,
+        prompt=PROMPT,
         **{f"{kind}_max": most for kind, most in room.items()},
     )
     assert len(kept) + len(dropped) == len(lines)

@@ -1,75 +1,71 @@
 """Language models, scripted, as sources of other words."""
 
-from typing import Any
-
 import pytest
-from llama_index.core.indices.query.query_transform import HyDEQueryTransform
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import QueryBundle
-from pydantic import PrivateAttr
 
+from catalog.llm import ReplyPiece
 from catalog.retrieval.expansion.sources import (
     GRAMMAR,
     PROMPT,
     ExpansionReply,
     HydeSource,
-    LexVecQueryTransform,
+    LexVecSource,
     get_source,
 )
+from catalog.search_v2 import LexVecQueryTransform
 
 GOOD = "lex: key renewal\nvec: replacing an API key\nhyde: Keys are rotated every month.\n"
 KINDS = [("lex", "key renewal"), ("vec", "replacing an API key")]
 HYDE = ("hyde", "Keys are rotated every month.")
 
 
-class Scripted(CustomLLM):
+class Scripted:
     """Answers every prompt with the reply, or raises it; remembers what it was asked."""
 
-    reply: Any = ""
-    asked: list[str] = []
-    grammars: list[str | None] = []
+    context_tokens = 4000
+    reply_tokens = 100
 
-    @property
-    def metadata(self):
-        return LLMMetadata()
+    def __init__(self, reply="", name="scripted"):
+        self.reply, self.name = reply, name
+        self.identity = f"{type(self).__name__} {name}"
+        self.asked, self.grammars = [], []
 
-    def stream_complete(self, prompt, formatted=False, **kwargs):
-        raise NotImplementedError
-
-    def complete(self, prompt, formatted=False, **kwargs):
-        self.asked.append(prompt)
-        self.grammars.append(kwargs.get("grammar"))
+    def stream(self, messages, *, grammar=None):
+        self.asked.append(messages[-1].content)
+        self.grammars.append(grammar)
         if isinstance(self.reply, Exception):
             raise self.reply
-        return CompletionResponse(text=self.reply)
+        yield ReplyPiece(self.reply)
 
 
 class Bound(Scripted):
-    takes_grammar: bool = True
+    takes = "grammar"
 
 
-class Calling(Scripted):
-    """Calls functions: answers with the next of ``structures``, or raises it."""
+class Filling(Scripted):
+    """Fills schemas: with the next of ``structures``, or raises it."""
 
-    structures: list[Any] = []
-    _prompts_seen: list[str] = PrivateAttr(default_factory=list)
+    takes = "schema"
 
-    @property
-    def metadata(self):
-        return LLMMetadata(is_function_calling_model=True, model_name="caller")
+    def __init__(self, reply="", structures=()):
+        super().__init__(reply)
+        self.structures, self.prompts = list(structures), []
 
-    def structured_predict(self, output_cls, prompt, llm_kwargs=None, **prompt_args):
-        self._prompts_seen.append(prompt.format(**prompt_args))
-        assert output_cls is ExpansionReply
+    def stream(self, messages, *, schema=None):
+        if schema is None:
+            yield from super().stream(messages)
+            return
+        self.prompts.append(messages[-1].content)
+        assert schema is ExpansionReply
         found = self.structures.pop(0)
         if isinstance(found, Exception):
             raise found
-        return found
+        yield ReplyPiece(found if isinstance(found, str) else found.model_dump_json())
 
 
 def expanded(llm, query="rotate API keys"):
-    return [(line.kind, line.text) for line in LexVecQueryTransform(llm).expand(query)]
+    return [(line.kind, line.text) for line in LexVecSource(llm).expand(query)]
 
 
 @pytest.mark.parametrize(
@@ -120,11 +116,11 @@ def test_a_model_that_takes_a_grammar_is_given_it():
     assert (bound.grammars, free.grammars) == ([GRAMMAR], [None])
 
 
-def test_a_model_that_calls_functions_is_asked_for_a_structure():
+def test_a_model_that_takes_a_schema_is_asked_for_a_structure():
     found = ExpansionReply(lex=["key\nrenewal", " "], vec=["replacing an API key"], hyde=None)
-    llm = Calling(structures=[found])
+    llm = Filling(structures=[found])
     assert expanded(llm, "rotate {keys}") == KINDS
-    assert llm._prompts_seen[0].endswith("Query: rotate {keys}\n")
+    assert llm.prompts[0].endswith("Query: rotate {keys}\n")
     assert llm.asked == []
 
 
@@ -133,13 +129,13 @@ def test_a_model_that_calls_functions_is_asked_for_a_structure():
     [ValueError("no tool call"), "no structure", ExpansionReply(lex=[], vec=[""], hyde="")],
 )
 def test_a_structure_that_fails_is_asked_for_once_more_in_plain_text(failure):
-    llm = Calling(structures=[failure], reply=GOOD)
+    llm = Filling(structures=[failure], reply=GOOD)
     assert expanded(llm) == [*KINDS, HYDE]
     assert len(llm.asked) == 1
 
 
 def test_a_model_that_fails_in_plain_text_too_raises():
-    llm = Calling(structures=[ValueError("no")], reply=ConnectionError("refused"))
+    llm = Filling(structures=[ValueError("no")], reply=ConnectionError("refused"))
     with pytest.raises(ConnectionError):
         expanded(llm)
 
@@ -160,11 +156,9 @@ def test_in_stock_llama_index_nothing_to_embed_leaves_the_query_as_it_is(reply):
     assert LexVecQueryTransform(Scripted(reply=reply)).run(bundle) is bundle
 
 
-@pytest.mark.parametrize("with_query", [True, False])
-def test_hyde_gives_its_passage_alone_on_one_line(with_query):
+def test_hyde_gives_its_passage_alone_on_one_line():
     llm = Scripted(reply="Keys are\nrotated every month.")
-    source = HydeSource(HyDEQueryTransform(llm=llm, include_original=with_query))
-    lines = source.expand("rotate {API} keys")
+    lines = HydeSource(llm).expand("rotate {API} keys")
     assert [(line.kind, line.text) for line in lines] == [HYDE]
     assert "rotate {API} keys" in llm.asked[0]
 
@@ -174,23 +168,29 @@ def test_hyde_of_an_empty_reply_is_nothing():
 
 
 def test_sources_are_chosen_by_name_and_say_their_model():
-    caller = Calling()
-    assert isinstance(get_source("lines", caller), LexVecQueryTransform)
-    assert isinstance(get_source("hyde", caller), HydeSource)
-    assert get_source("lines", caller).name == "caller"
-    assert get_source("hyde", caller).name == "hyde caller"
-    assert get_source("lines", Scripted()).name == "Scripted"
+    assert isinstance(get_source("lines", Scripted()), LexVecSource)
+    assert isinstance(get_source("hyde", Scripted()), HydeSource)
+    assert get_source("lines", Scripted()).name == "scripted"
+    assert get_source("hyde", Scripted()).name == "hyde scripted"
 
 
 def test_the_fingerprint_tells_sources_models_and_prompts_apart():
-    changed = LexVecQueryTransform(Scripted())
-    changed.update_prompts({"expansion_prompt": PromptTemplate("Other words for {query}")})
     sources = [
         get_source("lines", Scripted()),
         get_source("lines", Bound()),
+        get_source("lines", Scripted(name="other")),
         get_source("hyde", Scripted()),
-        changed,
+        LexVecSource(Scripted(), "Other words for {query}"),
     ]
     assert len({source.fingerprint for source in sources}) == len(sources)
     assert get_source("lines", Scripted()).fingerprint == sources[0].fingerprint
-    assert LexVecQueryTransform(Scripted()).get_prompts() == {"expansion_prompt": PROMPT}
+
+
+def test_in_stock_llama_index_the_prompt_can_be_changed():
+    llm = Scripted(reply=GOOD)
+    transform = LexVecQueryTransform(llm)
+    assert transform.get_prompts()["expansion_prompt"].get_template() == PROMPT
+    changed = PromptTemplate("{many} other words for {query}").partial_format(many="Five")
+    transform.update_prompts({"expansion_prompt": changed})
+    transform.run("rotate {API} keys")
+    assert llm.asked == ["Five other words for rotate {API} keys"]

@@ -3,61 +3,42 @@
 import threading
 
 import pytest
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
-from llama_index.core.llms.callbacks import llm_completion_callback
-from pydantic import PrivateAttr
 
 from catalog.core.errors import ConfigError, LLMTimeoutError, RerankError
 from catalog.core.settings import RAGv2Settings
+from catalog.llm import ReplyPiece
 from catalog.retrieval.rerank import get_reranker
 from catalog.retrieval.rerank.llm_reranker import LLMReranker, parse_answer
 
 PASSAGES = ["about bread", "about keys", "about backups"]
 
 
-class ScriptedLLM(CustomLLM):
+class ScriptedLLM:
     """Gives its answers one after the other; an exception among them is raised."""
 
-    model: str = "scripted"
-    context_window: int = 8000
-    is_chat: bool = False
-    _answers: list = PrivateAttr()
-    _prompts: list = PrivateAttr(default_factory=list)
+    reply_tokens = 200
 
-    def __init__(self, *answers, **settings):
-        super().__init__(**settings)
-        self._answers = list(answers)
+    def __init__(self, *answers, name="scripted", identity="", context=8000):
+        self.name, self.context_tokens = name, context
+        self.identity = identity or f"ScriptedLLM {name}"
+        self.answers, self.prompts = list(answers), []
 
-    @property
-    def metadata(self):
-        return LLMMetadata(
-            model_name=self.model,
-            context_window=self.context_window,
-            num_output=200,
-            is_chat_model=self.is_chat,
-        )
-
-    @llm_completion_callback()
-    def complete(self, prompt, formatted=False, **kwargs):
-        self._prompts.append(prompt)
-        answer = self._answers.pop(0)
+    def stream(self, messages):
+        (message,) = messages
+        self.prompts.append(message.content)
+        answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return CompletionResponse(text=answer)
-
-    @llm_completion_callback()
-    def stream_complete(self, prompt, formatted=False, **kwargs):
-        raise NotImplementedError
+        yield ReplyPiece(answer)
 
 
-@pytest.mark.parametrize("chat", [False, True])
-def test_a_good_answer_scores_what_it_lists_and_0_what_it_leaves_out(chat):
-    llm = ScriptedLLM("Doc: 2, Relevance: 7\nDoc: 3, Relevance: 4\n", is_chat=chat)
+def test_a_good_answer_scores_what_it_lists_and_0_what_it_leaves_out():
+    llm = ScriptedLLM("Doc: 2, Relevance: 7\nDoc: 3, Relevance: 4\n")
     reranker = LLMReranker(llm)
     assert reranker.scores("rotate keys", PASSAGES) == [0.0, 7.0, 4.0]
     assert reranker.relevance(7.0) == 0.7
-    (prompt,) = llm._prompts
-    assert "Document 2:\nabout keys" in prompt.replace("\n\n", "\n")
+    (prompt,) = llm.prompts
+    assert "Document 2:\nabout keys" in prompt
     assert "rotate keys" in prompt
 
 
@@ -132,36 +113,30 @@ def test_no_passages_ask_nothing():
 def test_braces_in_a_passage_and_query_are_left_alone():
     llm = ScriptedLLM("Doc: 1, Relevance: 5")
     LLMReranker(llm).scores("what is {x}?", ["a {query_str} {{ y }}"])
-    assert "a {query_str} {{ y }}" in llm._prompts[0]
-    assert "what is {x}?" in llm._prompts[0]
+    assert "a {query_str} {{ y }}" in llm.prompts[0]
+    assert "what is {x}?" in llm.prompts[0]
 
 
 def test_the_fingerprint_changes_with_the_model_and_the_batch():
     one = LLMReranker(ScriptedLLM()).fingerprint
     assert one == LLMReranker(ScriptedLLM()).fingerprint
-    assert one != LLMReranker(ScriptedLLM(model="other")).fingerprint
+    assert one != LLMReranker(ScriptedLLM(name="other")).fingerprint
     assert one != LLMReranker(ScriptedLLM(), batch_size=5).fingerprint
 
 
 def test_the_fingerprint_tells_weights_and_servers_of_one_name_apart():
-    class Served(ScriptedLLM):
-        fingerprint: str = "weights 1"
-        api_base: str = "http://a/v1"
-
-    one = LLMReranker(Served()).fingerprint
-    assert one == LLMReranker(Served(api_base="http://me:pw@a/v1")).fingerprint
-    assert one != LLMReranker(Served(api_base="http://b/v1")).fingerprint
-    assert one != LLMReranker(Served(fingerprint="weights 2")).fingerprint
+    one, other = (LLMReranker(ScriptedLLM(identity=identity)) for identity in ("a", "b"))
+    assert one.name == other.name
+    assert one.fingerprint != other.fingerprint
 
 
 def test_a_call_may_be_given_less_time_than_the_reranker_has():
     release = threading.Event()
 
     class Hanging(ScriptedLLM):
-        @llm_completion_callback()
-        def complete(self, prompt, formatted=False, **kwargs):
+        def stream(self, messages):
             release.wait(20)
-            return CompletionResponse(text="Doc: 1, Relevance: 5")
+            yield ReplyPiece("Doc: 1, Relevance: 5")
 
     try:
         with pytest.raises(LLMTimeoutError, match=r"0\.05 s"):
@@ -172,7 +147,7 @@ def test_a_call_may_be_given_less_time_than_the_reranker_has():
 
 def test_a_batch_of_passages_fits_a_small_context():
     # 2000 less 200 of output less 400 of prompt: 140 of four characters for each of ten
-    reranker = LLMReranker(ScriptedLLM(context_window=2000))
+    reranker = LLMReranker(ScriptedLLM(context=2000))
     text, cut = reranker.fit("query", "some words " * 300)
     assert cut
     assert 400 < len(text) <= 140 * 4

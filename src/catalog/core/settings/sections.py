@@ -10,7 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from catalog.core.agents import Agent
@@ -37,7 +45,7 @@ def _split(value: object, separator: str) -> object:
     return [part.strip() for part in value.split(separator) if part.strip()]
 
 
-_split_at_semicolons = partial(_split, separator=";")
+Pairs = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=";"))]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=","))]
 
 
@@ -113,7 +121,7 @@ class LLMSettings(BaseModel):
 
     provider: str = Field(
         "none",
-        description="none, openai (a compatible server), llama_cpp, or module:function.",
+        description="none, openai (a compatible server), ollama, llama_cpp, or module:function.",
     )
     model: str | None = Field(None, description="The server's name of the model, or a GGUF file.")
     cheap: str | None = Field(
@@ -123,7 +131,11 @@ class LLMSettings(BaseModel):
     )
     balanced: str | None = Field(None, description="That of the balanced profile, in the same way.")
     premium: str | None = Field(None, description="That of the premium profile, in the same way.")
-    url: str | None = Field(None, description="Base address of the server, such as http://…/v1.")
+    url: str | None = Field(
+        None,
+        description="Base address of the server, such as http://…/v1; unset: ollama's on this "
+        "machine.",
+    )
     api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
     timeout_seconds: float = Field(
         10.0,
@@ -133,7 +145,7 @@ class LLMSettings(BaseModel):
     )
     max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
     threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
-    prices: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_at_semicolons)] = Field(
+    prices: Pairs = Field(
         (),
         description="What a million tokens of prompts and of replies cost by model, for catalog "
         "logs, as 'name: 0.25, 2' (with semicolons between).",
@@ -168,10 +180,15 @@ class AnswerSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    roles: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_at_semicolons)] = Field(
+    roles: Pairs = Field(
         (),
         description="Which confidentiality levels a role may see, as 'employee: public, internal' "
         "(with semicolons between); the level unlabelled is that of documents without one.",
+    )
+    role: str | None = Field(
+        None,
+        description="Role of everyone who asks this process: a role that a call names may only "
+        "narrow what it sees.",
     )
     sentences: int = Field(
         3, ge=1, le=20, description="Sentences of an answer that no language model writes."
@@ -226,6 +243,13 @@ class AnswerSettings(BaseModel):
             raise ValueError("a role is named twice")
         return roles
 
+    @model_validator(mode="after")
+    def _knows_its_role(self) -> AnswerSettings:
+        """Refuse a ``role`` that ``roles`` does not name."""
+        if self.role is not None and self.role not in self.levels():
+            raise ValueError(f"role is {self.role!r}, and roles names no such role")
+        return self
+
     def levels(self) -> dict[str, frozenset[str]]:
         """Return the levels that each role may see, case-folded."""
         split = (role.partition(":") for role in self.roles)
@@ -249,6 +273,13 @@ class ServeSettings(BaseModel):
         repr=False,
     )
 
+    role_tokens: Pairs = Field(
+        (),
+        description="Tokens whose bearer asks as a role, as 'employee: TOKEN' (with semicolons "
+        "between).",
+        repr=False,
+    )
+
     @field_validator("token")
     @classmethod
     def _can_be_sent(cls, token: str | None) -> str | None:
@@ -260,6 +291,34 @@ class ServeSettings(BaseModel):
         ):
             raise ValueError("a token has no blank at its ends and no control character")
         return token
+
+    @field_validator("role_tokens")
+    @classmethod
+    def _name_roles(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what is not a role and its token, and a token that is short or there twice."""
+        split = [[part.strip() for part in one.split(":", 1)] for one in tokens]
+        if any(len(parts) < 2 or not all(parts) for parts in split):
+            raise ValueError("a token of a role is written as 'employee: TOKEN'")
+        if any(len(parts[1]) < 16 for parts in split):
+            raise ValueError("a token has 16 characters or more")
+        if len({parts[1] for parts in split}) < len(split):
+            raise ValueError("a token is there twice")
+        for parts in split:
+            cls._can_be_sent(parts[1])
+        return tokens
+
+    @model_validator(mode="after")
+    def _has_one_meaning_for_each_token(self) -> ServeSettings:
+        """Refuse a role's token that is also the one that sees everything."""
+        if self.token is not None and len(self.tokens()) <= len(self.role_tokens):
+            raise ValueError("the token of a role is also the server's token")
+        return self
+
+    def tokens(self) -> dict[str, str | None]:
+        """Return the role of each accepted token, ``None`` for one that sees everything."""
+        named = (one.partition(":") for one in self.role_tokens)
+        of_roles: dict[str, str | None] = {token.strip(): role.strip() for role, _, token in named}
+        return of_roles if self.token is None else {**of_roles, self.token: None}
 
     allowed_hosts: Names = Field(
         (), description="Names under which it is called, besides its address (with commas between)."

@@ -324,7 +324,7 @@ ASK = AgentTool(
     "that the documents do not tell. Returns the answer and its sources, with references for get.",
     arguments_of(
         AskParams,
-        without=("role", "model", "expand", "strict", "mode", "similarity_threshold"),
+        without=("model", "expand", "strict", "mode", "similarity_threshold"),
         last=("docs", "filters", "rerank", "dataset"),
         question=Argument(help="The question, in a sentence."),
         top_k=Argument(

@@ -54,7 +54,12 @@ def search_collection(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Find the passages nearest to a query; nothing is written to the collection."""
+    """Find the passages nearest to a query; nothing is written to the collection.
+
+    Examples:
+        catalog collection search "rotate keys"
+        catalog collection search "rotate keys" -k 5 --json
+    """
     from catalog.search_v2.collections import CollectionSearch
 
     settings = logged_settings(context, home, preset)
@@ -75,7 +80,12 @@ def check_collection(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Say what the collection holds, and whether fields and model fit; exit 1 if not."""
+    """Say what the collection holds, and whether fields and model fit; exit 1 if not.
+
+    Examples:
+        catalog collection check
+        catalog collection check --json
+    """
     from catalog.search_v2.collections import CollectionSearch
 
     settings = logged_settings(context, home, preset)

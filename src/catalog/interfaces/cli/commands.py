@@ -7,45 +7,62 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from catalog import __version__
+from catalog.interfaces.cli.help import HelpCommand, HelpContext, dress
 from catalog.interfaces.cli.options import HomeOption, PresetOption, StoreOptions
 
-COMMANDS = {
-    "index": "index:app",
-    "search": "verbs:search",
-    "ask": "verbs:ask",
-    "generate": "verbs:generate",
-    "agents": "verbs:agents",
-    "get": "verbs:get",
-    "browse": "verbs:browse",
-    "mcp": "serve:mcp",
-    "serve": "serve:serve",
-    "status": "verbs:status",
-    "export": "maintenance:export",
-    "import": "maintenance:import_",
-    "doctor": "maintenance:doctor",
-    "backup": "maintenance:backup",
-    "restore": "maintenance:restore",
-    "models": "models:app",
-    "migrate-store": "maintenance:migrate_store",
-    "config": "maintenance:config",
-    "ablate": "measure:ablate",
-    "compare": "measure:compare",
-    "eval": "measure:eval_app",
-    "golden": "golden_sets:app",
-    "validate": "golden_sets:validate",
-    "runs": "measure:runs_app",
-    "collection": "collection_commands:app",
-    "cache": "maintenance:cache",
-    "logs": "logs:app",
+GROUPS = {
+    "Everyday": {
+        "index": "index:app",
+        "search": "verbs:search",
+        "ask": "verbs:ask",
+        "get": "verbs:get",
+        "browse": "verbs:browse",
+        "generate": "verbs:generate",
+        "status": "verbs:status",
+    },
+    "Agents and servers": {
+        "mcp": "serve:mcp",
+        "serve": "serve:serve",
+        "agents": "verbs:agents",
+        "collection": "collection_commands:app",
+        "logs": "logs:app",
+    },
+    "Measure": {
+        "compare": "measure:compare",
+        "eval": "measure:eval_app",
+        "ablate": "measure:ablate",
+        "golden": "golden_sets:app",
+        "validate": "golden_sets:validate",
+        "runs": "logs:runs_app",
+    },
+    "Maintain": {
+        "doctor": "maintenance:doctor",
+        "config": "maintenance:config",
+        "models": "models:app",
+        "cache": "maintenance:cache",
+        "export": "maintenance:export",
+        "import": "maintenance:import_",
+        "backup": "maintenance:backup",
+        "restore": "maintenance:restore",
+        "migrate-store": "maintenance:migrate_store",
+    },
 }
-"""By name, in the order of the help: the module in this package and what in it."""
+"""In the order of the help, by group and name: the module in this package and what in it."""
+COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
+_START = (
+    "catalog index build FOLDER --dataset notes",
+    'catalog search "how to rotate keys"',
+    'catalog ask "How often are keys rotated?"',
+)
 
 
 class Commands(TyperGroup):
     """Hold all commands."""
+
+    context_class = HelpContext
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -55,6 +72,16 @@ class Commands(TyperGroup):
         """Return the names, without importing a command."""
         del ctx
         return list(COMMANDS)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write how to start, the commands by group, and the options before them."""
+        with formatter.section("Start"):
+            formatter.write_commands(_START)
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                rows = [(name, self.commands[name].short_help or "") for name in group]
+                formatter.write_dl(rows)
+        TyperCommand.format_options(self, ctx, formatter)  # type: ignore[arg-type]
 
 
 class _LazyCommands(UserDict[str, Any]):
@@ -76,8 +103,10 @@ def _import_command(name: str, place: str) -> Any:
     if isinstance(target, typer.Typer):
         group.add_typer(target, name=name)
     else:
-        group.command(name)(target)
-    return typer.main.get_group(group).commands[name]
+        group.command(name, cls=HelpCommand)(target)
+    command = typer.main.get_group(group).commands[name]
+    dress(command)
+    return command
 
 
 app = typer.Typer(
@@ -85,7 +114,6 @@ app = typer.Typer(
     cls=Commands,
     help="Find passages in your own documents, with exact citations.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -75,6 +75,10 @@ def make_bound(
     """Find the score from which on sentences of answers may be shown, and keep it.
 
     'ask' marks or drops those below, until the model, the index or a setting is another.
+
+    Examples:
+        catalog golden bound sentences.jsonl --at-most 0.05
+        catalog golden bound sentences.jsonl --dry-run
     """
     from catalog.answers.risk import save_bound
     from catalog.evaluation.backends import require_run
@@ -117,7 +121,12 @@ def check(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Check a set: its form, and with --dataset whether its labels and filters fit."""
+    """Check a set: its form, and with --dataset whether its labels and filters fit.
+
+    Examples:
+        catalog golden check notes.jsonl
+        catalog golden check notes.jsonl -d notes
+    """
     from catalog.evaluation.golden import find_dataset_problems, find_duplicate_queries
     from catalog.evaluation.golden_files import read_golden
     from catalog.evaluation.summary import golden_lines
@@ -154,7 +163,12 @@ def label(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Grade what the pipelines find, 0 to 3, as golden queries; saved after each query."""
+    """Grade what the pipelines find, 0 to 3, as golden queries; saved after each query.
+
+    Examples:
+        catalog golden label --golden notes.jsonl
+        catalog golden label --golden notes.jsonl --query "rotate keys"
+    """
     from catalog.evaluation.golden import DIFFICULTIES, KINDS
     from catalog.evaluation.golden_files import (
         add_grades,
@@ -208,6 +222,10 @@ def calibrate(
 
     Thresholds and low confidence go by relevance. The balance is fitted from 50 queries on, for
     hybrid search with adaptive fusion. Each is kept if it wins on queries it was not fitted on.
+
+    Examples:
+        catalog golden calibrate --golden notes.jsonl
+        catalog golden calibrate --golden notes.jsonl --dry-run
     """
     from catalog.core.params import MODES
     from catalog.evaluation.golden_files import read_golden
@@ -383,6 +401,10 @@ def validate(
     """Say whether a dataset is ready, by a suite of questions.
 
     Exits with 1 when it is not ready. docs/how-to/validate.md says what a suite holds.
+
+    Examples:
+        catalog validate --example
+        catalog validate --suite suite.toml --report report.md
     """
     from catalog.evaluation.validation.run import SuiteRunner
     from catalog.evaluation.validation.suite import read_suite

@@ -1,4 +1,4 @@
-"""``catalog index``: build, update, rebuild, remove, stats, and trying another model."""
+"""``catalog index``: build, update, rebuild and remove datasets, and try another model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from catalog.interfaces.cli.models import add_commands, describe_tried
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
@@ -18,6 +17,7 @@ from catalog.interfaces.cli.options import (
     RayOption,
     WorkersOption,
     open_library,
+    variable_of,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
 from catalog.interfaces.terminal import count_passages, describe_origin
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from catalog.ingest.changes import SyncPreview
     from catalog.ingest.sync_report import SyncReport
     from catalog.library.health import DatasetStats
+    from catalog.library.trial import AdoptionReport
     from catalog.store.manifest import FileCounts
     from catalog.store.statistics import ChunkSizes
 
@@ -117,6 +118,10 @@ def build(
     A dataset that is there is cut as it was made, whatever the settings of this call are.
     Without a folder, a full rebuild: every document of the dataset is read and cut anew from the
     folder it was built from; texts whose vectors are kept are not embedded again.
+
+    Examples:
+        catalog index build ~/notes --dataset notes
+        catalog index build ~/papers -d papers --include "*.pdf" --exclude "drafts/*"
     """
     if folder is not None and dataset is None:
         raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
@@ -182,6 +187,10 @@ def update(
 
     Ends with code 1 if documents were kept as they were because their file, folder or drive could
     not be read, or if a text could not be embedded; what is kept is named.
+
+    Examples:
+        catalog index update
+        catalog index update -d notes --dry-run
     """
     if dry_run and watch:
         raise typer.BadParameter("a dry run watches nothing", param_hint="--dry-run/--watch")
@@ -231,6 +240,10 @@ def rebuild(
     All are cut by the settings of this call, unless told to keep those that each was made with.
     With --vectors, --lexical or --all no document is read and no model asked: what is derived from
     the store is made anew.
+
+    Examples:
+        catalog index rebuild --keep-settings
+        catalog index rebuild --vectors
     """
     if vectors or lexical or both:
         if keep_settings:
@@ -255,9 +268,6 @@ def rebuild(
     _exit_if_failed(*reports.values())
 
 
-add_commands(app)
-
-
 @app.command("remove")
 def remove(
     context: typer.Context,
@@ -267,7 +277,12 @@ def remove(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Remove a dataset, its vectors and indexes. The files that it was built from stay."""
+    """Remove a dataset, its vectors and indexes. The files that it was built from stay.
+
+    Examples:
+        catalog index remove notes
+        catalog index remove notes --yes
+    """
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library:
@@ -293,7 +308,12 @@ def stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Count what a dataset holds, in the database: files, passages and their sizes."""
+    """Count what a dataset holds, in the database: files, passages and their sizes.
+
+    Examples:
+        catalog index stats
+        catalog index stats -d notes --json
+    """
     from catalog.library.indexing import Indexer
 
     with open_library(context, home, preset) as library:
@@ -302,7 +322,142 @@ def stats(
         print_json(asdict(counts))
     else:
         _print_stats(counts)
-        say(*(f"{'tried model':15} {describe_tried(row)}" for row in counts.tried_models))
+        if trial := counts.trial:
+            told = f"{trial['embedded']} of {trial['passages']} passages"
+            told += f", {trial['vectors']} vectors, {trial['bytes'] / 1e6:.1f} MB"
+            say(f"{'model on trial':15} {trial['model']['model']}: {told}; see 'index adopt'")
+
+
+@app.command("try-model")
+def try_model(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The model, as in IDX_EMBEDDING__MODEL.")],
+    dataset: DatasetOption = None,
+    provider: Annotated[
+        str | None, typer.Option(help="As IDX_EMBEDDING__PROVIDER; that one unless given.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="One more setting of the model, as embedding.dim=256; may be repeated."
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Embed only about so many passages of each dataset, in whole documents."
+        ),
+    ] = None,
+    golden: Annotated[
+        Path | None,
+        typer.Option(
+            "--golden", help="Labelled queries whose documents come first into the sample."
+        ),
+    ] = None,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Embed the stored passages with another model, to compare it with the present one.
+
+    Searches stay as they are, and no document is read again. Without --dataset all datasets are
+    embedded. Safe to interrupt: run it again to continue. 'catalog compare --candidate trial'
+    compares; 'index adopt' makes the model the store's, 'index drop' forgets it.
+
+    Examples:
+        catalog index try-model BAAI/bge-base-en-v1.5
+        catalog index try-model BAAI/bge-base-en-v1.5 --sample 2000 --golden notes.jsonl
+    """
+    from catalog.evaluation.golden_files import read_golden
+    from catalog.library.trial import try_model
+
+    pairs = [one.partition("=") for one in settings or ()]
+    if any(not value for _, _, value in pairs):
+        raise typer.BadParameter("give it as name=value", param_hint="--set")
+    given: dict[str, Any] = {key: value for key, _, value in pairs} | {"embedding.model": name}
+    if provider is not None:
+        given["embedding.provider"] = provider
+    queries = () if golden is None else read_golden(golden)
+    labelled = {path for query in queries for path in query.relevant}
+    with open_library(context, home, preset) as library, TerminalProgress() as progress:
+        names = [] if dataset is None else [library.chosen_dataset(dataset)]
+        report = try_model(library, given, names, sample=sample, first=labelled, progress=progress)
+    counts = report.counts
+    if json:
+        print_json(asdict(report) | {"missing": counts.missing})
+    else:
+        for failure in report.failed[:SHOWN_FAILURES]:
+            complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
+        say(
+            f"{name}: {counts.embedded} of {counts.passages} passages embedded, {report.embedded} "
+            f"texts in this run; {counts.bytes / 1e6:.1f} MB of vectors; searches stay as they are",
+            "Compare: catalog compare --golden FILE --baseline v2 --candidate trial",
+            "Then:    catalog index adopt, or catalog index drop",
+        )
+    if report.failed:
+        raise typer.Exit(1)
+
+
+@app.command("adopt")
+def adopt(
+    context: typer.Context,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Make the model on trial the store's, at once: a search sees the old one or the new one.
+
+    Embeds the passages that lack its vectors first. No passage is cut anew or gets another id.
+    Prints what to set from now on.
+
+    Examples:
+        catalog index adopt
+        catalog index adopt --json
+    """
+    from catalog.library.trial import adopt_tried
+
+    with open_library(context, home, preset) as library, TerminalProgress() as progress:
+        report = adopt_tried(library, progress=progress)
+    if json:
+        print_json(asdict(report) | {"seconds": round(report.seconds, 3)})
+    else:
+        _print_adoption(report)
+
+
+def _print_adoption(report: AdoptionReport) -> None:
+    say(
+        *(f"note: {one}" for one in report.notes),
+        f"{report.model.model} is the store's model now, in place of {report.replaced.model}: "
+        f"{report.counts.embedded} of {report.counts.passages} passages have its vectors; "
+        f"{report.seconds:.1f} s",
+        "Set this from now on (leave out what is unset). Until then the store's own note of it is "
+        "followed:",
+    )
+    for name, value in report.settings.items():
+        say(f"{variable_of(name)}={value}" if value is not None else f"# {variable_of(name)} unset")
+
+
+@app.command("drop")
+def drop(
+    context: typer.Context,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Forget the model on trial and its vectors; searches stay as they are.
+
+    Examples:
+        catalog index drop
+        catalog index drop --json
+    """
+    from catalog.library.trial import drop_tried
+
+    with open_library(context, home, preset) as library:
+        name, vectors = drop_tried(library)
+    if json:
+        print_json({"dropped": name, "vectors": vectors})
+    else:
+        say(f"{name} is forgotten, with {vectors} vectors that nothing else uses")
 
 
 def _print_stats(stats: DatasetStats) -> None:

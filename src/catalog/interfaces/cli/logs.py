@@ -1,4 +1,4 @@
-"""``catalog logs``: the questions asked of a store, and their outcome."""
+"""``catalog logs`` and ``runs``: the questions asked of a store, and the recorded measurements."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ SinceOption = Annotated[
     str | None,
     typer.Option("--since", help="Only what was asked from then on: 30m, 24h, 7d, or a date."),
 ]
+runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
+RunArgument = Annotated[str, typer.Argument(help="A run's id, or how it starts.")]
 app = typer.Typer(
     help="Show or clear the log of what was asked (IDX_LOG__*).", no_args_is_help=True
 )
@@ -40,7 +42,12 @@ def list_queries(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """List what was asked, newest first."""
+    """List what was asked, newest first.
+
+    Examples:
+        catalog logs queries
+        catalog logs queries --since 24h
+    """
     from catalog.store.log_entries import read_entries
 
     moment = _moment("--since", since)
@@ -65,7 +72,12 @@ def show_query(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show one entry: passages with scores, stages, tokens, errors."""
+    """Show one entry: passages with scores, stages, tokens, errors.
+
+    Examples:
+        catalog logs show 12
+        catalog logs show 12 --json
+    """
     from catalog.core.errors import InputError
     from catalog.store.log_entries import find_entry
 
@@ -90,7 +102,12 @@ def show_stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show percentiles, what is not answered and why, failures, tokens and cost."""
+    """Show percentiles, what is not answered and why, failures, tokens and cost.
+
+    Examples:
+        catalog logs stats
+        catalog logs stats --since 7d
+    """
     from catalog.evaluation.log_stats import log_stats, log_stats_lines
     from catalog.store.log_entries import read_entries
 
@@ -117,7 +134,12 @@ def clear_log(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Drop what is logged."""
+    """Drop what is logged.
+
+    Examples:
+        catalog logs clear
+        catalog logs clear --before 30d
+    """
     from catalog.store.log_entries import clear_entries
 
     moment = None if before is None else _moment("--before", before)
@@ -211,3 +233,90 @@ def _entry_lines(entry: LogEntry) -> Iterator[str]:
 
 def _milliseconds(ms: float | None) -> str | None:
     return None if ms is None else f"{ms:,.1f} ms"
+
+
+@runs_app.command("list")
+def list_recorded(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, newest first.")] = 20,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """List the recorded runs, newest first.
+
+    Examples:
+        catalog runs list
+        catalog runs list --limit 5 --json
+    """
+    from catalog.evaluation.summary import run_dict, run_lines
+    from catalog.store.eval_runs import list_runs
+
+    with (
+        open_library(context, home, preset) as library,
+        library.database.read() as connection,
+    ):
+        runs = list_runs(connection, limit)
+    if json:
+        print_json([run_dict(run) for run in runs])
+    else:
+        say(*run_lines(runs))
+
+
+@runs_app.command("show")
+def show_recorded(
+    context: typer.Context,
+    run: RunArgument,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Show one run: its scores, and exactly what was run.
+
+    Examples:
+        catalog runs show 3f2a
+        catalog runs show 3f2a --json
+    """
+    from catalog.evaluation.answer_runs import answer_run_dict, answer_run_lines
+    from catalog.evaluation.backends import require_run
+    from catalog.evaluation.summary import run_detail_lines, run_dict
+
+    with open_library(context, home, preset) as library:
+        record = require_run(library.database, run)
+    if record.answers and json:
+        print_json(answer_run_dict(record) | {"identity": record.identity})
+    elif record.answers:
+        say(*answer_run_lines(record))
+    elif json:
+        print_json(run_dict(record) | {"identity": record.identity, "scores": record.scores})
+    else:
+        say(*run_detail_lines(record))
+
+
+@runs_app.command("diff")
+def diff_recorded(
+    context: typer.Context,
+    before: RunArgument,
+    after: RunArgument,
+    json: JsonOption = False,
+    home: HomeOption = None,
+    preset: PresetOption = None,
+) -> None:
+    """Show what changed from one run to another: settings, and metrics with their tests.
+
+    Examples:
+        catalog runs diff 3f2a 9c01
+        catalog runs diff 3f2a 9c01 --json
+    """
+    from catalog.evaluation.backends import require_run
+    from catalog.evaluation.run_records import diff_runs
+    from catalog.evaluation.summary import diff_dict, diff_lines
+
+    with open_library(context, home, preset) as library:
+        difference = diff_runs(
+            require_run(library.database, before), require_run(library.database, after)
+        )
+    if json:
+        print_json(diff_dict(difference))
+    else:
+        say(*diff_lines(difference))

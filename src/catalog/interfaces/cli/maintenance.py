@@ -22,6 +22,7 @@ from catalog.interfaces.cli.options import (
     known_name,
     open_library,
     settings_for,
+    variable_of,
 )
 from catalog.interfaces.cli.output import (
     TerminalProgress,
@@ -57,7 +58,12 @@ def config(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show every setting, its value, and where the value came from."""
+    """Show every setting, its value, and where the value came from.
+
+    Examples:
+        catalog config
+        catalog config --preset vault
+    """
     from catalog.core.settings import acts_only_with, find_field, flatten, needs_rebuild
 
     loaded = settings_for(context, home, preset)
@@ -73,11 +79,11 @@ def config(
                 "name": name,
                 "value": SECRET if is_secret else public,
                 "origin": loaded.origins.get(name, "default"),
-                "variable": _variable(name),
+                "variable": variable_of(name),
                 "description": field.description,
                 "rebuild": needs_rebuild(name),
                 "acts": choice is None or values[choice[0]] == choice[1],
-                "acts_only_with": choice and f"{_variable(choice[0])}={choice[1]}",
+                "acts_only_with": choice and f"{variable_of(choice[0])}={choice[1]}",
             }
         )
     if json:
@@ -105,17 +111,18 @@ def _public(value: str) -> str:
     return re.sub(r"[?#].*", "?***", address, flags=re.DOTALL)
 
 
-def _variable(name: str) -> str:
-    return "IDX_" + name.upper().replace(".", "__")
-
-
 def doctor(
     context: typer.Context,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Check the store, indexes and model; exit 1 and tell the fix."""
+    """Check the store, indexes and model; exit 1 and tell the fix.
+
+    Examples:
+        catalog doctor
+        catalog doctor --json
+    """
     from catalog.library.health import diagnose
 
     with open_library(context, home, preset) as library:
@@ -137,7 +144,12 @@ def cache_stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show what is kept, by kind and model: expansions, rerank scores, query embeddings."""
+    """Show what is kept, by kind and model: expansions, rerank scores, query embeddings.
+
+    Examples:
+        catalog cache stats
+        catalog cache stats --json
+    """
     rows: list[dict[str, Any]] = []
     if _store_exists(settings_for(context, home, preset).settings):
         with open_library(context, home, preset) as library:
@@ -160,7 +172,12 @@ def clear_cache(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Drop what is kept, all of it or one kind; documents and their vectors stay."""
+    """Drop what is kept, all of it or one kind; documents and their vectors stay.
+
+    Examples:
+        catalog cache clear
+        catalog cache clear --kind rerank
+    """
     kinds = CACHE_KINDS if kind is None else (known_name("--kind", kind, CACHE_KINDS),)
     dropped = dict.fromkeys(kinds, 0)
     if _store_exists(settings_for(context, home, preset).settings):
@@ -240,6 +257,10 @@ def backup(
     """Copy the store to a file, while others search and write.
 
     Indexes are not in it: they are made anew from the store, with no model.
+
+    Examples:
+        catalog backup catalog.backup
+        catalog backup catalog.backup --force
     """
     from catalog.store.backup import back_up
     from catalog.store.database import find_store
@@ -263,7 +284,12 @@ def restore(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Put a copy in the store's place; the replaced store is kept."""
+    """Put a copy in the store's place; the replaced store is kept.
+
+    Examples:
+        catalog restore catalog.backup
+        catalog restore catalog.backup --force
+    """
     from catalog.core.files import new_folder
     from catalog.store.backup import restore as put_back
     from catalog.store.database import find_store
@@ -296,6 +322,10 @@ def migrate_store(
     """Copy the store into an empty database: Postgres or a file.
 
     The store stays where it is, too; set IDX_DATABASE_URL to use the copy.
+
+    Examples:
+        catalog migrate-store --to postgresql://me@localhost/catalog
+        catalog migrate-store --to sqlite:////srv/catalog/catalog.db
     """
     from catalog.interfaces.cli.options import open_library
     from catalog.store.backup import copy_store
@@ -344,7 +374,12 @@ def export(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Write datasets as lines of JSON, to be read or imported."""
+    """Write datasets as lines of JSON, to be read or imported.
+
+    Examples:
+        catalog export chunks.jsonl
+        catalog export notes.jsonl -d notes --vectors
+    """
     from catalog.library.exporting import export_chunks
 
     with (
@@ -383,6 +418,10 @@ def import_(
 
     Documents in the file are as it says afterwards, others stay. What has no vector is embedded.
     Take files from whom you trust: vectors are believed.
+
+    Examples:
+        catalog import chunks.jsonl
+        catalog import notes.jsonl -d notes --root ~/notes
     """
     from catalog.library.exporting import require_portable
     from catalog.library.importing import import_chunks

@@ -1,4 +1,4 @@
-"""``catalog compare``, ``eval``, ``ablate`` and ``runs``: searches measured on labelled queries."""
+"""``catalog compare``, ``eval`` and ``ablate``: searches measured on labelled queries."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 GATE_FAILED = 3  # exit code when --fail-if holds
 BACKENDS = (
-    "v1, v2, lexical, vector, v2:setting=value,…, collection[:NAME], module:function "
-    "or a TREC run file"
+    "v1, v2, lexical, vector, v2:setting=value,…, trial or trial-vector (the model of 'index "
+    "try-model'), collection[:NAME], module:function or a TREC run file"
 )
 _GOLDEN = typer.Option("--golden", help="Labelled queries, JSON Lines.")
 _BEIR = typer.Option("--beir", help="A collection in BEIR layout; indexed if needed.")
@@ -52,8 +52,6 @@ RunsOption = Annotated[
     Path | None, typer.Option("--runs", help="Folder to write TREC run files into.")
 ]
 eval_app = typer.Typer(invoke_without_command=True)
-runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
-RunArgument = Annotated[str, typer.Argument(help="A run's id, or how it starts.")]
 _FAILURES_SHOWN = 5
 
 
@@ -64,7 +62,9 @@ def eval_answers(
     agent: Annotated[str | None, typer.Option(help="Who answers, as for 'ask'.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="openai, llama_cpp, module:function, or none: who writes, as for 'ask'."),
+        typer.Option(
+            help="openai, ollama, llama_cpp, module:function, or none: who writes, as for 'ask'."
+        ),
     ] = None,
     judge: Annotated[
         str | None, typer.Option(help="A model, as --model, that says which nuggets are there.")
@@ -86,6 +86,10 @@ def eval_answers(
     """Measure answers: what they cite, what supports them, and when there is none.
 
     The run is recorded, as those of searches are: 'catalog runs diff' compares two.
+
+    Examples:
+        catalog eval answers --golden notes.jsonl -d notes
+        catalog eval answers --golden notes.jsonl --report answers.html
     """
     from catalog.core.errors import InputError
     from catalog.core.params import MODES, AskParams
@@ -211,7 +215,12 @@ def compare(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Compare two searches on labelled queries: which is better?"""
+    """Compare two searches on labelled queries: which is better?
+
+    Examples:
+        catalog compare --golden notes.jsonl --report report.html
+        catalog compare --golden notes.jsonl --baseline lexical --fail-if "ndcg@10 worse"
+    """
     from catalog.evaluation.comparison import compare_runs
     from catalog.evaluation.gates import (
         count_false_alarms,
@@ -291,6 +300,10 @@ def evaluate(
     """Measure searches on labelled queries: a table with intervals.
 
     'eval answers' measures answers.
+
+    Examples:
+        catalog eval --golden notes.jsonl
+        catalog eval --golden notes.jsonl --mode hybrid --backend v2:rerank_enabled=true
     """
     from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.summary import table_dict, table_lines
@@ -343,6 +356,10 @@ def ablate(
     """Measure what each stage of a search is worth.
 
     Hybrid search is asked with one stage more, or another one, at a time.
+
+    Examples:
+        catalog ablate --golden notes.jsonl
+        catalog ablate --golden notes.jsonl -k 10 --json
     """
     from catalog.evaluation.ablation import (
         ablation_dict,
@@ -368,78 +385,6 @@ def ablate(
         return
     say(f"{queries.name} on {name}: {len(queries)} queries, {top_k} deep")
     say(*ablation_lines(rows))
-
-
-@runs_app.command("list")
-def list_recorded(
-    context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, newest first.")] = 20,
-    json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
-) -> None:
-    """List the recorded runs, newest first."""
-    from catalog.evaluation.summary import run_dict, run_lines
-    from catalog.store.eval_runs import list_runs
-
-    with (
-        open_library(context, home, preset) as library,
-        library.database.read() as connection,
-    ):
-        runs = list_runs(connection, limit)
-    if json:
-        print_json([run_dict(run) for run in runs])
-    else:
-        say(*run_lines(runs))
-
-
-@runs_app.command("show")
-def show_recorded(
-    context: typer.Context,
-    run: RunArgument,
-    json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
-) -> None:
-    """Show one run: its scores, and exactly what was run."""
-    from catalog.evaluation.answer_runs import answer_run_dict, answer_run_lines
-    from catalog.evaluation.backends import require_run
-    from catalog.evaluation.summary import run_detail_lines, run_dict
-
-    with open_library(context, home, preset) as library:
-        record = require_run(library.database, run)
-    if record.answers and json:
-        print_json(answer_run_dict(record) | {"identity": record.identity})
-    elif record.answers:
-        say(*answer_run_lines(record))
-    elif json:
-        print_json(run_dict(record) | {"identity": record.identity, "scores": record.scores})
-    else:
-        say(*run_detail_lines(record))
-
-
-@runs_app.command("diff")
-def diff_recorded(
-    context: typer.Context,
-    before: RunArgument,
-    after: RunArgument,
-    json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
-) -> None:
-    """Show what changed from one run to another: settings, and metrics with their tests."""
-    from catalog.evaluation.backends import require_run
-    from catalog.evaluation.run_records import diff_runs
-    from catalog.evaluation.summary import diff_dict, diff_lines
-
-    with open_library(context, home, preset) as library:
-        difference = diff_runs(
-            require_run(library.database, before), require_run(library.database, after)
-        )
-    if json:
-        print_json(diff_dict(difference))
-    else:
-        say(*diff_lines(difference))
 
 
 def read_queries(golden: Path | None, beir: Path | None, split: str) -> GoldenSet:
@@ -509,7 +454,7 @@ def run_specs(
     library.require_dataset(dataset)
     corpus = corpus_digest(library.database, dataset)
     with (
-        Backends(library, tell=complain) as backends,
+        Backends(library, dataset, specs, tell=complain) as backends,
         TerminalProgress() as progress,
         redirect_stdout(sys.stderr),  # output of a search is not our answer
     ):
@@ -559,7 +504,7 @@ def _earlier_runs(
     from catalog.evaluation.run_records import find_recorded_run
 
     records = {}
-    with Backends(library) as backends:
+    with Backends(library, dataset, specs) as backends:
         for spec in specs:
             identity = backends.load(spec).identity
             if "pipeline" not in identity:  # another's search may change unseen

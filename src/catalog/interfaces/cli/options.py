@@ -65,6 +65,11 @@ def known_name(option: str, value: str, names: Iterable[NameT]) -> NameT:
     raise typer.BadParameter(f"{value!r}; one of {', '.join(names)}", param_hint=option)
 
 
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting, by dotted name."""
+    return "IDX_" + name.upper().replace(".", "__")
+
+
 class StoreOptions(NamedTuple):
     """Home and preset, wherever they were given."""
 

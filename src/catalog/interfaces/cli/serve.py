@@ -34,6 +34,10 @@ def serve(
 
     Commands with the same settings ask it by themselves. Programs find the HTTP API described at
     /openapi.json, agents the Model Context Protocol at /mcp; see docs/how-to/serve.md.
+
+    Examples:
+        catalog serve
+        catalog serve --http 127.0.0.1:9000 --preset vault
     """
     from catalog.core.files import home_folder, settings_key
     from catalog.interfaces.calls import LocalEngine
@@ -66,6 +70,10 @@ def mcp(
 
     An agent starts it by itself, from its configuration: {"mcpServers": {"catalog": {"command":
     "catalog", "args": ["mcp"]}}}. It answers until its input ends; see docs/start/agents.md.
+
+    Examples:
+        catalog mcp
+        catalog mcp --http 127.0.0.1:8190
     """
     import logging
     import sys

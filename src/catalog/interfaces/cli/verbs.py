@@ -52,7 +52,13 @@ _STORE_OPTIONS = {"home": HomeOption, "preset": PresetOption}
 
 
 def verb_command(
-    verb: str, params: type[Any], summary: str, *, writes_file: bool = False, **form_options: Any
+    verb: str,
+    params: type[Any],
+    summary: str,
+    examples: tuple[str, ...],
+    *,
+    writes_file: bool = False,
+    **form_options: Any,
 ) -> Callable[..., None]:
     """Return the command of a verb: an argument or option for each of its parameters.
 
@@ -81,7 +87,7 @@ def verb_command(
         _keyword(name, kind, default=None) for name, kind in {**own, **_STORE_OPTIONS}.items()
     ]
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    command.__doc__ = summary
+    command.__doc__ = "\n".join((f"{summary}\n\nExamples:", *examples))
     return command
 
 
@@ -114,22 +120,38 @@ search = verb_command(
     "search",
     SearchParams,
     "Find the passages that answer a query.",
+    (
+        'catalog search "how to rotate keys"',
+        'catalog search "api key -draft" -d notes --type pdf',
+    ),
 )
 ask = verb_command(
     "ask",
     AskParams,
     "Answer a question in cited sentences, or say why not.",
+    (
+        'catalog ask "How often are keys rotated?"',
+        'catalog ask "Who approves a release?" -d notes --after 2026',
+    ),
 )
 generate = verb_command(
     "generate",
     GenerateParams,
     "Make a cited blueprint, pdr, workflow or build-plan.",
+    (
+        'catalog generate workflow --topic "rotating keys"',
+        'catalog generate blueprint --topic "backups" --out backups.md',
+    ),
     writes_file=True,
 )
 get = verb_command(
     "get",
     GetParams,
     "Print a document, or some of its lines, pages or cells.",
+    (
+        "catalog get notes:keys.md",
+        "catalog get keys.md:12-20 --line-numbers",
+    ),
     numbers=Annotated[
         bool, typer.Option("--line-numbers", "-n", help="Number the lines as citations do.")
     ],
@@ -138,9 +160,19 @@ browse = verb_command(
     "browse",
     BrowseParams,
     "Show which documents there are, with titles, dates and tags.",
+    (
+        "catalog browse",
+        'catalog browse "key rotation" --sort modified',
+    ),
 )
 status = verb_command(
-    "status", StatusParams, "Show what the store holds, its model and its engines."
+    "status",
+    StatusParams,
+    "Show what the store holds, its model and its engines.",
+    (
+        "catalog status",
+        "catalog status --json",
+    ),
 )
 
 
@@ -238,7 +270,12 @@ def agents(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """List the agents that --agent can name, and what each says."""
+    """List the agents that --agent can name, and what each says.
+
+    Examples:
+        catalog agents
+        catalog agents --json
+    """
     settings = settings_for(context, home, preset).settings
     rows = list(_read_agents(settings))
     if json:

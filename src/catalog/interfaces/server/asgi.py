@@ -189,9 +189,10 @@ def build_app(
     engine.observe(metrics.count_question)
     api = build_api(
         ApiState(engine, workers, secret, serve.timeout_seconds, readiness),
-        needs_token=serve.token is not None,
+        needs_token=bool(serve.tokens()),
     )
-    for_owner = serve.model_copy(update={"token": secret, "allowed_origins": ()})
+    alone = {"token": secret, "role_tokens": (), "allowed_origins": ()}
+    for_owner = serve.model_copy(update=alone)
     mcp, running = mcp_asgi(catalog_server(engine, workers, with_answers=with_answers), serve)
 
     routes = [

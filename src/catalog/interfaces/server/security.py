@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from catalog.core.errors import ConfigError
+from catalog.core.scope import asked_as
 from catalog.interfaces.server.http_errors import send_error
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from catalog.core.settings.sections import ServeSettings
 
 
+ROLE = "catalog_role"  # the key of the sender's role in the state of a request
 _BRACKETED = re.compile(r"\[[^\[\]]*\](:\d*)?")
 _MAX_DIGITS = 19  # of a length; more is nobody's
 _METHODS = ("GET", "POST", "DELETE")
@@ -99,20 +101,22 @@ def guard_app(
 
     421: Host is not a loopback name, ``address.host`` or one of ``serve.allowed_hosts``.
     403: Origin is sent, and is neither on such a host nor one of ``serve.allowed_origins``.
-    401: the token is missing or wrong; needed when one is set.
+    401: the token is missing or wrong; needed when one is set. Who bears the token of a role asks
+    as that role.
     413: the body is larger than ``serve.max_body_bytes``; a body of unknown length is read whole
     before the app sees it. Web sockets are refused. Pages of ``serve.allowed_origins`` may read
     the answers (CORS).
     Raises :class:`ConfigError` when other machines can connect and no token is set.
     """
-    if not address.is_loopback and serve.token is None:
+    tokens = serve.tokens()
+    if not address.is_loopback and not tokens:
         raise ConfigError(
             f"{address.host} can be reached by others: set IDX_SERVE__TOKEN, a secret of 16 "
             "characters or more, or listen on 127.0.0.1"
         )
     inner: ASGIApp = BodyLimit(app, serve.max_body_bytes)
-    if serve.token is not None:
-        inner = TokenCheck(inner, serve.token, open_paths)
+    if tokens:
+        inner = TokenCheck(inner, tokens, open_paths)
     if serve.allowed_origins:
         from starlette.middleware.cors import CORSMiddleware
 
@@ -170,27 +174,44 @@ class HostCheck:
 
 
 class TokenCheck:
-    """Pass on requests with the token, and all requests to the open paths."""
+    """Pass on requests with a token, as its role, and all requests to the open paths.
 
-    def __init__(self, app: ASGIApp, token: str, open_paths: frozenset[str]) -> None:
+    ``tokens`` has the role of each token, ``None`` for one that sees everything. The app finds the
+    role in ``scope["state"]`` as well, under :data:`ROLE`.
+    """
+
+    def __init__(
+        self, app: ASGIApp, tokens: Mapping[str, str | None], open_paths: frozenset[str]
+    ) -> None:
         self._app = app
-        self._token = token.encode("utf-8")
+        self._roles = {token.encode("utf-8"): role for token, role in tokens.items()}
         self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in self._open_paths:
-            values = _header_values(scope, b"authorization")
-            if len(values) != 1 or not self._is_right(values[0]):
-                challenge = {"www-authenticate": 'Bearer realm="catalog"'}
-                message = "send 'Authorization: Bearer …' with the server's token"
-                await send_error(send, 401, "Unauthorized", message, challenge)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http" or scope["path"] in self._open_paths:
+            await self._app(scope, receive, send)
+            return
+        values = _header_values(scope, b"authorization")
+        token = self._find(values[0]) if len(values) == 1 else None
+        if token is None:
+            challenge = {"www-authenticate": 'Bearer realm="catalog"'}
+            message = "send 'Authorization: Bearer …' with the server's token"
+            await send_error(send, 401, "Unauthorized", message, challenge)
+            return
+        role = self._roles[token]
+        scope = {**scope, "state": {**scope.get("state", {}), ROLE: role}}
+        with asked_as(role):
+            await self._app(scope, receive, send)
 
-    def _is_right(self, header: str) -> bool:
-        scheme, _, token = header.partition(" ")
-        is_same = hmac.compare_digest(token.strip(" \t").encode("latin-1"), self._token)
-        return is_same and scheme.lower() == "bearer"
+    def _find(self, header: str) -> bytes | None:
+        """Return the token that a header bears; ``None`` for a wrong one.
+
+        All are compared, each in the same time, so that the time does not tell which is near.
+        """
+        scheme, _, given = header.partition(" ")
+        sent = given.strip(" \t").encode("latin-1")
+        same = [token for token in self._roles if hmac.compare_digest(sent, token)]
+        return same[0] if same and scheme.lower() == "bearer" else None
 
 
 class BodyLimit:

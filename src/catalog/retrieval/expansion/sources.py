@@ -1,4 +1,4 @@
-"""Language models as sources of other words for a query, also usable as LlamaIndex transforms.
+"""Language models as sources of other words for a query.
 
 The examples are of subjects that hardly any collection treats, so that a reply which repeats
 them is recognised. The query comes last: what stands before it is read once and remembered.
@@ -6,28 +6,17 @@ them is recognised. The query comes last: what stands before it is read once and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import Literal, Protocol
 
-from llama_index.core.indices.query.query_transform import HyDEQueryTransform
-from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
-from llama_index.core.prompts import PromptTemplate
-from llama_index.core.schema import QueryBundle
 from pydantic import BaseModel, Field
 
 from catalog.embedding.encoder import make_fingerprint
-from catalog.llm import llm_identity, llm_name
+from catalog.llm import LanguageModel, complete
 from catalog.retrieval.expansion.lines import ExpansionLine, one_line, parse_lines
-
-if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
-    from llama_index.core.prompts import BasePromptTemplate
-    from llama_index.core.prompts.mixin import PromptDictType
-
 
 PROMPT_VERSION = 1  # raise it with every change here, so that kept replies are asked for anew
 
-PROMPT = PromptTemplate(
-    """\
+PROMPT = """\
 Rewrite a search query so that a search engine finds passages that word it differently.
 Write 1 to 3 lines that start with lex: and hold a few key words, names or synonyms,
 1 to 3 lines that start with vec: and hold a rephrased question,
@@ -47,7 +36,17 @@ vec: rosining schedule for hurdy-gurdy players
 
 Query: {query}
 """
-)
+
+HYDE_PROMPT = """\
+Please write a passage to answer the question
+Try to include as many key details as possible.
+
+
+{query}
+
+
+Passage:\"\"\"
+"""
 
 GRAMMAR = r"""root ::= lex lex? lex? vec vec? vec? hyde?
 lex ::= "lex: " word (" " word){0,7} "\n"
@@ -66,15 +65,6 @@ class ExpansionReply(BaseModel):
     hyde: str | None = Field(
         None, description="One or two sentences of a passage that would answer the query."
     )
-
-    def lines(self) -> list[ExpansionLine]:
-        """Return the wordings that are not blank, lex before vec before hyde."""
-        lines = [
-            *(ExpansionLine("lex", one_line(text)) for text in self.lex),
-            *(ExpansionLine("vec", one_line(text)) for text in self.vec),
-            ExpansionLine("hyde", one_line(self.hyde or "")),
-        ]
-        return [line for line in lines if line.text]
 
 
 class ExpansionSource(Protocol):
@@ -100,117 +90,58 @@ class ExpansionSource(Protocol):
         ...
 
 
-def get_source(kind: Literal["lines", "hyde"], llm: LLM) -> ExpansionSource:
+def get_source(kind: Literal["lines", "hyde"], llm: LanguageModel) -> ExpansionSource:
     """Make the source that the setting ``expansion_source`` names."""
-    if kind == "hyde":
-        return HydeSource(HyDEQueryTransform(llm=llm, include_original=False))
-    return LexVecQueryTransform(llm)
+    return HydeSource(llm) if kind == "hyde" else LexVecSource(llm)
 
 
-class LexVecQueryTransform(BaseQueryTransform):
-    """Asks a language model for lex, vec and hyde lines.
+class LexVecSource:
+    """Asks a language model for lex, vec and hyde lines; ``prompt`` has a place for ``{query}``.
 
-    A model with the attribute ``takes_grammar`` is bound to the form, one that calls functions
-    is asked for a structure, and again in plain text if that fails; any other reply is read
-    as far as it can be.
+    A model that takes a grammar is bound to the form; one that takes a schema is asked for it, and
+    again in plain text if that fails; any other reply is read as far as it can be.
     """
 
-    def __init__(self, llm: LLM) -> None:
-        super().__init__()
-        self._llm = llm
-        self._prompt: PromptTemplate = PROMPT
-
-    @property
-    def name(self) -> str:
-        """Return the language model's name."""
-        return llm_name(self._llm)
+    def __init__(self, llm: LanguageModel, prompt: str = PROMPT) -> None:
+        self._llm, self.prompt = llm, prompt
+        self.name = llm.name
 
     @property
     def fingerprint(self) -> str:
-        """Return a name for transform, model and prompt."""
-        return _fingerprint(self, self._llm, PROMPT_VERSION, self._prompt)
-
-    @property
-    def prompt(self) -> str:
-        """Return the prompt."""
-        return str(self._prompt.get_template(llm=self._llm))
+        """Return a name for source, model and prompt."""
+        return make_fingerprint("lines", self._llm.identity, str(PROMPT_VERSION), self.prompt)
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for lex, vec and hyde lines."""
-        query = one_line(query)
-        if getattr(self._llm, "takes_grammar", False):
-            prompt = self._prompt.format(llm=self._llm, query=query)
-            return parse_lines(self._llm.complete(prompt, grammar=GRAMMAR).text)
-        if self._llm.metadata.is_function_calling_model:
-            lines = self._structured(query)
-            if lines:
-                return lines
-        return parse_lines(self._llm.predict(self._prompt, query=query))
+        asked = self.prompt.replace("{query}", one_line(query))
+        takes = getattr(self._llm, "takes", "")
+        if takes == "grammar":
+            return parse_lines(complete(self._llm, asked, grammar=GRAMMAR))
+        return (takes == "schema" and self._filled(asked)) or parse_lines(
+            complete(self._llm, asked)
+        )
 
-    def _structured(self, query: str) -> list[ExpansionLine]:
+    def _filled(self, asked: str) -> list[ExpansionLine]:
         try:
-            reply: object = self._llm.structured_predict(ExpansionReply, self._prompt, query=query)
+            return parse_lines(complete(self._llm, asked, schema=ExpansionReply))
         except Exception:  # noqa: BLE001 - models fail here in every way; plain text is next
             return []
-        return reply.lines() if isinstance(reply, ExpansionReply) else []
-
-    def _get_prompts(self) -> PromptDictType:
-        return {"expansion_prompt": self._prompt}
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        self._prompt = cast("PromptTemplate", prompts.get("expansion_prompt", self._prompt))
-
-    def _run(  # the base class names both
-        self,
-        query_bundle: QueryBundle,
-        metadata: dict[str, Any],  # noqa: ARG002
-    ) -> QueryBundle:
-        """Return the query, to be embedded together with its vec and hyde lines."""
-        lines = self.expand(query_bundle.query_str)
-        texts = [line.text for line in lines if line.kind != "lex"]
-        if not texts:
-            return query_bundle
-        return QueryBundle(
-            query_bundle.query_str, custom_embedding_strs=[query_bundle.query_str, *texts]
-        )
 
 
 class HydeSource:
-    """LlamaIndex's HyDE as a source: one passage that might answer the query, without the query."""
+    """Asks for one passage that might answer the query (HyDE, arXiv 2212.10496)."""
 
-    def __init__(self, transform: HyDEQueryTransform) -> None:
-        self._transform = transform
+    prompt = HYDE_PROMPT
 
-    @property
-    def name(self) -> str:
-        """Return the language model's name, after ``hyde``."""
-        return f"hyde {llm_name(self._llm)}"
+    def __init__(self, llm: LanguageModel) -> None:
+        self._llm, self.name = llm, f"hyde {llm.name}"
 
     @property
     def fingerprint(self) -> str:
-        """Return a name for transform, model and prompt."""
-        return _fingerprint(self._transform, self._llm, 1, self._template)
-
-    @property
-    def prompt(self) -> str:
-        """Return the prompt."""
-        return str(self._template.get_template(llm=self._llm))
+        """Return a name for source, model and prompt."""
+        return make_fingerprint("hyde", self._llm.identity, "1", self.prompt)
 
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for one passage; no line when the model answers nothing."""
-        passages = self._transform.run(query).custom_embedding_strs or [""]
-        text = one_line(passages[0])  # the query may follow it
+        text = one_line(complete(self._llm, self.prompt.replace("{query}", query)))
         return [ExpansionLine("hyde", text)] if text else []
-
-    @property
-    def _llm(self) -> LLM:
-        return self._transform._llm
-
-    @property
-    def _template(self) -> BasePromptTemplate:
-        return self._transform.get_prompts()["hyde_prompt"]
-
-
-def _fingerprint(source: object, llm: LLM, version: int, prompt: BasePromptTemplate) -> str:
-    about = (*llm_identity(llm), str(version), prompt.get_template(llm=llm))
-    return make_fingerprint(type(source).__name__, *about)

@@ -3,7 +3,7 @@
 base.py           the interface of rerankers, and the check of their answers
 excerpts.py       the part of a long passage that is read
 cross_encoder.py  ONNX models (the default) and torch models
-llm_reranker.py   any LlamaIndex language model
+llm_reranker.py   any language model
 http_reranker.py  a rerank server
 scoring.py        scoring passages through the cache, blending, and best sentences of recordings
 """
@@ -16,9 +16,8 @@ from catalog.core.errors import ConfigError
 from catalog.retrieval.rerank.base import Reranker
 
 if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
-
     from catalog.core.settings import RAGv2Settings
+    from catalog.llm import LanguageModel
 
 __all__ = ["Reranker", "get_reranker"]
 
@@ -28,7 +27,7 @@ _HTTP_SECONDS = 30.0  # where no budget is set
 def get_reranker(
     rag: RAGv2Settings,
     *,
-    llm: LLM | None = None,
+    llm: LanguageModel | None = None,
     llm_seconds: float = 30.0,
     threads: int | None = None,
     offline: bool = False,

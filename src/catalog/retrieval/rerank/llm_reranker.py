@@ -1,23 +1,17 @@
-"""A language model as the reranker, through LlamaIndex's ``LLMRerank``."""
+"""A language model as the reranker."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import LLMError, RerankError
 from catalog.core.tokens import CharTokenCounter
 from catalog.embedding.encoder import make_fingerprint
-from catalog.llm import llm_identity, llm_name
+from catalog.llm import LanguageModel, complete
 from catalog.retrieval.rerank.base import check_scores
 from catalog.retrieval.rerank.excerpts import cut_query, fit_pair
-
-if TYPE_CHECKING:
-    from llama_index.core.llms import LLM
-    from llama_index.core.postprocessor import LLMRerank
-
 
 SCALE = 10.0  # what the prompt asks for
 _VERSION = "1"  # raise it when the reading of answers changes
@@ -35,8 +29,39 @@ _JUDGEMENT = re.compile(
 )
 
 
+# That of LlamaIndex's LLMRerank, which models are known to follow.
+PROMPT = """\
+A list of documents is shown below. Each document has a number next to it along with a summary of \
+the document. A question is also provided.
+Respond with the numbers of the documents you should consult to answer the question, in order of \
+relevance, as well as the relevance score. The relevance score is a number from 1-10 based on how \
+relevant you think the document is to the question.
+Do not include any documents that are not relevant to the question.
+Example format:
+Document 1:
+<summary of document 1>
+
+Document 2:
+<summary of document 2>
+
+...
+
+Document 10:
+<summary of document 10>
+
+Question: <question>
+Answer:
+Doc: 9, Relevance: 7
+Doc: 3, Relevance: 4
+Doc: 7, Relevance: 3
+
+Let's try this now:
+
+"""
+
+
 class LLMReranker:
-    """Any LlamaIndex LLM that says which of ``batch_size`` passages answer, and how well, of 10.
+    """Any language model that says which of ``batch_size`` passages answer, and how well, of 10.
 
     Raw scores are 0..10; a passage that the answer leaves out has 0, for the prompt asks to leave
     out the irrelevant. A passage's score is relative to those it is shown with. An answer that
@@ -45,7 +70,7 @@ class LLMReranker:
 
     def __init__(
         self,
-        llm: LLM,
+        llm: LanguageModel,
         *,
         batch_size: int = 10,
         max_tokens: int = 512,
@@ -59,17 +84,16 @@ class LLMReranker:
     @property
     def name(self) -> str:
         """Return the language model's name."""
-        return llm_name(self._llm)
+        return self._llm.name
 
     @property
     def fingerprint(self) -> str:
         """Return a name for language model, prompt, and how answers are read."""
-        prompt = self._reranker(1).choice_select_prompt.get_template(self._llm)
         return make_fingerprint(
             "llm-rerank",
-            *llm_identity(self._llm),
+            self._llm.identity,
             _VERSION,
-            prompt,
+            PROMPT,
             self.batch_size,
             self._max_tokens,
         )
@@ -79,8 +103,7 @@ class LLMReranker:
 
         A batch shares the model's context; tokens are taken to have four characters.
         """
-        context = self._llm.metadata
-        room = context.context_window - max(context.num_output, 0) - _PROMPT_TOKENS
+        room = self._llm.context_tokens - self._llm.reply_tokens - _PROMPT_TOKENS
         each = min(self._max_tokens, max(_MIN_ROOM, room // self.batch_size))
         return fit_pair(query, passage, CharTokenCounter(), each, head)
 
@@ -92,40 +115,32 @@ class LLMReranker:
         """Score as :meth:`scores` within ``seconds``, or the time-out where that is less."""
         if not passages:
             return []
-        from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-
-        bundle = QueryBundle(cut_query(query, CharTokenCounter(), self._max_tokens))
-        nodes = [
-            NodeWithScore(node=TextNode(text=passage, id_=str(index)))
-            for index, passage in enumerate(passages)
-        ]
+        query = cut_query(query, CharTokenCounter(), self._max_tokens)
         try:
-            ranked = self._calls.call(
-                lambda: self._reranker(len(nodes)).postprocess_nodes(nodes, bundle),
+            scores = self._calls.call(
+                lambda: [
+                    score
+                    for at in range(0, len(passages), self.batch_size)
+                    for score in self._score_batch(query, passages[at : at + self.batch_size])
+                ],
                 min(seconds, self._timeout),
             )
         except (RerankError, LLMError):
             raise
         except Exception as error:
             raise RerankError(f"{self.name} failed: {type(error).__name__}: {error}") from error
-        scores = {node.node_id: node.score or 0.0 for node in ranked}
-        return check_scores(
-            [scores.get(node.node_id, 0.0) for node in nodes], len(nodes), self.name
-        )
+        return check_scores(scores, len(passages), self.name)
+
+    def _score_batch(self, query: str, passages: Sequence[str]) -> list[float]:
+        numbered = enumerate(passages, start=1)
+        shown = "\n\n".join(f"Document {number}:\n{passage}" for number, passage in numbered)
+        answer = complete(self._llm, f"{PROMPT}{shown}\nQuestion: {query}\nAnswer:\n")
+        relevances = dict(zip(*parse_answer(answer, len(passages)), strict=True))
+        return [relevances.get(number, 0.0) for number in range(1, len(passages) + 1)]
 
     def relevance(self, score: float) -> float:
         """Return a tenth of the score."""
         return score / SCALE
-
-    def _reranker(self, top_n: int) -> LLMRerank:
-        from llama_index.core.postprocessor import LLMRerank
-
-        return LLMRerank(
-            llm=self._llm,
-            choice_batch_size=self.batch_size,
-            parse_choice_select_answer_fn=parse_answer,
-            top_n=top_n,
-        )
 
 
 def parse_answer(answer: str, count: int) -> tuple[list[int], list[float]]:

@@ -64,7 +64,7 @@ class VectorSnapshot:
 class ExactEngine:
     """Cosine similarity with every window of the dataset; safe to share between threads.
 
-    ``windows`` are the live ones, or those of a tried model (``store.tried_models``), whose
+    ``windows`` are the live ones, or those of the model on trial (``store.trial``), whose
     vectors may come without a change of the dataset: make the engine when they are there.
     """
 

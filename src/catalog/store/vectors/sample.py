@@ -132,7 +132,7 @@ def _read(
 ) -> _Sample:
     # chunk ids are hashes, so that their order is chance, and the same wherever it is indexed
     of_dataset = select(chunks.c.seq).where(chunks.c.dataset == dataset).correlate(None)
-    if windows is not chunk_windows:  # a tried model may have some of the passages only
+    if windows is not chunk_windows:  # a trial may have some of the passages only
         of_dataset = of_dataset.where(chunks.c.seq.in_(select(windows.c.seq)))
     is_in = chunks.c.seq.in_(of_dataset.order_by(chunks.c.chunk_id).limit(SIZE))
     matrix, is_whole, _ = read_vectors(connection, is_in, windows)

@@ -10,7 +10,7 @@ import binascii
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -33,10 +33,12 @@ from catalog.core.errors import (
 )
 from catalog.core.params import MAX_OFFSET
 from catalog.core.retrieval_events import asked_at
+from catalog.core.scope import asked_as
 from catalog.core.text import all_storable, clean, storable
 from catalog.interfaces.agents.tool import unknown_tool
 from catalog.interfaces.plain_text import one_line, safe
 from catalog.interfaces.server.crash_log import log_bug
+from catalog.interfaces.server.security import ROLE
 from catalog.interfaces.server.workers import Workers
 from catalog.library.document_parts import URI_SCHEME, unquote_uri
 
@@ -232,7 +234,7 @@ def build_server(
             raise MCPError(types.INVALID_PARAMS, unknown_tool(safe(params.name), shown, tools))
         work = partial(tool.call, engine, params.arguments or {})
         try:
-            with asked_at("mcp"):
+            with asked_at("mcp"), _as_sender(context):
                 answer = await context.lifespan_context.run(work)
         except ServingError as error:
             answer = tool.failed(f"{error}; ask for less, or try again later")
@@ -297,10 +299,22 @@ def _result(answer: ToolResult) -> types.CallToolResult:
     )
 
 
+def _as_sender(context: Context) -> AbstractContextManager[None]:
+    """Answer as the role of whoever sent this request, whoever opened its session.
+
+    A session's own task keeps the context of the request that opened it.
+    """
+    request = context.request
+    if request is None:  # standard input
+        return nullcontext()
+    return asked_as(request.scope.get("state", {}).get(ROLE))
+
+
 async def _run(context: Context, work: Callable[[], ResultT]) -> ResultT:
     """Return the result of work on resources; raise its failures as errors of the protocol."""
     try:
-        return await context.lifespan_context.run(work)
+        with _as_sender(context):
+            return await context.lifespan_context.run(work)
     except MCPError:
         raise
     except CatalogError as error:

@@ -19,27 +19,28 @@ from catalog.embedding.profiles import EmbeddingProfile
 from catalog.embedding.static import StaticEncoder
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
-from catalog.library.model_trials import ModelTrials
+from catalog.library.trial import _alone, adopt_tried, drop_tried, try_model
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.checksums import seal_rows
 from catalog.store.engine_types import read_stamps
-from catalog.store.schema import datasets, embeddings, tried_windows
-from catalog.store.tried_models import count_tried, list_tried
+from catalog.store.schema import datasets, embeddings, trial_windows
+from catalog.store.trial import count_trial
 from fakes import write
 from processes import forking
-from reliability.killed_trial import open_static, try_and_adopt
+from reliability.killed_trial import NEW, open_static, try_and_adopt
 from static_models import WORDS, make_random_model
 
 KILLED = {
-    "between windows and their vectors": ("catalog.library.model_trials:keep_windows", "after"),
+    "between windows and their vectors": ("catalog.store.trial:keep_windows", "after"),
     "before the vectors are kept": ("catalog.store.embedding_cache:save", "before"),
     "while the index is filled": (
         "catalog.store.vectors.edge:EdgeIndex.upsert", "before",
     ),
-    "before the swap": ("catalog.library.model_trials:adopt_tried", "before"),
-    "in the swap, before its commit": ("catalog.library.model_trials:adopt_tried", "after"),
-    "after the swap": ("catalog.library.model_trials:drop_unused", "before"),
+    "before the swap": ("catalog.store.trial:put_in_place", "before"),
+    "in the swap, before its commit": ("catalog.store.trial:put_in_place", "after"),
+    "after the swap": ("catalog.store.trial:drop_unused", "before"),
 }  # fmt: skip
+ICE = {"embedding.model": "old", "rag_v2.embed_prefix_doc": "ice "}  # of the same weights
 QUERIES = ("tea and snow", "bread oven", "boat sea wind", "moon star")
 
 
@@ -86,17 +87,10 @@ def answers(library, service=None):
     ]
 
 
-def try_new(library, place, **options):
-    trials = ModelTrials(library)
-    tried = trials.start("new")
-    return trials, trials.embed(tried, **options)
-
-
 def adopt(place, **options):
     with open_static(place, "old", **options) as library:
-        trials, report = try_new(library, place)
-        assert report.counts.missing == 0
-        return trials.adopt("new")
+        assert try_model(library, NEW).counts.missing == 0
+        return adopt_tried(library)
 
 
 def rebuilt(place, tmp_path, model="new", **rag):
@@ -122,7 +116,7 @@ def count_embedded(monkeypatch):
 def test_a_try_changes_nothing_that_is_searched_and_is_shown_as_waiting(place):
     with open_static(place, "old") as library:
         before = answers(library)
-        _, report = try_new(library, place)
+        report = try_model(library, NEW)
         assert report.embedded == report.counts.vectors == report.counts.passages == 15
         assert report.counts.bytes == 15 * 24 * 4
         assert answers(library) == before
@@ -147,12 +141,12 @@ def test_a_store_on_postgres_adopts_as_one_in_a_file(
     with open_static(made, "old", home=tmp_path) as library:
         for name in ("notes", "more"):
             Indexer(library).build(made / name, name)
-        trials, report = try_new(library, made, datasets=["notes"], sample=5)
+        try_model(library, ICE)
+        assert drop_tried(library) == ("old", 15)
+        report = try_model(library, NEW, ["notes"], sample=5)
         assert (report.counts.embedded, report.counts.passages) == (5, 12)
-        trials.embed(trials.start("old", document_prefix="ice "))
-        assert trials.drop("old") == 15
-        assert trials.embed(report.tried).counts.missing == 0
-        trials.adopt("new")
+        assert try_model(library, NEW).counts.missing == 0
+        adopt_tried(library)
         assert answers(library) == adopted
         assert Indexer(library).update("notes").unchanged == 12
         assert all(check.ok for check in diagnose(library))
@@ -173,17 +167,17 @@ def test_other_windows_and_prefixes_are_adopted_as_well(place, tmp_path, monkeyp
 def test_adopting_a_model_again_tells_the_settings_that_make_it(place):
     adopt(place)
     with open_static(place, "old") as library:
-        with pytest.raises(InputError, match="is the store's model already") as raised:
-            ModelTrials(library).adopt("new")
+        with pytest.raises(InputError, match="no model is tried") as raised:
+            adopt_tried(library)
         assert "set embedding.model new, embedding.provider static" in str(raised.value)
 
 
 def test_an_adoption_gives_every_dataset_another_state_so_that_no_cache_outlives_it(place):
     with open_static(place, "old") as library:
-        trials, _ = try_new(library, place)
+        try_model(library, NEW)
         with library.database.read() as connection:
             before = read_stamps(connection, ("notes", "more"))
-        trials.adopt("new")
+        adopt_tried(library)
         with library.database.read() as connection:
             after = read_stamps(connection, ("notes", "more"))
     assert all(old.state != new.state for old, new in zip(before, after, strict=True))
@@ -233,9 +227,8 @@ def test_the_old_model_can_be_tried_and_adopted_again(place):
         before = answers(library)
     adopt(place)
     with open_static(place, "new") as library:
-        trials = ModelTrials(library)
-        trials.embed(trials.start("old"))
-        trials.adopt("old")
+        try_model(library, {"embedding.model": "old"})
+        adopt_tried(library)
         assert answers(library) == before
     for settings in ("old", "new"):  # the one is set, the other is followed
         with open_static(place, settings) as library:
@@ -289,10 +282,10 @@ def test_a_try_that_was_stopped_embeds_only_what_is_missing(place, monkeypatch):
         with monkeypatch.context() as stopped:
             stopped.setattr(StaticEncoder, "encode", stopping)
             with pytest.raises(KeyboardInterrupt):
-                try_new(library, place)
+                try_model(library, NEW)
         kept = len(texts)
         assert 60 < kept < 100
-        _, report = try_new(library, place)
+        report = try_model(library, NEW)
         passages = [text for text in texts if text != "probe"]
         assert len(passages) == len(set(passages)) == report.counts.passages == 115
         assert report.counts.missing == 0
@@ -302,15 +295,12 @@ def test_a_sample_is_of_whole_documents_and_what_it_lacks_is_embedded_to_adopt_i
     place, tmp_path, monkeypatch
 ):
     with open_static(place, "old") as library:
-        trials, report = try_new(
-            library, place, datasets=["notes"], sample=5, first=["doc03.md", "doc07.md"]
-        )
+        report = try_model(library, NEW, ["notes"], sample=5, first=["doc03.md", "doc07.md"])
         assert (report.counts.embedded, report.counts.missing) == (5, 7)
         with library.database.read() as connection:
-            (tried,) = list_tried(connection)
-            assert count_tried(connection, tried, "more").embedded == 0
+            assert count_trial(connection, "more").embedded == 0
         texts = count_embedded(monkeypatch)
-        assert trials.adopt("new").counts.missing == 0
+        assert adopt_tried(library).counts.missing == 0
         assert len([text for text in texts if text != "probe"]) == 10
     with open_static(place, "new") as library:
         assert answers(library) == rebuilt(place, tmp_path)
@@ -326,12 +316,12 @@ def test_passages_that_the_model_fails_on_are_adopted_as_waiting(place, monkeypa
         return encode(encoder, some)
 
     with open_static(place, "old") as library:
-        trials, _ = try_new(library, place)
+        try_model(library, NEW)
         write(place / "notes", fresh_dot_md="moon tea")
         Indexer(library).update("notes")
         with monkeypatch.context() as broken:
             broken.setattr(StaticEncoder, "encode", failing)
-            report = trials.adopt("new")
+            report = adopt_tried(library)
         assert report.counts.missing == 1
         assert any(note.startswith("fresh.md: 1 passages not embedded") for note in report.notes)
         assert Indexer(library).update("notes").embedded == 1
@@ -340,12 +330,12 @@ def test_passages_that_the_model_fails_on_are_adopted_as_waiting(place, monkeypa
 
 def test_what_changed_since_the_try_is_embedded_by_the_adoption(place, tmp_path, monkeypatch):
     with open_static(place, "old") as library:
-        trials, _ = try_new(library, place)
+        try_model(library, NEW)
         write(place / "notes", doc03_dot_md="# Page\n\nsun and rain", fresh_dot_md="moon tea")
         (place / "notes" / "doc05.md").unlink()
         Indexer(library).update("notes")
         texts = count_embedded(monkeypatch)
-        report = trials.adopt("new")
+        report = adopt_tried(library)
         assert len([text for text in texts if text != "probe"]) == 2
         assert report.counts.passages == report.counts.embedded == 15
         assert answers(library) == rebuilt(place, tmp_path)
@@ -353,41 +343,34 @@ def test_what_changed_since_the_try_is_embedded_by_the_adoption(place, tmp_path,
 
 def test_an_update_keeps_the_vectors_of_a_try_and_drops_those_of_removed_documents(place):
     with open_static(place, "old") as library:
-        _, report = try_new(library, place)
+        report = try_model(library, NEW)
         (place / "notes" / "doc05.md").unlink()
         Indexer(library).update("notes")
         with library.database.read() as connection:
-            assert count_tried(connection, report.tried).vectors == 14
-            of_new = embeddings.c.fingerprint == report.tried.model.fingerprint
+            assert count_trial(connection).vectors == 14
+            of_new = embeddings.c.fingerprint == report.trial.model.fingerprint
             kept = connection.execute(embeddings.select().where(of_new)).all()
         assert len([row for row in kept if row.side == "document"]) == 14
 
 
-def test_what_is_dropped_leaves_the_live_vectors_and_those_of_other_tries(place):
+def test_what_is_dropped_leaves_the_live_vectors(place):
     with open_static(place, "old") as library:
         before = answers(library)
-        trials, _ = try_new(library, place)
-        prefixed = trials.start("old", document_prefix="ice ")  # of the same weights
-        trials.embed(prefixed)
-        assert trials.drop("new") == 15
-        with library.database.read() as connection:
-            assert count_tried(connection, prefixed).vectors == 15
-        assert trials.drop("old") == 15
+        try_model(library, ICE)
+        assert drop_tried(library) == ("old", 15)
         library.indexes.close()
         assert answers(library) == before
         with library.database.read() as connection:
-            assert connection.execute(tried_windows.select()).all() == []
+            assert connection.execute(trial_windows.select()).all() == []
         assert all(check.ok for check in diagnose(library))
-        with pytest.raises(InputError, match="tried models: none"):
-            trials.drop("new")
+        with pytest.raises(InputError, match="no model is tried"):
+            drop_tried(library)
 
 
 def test_the_same_weights_with_another_prefix_are_adopted(place, tmp_path):
     with open_static(place, "old") as library:
-        trials = ModelTrials(library)
-        tried = trials.start("old", document_prefix="ice ")
-        trials.embed(tried)
-        report = trials.adopt(tried.name)
+        try_model(library, ICE)
+        report = adopt_tried(library)
         assert report.settings["rag_v2.embed_prefix_doc"] == "ice "
     with open_static(place, "old", embed_prefix_doc="ice ") as library:
         assert library.adoption is None
@@ -397,56 +380,49 @@ def test_the_same_weights_with_another_prefix_are_adopted(place, tmp_path):
 
 def test_what_cannot_be_tried_or_adopted_is_refused(place):
     with open_static(place, "old") as library:
-        trials = ModelTrials(library)
         with pytest.raises(InputError, match="is the store's model already"):
-            trials.start("old")
+            try_model(library, {"embedding.model": "old"})
         with pytest.raises(ModelUnavailableError, match="nowhere"):
-            trials.start("nowhere")
-        trials.start("new")
-        with pytest.raises(InputError, match="is tried already"):
-            trials.start("new", document_prefix="ice ")
-        with pytest.raises(InputError, match=r"'other' is not tried; tried models: .*new"):
-            trials.adopt("other")
-    adopt(place)
-    with (
-        open_static(place, "new") as library,
-        pytest.raises(InputError, match="is the store's model already"),
-    ):
-        ModelTrials(library).adopt("new")
+            try_model(library, {"embedding.model": "nowhere"})
+        with pytest.raises(InputError, match="log_level"):
+            try_model(library, NEW | {"log_level": "INFO"})
+        with pytest.raises(InputError, match="no model is tried"):
+            adopt_tried(library)
+        try_model(library, NEW)
+        with pytest.raises(InputError, match="new is tried already"):
+            try_model(library, ICE)
 
 
 def test_settings_that_name_the_new_model_too_early_are_told_to_wait(place):
     with open_static(place, "old") as library:
-        try_new(library, place)
+        try_model(library, NEW)
     with open_static(place, "new") as library:
-        trials = ModelTrials(library)
-        for act in (trials.start, trials.adopt):
+        for act in (lambda: try_model(library, NEW), lambda: adopt_tried(library)):
             with pytest.raises(EmbeddingMismatchError, match="go back to those that name old"):
-                act("new")
+                act()
 
 
 def test_nothing_is_adopted_or_dropped_while_another_process_tries_a_model(place):
     with open_static(place, "old") as library, open_static(place, "old") as second:
-        trials, _ = try_new(library, place)
-        with trials._alone():
-            others = ModelTrials(second)
-            for act in (others.adopt, others.drop):
+        try_model(library, NEW)
+        with _alone(library):
+            for act in (adopt_tried, drop_tried):
                 with pytest.raises(StoreBusyError, match="another process tries"):
-                    act("new")
-        assert others.drop("new") == 15
+                    act(second)
+        assert drop_tried(second) == ("new", 15)
 
 
 def test_weights_that_changed_since_the_try_are_refused(place):
     with open_static(place, "old") as library:
-        trials, report = try_new(library, place)
+        try_model(library, NEW)
         shutil.rmtree(place / "new")
         make_random_model(place / "new", 24, seed=5)
         write(place / "notes", fresh_dot_md="moon tea")
         Indexer(library).update("notes")
+        with pytest.raises(InputError, match="new is tried already"):
+            try_model(library, NEW)
         with pytest.raises(InputError, match="other weights"):
-            trials.embed(report.tried)
-        with pytest.raises(InputError, match="other weights"):
-            trials.adopt(report.tried.name)
+            adopt_tried(library)
 
 
 @pytest.fixture(scope="module")

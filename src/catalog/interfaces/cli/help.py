@@ -1,0 +1,129 @@
+"""Help pages that fit any terminal: whole words, whole summaries, and examples at the end."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from typer.core import TyperArgument, TyperCommand
+
+_ROOM = 40  # columns beside the options below which their help goes under them
+_LEFT = 30  # columns for names and options at most
+_EXAMPLES = "\n\nExamples:\n"  # how the last part of a command's docstring begins
+_Context: Any = TyperCommand.context_class
+_Formatter: Any = _Context.formatter_class
+
+
+class HelpFormatter(_Formatter):  # type: ignore[misc]
+    """Write help without breaking a word, such as a setting or an option, at any width."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """Write the usage line."""
+        words = f"{prefix or 'Usage: '}{prog} {args}"
+        self.write("\n".join(_wrap(words, self.width, hanging=4)) + "\n")
+
+    def write_text(self, text: str) -> None:
+        """Write paragraphs."""
+        indent = " " * self.current_indent
+        paragraphs = (
+            "\n".join(indent + line for line in _wrap(paragraph, self.width - len(indent)))
+            for paragraph in text.split("\n\n")
+        )
+        self.write("\n\n".join(paragraphs) + "\n")
+
+    def write_dl(
+        self, rows: Sequence[tuple[str, str]], col_max: int = _LEFT, col_spacing: int = 2
+    ) -> None:
+        """Write names with their descriptions: next to them, or under them in a narrow terminal."""
+        indent = " " * self.current_indent
+        left = min(max(len(name) for name, _ in rows), col_max) + col_spacing
+        if self.width - self.current_indent - left < _ROOM:
+            left = 0
+        for name, text in rows:
+            beside = left >= len(name) + col_spacing
+            margin = indent + " " * (left or 6)
+            lines = [margin + line for line in _wrap(text, self.width - len(margin))]
+            if beside and lines:
+                lines[0] = indent + name.ljust(left) + lines[0][len(margin) :]
+            else:
+                lines = [
+                    *(indent + line for line in _wrap(name, self.width - 6, hanging=4)),
+                    *lines,
+                ]
+            self.write("\n".join(lines) + "\n")
+
+    def write_commands(self, commands: Iterable[str]) -> None:
+        """Write lines for a shell; a long one goes on after a backslash, never inside quotes."""
+        indent = " " * self.current_indent
+        for command in commands:
+            whole = re.sub(r'"[^"]*"', lambda quoted: quoted[0].replace(" ", "\0"), command)
+            lines = _wrap(whole, self.width - len(indent) - 2, hanging=4)
+            text = " \\\n".join(indent + line for line in lines)
+            self.write(text.replace("\0", " ") + "\n")
+
+
+class HelpContext(_Context):  # type: ignore[misc]
+    """The context of a command whose help :class:`HelpFormatter` writes."""
+
+    formatter_class = HelpFormatter
+
+
+class HelpCommand(TyperCommand):
+    """A command whose argument may begin with dashes, which an error explains."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse as usual; name ``--`` where a dash may have been meant as text."""
+        given = next((one for one in args if one.startswith("-") and one != "-"), None)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            argument = next((it for it in self.params if isinstance(it, TyperArgument)), None)
+            is_unknown = not getattr(error, "possibilities", "no such error")  # nor a near miss
+            is_missing = getattr(error, "param", None) is argument and given and " " in given
+            if argument is not None and (is_unknown or is_missing):
+                told = f"{error.message}. " if is_unknown else ""  # type: ignore[attr-defined]
+                hint = f'If it is the {argument.name}, put -- before it: -- "{given}"'
+                error.message = told + hint  # type: ignore[attr-defined]
+            raise
+
+
+def dress(command: Any) -> None:
+    """Give a command, and those in it, this help; move the examples of its docstring to the end."""
+    command.context_class = HelpContext
+    text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
+    command.help = text
+    command.short_help = first_sentence(text)
+    if examples:
+        lines = textwrap.dedent(examples).splitlines()
+        command.format_epilog = _epilog_of(lines)
+        command.examples = lines
+    for inner in getattr(command, "commands", {}).values():
+        dress(inner)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of the first paragraph, without its full stop."""
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return paragraph.partition(". ")[0].removesuffix(".")
+
+
+def _epilog_of(examples: Iterable[str]) -> Any:
+    def write(context: Any, formatter: Any) -> None:
+        del context
+        with formatter.section("Examples"):
+            formatter.write_commands(examples)
+
+    return write
+
+
+def _wrap(text: str, width: int, hanging: int = 0) -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(width, 20),
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

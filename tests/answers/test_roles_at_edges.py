@@ -1,0 +1,270 @@
+"""No verb, edge or tool shows a role what it may not see, whoever opened the session."""
+
+import json
+
+import pytest
+from starlette.testclient import TestClient
+
+from answers.conftest import ROLES
+from catalog.core.errors import CatalogError, ConfigError, InputError
+from catalog.core.scope import asked_as
+from catalog.core.settings import AnswerSettings, ServeSettings
+from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS
+from catalog.interfaces.calls import VERBS, LocalEngine
+from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.server.security import Address
+from catalog.library.indexing import Indexer
+from catalog.library.library import Library
+from fakes import open_library, write
+
+CANARY = "canary"  # in the name, title, tags and text of what a guest may not see
+HERE = Address("127.0.0.1", 8180)
+GUEST, LEAD = "the token of guests", "the token of a lead"
+SERVE = ServeSettings(role_tokens=(f"guest: {GUEST}", f"lead: {LEAD}"))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("aviary")
+    hidden = (
+        "---\nconfidentiality: internal\ntags: [canary]\ntitle: The canary\nowner: canary\n---\n"
+    )
+    write(
+        folder / "notes",
+        open_dot_md="---\nconfidentiality: public\n---\n# Birds\n\nBirds sing in the morning.\n",
+        canary_dot_md=f"{hidden}# Canary song\n\nThe canary sings in the morning in the mine.\n",
+        canary__two_dot_md=f"{hidden}The second canary sings in the evening.\n",
+    )
+    lines = [
+        {
+            "id": "bird",
+            "text": "A bird of the list.",
+            "title": "Listed",
+            "confidentiality": "public",
+        },
+        {
+            "id": "canary-1",
+            "text": "A canary of the list.",
+            "title": "canary",
+            "confidentiality": "internal",
+        },
+    ]
+    records = folder / "notes" / "list.jsonl"
+    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with open_library(folder / "home") as library:
+        Indexer(library).build(folder / "notes", "notes")
+    return folder / "home"
+
+
+def engine_of(home, **answers):
+    plain = open_library(home)
+    settings = AnswerSettings(roles=ROLES, tool=True, **answers)
+    opened = plain.settings.model_copy(update={"answers": settings})
+    model = plain.model
+    plain.close()
+    return LocalEngine(Library(opened, model=model))
+
+
+@pytest.fixture(scope="module")
+def engine(home):
+    with engine_of(home) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def bound(home):
+    with engine_of(home, role="guest") as opened:
+        yield opened
+
+
+ASKED = [
+    ("search", {"query": "birds sing in the morning"}),
+    ("search", {"query": "mine", "mode": "lexical"}),
+    ("search", {"query": "sings", "mode": "vector", "explain": True}),
+    ("search", {"query": "sings", "docs": ["*.md"]}),
+    ("search", {"query": "sings", "name": "can"}),
+    ("search", {"query": "sings", "filters": ["owner!=x"]}),
+    ("ask", {"question": "Where does it sing in the morning?"}),
+    ("generate", {"kind": "workflow", "topic": "sing in the morning"}),
+    ("get", {"reference": "open.md"}),
+    ("get", {"reference": "list.jsonl:1-2"}),
+    ("get", {"reference": "canar.md"}),
+    ("multi_get", {"patterns": ["**"]}),
+    ("multi_get", {"patterns": ["list.jsonl"]}),
+    ("browse", {}),
+    ("browse", {"query": "morning"}),
+    ("browse", {"name": "cana"}),
+    ("browse", {"tags": ["canar"]}),
+    ("browse", {"sort": "modified"}),
+]
+
+
+def said(engine, verb, arguments):
+    """What a verb says, errors included, without what was asked."""
+    try:
+        answer = engine.ask(verb, arguments)
+    except CatalogError as error:
+        return f"{type(error).__name__}: {error}"
+    return json.dumps({name: answer[name] for name in answer if name not in ("query", "question")})
+
+
+@pytest.mark.parametrize(("verb", "arguments"), ASKED)
+def test_no_verb_shows_a_role_what_it_may_not_see(engine, verb, arguments):
+    assert CANARY not in said(engine, verb, {**arguments, "role": "guest"}).casefold()
+
+
+@pytest.mark.parametrize(("verb", "arguments"), ASKED)
+def test_a_bound_process_shows_no_more_to_a_caller_that_names_another_role(bound, verb, arguments):
+    for role in (None, "guest", "lead"):
+        assert CANARY not in said(bound, verb, {**arguments, "role": role}).casefold()
+
+
+def test_the_questions_would_show_it_to_who_may_see_it(engine):
+    shown = [CANARY in said(engine, *asked).casefold() for asked in ASKED]
+    assert sum(shown) >= len(ASKED) - 2  # all but those of one open document
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_verb_takes_a_role_and_refuses_one_that_there_is_not(engine, verb):
+    needed = {
+        "search": {"query": "x"},
+        "ask": {"question": "x"},
+        "generate": {"kind": "pdr", "topic": "x"},
+        "get": {"reference": "open.md"},
+        "multi_get": {"patterns": ["*"]},
+    }
+    with pytest.raises(InputError, match="no role 'boss'"):
+        engine.ask(verb, {**needed.get(verb, {}), "role": "boss"})
+
+
+def test_hidden_and_missing_documents_are_told_apart_by_nothing(engine):
+    messages = []
+    for name in ("canary.md", "cynary.md"):
+        with pytest.raises(CatalogError) as caught:
+            engine.ask("get", {"reference": name, "role": "guest"})
+        messages.append(str(caught.value).replace(name, "NAME"))
+    assert messages[0] == messages[1]
+
+
+def test_status_counts_what_a_role_sees(engine, bound):
+    counted = [
+        (one["documents"], one["chunks"])
+        for asked in (engine.ask("status", {"role": "guest"}), bound.ask("status", {}))
+        for one in asked["datasets"]
+    ]
+    assert counted == [(2, 2), (2, 2)]
+    assert engine.ask("status", {})["datasets"][0]["documents"] == 5
+
+
+def test_a_comparison_asks_the_baseline_within_the_role(engine):
+    with asked_as("guest"):
+        results = engine.service.search(
+            "canary sings in the morning", dataset="notes", compare_with_v1=True
+        )
+    assert (results.comparison.error, results.comparison.overlap) == ("", 1.0)
+    assert len(results) == 2
+    assert CANARY not in str(results.to_dict() | {"query": ""}).casefold()
+
+
+@pytest.fixture(scope="module")
+def client(engine):
+    app = build_app(engine, HERE, SERVE, "5" * 64, with_answers=True)
+    with TestClient(app, base_url="http://127.0.0.1:8180") as started:
+        yield started
+
+
+def bearing(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "request_"),
+    [
+        ("POST", "/v1/search", {"json": {"query": "sings in the morning"}}),
+        ("POST", "/v1/search", {"json": {"query": "sings in the morning", "role": "lead"}}),
+        ("GET", "/v1/documents", {}),
+        ("GET", "/v1/documents?role=lead", {}),
+        ("GET", "/v1/documents/canary.md", {}),
+        ("POST", "/v1/documents", {"json": {"patterns": ["*"]}}),
+        ("POST", "/v1/ask", {"json": {"question": "where does it sing in the morning?"}}),
+        ("GET", "/v1/status", {}),
+    ],
+)
+def test_the_bearer_of_a_roles_token_asks_as_that_role(client, method, path, request_):
+    answer = client.request(method, path, headers=bearing(GUEST), **request_)
+    assert answer.status_code in (200, 404)
+    told = answer.text.casefold().replace("canary.md", "") if answer.is_error else answer.text
+    assert CANARY not in told.casefold()
+
+
+def test_the_bearer_of_a_wider_token_sees_it(client):
+    asked = {"json": {"query": "sings in the morning"}}
+    assert CANARY in client.post("/v1/search", headers=bearing(LEAD), **asked).text
+    assert client.post("/v1/search", **asked).status_code == 401
+    assert client.post("/call", headers=bearing(LEAD), json={}).status_code == 401
+
+
+def rpc(client, method, params, token, session=None):
+    headers = {"Accept": "application/json, text/event-stream", **bearing(token)}
+    headers |= {"Mcp-Session-Id": session} if session else {}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return client.post("/mcp", json=body, headers=headers)
+
+
+def test_a_session_answers_as_the_role_of_who_sends_the_request(client):
+    about = {"name": "by hand", "version": "1"}
+    first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
+    session = rpc(client, "initialize", first, LEAD).headers["mcp-session-id"]
+    call = {"name": "search_chunks", "arguments": {"query": "sings in the morning"}}
+    assert CANARY in rpc(client, "tools/call", call, LEAD, session).text
+    told = rpc(client, "tools/call", call, GUEST, session)
+    assert told.status_code == 200
+    assert CANARY not in told.text.casefold()
+    listed = rpc(client, "resources/list", {}, GUEST, session).text
+    assert "open.md" in listed
+    assert CANARY not in listed.casefold()
+
+
+@pytest.mark.parametrize("name", sorted({**AGENT_TOOLS, **ANSWER_TOOLS}))
+def test_every_tool_takes_a_role_and_keeps_within_a_bound_one(bound, name):
+    tool = {**AGENT_TOOLS, **ANSWER_TOOLS}[name]
+    schema = tool.input_schema()
+    assert "role" in schema["properties"]
+    given = {
+        "query": "sings in the morning",
+        "question": "where does it sing in the morning?",
+        "reference": "open.md",
+        "patterns": ["*"],
+    }
+    arguments = {one: given[one] for one in schema["properties"] if one in given}
+    if name == "query_catalog":
+        arguments = {}
+    answer = tool.call(bound, {**arguments, "role": "lead"})
+    assert not answer.is_error, answer.text
+    assert CANARY not in f"{answer.text}{answer.data}".casefold()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"role_tokens": "guest"},
+        {"role_tokens": "guest: short"},
+        {"role_tokens": f"guest: {GUEST}; lead: {GUEST}"},
+        {"role_tokens": f"guest: {GUEST}", "token": GUEST},
+    ],
+)
+def test_tokens_that_do_not_name_one_role_are_refused(told):
+    with pytest.raises(ValueError, match="token"):
+        ServeSettings(**told)
+
+
+def test_a_process_is_bound_to_a_role_that_there_is():
+    with pytest.raises(ValueError, match="no such role"):
+        AnswerSettings(roles=ROLES, role="boss")
+
+
+def test_tokens_of_roles_let_others_connect(engine):
+    reachable = Address("0.0.0.0", 8180)
+    build_app(engine, reachable, SERVE, "5" * 64)
+    with pytest.raises(ConfigError):
+        build_app(engine, reachable, ServeSettings(), "5" * 64)
