@@ -6,7 +6,8 @@ import pytest
 
 from answers.conftest import asking, serve
 from catalog.answers.answering import answer_events, answer_question
-from catalog.answers.extracting import extract_sentences, sentence_bounds
+from catalog.answers.extracting import extract_sentences
+from catalog.answers.statements import sentence_bounds
 from catalog.core.errors import ConfigError
 
 
@@ -35,11 +36,10 @@ def test_each_row_of_a_table_is_a_sentence_and_the_line_under_its_head_none():
         "All yearly.",
     ]  # fmt: skip
     passage = SimpleNamespace(
-        rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, links=()
+        rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, link=None
     )
     extracted, _ = extract_sentences("fee of the large plan", [passage], 3)
-    assert all("---" not in sentence.text for sentence in extracted)
-    assert "large | 20" in [sentence.text for sentence in extracted]
+    assert [sentence.text for sentence in extracted] == ["large; fee: 20"]
 
 
 def test_a_source_is_where_its_cited_sentences_stand(service):
@@ -59,6 +59,8 @@ def test_a_question_outside_the_collection_is_not_answered_and_says_what_is_near
     answer = answer_question(service, asking("What is the capital of Mongolia?"))
     assert answer.abstained
     assert "I don't see content in this project that directly answers" in answer.text
+    assert "documents that say something about it" in answer.text
+    assert "pricing" not in answer.text
     assert answer.abstained.reason
     assert "--dataset notes" in answer.abstained.ingest
     assert {one.path for one in answer.abstained.nearest} <= {

@@ -51,7 +51,8 @@ def test_a_stranger_gets_the_answers_that_the_readme_shows(tmp_path, monkeypatch
 def test_the_questions_of_the_readme_are_golden_queries_that_its_pages_answer():
     golden = (ROOT / "golden_queries" / "python-docs.jsonl").read_text(encoding="utf-8")
     labelled = {query["id"]: query for query in map(json.loads, golden.splitlines())}
-    pages = {f"{name}.rst" for name in re.findall(r'"(\w+)"', PAGES.partition("in (")[2])}
+    (names,) = re.findall(r'names = "(.*)"', PAGES)
+    pages = {f"{name}.rst" for name in names.split()}
     for question in map(json.loads, QUESTIONS.read_text(encoding="utf-8").splitlines()):
         whole = labelled[question["id"]]
         assert question["query"] == whole["query"]

@@ -1,6 +1,6 @@
 """A build on a Ray cluster of two nodes: the same store, and a killed worker costs nothing.
 
-Needs ``pip install 'catalog[ray]'`` and half a minute, so it is skipped where Ray is absent.
+Needs ``pip install 'catalog-search[ray]'`` and half a minute, so it is skipped where Ray is absent.
 """
 
 import importlib.util

@@ -50,11 +50,28 @@ def test_a_notebook_under_another_name_is_told_by_its_end():
 
 
 @pytest.mark.parametrize(
+    ("path", "program"),
+    [
+        ("mail/offer.msg", "an Outlook message: save it as text or HTML"),
+        ("prices.xls", r"export its sheets as \.csv"),
+        ("prices.xlsx", r"with a password: export its sheets as \.csv"),
+        ("letter.doc", r"save it as \.docx"),
+    ],
+)
+def test_a_file_of_an_old_container_is_named_by_its_own_program(path, program):
+    with pytest.raises(ReadError, match=program):
+        sniff(path, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"")
+
+
+@pytest.mark.parametrize(
     ("head", "reason"),
     [
         (b"{\\rtf1\\ansi", "rich text"),
         (b"%!PS-Adobe-3.0", "PostScript"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "old Office file, or one with a password"),
+        (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+            "old Word or PowerPoint file",
+        ),
         (b"\x00\x00\x00\x20ftypisom", "its transcript can be indexed"),
         (b"\x89PNG\r\n\x1a\n", r"binary \(png\)"),
         (b"\x00\x01\x02", r"binary \(data\)"),

@@ -55,7 +55,7 @@ def test_check_fails_for_a_model_in_use_that_is_missing_and_not_for_others(
     code, out, _ = catalog("models", "check")
     assert code == 1
     assert "made/up: the model made/up is neither installed nor downloadable here" in out
-    assert "pip install 'catalog[made-up]'" in out
+    assert "pip install 'catalog-search[made-up]'" in out
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", str(make_folder(package.parents[1] / "mine")))
     assert catalog("models", "check")[0] == 0
     assert catalog("models", "check", NAME)[0] == 1  # asked for by name

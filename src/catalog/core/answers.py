@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from catalog.core.params import ArtifactKind, Mode
 from catalog.core.results import Frozen, ResultLocator, SearchResult, SearchResults, StageReport
@@ -40,7 +40,9 @@ class AnswerSentence(Frozen):
 
     ``reasons`` say why its sources do not support it (``supported`` is false). ``score`` (0 to 1)
     orders sentences by support: the share of its words in the sources, halved where the checks
-    speak against it. ``breaks`` is the white space before it.
+    speak against it. ``breaks`` is the white space before it. ``context`` is what it depends on in
+    its document: a heading, the lead-in of a list, or the question that it answers. ``span`` is
+    where a sentence of the documents' own stands in its passage.
     """
 
     text: str
@@ -50,12 +52,16 @@ class AnswerSentence(Frozen):
     reasons: tuple[str, ...] = ()
     breaks: str = ""
     cited_as: tuple[str, ...] = ()
+    context: str = ""
+    span: tuple[int, int] | None = Field(None, exclude=True)
 
     def marked(self) -> str:
-        """Return the sentence with its citations and, if it is unsupported, a mark."""
+        """Return the sentence with its context, its citations and, if unsupported, a mark."""
+        context = self.context + (" " if self.context.endswith("?") else ": ")
         marks = self.cited_as or tuple(f"[{number}]" for number in self.citations)
         cited = "".join(f" {mark}" for mark in marks)
-        return f"{self.text}{cited}{'' if self.supported else ' [unsupported]'}"
+        before = context if self.context else ""
+        return f"{before}{self.text}{cited}{'' if self.supported else ' [unsupported]'}"
 
 
 class NearDocument(Frozen):

@@ -92,7 +92,7 @@ class MissingExtraError(ConfigError):
 
     def __init__(self, what: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{what} needs an optional package: pip install 'catalog[{extra}]'")
+        super().__init__(f"{what} needs an optional package: pip install 'catalog-search[{extra}]'")
 
 
 class ModelUnavailableError(ConfigError):

