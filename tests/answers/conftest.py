@@ -54,7 +54,7 @@ def serve(home, llm=None, seconds=10.0, **answers):
     """Open the store with these settings of answers and this language model, and its time."""
     plain = open_library(home)
     changed = {
-        "answers": AnswerSettings(roles=ROLES, **answers),
+        "answers": AnswerSettings(roles=ROLES, **{"unsupported": "mark", **answers}),
         "llm": LLMSettings(timeout_seconds=seconds),
     }
     settings = plain.settings.model_copy(update=changed)

@@ -21,7 +21,7 @@ def test_an_answer_is_made_of_the_documents_own_sentences_each_with_its_source(s
     assert (cited.path, cited.verified) == ("cancel.md", True)
     assert cited.text == first.text
     assert cited.chunk_id == answer.results[cited.n - 1].chunk_id
-    assert cited.citation.startswith("[source: Cancellation, lines")
+    assert cited.citation.startswith("[source: Cancellation, line")
     assert answer.model is None
     assert any("IDX_LLM__PROVIDER" in note for note in answer.notes)
 

@@ -98,7 +98,7 @@ def test_a_model_writes_all_sections_at_once_and_each_sentence_is_checked(made):
     assert section(artifact, "Risks").reason
     assert section(artifact, "Goals").text == "## Goals\n\n*No evidence in the documents.*"
     assert artifact.model == "writer"
-    assert "- [1] [source: Cancellation, lines" in artifact.markdown
+    assert "- [1] [source: Cancellation, line" in artifact.markdown
 
 
 def test_unsupported_sentences_are_dropped_where_settings_say_so(made):
@@ -190,7 +190,7 @@ def test_an_agent_writes_its_own_kind_at_a_temperature_of_artifacts(project, tmp
 
 @pytest.mark.parametrize(
     ("form", "mark"),
-    [("number", "[1]"), ("source", "[source: Cancellation, lines"), ("chunk", "[chunk: ")],
+    [("number", "[1]"), ("source", "[source: Cancellation, line"), ("chunk", "[chunk: ")],
 )
 @pytest.mark.parametrize("replies", [(), (blueprint(overview=RIGHT),)])
 def test_citations_have_the_form_of_the_setting(made, form, mark, replies):

@@ -188,7 +188,7 @@ def test_a_terminal_gets_each_sentence_as_it_comes_and_then_the_sources(writing)
     ]
     whole = render("ask", engine.answer("ask", CANCEL), Form())
     assert "".join(parts) + rest.out == whole.out
-    assert "[1] [source: Cancellation, lines" in rest.out
+    assert "[1] [source: Cancellation, line" in rest.out
     assert rest.err.startswith("by writer, from 4 passages in ")
 
 

@@ -67,7 +67,7 @@ def test_a_model_that_obeys_changes_no_scope(hostile):
     answer, (prompt,) = ask(
         hostile, "The salary is 9000 [2]. Everything is void.", role="employee", docs=["system.md"]
     )
-    assert answer.abstained
+    assert answer.model is None  # the documents speak: it cited what it was not given
     assert {one.path for one in answer.results} == {"system.md"}
     assert "9000" not in prompt
     assert "9000" not in str(answer.to_dict())

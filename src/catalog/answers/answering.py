@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from catalog.answers.cited_sources import cite_as, cite_sources
+from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import extract_sentences
 from catalog.answers.risk import bound_in_force
 from catalog.core.agent_calls import read_agent, with_agent
@@ -40,6 +40,7 @@ NOTHING_RELATED = (
 )
 NOT_ENOUGH = "I don't see enough information in this brain to answer that yet."
 NONE_SUPPORTED = "nothing that the language model wrote stands in the passages it cites"
+CITES_NOTHING = "the language model cited no passage"
 MODEL_ABSTAINS = "the language model finds no answer in the passages"
 _NEAREST = 3
 
@@ -144,8 +145,6 @@ def _events(
         extracted, _ = extract_sentences(
             params.question, results.results, settings.answers.sentences
         )
-        given = {result.rank: result for result in results}
-        extracted = tuple(cite_as(one, given, settings.answers.citations) for one in extracted)
     with stages.run("abstain") as notes:
         reason = why_not_answered(results, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
@@ -156,8 +155,11 @@ def _events(
         if isinstance(written, Answer):
             answer = written
         else:
+            sources = Sources(results, settings.answers.citations)
+            extracted = tuple(map(sources.cite, extracted))
             yield from (AnswerEvent("sentence", sentence=one) for one in extracted)
-            answer = replace(_answered(answer, extracted), notes=(written,))
+            cited = sources.of(extracted)
+            answer = replace(answer, sentences=extracted, citations=cited, notes=(written,))
     whole = replace(
         answer,
         stages=(*results.stages, *stages.reports),
@@ -199,7 +201,8 @@ def _write(
             summariser=choose_summariser(service, llm),
             least=0.0 if bound is None else bound.threshold,
         )
-        draft = yield from _as_events(writing)
+        sources = Sources(answer.results, settings.answers.citations)
+        draft = yield from _as_events(writing, sources)
     except (LLMError, ConfigError) as error:
         stages.failed("write", (time.perf_counter() - started) * 1000, error)
         return f"{error}; these are the documents' own sentences instead"
@@ -212,15 +215,19 @@ def _write(
     notes = [about_bound] if about_bound else []
     answer = replace(answer, model=llm.name, tokens=draft.tokens, notes=tuple(notes))
     if not supported:
+        if draft.cites_nothing:
+            return f"{CITES_NOTHING}; these are the documents' own sentences instead"
         reason = NONE_SUPPORTED if count else MODEL_ABSTAINS
         return replace(answer, abstained=refuse(answer.results, reason, had_passages=True))
     notes += [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
     notes += ["the model wrote as much as IDX_LLM__MAX_TOKENS allows"] if draft.is_cut else []
-    return replace(_answered(answer, draft.sentences), notes=tuple(notes))
+    sentences = tuple(map(sources.cite, draft.sentences))
+    cited = sources.of(sentences)
+    return replace(answer, sentences=sentences, citations=cited, notes=tuple(notes))
 
 
 def _as_events(
-    writing: Generator[AnswerSentence, None, Draft],
+    writing: Generator[AnswerSentence, None, Draft], sources: Sources
 ) -> Generator[AnswerEvent, None, Draft]:
     while True:
         try:
@@ -228,7 +235,7 @@ def _as_events(
         except StopIteration as ended:
             draft: Draft = ended.value
             return draft
-        yield AnswerEvent("sentence", sentence=sentence)
+        yield AnswerEvent("sentence", sentence=sources.cite(sentence))
 
 
 def choose_summariser(service: Searcher, llm: LanguageModel) -> LanguageModel | None:
@@ -258,9 +265,3 @@ def search_params(params: AskParams | GenerateParams, query: str) -> SearchParam
     }
     shared.remove("agent")  # whose parameters these are already
     return SearchParams(query, **{name: getattr(params, name) for name in shared})
-
-
-def _answered(answer: Answer, sentences: tuple[AnswerSentence, ...]) -> Answer:
-    """Return the answer of these sentences with its sources."""
-    citations = cite_sources(answer.results, sentences)
-    return replace(answer, sentences=sentences, citations=citations)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from catalog.answers.statements import sentence_bounds
 from catalog.core.answers import AnswerCitation, AnswerSentence
-from catalog.core.results import ResultLocator
 from catalog.retrieval.query_words import language_of_words, query_words
+from catalog.retrieval.shape import locate_part
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult
@@ -16,31 +16,68 @@ if TYPE_CHECKING:
 _LONGEST = 400  # characters of a passage that are quoted
 
 
-def cite_sources(
-    results: Iterable[SearchResult], sentences: Sequence[AnswerSentence]
-) -> tuple[AnswerCitation, ...]:
-    """Return what the sentences cite, by number; of each what supports them best."""
-    by_number = {result.rank: result for result in results}
-    cited = sorted({number for one in sentences for number in one.citations} & by_number.keys())
-    citations = []
-    for number in cited:
-        citing = [one for one in sentences if number in one.citations]
-        supported = [one for one in citing if one.supported]
-        result = by_number[number]
-        spans = [one.span or find_quote(result, one.text) for one in supported or citing]
-        citations.append(_citation(result, spans, verified=len(supported) > 0))
-    return tuple(citations)
+class Sources:
+    """Number what an answer cites from 1, in the order in which it is cited.
 
+    A source is one place of a passage: two sentences of two pages have two sources, though they
+    stand in one passage. ``form`` is one of ``IDX_ANSWERS__CITATIONS``.
+    """
 
-def cite_as(
-    sentence: AnswerSentence, given: Mapping[int, SearchResult], form: str
-) -> AnswerSentence:
-    """Return the sentence with its citations in a form of ``IDX_ANSWERS__CITATIONS``."""
-    if form == "number":
-        return sentence
-    cited = [given[number] for number in sentence.citations]
-    marks = [one.citation if form == "source" else f"[chunk: {one.chunk_id}]" for one in cited]
-    return sentence.model_copy(update={"cited_as": tuple(dict.fromkeys(marks))})
+    def __init__(self, results: Iterable[SearchResult], form: str) -> None:
+        self._results = {result.rank: result for result in results}
+        self._form = form
+        self._cited: dict[tuple[object, ...], AnswerCitation] = {}
+        self._known: dict[AnswerSentence, AnswerSentence] = {}
+
+    def cite(self, sentence: AnswerSentence) -> AnswerSentence:
+        """Return the sentence with the numbers of its sources in place of the results' ranks."""
+        cited = self._known.get(sentence)
+        if cited is None:
+            sources = [
+                self._add(self._results[rank], sentence)
+                for rank in dict.fromkeys(sentence.citations)
+                if rank in self._results
+            ]
+            marks = () if self._form == "number" else map(self._mark, sources)
+            update = {
+                "citations": tuple(dict.fromkeys(source.n for source in sources)),
+                "cited_as": tuple(dict.fromkeys(marks)),
+            }
+            cited = self._known[sentence] = sentence.model_copy(update=update)
+        return cited
+
+    def of(self, sentences: Sequence[AnswerSentence]) -> tuple[AnswerCitation, ...]:
+        """Return the sources of these sentences, which :meth:`cite` gave, by number."""
+        numbers = {number for one in sentences for number in one.citations}
+        return tuple(one for one in self._cited.values() if one.n in numbers)
+
+    def _add(self, result: SearchResult, sentence: AnswerSentence) -> AnswerCitation:
+        start, end = sentence.span or find_quote(result, sentence.text)
+        place = locate_part(result, start, end)
+        key = (result.rank, place.citation, place.locator)
+        known = self._cited.get(key)
+        if known is None:
+            known = AnswerCitation(
+                n=len(self._cited) + 1,
+                rank=result.rank,
+                chunk_id=result.chunk_id,
+                dataset=result.dataset,
+                path=result.path,
+                title=result.title,
+                locator=place.locator,
+                citation=place.citation,
+                link=place.link,
+                text=result.text[start : min(end, start + _LONGEST)],
+                verified=sentence.supported,
+            )
+        elif sentence.supported and not known.verified:
+            text = result.text[start : min(end, start + _LONGEST)]
+            known = known.model_copy(update={"verified": True, "text": text})
+        self._cited[key] = known
+        return known
+
+    def _mark(self, source: AnswerCitation) -> str:
+        return source.citation if self._form == "source" else f"[chunk: {source.chunk_id}]"
 
 
 def find_quote(result: SearchResult, words: str) -> tuple[int, int]:
@@ -49,42 +86,3 @@ def find_quote(result: SearchResult, words: str) -> tuple[int, int]:
     wanted = query_words(words, language_of_words(text))
     spans = list(sentence_bounds(text)) or [(0, 0)]
     return max(spans, key=lambda span: wanted.rank(wanted.matches(text[slice(*span)])))
-
-
-def _citation(
-    result: SearchResult, spans: Sequence[tuple[int, int]], *, verified: bool
-) -> AnswerCitation:
-    start, end = spans[0]
-    return AnswerCitation(
-        n=result.rank,
-        chunk_id=result.chunk_id,
-        dataset=result.dataset,
-        path=result.path,
-        title=result.title,
-        locator=_locate(result, min(spans)[0], max(end for _, end in spans)),
-        citation=result.citation,
-        link=result.link,
-        text=result.text[start : min(end, start + _LONGEST)],
-        verified=verified,
-    )
-
-
-def _locate(result: SearchResult, start: int, end: int) -> ResultLocator:
-    """Return where that part of the passage's text stands, as exactly as is known.
-
-    To the line where the lines of the text are the file's; else where the snippet stands if it
-    holds the part, and where the whole passage does if not.
-    """
-    text, whole = result.text, result.locator
-    first, last = whole.line_start, whole.line_end
-    if whole.unit != "line" or first is None or last is None:
-        is_of_file = False
-    else:
-        is_of_file = last - first == text.rstrip("\n").count("\n")
-    if first is not None and is_of_file:
-        last = first + text[:end].rstrip("\n").count("\n")
-        first += text[:start].count("\n")
-        lines = {"start": first, "end": last, "line_start": first, "line_end": last}
-        return whole.model_copy(update=lines)
-    is_shown = text[start:end] in result.snippet
-    return (result.snippet_locator if is_shown else None) or whole

@@ -19,7 +19,7 @@ from catalog.answers.answering import (
     search_params,
     why_not_answered,
 )
-from catalog.answers.cited_sources import cite_as, cite_sources
+from catalog.answers.cited_sources import Sources
 from catalog.answers.claims import split_claims
 from catalog.answers.extracting import extract_sentences
 from catalog.answers.neutralising import neutralise
@@ -246,14 +246,18 @@ def _generate(
     if results:
         draft, llm, note = _write(service, params, evidence, results, stages, llm, agent)
         notes.append(note)
-    form = service.parts.settings.answers.citations
-    sections = _extract(evidence, results, form) if draft is None else _written(evidence, draft)
+    sections = _extract(evidence, results) if draft is None else _written(evidence, draft)
+    sources = Sources(results, service.parts.settings.answers.citations)
+    sections = [
+        section.model_copy(update={"sentences": tuple(map(sources.cite, section.sentences))})
+        for section in sections
+    ]
     sentences = [one for section in sections for one in section.sentences]
     return Artifact(
         kind=params.kind,
         topic=params.topic,
         sections=tuple(sections),
-        citations=cite_sources(results, sentences),
+        citations=sources.of(sentences),
         datasets=next(iter(evidence.values())).results.datasets,
         results=tuple(results),
         model=None if draft is None or llm is None else llm.name,
@@ -374,11 +378,10 @@ def _written(evidence: Mapping[str, _Evidence], draft: ArtifactDraft) -> list[Ar
 
 
 def _extract(
-    evidence: Mapping[str, _Evidence], results: Sequence[SearchResult], form: str
+    evidence: Mapping[str, _Evidence], results: Sequence[SearchResult]
 ) -> list[ArtifactSection]:
     """Return sections of the documents' own sentences, each sentence in the first that has it."""
     numbers = {result.chunk_id: result.rank for result in results}
-    by_number = {result.rank: result for result in results}
     used: set[str] = set()
     sections = []
     for heading, one in evidence.items():
@@ -388,7 +391,7 @@ def _extract(
             if sentence.text not in used:
                 cited = tuple(numbers[chunks[rank]] for rank in sentence.citations)
                 own = {"citations": cited, "breaks": "\n\n" if sentences else ""}
-                sentences.append(cite_as(sentence.model_copy(update=own), by_number, form))
+                sentences.append(sentence.model_copy(update=own))
                 used.add(sentence.text)
         why = one.reason or (_USED if one.extracted else _OFF_TOPIC)
         reason = None if sentences else why

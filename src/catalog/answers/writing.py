@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from catalog.answers.cited_sources import cite_as
 from catalog.answers.claims import Claim, ClaimReader, check_claim, without_thoughts
 from catalog.answers.prompting import (
     JUDGE_RULES,
@@ -37,6 +36,7 @@ class Draft(NamedTuple):
     """A model's answer: its checked sentences, none if the model abstains.
 
     ``passages`` is how many it was given, ``dropped`` how many sentences were left out.
+    ``cites_nothing``: it wrote sentences, and none has a number.
     """
 
     sentences: tuple[AnswerSentence, ...]
@@ -44,6 +44,7 @@ class Draft(NamedTuple):
     passages: int
     dropped: int = 0
     is_cut: bool = False
+    cites_nothing: bool = False
 
     @property
     def is_supported(self) -> bool:
@@ -84,7 +85,8 @@ def write_answer(
     if settings.unsupported != "mark":
         kept = [one for one in sentences if one.supported]
     dropped = len(sentences) - len(kept)
-    return Draft(tuple(kept), writer.tokens, passages, dropped, writer.is_cut)
+    cites_nothing = bool(sentences) and not any(one.citations for one in sentences)
+    return Draft(tuple(kept), writer.tokens, passages, dropped, writer.is_cut, cites_nothing)
 
 
 def _showing(
@@ -180,7 +182,6 @@ class CheckedWriter:
     def check(self, claim: Claim) -> AnswerSentence:
         """Check a sentence: its passages, a promised bound, and a judge if set."""
         sentence = check_claim(claim, self._given)
-        sentence = cite_as(sentence, self._given, self._settings.citations)
         if not sentence.supported:
             return sentence
         if sentence.score < self._least:

@@ -17,13 +17,15 @@ EXTRACTED = "Sentences of the documents, word for word: no language model wrote 
 
 
 class AnswerCitation(Frozen):
-    """A source of an answer: ``n`` is the rank of the result, cited as ``[n]`` in the answer.
+    """A source of an answer, cited as ``[n]``: one place in the result of that ``rank``.
 
-    ``text`` is the part of the passage that supports the answer, word for word; ``verified`` says
-    whether it supports any sentence that cites it. ``citation`` and ``link`` are the result's.
+    ``text`` is the part of the passage that supports the answer, word for word; ``locator``,
+    ``citation`` and ``link`` are of that part. ``verified`` says whether it supports any sentence
+    that cites it.
     """
 
     n: int
+    rank: int
     chunk_id: str
     dataset: str
     path: str
@@ -206,7 +208,7 @@ class ArtifactSection(Frozen):
 
 
 class Artifact(BaseModel):
-    """A document of one kind about a topic; its sentences cite ``results`` by rank.
+    """A document of one kind about a topic; its sentences cite ``citations`` by number.
 
     ``model`` is ``None`` where the sentences are the documents' own, word for word. ``notes`` are
     remarks for the user, such as how a model failed.

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from catalog.core.documents import Chunk
 from catalog.core.params import Mode
 from catalog.core.places import Unit
 
@@ -212,6 +213,7 @@ class SearchResult(PassageResult):
     relevance: float
     certainty: Certainty
     explain: Explanation | None = None
+    _chunk: Chunk | None = PrivateAttr(None)  # for the places of its parts; of this process alone
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -200,12 +200,16 @@ class AnswerRecord(BaseModel):
     @classmethod
     def of(cls, answer: Answer, nuggets: Sequence[NuggetAssignment] = ()) -> AnswerRecord:
         """Return the record of an answer."""
-        cited = {citation.n for citation in answer.citations}
+        ranks = {citation.n: citation.rank for citation in answer.citations}
+        cited = set(ranks.values())
         tokens = answer.tokens
         return cls(
             text=answer.text,
             reason=None if answer.abstained is None else answer.abstained.reason,
-            sentences=answer.sentences,
+            sentences=tuple(
+                one.model_copy(update={"citations": tuple(ranks[n] for n in one.citations)})
+                for one in answer.sentences
+            ),
             passages=tuple(
                 PassageRecord.of(one, is_cited=one.rank in cited) for one in answer.results
             ),

@@ -455,10 +455,10 @@ def source_lines(answer: Answer, form: Form) -> Iterator[str]:
     if answer.abstained is not None:
         yield from _abstention_lines(answer.abstained, form)
         return
-    by_number = {result.rank: result for result in answer.results}
+    by_rank = {result.rank: result for result in answer.results}
     yield ""
     for citation in answer.citations:
-        yield from _citation_lines(citation, by_number[citation.n], len(answer.results.datasets))
+        yield from _citation_lines(citation, by_rank[citation.rank], len(answer.results.datasets))
 
 
 def account_lines(answer: Answer) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from catalog.core.dates import format_timestamp
 from catalog.core.documents import Chunk, Locator
@@ -24,8 +25,16 @@ from catalog.retrieval.citations import (
     recording_link,
 )
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.snippets import find_query_snippet
+from catalog.retrieval.snippets import find_place, find_query_snippet
 from catalog.store.document_names import original_of
+
+
+class Place(NamedTuple):
+    """Where a part of a passage stands, its citation, and the link that opens it there."""
+
+    locator: ResultLocator
+    citation: str
+    link: str | None
 
 
 def to_result(
@@ -84,7 +93,25 @@ def to_result(
         fields["also_in"] = tuple(map(_to_place, passage.copies))
     if explain:
         fields["explain"] = explain_score(passage, fusion)
-    return SearchResult.model_validate(fields)
+    result = SearchResult.model_validate(fields)
+    result._chunk = chunk
+    return result
+
+
+def locate_part(result: SearchResult, start: int, end: int) -> Place:
+    """Return where ``result.text[start:end]`` stands, how it is cited, and what opens it.
+
+    Of a result that came from another process nothing finer is known than the snippet's place if
+    the snippet has that part, else the whole passage's.
+    """
+    chunk = result._chunk
+    if chunk is None:
+        is_shown = result.text[start:end] in result.snippet
+        locator = (result.snippet_locator if is_shown else None) or result.locator
+        return Place(locator, result.citation, result.link)
+    place = find_place(chunk, start, end)
+    cited = format_citation(replace(chunk, locator=place), place)
+    return Place(_to_locator(chunk, place), cited, _find_link(chunk, place, result.evidence))
 
 
 def explain_score(passage: Passage, fusion: str) -> Explanation:

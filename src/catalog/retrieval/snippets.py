@@ -242,7 +242,7 @@ def find_snippet(
     )
     page = _page_at(chunk, best[0])
     moment, best = _find_moment(chunk, best, matches)
-    return Snippet(text[start:end], within, _find_place(chunk, start, end), moment, page, best)
+    return Snippet(text[start:end], within, find_place(chunk, start, end), moment, page, best)
 
 
 def find_query_snippet(chunk: Chunk, query: ParsedQuery, max_chars: int) -> Snippet:
@@ -251,8 +251,8 @@ def find_query_snippet(chunk: Chunk, query: ParsedQuery, max_chars: int) -> Snip
     return find_snippet(chunk, query.words, max_chars, next(filter(None, places), None))
 
 
-def _find_place(chunk: Chunk, start: int, end: int) -> Locator:
-    """Return the place of ``chunk.text[start:end]`` in its file."""
+def find_place(chunk: Chunk, start: int, end: int) -> Locator:
+    """Return the place of ``chunk.text[start:end]``: its lines, pages, cells and seconds."""
     first = last = chunk.locator.line_start
     if first is not None:
         first += _count_breaks(chunk.text, 0, start)

@@ -207,7 +207,7 @@ class AnswerSettings(BaseModel):
         4000, ge=100, le=1_000_000, description="Tokens of those passages, in that model's own."
     )
     unsupported: Literal["mark", "drop", "retry"] = Field(
-        "mark",
+        "drop",
         description="What becomes of a sentence that its sources do not support; retry: the model "
         "is asked once more, and what is unsupported then is dropped.",
     )

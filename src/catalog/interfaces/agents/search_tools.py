@@ -293,16 +293,16 @@ def run_ask(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...]) ->
 
 def _sources(said: Mapping[str, Any]) -> Iterator[CitedSource]:
     passages, _ = agent_passages(said["results"], 0)
-    by_number = {one.number: one for one in passages}
+    by_rank = {one.number: one for one in passages}
     for citation in said["citations"]:
-        passage = by_number[citation["n"]]
+        passage = by_rank[citation["rank"]]
         yield CitedSource(
-            number=passage.number,
+            number=citation["n"],
             reference=passage.reference,
             path=passage.path,
             title=passage.title,
-            citation=passage.citation,
-            link=passage.link,
+            citation=one_line(citation["citation"]),
+            link=None if citation["link"] is None else one_line(citation["link"], 2000),
             text=clean(citation["text"]),
             verified=citation["verified"],
         )
