@@ -13,10 +13,11 @@ demo: .venv/demo.stamp
 	$(BIN)/python examples/demo.py
 
 # Compiled modules are kept, or the many processes of the tests would compile them again and again: the first time, beside the type checker, which
-# leaves a core free. Four workers on two cores: tests wait for processes they start. In the order of their files, since those of the fewest tests take longest.
+# leaves a core free. Three workers on two cores: tests wait for processes they start, but each worker reads every test first. In the order
+# of their files, since those of the fewest tests take longest.
 test: .venv/dev.stamp
 	test -d tests/__pycache__ || { $(PYTEST) --collect-only > /dev/null & }; $(MAKE) lint && wait
-	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
 
 # The site of docs/, in site/: broken links and unlisted pages fail. The pictures: python docs/pictures/draw.py
 docs: .venv/docs.stamp

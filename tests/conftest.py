@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import hypothesis
 import pytest
 from sqlalchemy import Engine, inspect
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
@@ -21,12 +22,16 @@ from sqlalchemy.util import LRUCache
 import postgres
 from catalog.store import Database, postgres_pool, sqlite_pool
 from catalog.store import database as store_database
+from small_documents import write_notes
 
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
     del os.environ[variable]
 os.environ["HF_HUB_OFFLINE"] = "1"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # children inherit what we do
+
+hypothesis.settings.register_profile("everyday", max_examples=40)  # `make chaos` asks more
+hypothesis.settings.load_profile("everyday")
 
 _MEMORY, _ROOM = Path("/dev/shm"), 6 << 30
 if (
@@ -84,12 +89,17 @@ def _one_compilation():
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what is marked ``both_stores`` on SQLite and on Postgres."""
+    """Run what is marked ``both_stores`` on SQLite and on Postgres.
+
+    Other tests that share a store with those run on SQLite.
+    """
     if metafunc.definition.get_closest_marker("both_stores"):
         metafunc.fixturenames.insert(0, "store_kind")
         of_file = metafunc.definition.get_closest_marker("of_sqlite")
         kinds = ["sqlite"] if of_file else ["sqlite", "postgres"]
         metafunc.parametrize("store_kind", kinds, indirect=True, scope="module")
+    elif "store_kind" in metafunc.fixturenames:
+        metafunc.parametrize("store_kind", ["sqlite"], indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -136,21 +146,7 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
     """A folder of three small documents on different matters."""
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    (folder / "keys.md").write_text(
-        "---\ntags: [ops, security]\n---\n# Keys\n\n## Rotating\n\n"
-        "Rotate the API keys every ninety days with the keys command.\n\n"
-        "## Revoking\n\nA leaked key is revoked in the admin console at once.\n"
-    )
-    (folder / "bread.txt").write_text(
-        "Mix flour, water and yeast. Bake the bread at 230 degrees.\n"
-    )
-    (folder / "guides").mkdir()
-    (folder / "guides" / "backup.md").write_text(
-        "# Backups\n\nBackups run at midnight and are kept for thirty days.\n"
-    )
-    return folder
+    return write_notes(tmp_path / "notes")
 
 
 @pytest.fixture

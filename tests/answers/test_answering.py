@@ -38,7 +38,7 @@ def test_each_row_of_a_table_is_a_sentence_and_the_line_under_its_head_none():
     passage = SimpleNamespace(
         rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, link=None
     )
-    extracted, _ = extract_sentences("fee of the large plan", [passage], 3)
+    extracted = extract_sentences("fee of the large plan", [passage], 3)
     assert [sentence.text for sentence in extracted] == ["large; fee: 20"]
 
 

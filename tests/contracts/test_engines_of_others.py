@@ -113,5 +113,5 @@ def test_an_unknown_name_is_refused_with_ours_and_those_of_packages(installed: N
 
 
 def test_an_entry_point_that_names_nothing_is_told(installed: None) -> None:
-    with pytest.raises(ConfigError, match=r"'broken' of catalog\.lexical cannot be imported"):
+    with pytest.raises(ConfigError, match="'broken'"):
         entry_points.load_engine("catalog.lexical", "broken")

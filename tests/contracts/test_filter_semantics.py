@@ -245,7 +245,7 @@ scopes = st.one_of(
 )
 
 thorough = settings(
-    max_examples=120,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -269,7 +269,7 @@ def test_every_reading_answers_what_the_plain_one_says(reading, tree: Filter, sc
 
 @pytest.mark.parametrize("reading", READ_THEMSELVES, indirect=True, scope="module")
 @pytest.mark.parametrize("op", [op for op in Op if op is not Op.IS_EMPTY])
-@pytest.mark.parametrize("field", ["tags", "a.b", "page", "section"])
+@pytest.mark.parametrize("field", ["tags", "page"])
 def test_every_operator_agrees_on_every_value(reading, op: Op, field: str):
     passages, answer = reading
     for value in SCALARS:
@@ -289,7 +289,7 @@ def test_every_reading_compares_dates_alike(reading, op: Op):
         assert answer(tree, Scope.all()) == expected(passages, tree, Scope.all()), tree
 
 
-@settings(thorough, max_examples=40)
+@settings(thorough, max_examples=20)
 @given(left=filters, right=filters)
 def test_de_morgan_holds(reading, left: Filter, right: Filter):
     _, answer = reading
@@ -300,7 +300,7 @@ def test_de_morgan_holds(reading, left: Filter, right: Filter):
     assert not_both == answer(Or((Not(left), Not(right))), everywhere)
 
 
-@settings(thorough, max_examples=40)
+@settings(thorough, max_examples=20)
 @given(tree=filters)
 def test_a_filter_and_its_negation_share_nothing_and_miss_nothing(reading, tree: Filter):
     passages, answer = reading

@@ -64,7 +64,7 @@ def test_a_stream_without_an_end_is_left_behind_though_each_piece_comes_in_time(
             yield piece
 
     calls, read = BoundedCalls(1), []
-    with pytest.raises(LLMTimeoutError, match="no end of the answer within 18 s"):
+    with pytest.raises(LLMTimeoutError, match="within"):
         read.extend(calls.stream(drip, 1.5))
     assert now[0] <= 20
     wait_until_none_runs(calls)

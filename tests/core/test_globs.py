@@ -166,7 +166,7 @@ def as_pathspec_reads(pattern):
             return assume(False)
 
 
-@settings(max_examples=800, deadline=None, derandomize=True)
+@settings(max_examples=266, deadline=None, derandomize=True)
 @given(PATTERNS, st.lists(PATHS, min_size=1, max_size=8))
 def test_any_pattern_means_what_pathspec_takes_it_for(pattern, paths):
     expected = as_pathspec_reads(pattern)
@@ -192,7 +192,7 @@ LINES = st.lists(st.tuples(st.booleans(), ORDINARY), min_size=1, max_size=5).map
 TREES = st.lists(st.sampled_from(["a", "b", "ab", "c.md", "a.md"]), min_size=1, max_size=4)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=133, deadline=None, derandomize=True)
 @given(LINES, st.lists(TREES.map("/".join), min_size=1, max_size=5))
 def test_rules_together_mean_what_pathspec_takes_them_for(lines, paths):
     rules, expected = GlobRules.compile(lines), GitIgnoreSpec.from_lines(lines)

@@ -35,7 +35,7 @@ def test_the_settings_file_is_the_one_named_or_the_one_in_the_home(monkeypatch, 
 
 def test_a_home_that_cannot_be_looked_into_is_told(tmp_path):
     home = tmp_path / ("x" * 300)  # no folder can have so long a name
-    with pytest.raises(ConfigError, match=r"cannot look for settings in .*: File name too long"):
+    with pytest.raises(ConfigError, match="too long"):
         settings_file(home)
     with pytest.raises(ConfigError):
         key(home)

@@ -90,7 +90,7 @@ def test_a_variable_of_another_program_stops_nothing(monkeypatch, variable):
 
 def test_a_misspelt_variable_is_told_what_may_be_meant(monkeypatch):
     monkeypatch.setenv("IDX_SERVE_TOKEN", "x")
-    with pytest.raises(ConfigError, match="did you mean IDX_SERVE__TOKEN"):
+    with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
         get_settings()
 
 

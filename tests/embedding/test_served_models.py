@@ -455,7 +455,7 @@ def test_a_server_that_is_not_there_is_told_with_the_setting_of_its_address():
     asked = JsonServer(
         "http://127.0.0.1:1/v1", name="it", setting="IDX_EMBEDDING__URL", error=EmbeddingError
     )
-    with pytest.raises(EmbeddingError, match=r"connection refused.*IDX_EMBEDDING__URL"):
+    with pytest.raises(EmbeddingError, match="IDX_EMBEDDING__URL"):
         asked.post({}, 5.0)
 
 

@@ -158,5 +158,5 @@ def test_as_numbers_it_is_json():
 
 def test_queries_without_answers_alone_can_show_nothing():
     nothing = golden(question(1, kind="unanswerable", expected=[]))
-    with pytest.raises(BlindComparisonError, match="no query of the golden set has an answer"):
+    with pytest.raises(BlindComparisonError, match="golden"):
         rows(FOUND, asked=nothing)

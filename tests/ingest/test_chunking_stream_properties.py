@@ -66,7 +66,7 @@ def size(doc: ParsedDocument, span: ChunkSpan) -> int:
     return max(int(touching.sum()), -((span.start - span.end) // 8))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(documents())
 def test_chunks_cover_the_body_in_order_and_none_is_too_large(doc: ParsedDocument) -> None:
     spans = cut(doc)
@@ -84,7 +84,7 @@ def test_chunks_cover_the_body_in_order_and_none_is_too_large(doc: ParsedDocumen
         assert span.tokens == size(doc, span) <= SIZE
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(documents())
 def test_every_segment_is_in_chunks_of_its_modality_and_nothing_else_is(
     doc: ParsedDocument,
@@ -99,7 +99,7 @@ def test_every_segment_is_in_chunks_of_its_modality_and_nothing_else_is(
                 assert kinds[at] == span.modality
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(documents())
 def test_cues_are_inside_their_chunk_in_order_and_give_it_its_times(doc: ParsedDocument) -> None:
     for span in cut(doc):
@@ -113,7 +113,7 @@ def test_cues_are_inside_their_chunk_in_order_and_give_it_its_times(doc: ParsedD
             assert all(cue.time_start <= cue.time_end for cue in span.cues)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(documents())
 def test_no_window_of_several_cues_is_much_longer_than_asked(doc: ParsedDocument) -> None:
     windows = [span for span in cut(doc) if span.modality.endswith("_transcript")]
@@ -124,7 +124,7 @@ def test_no_window_of_several_cues_is_much_longer_than_asked(doc: ParsedDocument
             assert min(cue.time_start for cue in window.cues[1:]) >= window.cues[0].time_start
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0.1, 8.0), min_size=1, max_size=120), st.integers(0, 2**32))
 def test_windows_of_a_running_transcript_are_about_as_long_as_asked(
     lengths: list[float], voices: int
@@ -145,7 +145,7 @@ def test_windows_of_a_running_transcript_are_about_as_long_as_asked(
     assert sum(len(span.cues) for span in spans) == len(lengths)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(documents())
 def test_pages_are_those_of_the_document(doc: ParsedDocument) -> None:
     for span in cut(doc):
@@ -154,7 +154,7 @@ def test_pages_are_those_of_the_document(doc: ParsedDocument) -> None:
         assert [span.start + at for at in span.page_breaks] == inside
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(documents())
 def test_the_same_timed_document_is_always_cut_alike(doc: ParsedDocument) -> None:
     assert cut(doc) == cut(doc)

@@ -171,13 +171,13 @@ def test_front_matter_is_in_no_chunk_but_counts_as_lines() -> None:
     assert span.heading_path == ("Rotate",)
 
 
-@pytest.mark.parametrize("line", ["x" * 10_000_000, "word " * 2_000_000, "ab. " * 2_500_000])
-def test_one_line_of_ten_megabytes_is_cut_in_seconds(line: str) -> None:
+@pytest.mark.parametrize("line", ["x" * 2_000_000, "word " * 400_000, "ab. " * 500_000])
+def test_one_line_of_two_megabytes_is_cut_in_seconds(line: str) -> None:
     doc = ParsedDocument(path="big.txt", text=line, title="big", file_type="txt")
     chunker = DocumentChunker(CharTokenCounter())
     began = time.process_time()
     spans = chunker.cut(doc).spans
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 10
     assert all(0 < span.end - span.start <= 6400 for span in spans)
     assert spans[0].start == 0
     assert spans[-1].end == len(line.rstrip())

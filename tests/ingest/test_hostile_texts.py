@@ -147,9 +147,9 @@ def test_a_cue_without_a_readable_time_is_kept(tmp_path, bad):
 
 
 def test_very_many_cues_are_read(tmp_path):
-    parsed = document(tmp_path, "a.srt", texts.many_cues(50_000))
-    assert len(parsed.segments) == 50_000
-    assert times(parsed)[-1] == (99_998.0, 100_000.0)
+    parsed = document(tmp_path, "a.srt", texts.many_cues(20_000))
+    assert len(parsed.segments) == 20_000
+    assert times(parsed)[-1] == (39_998.0, 40_000.0)
 
 
 def test_a_cue_of_a_million_characters_is_read(tmp_path):

@@ -77,7 +77,7 @@ def test_a_file_over_the_limit_of_time_is_a_read_error_and_the_next_one_is_read(
 
 def test_a_file_over_the_limit_of_memory_is_a_read_error_and_the_next_one_is_read():
     greedy = b'{"cells": [' + b"0," * 60_000_000 + b"0]}"
-    with pytest.raises(ReadError, match="more than 1 bytes of memory"):
+    with pytest.raises(ReadError, match="memory"):
         read(greedy, replace(DEFAULT_LIMITS, memory_bytes=1))
     assert readable() == "# Walrus"
 

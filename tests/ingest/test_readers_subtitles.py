@@ -262,19 +262,19 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert_sound(doc)
 
 
-def test_two_hundred_thousand_cues_are_read() -> None:
+def test_fifty_thousand_cues_are_read() -> None:
     text = "".join(
         f"{at}\n{format_timecode(at)},000 --> {format_timecode(at)},900\nline {at}\n\n"
-        for at in range(200_000)
+        for at in range(50_000)
     )
     doc = parse(text)
-    assert len(doc.segments) == 200_000
-    assert cues(doc)[-1] == ("line 199999", 199999.0, 199999.9)
+    assert len(doc.segments) == 50_000
+    assert cues(doc)[-1] == ("line 49999", 49999.0, 49999.9)
 
 
 @pytest.mark.parametrize("part", ["x", "<", "<v a", "-->", "<c>", "&", " :", "{\\"])
 def test_a_line_of_megabytes_is_one_cue_or_none(part: str) -> None:
-    line = part * (3_000_000 // len(part))
+    line = part * (1_000_000 // len(part))
     first, last = "00:00:01,000 --> 00:00:02,000", "00:00:03,000 --> 00:00:04,000"
     doc = parse(f"1\n{first}\n{line}\n\n2\n{last}\nz\n")
     assert cues(doc)[-1] == ("z", 3.0, 4.0)

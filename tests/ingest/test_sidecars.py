@@ -231,20 +231,24 @@ def test_the_sidecar_of_a_picture_or_recording_speaks_for_the_texts_made_of_it(
     assert public(library) == {text}, "its change reaches them, too"
 
 
-@pytest.mark.parametrize("sidecar", ["sub/scan.pdf.meta.yaml", "sub/.catalog.yaml"])
+OF_ONE, OF_ALL = "sub/scan.pdf.meta.yaml", "sub/.catalog.yaml"
+SEGMENTS = '{"file": "sub/scan.pdf", "segments": [{"text": "A walrus.", "start": 1}]}'
+
+
 @pytest.mark.parametrize(
-    ("text", "body"),
+    ("sidecar", "text", "body", "is_there"),
     [
-        ("a/other.md", "---\nsource_file: ../sub/scan.pdf\n---\nA walrus.\n"),
-        ("a/other.md", "---\nSource_File: sub/scan.pdf\n---\nA walrus.\n"),
-        ("other.md", "---\noriginal_file: sub\\scan.pdf\n---\nA walrus.\n"),
-        (".converted/other.md", "---\nsource_file: ./sub/scan.pdf\n---\nA walrus.\n"),
-        ("other.md", "# Scan\n\n*source_file: sub/scan.pdf*\n\nA walrus.\n"),
-        ("other.md", "---\nsource_file: FOLDER/sub/scan.pdf\n---\nA walrus.\n"),
-        ("a.json", '{"file": "sub/scan.pdf", "segments": [{"text": "A walrus.", "start": 1}]}'),
+        (OF_ONE, "a/other.md", "---\nsource_file: ../sub/scan.pdf\n---\nA walrus.\n", True),
+        (OF_ALL, "a/other.md", "---\nsource_file: ../sub/scan.pdf\n---\nA walrus.\n", False),
+        (OF_ALL, "a/other.md", "---\nSource_File: sub/scan.pdf\n---\nA walrus.\n", True),
+        (OF_ONE, "other.md", "---\noriginal_file: sub\\scan.pdf\n---\nA walrus.\n", False),
+        (OF_ONE, ".converted/other.md", "---\nsource_file: ./sub/scan.pdf\n---\nA walrus.\n", True),
+        (OF_ALL, "other.md", "# Scan\n\n*source_file: sub/scan.pdf*\n\nA walrus.\n", False),
+        (OF_ONE, "other.md", "---\nsource_file: FOLDER/sub/scan.pdf\n---\nA walrus.\n", True),
+        (OF_ONE, "a.json", SEGMENTS, False),
+        (OF_ALL, "a.json", SEGMENTS, True),
     ],
 )
-@pytest.mark.parametrize("is_there", [True, False])
 def test_what_is_said_of_a_file_in_another_folder_reaches_the_text_made_of_it(
     library, folder, sidecar, text, body, is_there
 ):

@@ -20,6 +20,7 @@ from catalog.interfaces.cli.output import safe
 from catalog.models import packaged
 from catalog.search import search as search_v1
 from fakes import open_library
+from small_documents import write_notes
 
 pytestmark = pytest.mark.skipif(
     packaged.locate(packaged.BGE_SMALL) is None,
@@ -27,8 +28,31 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory):
+    root = tmp_path_factory.mktemp("shared")
+    write_notes(root / "notes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDX_HOME", str(root / "home"))
+        patch.setattr(
+            sys, "argv", ["catalog", "index", "build", str(root / "notes"), "-d", "notes"]
+        )
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    return root
+
+
+@pytest.fixture
+def shared(shared_home, monkeypatch):
+    """The folder of a store that no test changes."""
+    monkeypatch.setenv("IDX_HOME", str(shared_home / "home"))
+    return shared_home / "notes"
+
+
 @pytest.fixture
 def built(catalog, notes):
+    """The folder of a store of the test's own."""
     code, _, err = catalog("index", "build", notes, "--dataset", "notes")
     assert code == 0, err
     return notes
@@ -46,7 +70,7 @@ def test_a_build_reports_what_the_contract_names(catalog, notes):
     ]
 
 
-def test_search_prints_a_cited_passage_and_how_the_search_went(catalog, built):
+def test_search_prints_a_cited_passage_and_how_the_search_went(catalog, shared):
     code, out, err = catalog("search", "rotate api keys", "--top-k", "2", "--explain")
     assert code == 0
     assert "— keys.md:4-" in out.splitlines()[0]
@@ -55,7 +79,7 @@ def test_search_prints_a_cited_passage_and_how_the_search_went(catalog, built):
     assert "vector" in err
 
 
-def test_a_query_that_is_cut_or_excludes_says_so(catalog, built):
+def test_a_query_that_is_cut_or_excludes_says_so(catalog, shared):
     _, _, err = catalog("search", "keys " * 1000)
     assert "query cut from 4,999 to 2,000 characters" in err
     _, out, err = catalog("search", "keys bread -flour")
@@ -63,28 +87,28 @@ def test_a_query_that_is_cut_or_excludes_says_so(catalog, built):
     assert "bread.txt" not in out
 
 
-def test_search_as_json_is_one_object(catalog, built):
+def test_search_as_json_is_one_object(catalog, shared):
     _, out, _ = catalog("search", "rotate api keys", "-d", "notes", "--json", "--mode", "lexical")
     found = json.loads(out)
     assert found["mode"] == "lexical"
     assert found["results"][0]["path"] == "keys.md"
 
 
-def test_documents_can_be_named_by_glob_and_passages_by_filter(catalog, built):
+def test_documents_can_be_named_by_glob_and_passages_by_filter(catalog, shared):
     _, out, _ = catalog("search", "keys backups", "--doc", "guides/*.md", "--json")
     assert {one["path"] for one in json.loads(out)["results"]} == {"guides/backup.md"}
     _, out, _ = catalog("search", "keys backups", "--filter", "tag=ops", "--json")
     assert {one["path"] for one in json.loads(out)["results"]} == {"keys.md"}
 
 
-def test_a_glob_that_names_nothing_is_an_error_with_near_misses(catalog, built):
+def test_a_glob_that_names_nothing_is_an_error_with_near_misses(catalog, shared):
     code, out, err = catalog("search", "keys", "--doc", "keyz.md")
     assert (code, out) == (1, "")
     assert "keys.md" in err
 
 
-def test_get_prints_the_document_a_range_of_it_or_near_misses(catalog, built):
-    whole = (built / "keys.md").read_text()
+def test_get_prints_the_document_a_range_of_it_or_near_misses(catalog, shared):
+    whole = (shared / "keys.md").read_text()
     code, out, _ = catalog("get", "notes:keys.md")
     assert (code, out.rstrip("\n")) == (0, whole.rstrip("\n"))
     _, out, _ = catalog("get", "keys.md:6-7")
@@ -211,7 +235,7 @@ def test_config_tells_which_settings_do_nothing_in_the_chosen_mode(catalog):
         (["get", "#ffffffff"], "no document"),
     ],
 )
-def test_a_bad_call_is_one_sentence_and_exit_code_one(catalog, built, arguments, message):
+def test_a_bad_call_is_one_sentence_and_exit_code_one(catalog, shared, arguments, message):
     code, out, err = catalog(*arguments)
     assert (code, out) == (1, "")
     assert err.startswith("catalog: ")
@@ -261,7 +285,7 @@ def test_help_and_import_load_no_heavy_library():
 
 
 def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, tmp_path):
-    for number in range(30):
+    for number in range(15):
         (notes / f"more{number}.md").write_text(
             f"# {number}\n\n" + f"Sentence {number} here. " * 100
         )
@@ -281,7 +305,7 @@ def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, 
     assert b"Traceback" not in err
     done = subprocess.run(build, env=environment, capture_output=True, check=True)
     report = json.loads(done.stdout)
-    assert report["documents"] == 33
+    assert report["documents"] == 18
     assert report["unchanged"] > 0
 
 
@@ -322,13 +346,13 @@ def test_a_build_without_a_folder_does_the_dataset_anew_with_the_same_ids(catalo
         (["index", "build", "--include", "*.md"], "need a folder"),
     ],
 )
-def test_a_build_that_lacks_something_is_told_what(catalog, built, arguments, message):
+def test_a_build_that_lacks_something_is_told_what(catalog, shared, arguments, message):
     code, out, err = catalog(*arguments)
     assert (code, out) == (2, "")
     assert message in err
 
 
-def test_browse_shows_what_there_is_and_json_has_it_all(catalog, built):
+def test_browse_shows_what_there_is_and_json_has_it_all(catalog, shared):
     code, out, err = catalog("browse", "--type", "md")
     assert code == 0
     assert [line.split()[1] for line in out.splitlines() if line.startswith("[")] == [
@@ -339,7 +363,7 @@ def test_browse_shows_what_there_is_and_json_has_it_all(catalog, built):
     _, out, _ = catalog("browse", "--name", "KEYS", "--json")
     (entry,) = json.loads(out)["entries"]
     assert (entry["path"], entry["file_type"], entry["dataset"]) == ("keys.md", "md", "notes")
-    assert entry["bytes"] == (built / "keys.md").stat().st_size
+    assert entry["bytes"] == (shared / "keys.md").stat().st_size
     code, out, err = catalog("browse", "--type", "pdf")
     told = "no document has the file type 'pdf'; file types there are: md (2), txt (1)"
     assert (code, out, err) == (1, "", f"catalog: {told}\n")
@@ -350,10 +374,10 @@ def test_browse_shows_what_there_is_and_json_has_it_all(catalog, built):
     assert err.startswith("0 of 2 documents (2 md) in ")
 
 
-def test_browse_counts_one_as_one_and_sizes_as_they_are_sorted(catalog, built):
+def test_browse_counts_one_as_one_and_sizes_as_they_are_sorted(catalog, shared):
     _, out, err = catalog("browse", "--name", "KEYS")
     assert err.startswith("1-1 of 1 document (1 md) in ")
-    size = (built / "keys.md").stat().st_size
+    size = (shared / "keys.md").stat().st_size
     assert f"  {size:,} bytes in 1 passage" in out
 
 
@@ -369,7 +393,7 @@ def test_the_status_of_an_empty_store_says_what_to_do(catalog, tmp_path, monkeyp
     assert "None" not in out
 
 
-def test_a_search_is_narrowed_by_type_and_name(catalog, built):
+def test_a_search_is_narrowed_by_type_and_name(catalog, shared):
     _, out, _ = catalog("search", "keys backups", "--name", "guides/", "--json")
     assert {one["path"] for one in json.loads(out)["results"]} == {"guides/backup.md"}
     code, out, err = catalog("search", "keys", "--type", "pfd")

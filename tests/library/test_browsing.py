@@ -34,9 +34,8 @@ def library(tmp_path):
         yield opened
 
 
-@pytest.fixture
-def listing(library):
-    """A catalog over documents of known dates, tags and sizes."""
+def put_known(library):
+    """Put documents of known dates, tags and sizes."""
     for path, title, size, metadata in [
         ("guides/keys.md", "Keys", 40, {"tags": ("ops", "safety"), "modified": "2024-03-01"}),
         ("Bread.md", "On bread", 90, {"tags": ("food",), "created": "2023-01-05"}),
@@ -49,7 +48,25 @@ def listing(library):
         ("zoo.md", "Animals", 20, {}),
     ]:
         put(library.database, "notes", path, "word " * size, title=title, metadata=metadata)
-    return DocumentCatalog(library)
+    return library
+
+
+@pytest.fixture
+def own_listing(library):
+    """For a test that changes its store."""
+    return DocumentCatalog(put_known(library))
+
+
+@pytest.fixture(scope="module")
+def shared(store_kind, tmp_path_factory):
+    with open_library(tmp_path_factory.mktemp("shared")) as opened:
+        yield put_known(opened)
+
+
+@pytest.fixture
+def listing(shared):
+    """A catalog over documents of known dates, tags and sizes that no test changes."""
+    return DocumentCatalog(shared)
 
 
 def paths(page):
@@ -335,32 +352,32 @@ def test_what_the_callers_filter_hides_is_not_told_by_a_note_either(library):
         assert "(2)" not in told
 
 
-def test_a_document_added_or_removed_by_another_process_is_so_at_once(listing, tmp_path):
-    listing.query(dataset="notes", query="keys")
+def test_a_document_added_or_removed_by_another_process_is_so_at_once(own_listing, tmp_path):
+    own_listing.query(dataset="notes", query="keys")
     other = Database.at(tmp_path / "home")
     put(other, "notes", "new keys.md", "x", title="New keys")
     drop(other, "notes", "guides/keys.md")
     other.close()
-    assert paths(listing.query(dataset="notes")) == [
+    assert paths(own_listing.query(dataset="notes")) == [
         "about keys.md", "Bread.md", "new keys.md", "zoo.md",
     ]  # fmt: skip
-    assert set(paths(listing.query(dataset="notes", query="keys"))) == {
+    assert set(paths(own_listing.query(dataset="notes", query="keys"))) == {
         "about keys.md", "new keys.md",
     }  # fmt: skip
 
 
-def test_deleted_cards_come_back_and_those_made_are_counted(listing, library):
+def test_deleted_cards_come_back_and_those_made_are_counted(own_listing, library):
     assert make_cards(library.database, "notes") == 4
     assert make_cards(library.database, "notes") == 0
     with library.database.write() as connection:
         connection.execute(delete(document_cards))
-    before = listing.query(dataset="notes", query="animals")
+    before = own_listing.query(dataset="notes", query="animals")
     assert paths(before) == ["zoo.md"]
     assert make_cards(library.database, "notes") == 0
 
 
 def test_documents_that_have_a_card_are_not_looked_at_again_for_the_next_ones(
-    listing, library, monkeypatch
+    own_listing, library, monkeypatch
 ):
     from catalog.library import document_cards
 
@@ -383,13 +400,15 @@ def test_a_build_makes_the_cards(library, notes):
 
 
 @pytest.mark.of_sqlite
-def test_while_another_process_writes_new_documents_are_found_by_title_and_path(listing, library):
+def test_while_another_process_writes_new_documents_are_found_by_title_and_path(
+    own_listing, library
+):
     put(library.database, "notes", "late/owl.md", "x", title="Barn owls")
     other = create_engine(library.database.url)
     with other.connect() as writing:
         writing.exec_driver_sql("BEGIN IMMEDIATE")
-        page = listing.query(dataset="notes", query="barn keys")
-        everything = listing.query(dataset="notes")
+        page = own_listing.query(dataset="notes", query="barn keys")
+        everything = own_listing.query(dataset="notes")
         writing.exec_driver_sql("ROLLBACK")
     other.dispose()
     assert "late/owl.md" in paths(page)
@@ -397,11 +416,11 @@ def test_while_another_process_writes_new_documents_are_found_by_title_and_path(
     assert page.notes[0].startswith("5 documents are found by title and path alone for now")
     assert (everything.total, everything.notes) == (5, ())
     assert everything.entries[0].summary == ""
-    assert listing.query(dataset="notes", query="barn").notes == ()
+    assert own_listing.query(dataset="notes", query="barn").notes == ()
 
 
 @pytest.mark.of_sqlite
-def test_nothing_is_summarised_while_another_process_writes(listing, library, monkeypatch):
+def test_nothing_is_summarised_while_another_process_writes(own_listing, library, monkeypatch):
     summarised = []
     monkeypatch.setattr(carding, "summarise", lambda *_given, **_named: summarised.append(1) or "")
     other = create_engine(library.database.url)
@@ -415,7 +434,7 @@ def test_nothing_is_summarised_while_another_process_writes(listing, library, mo
     assert make_cards(library.database, "notes", wait=False) == len(summarised) == 4
 
 
-def test_cards_that_another_process_made_meanwhile_are_left_as_they_are(listing, library):
+def test_cards_that_another_process_made_meanwhile_are_left_as_they_are(own_listing, library):
     with library.database.snapshot():
         other = Database.at(library.settings.home)
         assert make_cards(other, "notes") == 4
@@ -423,7 +442,7 @@ def test_cards_that_another_process_made_meanwhile_are_left_as_they_are(listing,
         assert make_cards(library.database, "notes") == 0
 
 
-def test_cards_are_made_in_parts_and_what_is_made_stays(listing, library, monkeypatch):
+def test_cards_are_made_in_parts_and_what_is_made_stays(own_listing, library, monkeypatch):
     monkeypatch.setattr("catalog.library.document_cards.BATCH", 1)
     stored = carding.save_cards
     calls = []

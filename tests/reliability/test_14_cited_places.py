@@ -269,13 +269,17 @@ def engine(folder, tmp_path_factory):
 
 
 @cache
+def hits_of(engine, word):
+    """Search all files for a word, once."""
+    asked = {"query": f'"{word}"', "mode": "lexical", "dataset": "notes", "top_k": 100}
+    return engine.ask("search", asked)["results"]
+
+
 def find(engine, name, word):
     """Return the passages of a file that hold the word, each with the file it came from."""
-    asked = {"query": f'"{word}"', "mode": "lexical", "dataset": "notes", "top_k": 100}
-    hits = engine.ask("search", asked)["results"]
     return [
         hit
-        for hit in hits
+        for hit in hits_of(engine, word)
         if name in (hit["path"], hit["locator"]["file"]) and word in hit["text"].casefold()
     ]
 

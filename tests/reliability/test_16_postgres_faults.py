@@ -203,7 +203,7 @@ def test_a_standby_answers_searches_and_refuses_a_build_in_one_sentence(
         there = address(way.url_of(url))
         with open_small_steps(tmp_path / "other", there) as library:
             assert state_of(library)["answers"] == expected
-            with pytest.raises(StoreError, match="read-only: give the address of one"):
+            with pytest.raises(StoreError, match="read-only"):
                 Indexer(library).build(corpus, "notes")
 
 
@@ -245,7 +245,7 @@ def test_a_server_with_no_connection_left_says_so(server, url, tmp_path):
     role = f"guest_{url.database}"
     server.run(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 0")
     try:
-        with pytest.raises(StoreBusyError, match="too many connections; try again"):
+        with pytest.raises(StoreBusyError, match="connections"):
             Database(url.set(username=role), tmp_path)
     finally:
         server.run(f"DROP ROLE {role}")

@@ -143,7 +143,7 @@ def test_filters_are_qdrant_s_to_apply(client, filters, expected):
 
 
 def test_a_filter_on_a_field_that_the_collection_does_not_know_is_an_error(client):
-    with pytest.raises(UnknownFieldError, match=r"'author'.*page_title, section, source_url"):
+    with pytest.raises(UnknownFieldError, match="'author'"):
         search_of(client).search("robot", filters={"author": "x"})
     with pytest.raises(FilterError, match="needs a number"):
         search_of(client).search("robot", filters={"section": {">": "a"}})
@@ -339,7 +339,7 @@ def test_llama_index_gets_nodes_with_their_citations(client):
 
 
 def test_a_misspelled_field_of_the_payload_is_an_error(client):
-    with pytest.raises(ConfigError, match="no such field of a collection: titel"):
+    with pytest.raises(ConfigError, match="titel"):
         CollectionRetriever(collection=NAME, client=client, fields={"titel": "x"})
     with pytest.raises(ConfigError, match=r"text: .*at least 1 character"):
         CollectionRetriever(collection=NAME, client=client, fields={"text": ""})

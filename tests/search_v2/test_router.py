@@ -20,10 +20,8 @@ ENGINES = [("bm25", "qdrant"), ("fts", "exact")]
 ON = {"router_enabled": True, "router_documents": 2}
 
 
-@pytest.fixture
-def folder(tmp_path):
+def write_trees(made):
     """Six documents; all but one tell of keys, each with a word of its own."""
-    made = tmp_path / "folder"
     for number, name in enumerate(["alder", "birch", "cedar", "damson", "elm"]):
         text = "".join(
             f"## Part {part}\n\nThe {name} keys of part {part} are kept in a box, row {number}.\n\n"
@@ -36,6 +34,11 @@ def folder(tmp_path):
 
 
 @pytest.fixture
+def folder(tmp_path):
+    return write_trees(tmp_path / "folder")
+
+
+@pytest.fixture
 def library(tmp_path, folder):
     with open_library(tmp_path / "home", **ON) as opened:
         Indexer(opened).build(folder, "trees")
@@ -43,8 +46,23 @@ def library(tmp_path, folder):
 
 
 @pytest.fixture
-def service(library):
+def own_service(library):
+    """For a test that changes its store."""
     return SearchServiceV2(library)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    root = tmp_path_factory.mktemp("shared")
+    with open_library(root / "home", **ON) as opened:
+        Indexer(opened).build(write_trees(root / "folder"), "trees")
+        yield opened
+
+
+@pytest.fixture
+def service(shared):
+    """A service on a store that no test changes."""
+    return SearchServiceV2(shared)
 
 
 def off(library):
@@ -76,13 +94,13 @@ def test_the_router_is_off_unless_asked_for_and_then_reports_nothing(tmp_path, f
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_off_nothing_changes_and_a_skipped_router_changes_nothing_else(service, library, mode):
+def test_off_nothing_changes_and_a_skipped_router_changes_nothing_else(own_service, library, mode):
     off(library).search("cedar keys", dataset="trees", mode=mode)  # embeds the query
     plain = told(off(library).search("cedar keys", dataset="trees", mode=mode))
     with library.database.write() as connection:
         connection.execute(delete(document_cards))
     assert told(off(library).search("cedar keys", dataset="trees", mode=mode)) == plain
-    wide = service.with_settings({"router_documents": 6})
+    wide = own_service.with_settings({"router_documents": 6})
     skipped = told(wide.search("cedar keys", dataset="trees", mode=mode))
     (stage,) = [one for one in skipped["stages"] if one["name"] == "route"]
     assert (stage["status"], stage["note"]) == ("skipped", "no more than 6 documents may answer")
@@ -109,9 +127,9 @@ def test_only_the_chosen_documents_answer(tmp_path, folder, mode, lexical, vecto
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_too_few_passages_and_everything_is_searched_after_all(service, library, mode):
+def test_too_few_passages_and_everything_is_searched_after_all(service, shared, mode):
     answer = service.search("cedar keys", dataset="trees", mode=mode, top_k=10)
-    plain = off(library).search("cedar keys", dataset="trees", mode=mode, top_k=10)
+    plain = off(shared).search("cedar keys", dataset="trees", mode=mode, top_k=10)
     assert route(answer).note == (
         "2 documents chosen; they gave 6 passages, so all documents were searched"
     )
@@ -136,11 +154,11 @@ def test_nothing_outside_the_scope_or_filter_is_let_in(service, narrowing, allow
     assert {one.chunk.path for one in service.candidates("birch keys", **asked)} <= allowed
 
 
-def test_documents_of_another_dataset_are_never_chosen(service, library, tmp_path):
+def test_documents_of_another_dataset_are_never_chosen(own_service, library, tmp_path):
     other = tmp_path / "other"
     write(other, canary_dot_md="# Cedar cedar\n\nCedar cedar cedar keys.\n")
     Indexer(library).build(other, "secret")
-    chosen, _ = shortlist(service.parts, "cedar keys", Restriction("trees"), 3)
+    chosen, _ = shortlist(own_service.parts, "cedar keys", Restriction("trees"), 3)
     assert chosen[0] == "trees:cedar.md"
     assert all(one.startswith("trees:") for one in chosen)
 
@@ -161,12 +179,12 @@ def test_a_shortlist_stays_within_the_restriction(service, restriction):
 
 
 def test_a_document_is_chosen_by_what_it_is_about_and_by_what_one_passage_says(
-    service, library, folder
+    own_service, library, folder
 ):
     write(folder, elm_dot_md="# About elm\n\n" + "Elm keys are old. " * 300 + "\n\nAnd a walrus.\n")
     write(folder, walrus_dot_md="# Walruses\n\nThey live in the sea.\n")
     Indexer(library).build(folder, "trees")
-    chosen, _ = shortlist(service.parts, "the walrus", Restriction("trees"), 5)
+    chosen, _ = shortlist(own_service.parts, "the walrus", Restriction("trees"), 5)
     assert set(chosen) == {"trees:walrus.md", "trees:elm.md"}
 
 
@@ -176,13 +194,13 @@ def test_equal_documents_are_chosen_in_the_same_order_every_time(service):
     assert len(chosen[0]) == 4
 
 
-def test_a_document_that_goes_or_changes_is_chosen_no_more(service, library, folder):
+def test_a_document_that_goes_or_changes_is_chosen_no_more(own_service, library, folder):
     write(folder, cedar_dot_md="# Nothing\n\nThere is nothing here now.\n")
     (folder / "damson.md").unlink()
     Indexer(library).update("trees")
-    assert shortlist(service.parts, "damson", Restriction("trees"), 3)[0] == []
-    assert "trees:cedar.md" not in shortlist(service.parts, "box", Restriction("trees"), 3)[0]
-    again, _ = shortlist(service.parts, "nothing", Restriction("trees"), 3)
+    assert shortlist(own_service.parts, "damson", Restriction("trees"), 3)[0] == []
+    assert "trees:cedar.md" not in shortlist(own_service.parts, "box", Restriction("trees"), 3)[0]
+    again, _ = shortlist(own_service.parts, "nothing", Restriction("trees"), 3)
     assert again == ["trees:cedar.md"]
 
 
@@ -206,7 +224,7 @@ def test_one_chosen_document_still_gives_no_more_passages_than_any(service):
     assert "they gave 2 passages" in route(answer).note
 
 
-def test_a_typed_query_and_one_that_nothing_holds_are_not_routed(service, library):
+def test_a_typed_query_and_one_that_nothing_holds_are_not_routed(service, shared):
     answer = service.search("lex: cedar", dataset="trees", mode="lexical")
     assert (route(answer).status, route(answer).note) == ("skipped", "the query is typed")
     answer = service.search("zeppelin", dataset="trees")
@@ -217,12 +235,12 @@ def test_a_typed_query_and_one_that_nothing_holds_are_not_routed(service, librar
 
 @pytest.mark.parametrize("name", ["search_cards", "make_cards"])
 def test_a_failing_router_is_a_failed_stage_and_everything_is_searched(
-    service, library, monkeypatch, name
+    service, shared, monkeypatch, name
 ):
     def fails(*_args, **_named):
         raise OSError("the disk is gone")
 
-    plain = told(off(library).search("cedar keys", dataset="trees"))
+    plain = told(off(shared).search("cedar keys", dataset="trees"))
     monkeypatch.setattr(f"catalog.retrieval.candidates.{name}", fails)
     answer = service.search("cedar keys", dataset="trees")
     assert (route(answer).status, route(answer).note) == ("failed", "OSError: the disk is gone")
@@ -232,13 +250,13 @@ def test_a_failing_router_is_a_failed_stage_and_everything_is_searched(
         service.search("cedar keys", dataset="trees", strict=True)
 
 
-def test_a_store_that_another_process_writes_to_does_not_stop_the_router(service, library):
+def test_a_store_that_another_process_writes_to_does_not_stop_the_router(own_service, library):
     with library.database.write() as connection:
         connection.execute(delete(document_cards))
     engine = create_engine(library.database.url)
     with engine.connect() as writing:
         writing.exec_driver_sql("BEGIN IMMEDIATE")
-        answer = service.search("cedar damson", dataset="trees", top_k=4)
+        answer = own_service.search("cedar damson", dataset="trees", top_k=4)
         writing.exec_driver_sql("ROLLBACK")
     engine.dispose()
     assert paths(answer) == {"cedar.md", "damson.md"}
@@ -256,7 +274,7 @@ def test_an_error_of_the_store_other_than_busy_is_the_stages_failure(service, mo
 @pytest.mark.parametrize(
     "query", ['keys "', "NEAR(keys", "keys*", "title:keys", "\0keys", "keys " * 3000, "k" * 10_000]
 )
-def test_any_text_may_be_routed(service, library, query):
+def test_any_text_may_be_routed(service, shared, query):
     shortlist(service.parts, query, Restriction("trees"), 2)
     answer = service.search(query, dataset="trees")
     assert "failed" not in {stage.status for stage in answer.stages}

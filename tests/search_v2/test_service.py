@@ -30,6 +30,7 @@ from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Hit, Hits
 from catalog.store.schema import documents
 from fakes import WordEncoder, open_library, open_qdrant_library, write
+from small_documents import write_notes
 
 
 @pytest.fixture
@@ -40,8 +41,23 @@ def library(tmp_path, notes):
 
 
 @pytest.fixture
-def service(library):
+def own_service(library):
+    """For a test that changes its store."""
     return SearchServiceV2(library)
+
+
+@pytest.fixture(scope="module")
+def shared(store_kind, tmp_path_factory):
+    root = tmp_path_factory.mktemp("shared")
+    with open_library(root / "home") as opened:
+        Indexer(opened).build(write_notes(root / "notes"), "notes")
+        yield opened
+
+
+@pytest.fixture
+def service(shared):
+    """A service on a store that no test changes."""
+    return SearchServiceV2(shared)
 
 
 def stage(answer, name):
@@ -117,10 +133,10 @@ def test_any_text_is_safe_as_document_name_filter_value_and_dataset(service, tex
         service.search("keys", dataset=text)
 
 
-def test_a_file_can_be_asked_for_by_its_own_time(service, library, notes):
+def test_a_file_can_be_asked_for_by_its_own_time(own_service, library, notes):
     os.utime(notes / "bread.txt", (1_600_000_000, 1_600_000_000))  # 2020-09-13
     Indexer(library).build(notes, "notes", reread=True)
-    old = service.search("bread keys backups", dataset="notes", filters="modified<2021")
+    old = own_service.search("bread keys backups", dataset="notes", filters="modified<2021")
     assert {hit.path for hit in old} == {"bread.txt"}
 
 
@@ -191,10 +207,11 @@ def test_the_retriever_of_one_query_reads_its_quotes_as_a_search_does(service):
     assert len(retriever.retrieve("days thirty bread")) > 0
 
 
-@pytest.fixture
-def shell_notes(tmp_path):
+@pytest.fixture(scope="module")
+def shell(store_kind, tmp_path_factory):
     """Notes of a command line; the option of each is also a word elsewhere."""
-    folder = tmp_path / "shell"
+    root = tmp_path_factory.mktemp("commands")
+    folder = root / "shell"
     write(
         folder,
         find_dot_md="# Finding files\n\n`find . -newest` sorts, and find --oldest the other way.\n",
@@ -202,7 +219,9 @@ def shell_notes(tmp_path):
         cake_dot_md="# Cake\n\nThe newest cake has banana, the oldest no well-liked cream.\n",
         pie_dot_md="# Pie\n\nA pie, liked without banana-cream cake.\n",
     )
-    return folder
+    with open_library(root / "home") as library:
+        Indexer(library).build(folder, "shell")
+        yield library
 
 
 @pytest.mark.both_stores
@@ -216,20 +235,16 @@ def shell_notes(tmp_path):
         ("tar -xzf", "tar.md"),
     ],
 )
-def test_a_word_that_documents_write_with_a_minus_is_looked_for(
-    library, shell_notes, query, first, mode
-):
-    Indexer(library).build(shell_notes, "shell")
-    found = SearchServiceV2(library).search(query, dataset="shell", mode=mode)
+def test_a_word_that_documents_write_with_a_minus_is_looked_for(shell, query, first, mode):
+    found = SearchServiceV2(shell).search(query, dataset="shell", mode=mode)
     assert found[0].path == first
     assert "read as a word" in found.notes[0]
     assert "excluding" not in stage(found, "normalise").note
 
 
 @pytest.mark.parametrize("query", ["cake -banana", "cake \u2013banana", "cake -liked"])
-def test_a_word_that_no_document_writes_as_a_flag_is_excluded(library, shell_notes, query):
-    Indexer(library).build(shell_notes, "shell")
-    found = SearchServiceV2(library).search(query, dataset="shell")
+def test_a_word_that_no_document_writes_as_a_flag_is_excluded(shell, query):
+    found = SearchServiceV2(shell).search(query, dataset="shell")
     assert not {"cake.md", "pie.md"} & {hit.path for hit in found}
     assert found.notes == ()
 
@@ -287,18 +302,20 @@ def test_a_failing_leg_is_a_failed_stage_and_the_other_answers(tmp_path, notes):
             service.search("bake bread", dataset="notes", mode="vector")
 
 
-def test_an_engine_that_breaks_in_its_own_way_is_a_failed_stage_too(service, library, monkeypatch):
+def test_an_engine_that_breaks_in_its_own_way_is_a_failed_stage_too(
+    own_service, library, monkeypatch
+):
     def broken(*_):
         raise ZeroDivisionError("inside")
 
     monkeypatch.setattr(library.indexes.lexical("notes"), "search", broken)
-    answer = service.search("bake bread", dataset="notes")
+    answer = own_service.search("bake bread", dataset="notes")
     assert answer[0].path == "bread.txt"
     assert "ZeroDivisionError" in stage(answer, "lexical").note
 
 
 def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
-    service, library, monkeypatch
+    own_service, library, monkeypatch
 ):
     engine = library.indexes.lexical("notes")
     real = engine.search
@@ -308,11 +325,11 @@ def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
         return Hits([*found, Hit(999_999, 0.001)], found.spread)
 
     monkeypatch.setattr(engine, "search", search)
-    answer = service.search("bake bread", dataset="notes")
+    answer = own_service.search("bake bread", dataset="notes")
     assert answer[0].path == "bread.txt"
     assert "vanished" in stage(answer, "fuse").note
     with pytest.raises(StageFailedError, match="fuse"):
-        service.search("bake bread", dataset="notes", strict=True)
+        own_service.search("bake bread", dataset="notes", strict=True)
 
 
 def test_a_second_holder_of_the_index_is_answered_exactly_and_told_so(tmp_path, notes):
@@ -411,7 +428,7 @@ def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(serv
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_the_legs_run_at_the_same_time(service, library, monkeypatch, how):
+def test_the_legs_run_at_the_same_time(own_service, library, monkeypatch, how):
     """Each leg waits inside for the other: run one after the other they would never meet."""
     meeting = threading.Barrier(2, timeout=20)
 
@@ -427,7 +444,7 @@ def test_the_legs_run_at_the_same_time(service, library, monkeypatch, how):
 
     for engine in (library.indexes.lexical("notes"), library.indexes.vector("notes")):
         monkeypatch.setattr(engine, "search", meet_then(engine.search))
-    retriever = HybridRetrieverFactoryV2(service.parts).build("bake bread", "notes")
+    retriever = HybridRetrieverFactoryV2(own_service.parts).build("bake bread", "notes")
     if how == "sync":
         found = retriever.retrieve("bake bread")
     else:
@@ -448,7 +465,7 @@ def test_a_query_engine_answers_with_sources_and_asks_no_model(service):
 @pytest.mark.both_stores
 @pytest.mark.parametrize("mode", MODES)
 def test_a_search_is_whole_even_when_documents_change_during_every_attempt(
-    service, library, monkeypatch, notes, tmp_path, mode
+    own_service, library, monkeypatch, notes, tmp_path, mode
 ):
     """The writer is another process's: a second library on the same store."""
     revisions = iter(range(100))
@@ -467,15 +484,15 @@ def test_a_search_is_whole_even_when_documents_change_during_every_attempt(
 
         for engine in engines:
             monkeypatch.setattr(engine, "search", changing(engine.search))
-        answer = service.search("revoke a key", dataset="notes", mode=mode)
+        answer = own_service.search("revoke a key", dataset="notes", mode=mode)
     assert "keys.md" in {hit.path for hit in answer}
     assert "kept changing" not in stage(answer, "fuse").note
 
 
-def test_the_only_dataset_need_not_be_named(service, library, notes):
-    assert service.search("bake bread").dataset == "notes"
+def test_the_only_dataset_need_not_be_named(own_service, library, notes):
+    assert own_service.search("bake bread").dataset == "notes"
     Indexer(library).build(notes, "other")
-    assert service.search("bake bread").dataset is None
+    assert own_service.search("bake bread").dataset is None
 
 
 @pytest.mark.parametrize(
@@ -519,52 +536,53 @@ def test_a_note_says_that_a_query_has_only_common_words(service):
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical"])
 def test_a_misspelt_word_is_searched_as_it_is_spelt_and_a_note_says_so(
-    library, service, notes, mode
+    library, own_service, notes, mode
 ):
     (notes / "dough.md").write_text("Feed the sourdough before the keys.")
     Indexer(library).update("notes")
-    found = service.search("sourdoguh", dataset="notes", mode=mode)
+    found = own_service.search("sourdoguh", dataset="notes", mode=mode)
     [hit] = [hit for hit in found if hit.path == "dough.md"]
     assert hit.snippet[slice(*hit.matches[0])] == "sourdough"
     assert (hit.certainty, found.low_confidence) == ("exact", False)
     [note] = found.notes
     assert "did you mean 'sourdough'? 'sourdoguh'" in note
-    assert service.search("sourdough", dataset="notes", mode=mode).notes == ()
-    nodes = service.retrieve("sourdoguh", dataset="notes", mode=mode)
+    assert own_service.search("sourdough", dataset="notes", mode=mode).notes == ()
+    nodes = own_service.retrieve("sourdoguh", dataset="notes", mode=mode)
     assert "dough.md" in [node.node.metadata["path"] for node in nodes]
-    quoted = service.search('"sourdoguh starter"', dataset="notes", mode=mode, strict=True)
+    quoted = own_service.search('"sourdoguh starter"', dataset="notes", mode=mode, strict=True)
     assert not any("did you mean" in note for note in quoted.notes)
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical"])
 @pytest.mark.parametrize("query", ["-O2", '"-O2"'])
 def test_a_text_with_the_signs_of_the_query_comes_first_and_is_the_exact_one(
-    library, service, notes, query, mode
+    library, own_service, notes, query, mode
 ):
     (notes / "valve.md").write_text("Press the O2 valve. O2 is oxygen, O2.")
     (notes / "gcc.md").write_text(
         "The compiler builds it with -O2 and many other flags of its own."
     )
     Indexer(library).update("notes")
-    found = service.search(query, dataset="notes", mode=mode)
+    found = own_service.search(query, dataset="notes", mode=mode)
     assert [hit.path for hit in found if hit.certainty == "exact"] == ["gcc.md"]
     assert (found[0].path, found[1].path) == ("gcc.md", "valve.md")
 
 
-def test_a_query_of_signs_is_answered_by_signs_alone(library, service, notes):
+def test_a_query_of_signs_is_answered_by_signs_alone(library, own_service, notes):
     (notes / "arrow.md").write_text("write a -> b")
     Indexer(library).update("notes")
-    assert [hit.path for hit in service.search("->", dataset="notes")] == ["arrow.md"]
-    missing = service.search('"=>"', dataset="notes")
+    assert [hit.path for hit in own_service.search("->", dataset="notes")] == ["arrow.md"]
+    missing = own_service.search('"=>"', dataset="notes")
     assert (list(missing), missing.notes) == ([], ("no passage contains these signs",))
     with pytest.raises(QueryError, match="nothing to search for"):
-        service.search("-", dataset="notes")
+        own_service.search("-", dataset="notes")
 
 
-@pytest.fixture
-def dated(tmp_path):
-    """A service over documents of three years, the last dated by its file alone."""
-    folder = tmp_path / "dated"
+@pytest.fixture(scope="module")
+def dated_library(store_kind, tmp_path_factory):
+    """Documents of three years, the last dated by its file alone."""
+    root = tmp_path_factory.mktemp("dates")
+    folder = root / "dated"
     folder.mkdir()
     told = {
         "old.md": "created: 2022-05-09\ntags: [ops]",
@@ -574,9 +592,14 @@ def dated(tmp_path):
         (folder / name).write_text(f"---\n{fields}\n---\nRotate the keys of {name}.\n")
     (folder / "plain.txt").write_text("Rotate the keys of plain.txt.\n")
     os.utime(folder / "plain.txt", (0, 86_400 * 365))  # the first day of 1971
-    with open_library(tmp_path / "other") as library:
+    with open_library(root / "home") as library:
         Indexer(library).build(folder, "dated")
-        yield SearchServiceV2(library)
+        yield library
+
+
+@pytest.fixture
+def dated(dated_library):
+    return SearchServiceV2(dated_library)
 
 
 @pytest.mark.both_stores
@@ -628,6 +651,21 @@ def test_a_hit_tells_type_tags_and_dates_of_its_document(dated):
     assert file_time > "2025", "the file's own, where the document does not say"
 
 
+@pytest.fixture(scope="module")
+def pages(store_kind, tmp_path_factory):
+    root = tmp_path_factory.mktemp("pages")
+    fields = "title: Else\npage_title: Keys of now\nagent_hint: writer"
+    write(
+        root / "pages",
+        old_dot_md="# Keys of old\n\nRotate the keys.\n",
+        told_dot_md=f"---\n{fields}\n---\nRotate the keys.\n",
+        plain_dot_txt="Rotate the keys.\n",
+    )
+    with open_library(root / "home") as library:
+        Indexer(library).build(root / "pages", "pages")
+        yield library
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("filters", "expected"),
@@ -641,18 +679,10 @@ def test_a_hit_tells_type_tags_and_dates_of_its_document(dated):
         ({"agent_hint": {"is_empty": True}}, {"old.md", "plain.txt"}),
     ],
 )
-def test_page_title_and_agent_hint_are_fields_of_every_document(tmp_path, mode, filters, expected):
-    folder = tmp_path / "pages"
-    folder.mkdir()
-    (folder / "old.md").write_text("# Keys of old\n\nRotate the keys.\n")
-    fields = "title: Else\npage_title: Keys of now\nagent_hint: writer"
-    (folder / "told.md").write_text(f"---\n{fields}\n---\nRotate the keys.\n")
-    (folder / "plain.txt").write_text("Rotate the keys.\n")
-    with open_library(tmp_path / "other") as library:
-        Indexer(library).build(folder, "pages")
-        service = SearchServiceV2(library)
-        found = service.search("rotate keys", dataset="pages", mode=mode, filters=filters)
-        assert {hit.path for hit in found} == expected
+def test_page_title_and_agent_hint_are_fields_of_every_document(pages, mode, filters, expected):
+    service = SearchServiceV2(pages)
+    found = service.search("rotate keys", dataset="pages", mode=mode, filters=filters)
+    assert {hit.path for hit in found} == expected
 
 
 def test_a_field_that_the_designs_name_may_be_asked_for_where_no_document_has_it(service):

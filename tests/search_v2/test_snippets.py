@@ -103,7 +103,7 @@ def test_words_that_stand_together_are_shown_though_a_longer_one_stands_before_t
     assert marks(got) == ["rotate", "key", "rotate"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(st.lists(st.sampled_from(["key", "rotate", "console", "y" * 50, "plain"]), min_size=20))
 def test_no_other_run_of_a_long_sentence_holds_more_of_the_query(said):
     text = " ".join([*said, "plain " * 9])
@@ -210,7 +210,7 @@ TEXTS = st.lists(PIECES, min_size=1, max_size=120).map("".join)
 QUERIES = st.sampled_from(["key", "rotate keys", "日本", "the", "repeated keyboard", "é x"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS, QUERIES, st.integers(40, 120))
 @example("\r\n" * 50 + "key", "key", 40)
 @example("key\r" * 60, "key", 40)
@@ -313,7 +313,7 @@ SENTENCES = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=66, deadline=None)
 @given(SENTENCES, st.sampled_from(["key", "rotate keys", "ring 日本 key", "plain rotating key"]))
 @example("One key. " + "More words. " * 9 + "Another key.", "key")
 @example("Rotate. " + "Rotate the key. " * 3 + "A ring. " * 9, "rotate key")

@@ -297,7 +297,7 @@ STEPS = st.lists(
 
 @pytest.mark.of_sqlite
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS, churn=st.sampled_from([0, 3, 1000]))
 def test_scores_after_any_history_are_bit_for_bit_those_of_a_fresh_index(
@@ -412,8 +412,17 @@ def test_a_lost_index_is_saved_again_by_the_search_that_had_to_rebuild_it(
 ARRAYS = ["seqs", "keys", "lengths", "terms", "term_starts", "starts", "rows", "counts"]
 
 
-@pytest.mark.parametrize("how", ["gone", "empty", "cut", "garbage", "another array"])
-@pytest.mark.parametrize("name", [*(f"{array}.npy" for array in ARRAYS), "current.json"])
+DAMAGE = ("gone", "empty", "cut", "garbage", "another array")
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [  # every file, one kind after another
+        (name, DAMAGE[number % len(DAMAGE)])
+        for number, name in enumerate([*(f"{array}.npy" for array in ARRAYS), "current.json"])
+    ]
+    + [("current.json", how) for how in DAMAGE[:3]],
+)
 def test_a_damaged_file_costs_time_and_nothing_else(
     database: Database, folder: Path, name: str, how: str
 ) -> None:

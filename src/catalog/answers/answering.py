@@ -11,8 +11,9 @@ from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+from catalog.answers.answerable import estimate_answer, why_not_answered
 from catalog.answers.cited_sources import Sources
-from catalog.answers.extracting import extract_sentences
+from catalog.answers.extracting import choose_sentences, rank_candidates
 from catalog.answers.risk import bound_in_force
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from catalog.retrieval.searcher import Searcher
 
 
-NO_PASSAGE = "no passage was found"
 NOTHING_RELATED = (
     "I don't see content in this project that directly answers that question yet. "
     "Try indexing documents that say something about it and run this again."
@@ -43,21 +43,6 @@ NONE_SUPPORTED = "nothing that the language model wrote stands in the passages i
 CITES_NOTHING = "the language model cited no passage"
 MODEL_ABSTAINS = "the language model finds no answer in the passages"
 _NEAREST = 3
-
-
-def why_not_answered(results: SearchResults, least: float) -> str | None:
-    """Return why the passages found do not answer; ``None`` if they may.
-
-    ``least`` is the confidence, 0 to 1, from which on to answer.
-    """
-    if len(results) == 0:
-        return NO_PASSAGE
-    if results.confidence >= least:
-        return None
-    return (
-        f"the passages found answer with an estimated {results.confidence:.0%}, "
-        f"and {least:.0%} is needed"
-    )
 
 
 def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -> Abstained:
@@ -142,11 +127,11 @@ def _events(
     answer = Answer(params.question, (), (), results, agent=params.agent)
     settings = service.parts.settings
     with stages.run("extract"):
-        extracted, _ = extract_sentences(
-            params.question, results.results, settings.answers.sentences
-        )
+        candidates = rank_candidates(params.question, results.results)
+        extracted = choose_sentences(candidates, settings.answers.sentences)
     with stages.run("abstain") as notes:
-        reason = why_not_answered(results, settings.answers.answered_from)
+        estimate = estimate_answer(service.parts, params.question, results, candidates)
+        reason = why_not_answered(results, estimate, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
     if reason is not None:
         answer = replace(answer, abstained=refuse(results, reason))

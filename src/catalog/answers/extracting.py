@@ -36,31 +36,47 @@ class SentenceSource(Addressed, Protocol):
     def relevance(self) -> float | None: ...
 
 
-class _Candidate(NamedTuple):
+class Candidate(NamedTuple):
+    """A statement that may answer, in the passage of rank ``n``: ``text[start:end]``.
+
+    ``share`` (0 to 1) is how much of the question's words it has with its context, and ``read`` is
+    both as a model reads them. ``context`` is the part of it to show.
+    """
+
     score: float
-    covered: float
+    share: float
     n: int
     start: int
     end: int
     text: str
     context: str
+    read: str
 
 
 def extract_sentences(
     query: str, sources: Sequence[SentenceSource], most: int
-) -> tuple[tuple[AnswerSentence, ...], float]:
-    """Return up to ``most`` sentences that answer best, best first.
+) -> tuple[AnswerSentence, ...]:
+    """Return up to ``most`` sentences that answer best, best first."""
+    return choose_sentences(rank_candidates(query, sources), most)
 
-    The score of a sentence is the share of the question's words in it and its context, rare ones
-    among the passages counting more, times how relevant its passage is. A further sentence has .9
-    of the best one's score at least, and is not part of an earlier one. The number with them is the
-    largest such share, 0 to 1, that any sentence has together with its headings.
+
+def rank_candidates(query: str, sources: Sequence[SentenceSource]) -> list[Candidate]:
+    """Return the statements of the first ten passages, those that answer best first.
+
+    The score of a statement is the share of the question's words in it and its context, rare ones
+    among the passages counting more, times how relevant its passage is.
+    """
+    found = _candidates(query, sources[:_PASSAGES])
+    return sorted(found, key=lambda one: (-one.score, one.n, one.start))
+
+
+def choose_sentences(candidates: Sequence[Candidate], most: int) -> tuple[AnswerSentence, ...]:
+    """Return the first candidates, up to ``most``, that answer as well as the best one.
+
+    They have .9 of its score at least, and none is part of an earlier one.
     """
     chosen: list[AnswerSentence] = []
     shown: list[str] = []
-    candidates = sorted(
-        _candidates(query, sources[:_PASSAGES]), key=lambda one: (-one.score, one.n, one.start)
-    )
     least = _LEAST * candidates[0].score if candidates else 0.0
     for candidate in candidates:
         folded = _folded(candidate.text)
@@ -78,10 +94,10 @@ def extract_sentences(
             span=(candidate.start, candidate.end),
         )
         chosen.append(sentence)
-    return tuple(chosen), max((one.covered for one in candidates), default=0.0)
+    return tuple(chosen)
 
 
-def _candidates(query: str, passages: Sequence[SentenceSource]) -> Iterator[_Candidate]:
+def _candidates(query: str, passages: Sequence[SentenceSource]) -> Iterator[Candidate]:
     weights = _word_weights(query, passages)
     strongest = max((_strength(passage) for passage in passages), default=0.0)
     for passage in passages:
@@ -100,18 +116,20 @@ def _candidates(query: str, passages: Sequence[SentenceSource]) -> Iterator[_Can
                 for part in statement.context
             ]
             around = own | unite(bits for _, bits in parts)
-            share, with_context, covered = (
+            share, with_context, with_title = (
                 _share(words.words, bits, weights) for bits in (own, around, around | of_titles)
             )
-            share += _OF_CONTEXT * (with_context - share) + _OF_TITLE * (covered - with_context)
-            yield _Candidate(
+            share += _OF_CONTEXT * (with_context - share)
+            share += _OF_TITLE * (with_title - with_context)
+            yield Candidate(
                 score=(0.1 + share) * (0.5 + 0.5 * strength),
-                covered=covered,
+                share=with_context,
                 n=passage.rank,
                 start=statement.start,
                 end=statement.end,
                 text=text,
                 context=neutralise(_shown_context(statement, own, parts), [passage]),
+                read="\n".join((*statement.context, text)),
             )
 
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from catalog.answers.answerable import why_not_answered
 from catalog.answers.answering import (
     HOW_TO_CONFIGURE,
     NONE_SUPPORTED,
     choose_llm,
     choose_summariser,
     search_params,
-    why_not_answered,
 )
 from catalog.answers.cited_sources import Sources
 from catalog.answers.claims import split_claims
@@ -295,8 +295,8 @@ def _search_sections(
             query = question.format(topic=params.topic)
             results = service.run(search_params(params, query))
             wide = _WIDER * settings.sentences
-            extracted, _ = extract_sentences(query, results.results, wide)
-            reason = why_not_answered(results, settings.answered_from)
+            extracted = extract_sentences(query, results.results, wide)
+            reason = why_not_answered(results, results.confidence, settings.answered_from)
             notes.append(reason or f"{len(results)} passages")
         by_rank = {result.rank: result for result in results}
         on_topic = tuple(

@@ -106,7 +106,7 @@ class CitedSentences(BaseSynthesizer):
 def _extract(query: str, nodes: Sequence[NodeWithScore], most: int) -> Iterator[str]:
     """Yield the best sentences with their numbers, and then the sources of the numbers."""
     sources = [_Source.of(number, node) for number, node in enumerate(nodes, start=1)]
-    sentences, _ = extract_sentences(query, sources, most)
+    sentences = extract_sentences(query, sources, most)
     cited = {number for sentence in sentences for number in sentence.citations}
     yield "\n".join(sentence.marked() for sentence in sentences)
     yield "\n".join(

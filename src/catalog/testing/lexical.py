@@ -401,9 +401,9 @@ class LexicalContract(LexicalRestrictions):
 
         def write() -> None:
             try:
-                for version in range(1, 25):
+                for version in range(1, 13):
                     put(database, "notes", "moving.md", f"anchor version{version}")
-                    if version % 6 == 0:
+                    if version % 3 == 0:
                         engine.refresh()
             finally:
                 stop.set()
@@ -416,7 +416,7 @@ class LexicalContract(LexicalRestrictions):
         assert all(len(answer) == 2 for answer in answers)
         assert all(fixed in {hit.seq for hit in answer} for answer in answers)
         last = seqs_of(database, "notes", "moving.md")
-        assert found(engine, "version24") == set(last)
+        assert found(engine, "version12") == set(last)
 
     def test_engines_of_two_processes_may_refresh_one_folder(
         self, make: Maker, database: Database, tmp_path: Path

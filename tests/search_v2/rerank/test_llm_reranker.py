@@ -102,7 +102,7 @@ def test_one_bad_batch_spoils_the_whole_answer():
 
 
 def test_an_llm_that_raises_is_a_rerank_error():
-    with pytest.raises(RerankError, match="scripted failed: ConnectionError: no route"):
+    with pytest.raises(RerankError, match="ConnectionError"):
         LLMReranker(ScriptedLLM(ConnectionError("no route"))).scores("q", PASSAGES)
 
 
