@@ -1,6 +1,6 @@
-"""Answering a question from documents: search, abstain or write, check each sentence.
+"""Answer a question from documents: search, abstain or write, check each sentence.
 
-``docs/decisions/0027-answers.md`` has the flow.
+``docs/decisions/0027-answers.md`` describes the steps.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NEAREST = 3
 
 
 def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -> Abstained:
-    """Return the abstention; ``had_passages``: the passages found looked as if they answered."""
+    """Return the abstention; ``had_passages``: the passages found seemed to answer."""
     nearest: dict[str, NearDocument] = {}
     for result in results:
         near = NearDocument(
@@ -95,11 +95,11 @@ def answer_question(
 def answer_events(
     service: Searcher, params: AskParams, *, llm: LanguageModel | None = None
 ) -> Iterator[AnswerEvent]:
-    """Yield the results, each sentence as soon as it is checked, and then the whole answer.
+    """Yield the results, each sentence when it is checked, and then the whole answer.
 
-    ``llm`` writes in place of the model that params and settings name.
-    The whole answer has other sentences than those before it where a model failed meanwhile. What
-    was asked at an edge is logged, with an error or where nobody waits for the whole, too.
+    ``llm`` writes instead of the model in params and settings. If a model fails meanwhile, the
+    whole answer has other sentences than those before it. A question from an edge is logged, also
+    with an error, and if nobody waits for the end.
     """
     with span("ask"), service.library.log.watching(params) as note:
         agent = read_agent(service.parts.settings, params.agent)
@@ -117,7 +117,7 @@ def answer_events(
 def _events(
     service: Searcher, params: AskParams, llm: LanguageModel | None, agent: Agent
 ) -> Generator[AnswerEvent, None, None]:
-    """Yield what :func:`answer_events` does."""
+    """Yield the events of :func:`answer_events`."""
     started = time.perf_counter()
     if llm is None and params.model not in (None, *PROVIDERS):  # it may be mistyped
         llm = choose_llm(service.library, params.model, agent.profile)
@@ -162,9 +162,9 @@ def _write(
     llm: LanguageModel | None,
     agent: Agent,
 ) -> Generator[AnswerEvent, None, Answer | str]:
-    """Yield the sentences of a language model and return the answer, or a note on why it failed.
+    """Yield the sentences of a language model; return the answer, or a note on its failure.
 
-    With ``strict`` a model that fails raises.
+    With ``strict`` a failure of the model is raised.
     """
     started = time.perf_counter()
     settings = service.parts.settings
@@ -234,7 +234,7 @@ def choose_llm(library: Library, provider: str | None, profile: Profile) -> Lang
     """Return the language model of a provider, or the profile's; ``None`` for the provider
     ``none``.
 
-    Raises :class:`ConfigError` kinds for one that cannot be had.
+    Raises :class:`ConfigError` kinds for one that is not available.
     """
     if provider is None:
         return library.llm_of(profile)
@@ -244,7 +244,7 @@ def choose_llm(library: Library, provider: str | None, profile: Profile) -> Lang
 
 
 def search_params(params: AskParams | GenerateParams, query: str) -> SearchParams:
-    """Return the search for a query under the parameters of a question."""
+    """Return the search for a query with the parameters of a question."""
     shared = {field.name for field in fields(SearchParams)} & {
         field.name for field in fields(params)
     }

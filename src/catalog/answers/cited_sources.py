@@ -1,4 +1,4 @@
-"""The sources of an answer: what its numbers stand for."""
+"""The sources of an answer: the passages behind its numbers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Sources:
 
 
 def find_quote(result: SearchResult, words: str) -> tuple[int, int]:
-    """Return where in a passage the sentence with most of the words stands: ``[start, end)``."""
+    """Return the place of the passage's sentence with most of the words: ``[start, end)``."""
     text = result.text
     wanted = query_words(words, language_of_words(text))
     spans = list(sentence_bounds(text)) or [(0, 0)]

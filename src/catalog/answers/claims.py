@@ -1,4 +1,4 @@
-"""Reading a model's reply: its sentences, which passages each cites, and whether they say so."""
+"""Read a model's reply: its sentences, the passages they cite, and whether these support them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Claim(NamedTuple):
 
 
 class ClaimReader:
-    """Split a reply into sentences as it arrives: each when it and its citations are whole.
+    """Split a reply into sentences as it arrives: each when it and its citations are complete.
 
-    What is left over is split again with every piece that may end a sentence, but for no more than
-    eight times the characters of the reply in all, so that the work is linear in it; past that a
-    sentence waits until what it stands in has grown by an eighth.
+    The rest is split again with every piece that may end a sentence, but for at most eight times
+    the reply's characters in all, so that the work is linear. Beyond that, a sentence waits until
+    its text has grown by an eighth.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class ClaimReader:
         return said.startswith((NO_ANSWER.casefold(), *own))
 
     def feed(self, piece: str) -> Iterator[Claim]:
-        """Take the next piece and yield the sentences that are whole with it."""
+        """Take the next piece and yield the sentences that it completes."""
         self._pieces.append(piece)
         piece = self._thoughts.feed(piece)
         self._take(piece)
@@ -110,14 +110,14 @@ class ClaimReader:
 
 
 class _ThoughtFilter:
-    """Remove a model's thoughts from a reply as it arrives, as :func:`without_thoughts` does."""
+    """Remove a model's thoughts from a reply as it arrives, like :func:`without_thoughts`."""
 
     def __init__(self) -> None:
         self._is_thinking = False
         self._held = ""  # may be the first characters of a mark
 
     def feed(self, piece: str) -> str:
-        """Return what may be shown with the next piece."""
+        """Return the text that may be shown after the next piece."""
         text, start = self._held + piece, 0
         shown: list[str] = []
         for mark in _THOUGHT_MARK.finditer(text):
@@ -145,7 +145,7 @@ def without_thoughts(text: str) -> str:
 
 
 def split_claims(text: str) -> Iterator[Claim]:
-    """Yield the sentences of each line; citations that follow a full stop belong before it."""
+    """Yield the sentences of each line; citations after a full stop belong before it."""
     breaks = " " if text[:1] in (" ", "\t") else ""
     for line in text.splitlines(keepends=True):
         pieces: list[Claim] = []
@@ -168,9 +168,9 @@ def split_claims(text: str) -> Iterator[Claim]:
 def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSentence:
     """Return the sentence with the passages that it cites and whether these support it.
 
-    A citation counts if it names a passage that was ``given``. It is enough that one of those cited
-    says what the sentence says, or else all together; the others are left out. Images, active HTML
-    and addresses that no cited passage holds are taken out of the sentence first.
+    A citation counts if it names a passage that was ``given``. It is enough if one cited passage
+    supports the sentence, or else all together; the rest are left out. Images, active HTML and
+    addresses that no cited passage contains are removed from the sentence first.
     """
     numbers, unknown = _cited(claim.text, given)
     cited = {number: given[number] for number in numbers}
@@ -195,7 +195,7 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
 
 
 def _supporting(text: str, cited: Mapping[int, SearchResult]) -> tuple[tuple[int, ...], Support]:
-    """Return the numbers of the passages that support the sentence, and the check that decided."""
+    """Return the numbers of the passages that support the sentence, and the deciding check."""
     headings = {number: read_headings(one) for number, one in cited.items()}
     checks = {
         number: check_support(text, one.text, headings=headings[number])

@@ -1,7 +1,7 @@
 """The details of a sentence that a careless copy gets wrong: numbers, dates, units and names.
 
-Each detail is read into a value that does not depend on how it is written: 1,000 is *a thousand*,
-50 % is *50 percent*, 2024-05-31 is *May 31st, 2024*.
+Each detail is read into a value that is independent of its notation: 1,000 is *a thousand*, 50 % is
+*50 percent*, 2024-05-31 is *May 31st, 2024*.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from catalog.store.lexical.languages import word_rules
 
 
 class MeasurementUnit(NamedTuple):
-    """One of these is ``factor`` base units of ``dimension``: 1 km is 1000 of ``length``.
+    """A unit of ``factor`` base units of ``dimension``: 1 km is 1000 of ``length``.
 
-    What cannot be converted has a dimension of its own, such as ``money:usd``, in a ``family``.
+    A unit that cannot be converted has its own dimension, such as ``money:usd``, in a ``family``.
     """
 
     dimension: str
@@ -25,7 +25,7 @@ class MeasurementUnit(NamedTuple):
 
     @property
     def family(self) -> str:
-        """Return what such units measure: ``money`` of all currencies."""
+        """Return the kind of quantity: ``money`` for all currencies."""
         return self.dimension.split(":")[0]
 
 
@@ -111,7 +111,7 @@ def find_unit(name: str) -> MeasurementUnit | None:
 
 
 def unit_after(text: str, end: int) -> tuple[MeasurementUnit, int] | None:
-    """Return the unit right after a number that ends there, and where it ends; one of ``mg/kg``."""
+    """Return the unit directly after a number that ends there, and its end; also ``mg/kg``."""
     match = _AFTER_NUMBER.match(text, end)
     unit = None if match is None else find_unit(match[1])
     if match is None or unit is None:
@@ -124,9 +124,9 @@ def unit_after(text: str, end: int) -> tuple[MeasurementUnit, int] | None:
 
 
 def unit_words(text: str) -> list[tuple[MeasurementUnit, int, int]]:
-    """Return the units of a text that are written out in the plural or say how often (``daily``).
+    """Return the written units in the plural or with a frequency (``daily``), with their places.
 
-    Each with where it stands. In the singular too many are something else: a second line.
+    In the singular too many are other words, such as in "a second line".
     """
     found = ((find_unit(word.group()), word) for word in _WORD.finditer(text))
     return [
@@ -147,7 +147,7 @@ class Quantity(NamedTuple):
 
 
 class Date(NamedTuple):
-    """The parts of a date that are written; a month, a day or a year may stand alone."""
+    """The written parts of a date; a month, a day or a year may be alone."""
 
     year: int | None = None
     month: int | None = None
@@ -158,9 +158,9 @@ class Date(NamedTuple):
 class Detail(NamedTuple):
     """``text[start:end]``, with its value.
 
-    That of a number is a float, of a name its words folded to lower case, of a unit a
-    :class:`Quantity`, or a :class:`MeasurementUnit` that stands without a number.
-    ``certain`` is false of a name that may be a common word at the beginning of a sentence.
+    The value of a number is a float, of a name its words folded to lower case, of a unit a
+    :class:`Quantity`, or a :class:`MeasurementUnit` if there is no number. ``certain`` is false for
+    a name that may be a common word at the beginning of a sentence.
     """
 
     kind: Kind
@@ -231,7 +231,7 @@ _NOT_NAMES = frozenset(_NOT_NAMES_TEXT.split())
 
 
 def find_details(text: str) -> list[Detail]:
-    """Return the details of a text in order, none of one kind overlapping another of it."""
+    """Return the details of a text in order; those of one kind do not overlap."""
     taken = bytearray(len(text))
     dates = list(_find_dates(text, taken))
     numbers = list(_find_numbers(text, taken))
@@ -328,7 +328,7 @@ def _read_words(text: str, match: re.Match[str]) -> tuple[float, int]:
 
 
 def _find_names(text: str, taken: bytearray) -> Iterator[Detail]:
-    """Find capitalised words within sentences, those in a row as one, and code-like words."""
+    """Find capitalised words within sentences, consecutive ones as one, and code-like words."""
     words = [word for word in _NAME.finditer(text) if not any(taken[word.start() : word.end()])]
     capitals = sum(word.group()[0].isupper() for word in words)
     is_title = capitals > _TITLE * len(words) and len(words) > _SHORT_TITLE

@@ -1,4 +1,4 @@
-"""The best sentences of the passages found, word for word: an answer that needs no model."""
+"""The best sentences of the passages found, word for word: an answer without a model."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _WORD = re.compile(r"\w+")
 
 
 class SentenceSource(Addressed, Protocol):
-    """A passage that sentences are taken from, such as a result; ``rank`` is its number.
+    """A passage from which sentences are taken, such as a result; ``rank`` is its number.
 
-    ``relevance`` (0 to 1) says how strong it is compared with the rest, or else ``score``.
+    ``relevance`` (0 to 1), or else ``score``, is its strength compared with the rest.
     """
 
     @property
@@ -152,7 +152,7 @@ def _strength(passage: SentenceSource) -> float:
 
 
 def _word_weights(query: str, passages: Sequence[SentenceSource]) -> list[float]:
-    """Return ln(1 + N / n) of each word of the query: n of the N passages hold it."""
+    """Return ln(1 + N / n) for each word of the query: n of the N passages contain it."""
     holding: dict[int, int] = {}
     for passage in passages:
         words = query_words(query, language_of_words(passage.text))
@@ -163,7 +163,7 @@ def _word_weights(query: str, passages: Sequence[SentenceSource]) -> list[float]
 
 
 def _share(words: Sequence[Word], bits: int, weights: Sequence[float]) -> float:
-    """Return the share of the words, by weight, that is among the bits; 1 without words."""
+    """Return the weighted share of the words that is among the bits; 1 without words."""
     pairs = list(zip(words, weights, strict=False))
     whole = sum(weight for _, weight in pairs)
     if whole <= 0:

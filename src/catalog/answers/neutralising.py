@@ -1,4 +1,4 @@
-"""Take out of an answer what would load, run or open something that no cited source holds."""
+"""Remove from an answer what would load, run or open something that no cited source contains."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Addressed(Protocol):
 def neutralise(text: str, cited: Iterable[Addressed]) -> str:
     """Return the text without images, active HTML, and addresses that no cited source contains.
 
-    An image becomes its words, a link its words unless its whole address stands in a cited passage
-    or is its source's; a bare address of another kind is replaced. A tag stays where a cited
-    passage has one of its name and it can do nothing. So nothing that a reader opens, or a page
-    loads by itself, carries words elsewhere. What taking out puts together is parted by a space.
+    An image is replaced by its words. So is a link, unless its whole address is in a cited passage
+    or is its source's. A bare address of another kind is replaced. A tag stays if a cited passage
+    has a tag with its name and it cannot act. So nothing that a reader opens, or that a page loads
+    by itself, can carry text elsewhere. Where a removal would join words, a space is inserted.
     """
     if _MAY_ACT.search(text) is None:
         return text
@@ -84,7 +84,7 @@ def neutralise(text: str, cited: Iterable[Addressed]) -> str:
 
 
 def _without_tag(match: re.Match[str], names: Set[str]) -> str:
-    """Return nothing for a whole tag that may act; a lone ``<`` stays for :func:`_as_text`."""
+    """Return "" for a whole tag that may act; a lone ``<`` stays for :func:`_as_text`."""
     tag = match.group()
     is_whole = tag.endswith(">") or match[1].startswith("/")
     if not is_whole or _is_inert(match, names) or _ADDRESS.fullmatch(tag.strip("<>")):
@@ -104,7 +104,8 @@ def _as_text(match: re.Match[str], names: Set[str], known: Set[str]) -> str:
 def _is_inert(match: re.Match[str], names: Set[str]) -> bool:
     """Return whether a tag has a cited name and no attribute that could act.
 
-    One that another ``<`` cuts short goes on to the next ``>``, so it must be in this sentence.
+    A tag that another ``<`` interrupts continues to the next ``>``, so that must be in this
+    sentence.
     """
     tag, name, text = match.group(), match[1].casefold(), match.string
     if name not in names or name in "/!?" or name.lstrip("/") in _ACTIVE:

@@ -1,6 +1,6 @@
-"""A bound on unsupported sentences: the threshold that labels of one's own say is safe.
+"""A bound on unsupported sentences: the threshold that a user's own labels show to be safe.
 
-A sentence is shown if its score reaches the threshold. Two bounds can be had:
+A sentence is shown if its score reaches the threshold. There are two kinds of bounds:
 
 - *with confidence* (the default): of the sentences shown, at most ``most`` are unsupported, in at
   least ``confidence`` of all calibrations. Thresholds are tried from the strictest on; each must be
@@ -10,8 +10,8 @@ A sentence is shown if its score reaches the threshold. Two bounds can be had:
   the expected share of those shown and unsupported is at most ``most``:
   ``(unsupported shown + 1) / (n + 1) <= most``.
 
-Both need labels that are drawn as the questions to come will be, with the same model, index and
-settings: see :func:`explain_void`.
+Both need labels drawn like the future questions, with the same model, index and settings: see
+:func:`explain_void`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _SPARE = 1  # unsupported sentences that the strictest threshold tried has room 
 
 @dataclass(frozen=True, slots=True)
 class RiskBound:
-    """A promise: from ``threshold`` on, at most ``most`` of the sentences are unsupported.
+    """A promise: at this ``threshold``, at most ``most`` of the sentences are unsupported.
 
-    ``confidence`` is ``None`` for a bound on average. ``shown`` is the share of the labels that
-    still get shown and ``unsupported`` that of the shown ones labelled so; all are 0 to 1.
-    ``made_for`` names the model, index and settings that it holds for.
+    ``confidence`` is ``None`` for a bound on average. ``shown`` is the share of the labels that are
+    still shown and ``unsupported`` the share of the shown ones labelled so; all are 0 to 1.
+    ``made_for`` identifies the model, index and settings for which it is valid.
     """
 
     threshold: float
@@ -79,9 +79,9 @@ def bound_risk(
     confidence: float | None = CONFIDENCE,
     made_for: Mapping[str, str] | None = None,
 ) -> RiskBound:
-    """Return the lowest threshold whose bound holds, from labelled sentences with their scores.
+    """Return the lowest threshold whose bound is valid, from labelled sentences with scores.
 
-    Raises :class:`InputError` if there are too few labels, saying how many more are needed, or if
+    Raises :class:`InputError` if there are too few labels, with the number that is missing, or if
     no threshold keeps the bound.
     """
     _check_shares(most, confidence)
@@ -119,9 +119,9 @@ def bound_risk(
 
 
 def labels_needed(most: float, confidence: float | None = CONFIDENCE, *, wrong: int = 0) -> int:
-    """Return how many labels a bound needs at least, given the number of unsupported ones.
+    """Return the least number of labels for a bound, given the number of unsupported ones.
 
-    Raises :class:`InputError` for a share or a confidence that is not within 0 and 1.
+    Raises :class:`InputError` for a share or confidence that is not between 0 and 1.
     """
     _check_shares(most, confidence)
     if confidence is None:
@@ -133,9 +133,9 @@ def labels_needed(most: float, confidence: float | None = CONFIDENCE, *, wrong: 
 
 
 def explain_void(bound: RiskBound, now: Mapping[str, str]) -> str:
-    """Say why a bound does not hold any more, in one sentence; empty if it does.
+    """Explain in one sentence why a bound is no longer valid; "" if it is.
 
-    ``now`` names the model, index and settings of today, as ``made_for`` those of the labels.
+    ``now`` has today's model, index and settings, in the form of ``made_for``.
     """
     changed = [
         name
@@ -181,7 +181,7 @@ def _safe_with_confidence(
 
 
 def _binomial_tail(n: int, k: int, chance: float) -> float:
-    """Return the chance of at most ``k`` of ``n``, each with that chance."""
+    """Return the probability of at most ``k`` successes in ``n`` trials of this ``chance``."""
     log_chance, log_other = math.log(chance), math.log1p(-chance)
     return min(
         1.0,
@@ -213,10 +213,11 @@ _OF_ONE_QUESTION = {
 def answer_conditions(
     service: Searcher, params: AskParams, dataset: str, llm: LanguageModel | None, agent: Agent
 ) -> dict[str, Any]:
-    """Return all settings that answers depend on, as nested names and values.
+    """Return all settings on which answers depend, as nested names and values.
 
-    The model, the agent, whose choices ``params`` have, how the dataset is cut and embedded, the
-    settings of searches and answers, what the call asks for, and the version of this program.
+    These are the model, the agent (whose choices ``params`` have), how the dataset is cut and
+    embedded, the settings of searches and answers, the parameters of the call, and the version of
+    this program.
     """
     settings = service.parts.settings
     rag = settings.rag_v2
@@ -262,12 +263,12 @@ def flat_conditions(conditions: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_bound(database: Database, dataset: str) -> RiskBound | None:
-    """Return the bound that the dataset keeps, else ``None``."""
+    """Return the bound saved for the dataset, else ``None``."""
     return database.note(_key(dataset), "the bound on unsupported sentences", RiskBound)
 
 
 def save_bound(database: Database, dataset: str, bound: RiskBound | None) -> None:
-    """Keep a bound with the dataset, ``None``: keep none."""
+    """Save a bound for the dataset; ``None`` removes it."""
     values = None if bound is None else asdict(bound) | {"made_for": dict(bound.made_for)}
     database.set_meta(_key(dataset), json.dumps(values))
 
@@ -279,9 +280,9 @@ def bound_in_force(
     llm: LanguageModel | None,
     agent: Agent,
 ) -> tuple[RiskBound | None, str]:
-    """Return the bound that holds for an answer, if any, and a note on it.
+    """Return the valid bound for an answer, if any, and a note on it.
 
-    Of several datasets none holds: each bound was made with questions to one.
+    For several datasets there is none, because each bound was made with questions to one.
     """
     bounds = {name: find_bound(service.parts.database, name) for name in datasets}
     bound = next((one for one in bounds.values() if one is not None), None)

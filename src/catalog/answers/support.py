@@ -1,10 +1,10 @@
-"""Checking that a passage supports a sentence, without a language model.
+"""Check whether a passage supports a sentence, without a language model.
 
-Two things are looked at. The share of the sentence's words, as the keyword leg stems them, that
-the passage has, and has in one place: words from here and there make no statement. And, since
-words alone would pass a sentence with one number changed, its details and negations one by one:
-each must be in the passage, and where the passage has another one between the same words, that one
-is meant. ``docs/evidence/abstention.md`` says how well this works.
+Two things are checked. First, the share of the sentence's words, stemmed like in the keyword leg,
+that the passage has in one place: scattered words do not make a statement. Words alone would accept
+a sentence with one changed number. So, second, its details and negations are checked one by one:
+each must be in the passage; if the passage has another one between the same words, it is a mistake.
+``docs/evidence/abstention.md`` says how well this works.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ BOUNDARY = "."
 
 @dataclass(frozen=True, slots=True)
 class TextWord:
-    """``form`` is how neighbours are compared, ``tokens`` the content, none of a stop word."""
+    """A word: ``form`` is for comparisons of neighbours; ``tokens`` are its content.
+
+    A stop word has no tokens.
+    """
 
     start: int
     text: str
@@ -49,7 +52,7 @@ class TextWord:
 
 @dataclass(frozen=True)
 class AnalysedText:
-    """A text with its words, one list for each sentence; ``details`` are those of all of it."""
+    """A text with its words, one list for each sentence; ``details`` are for the whole text."""
 
     text: str
     sentences: tuple[tuple[TextWord, ...], ...]
@@ -57,7 +60,7 @@ class AnalysedText:
 
     @cached_property
     def tokens(self) -> frozenset[str]:
-        """Return the content of all sentences."""
+        """Return the content tokens of all sentences."""
         return frozenset().union(*map(tokens_of, self.sentences))
 
     @cached_property
@@ -82,7 +85,7 @@ class AnalysedText:
         return forms, starts
 
     def around(self, detail: Detail, reach: int) -> tuple[list[str], list[str]]:
-        """Return the forms before a detail, nearest first, and those behind it."""
+        """Return the forms before a detail, nearest first, and those after it."""
         forms, starts = self.forms
         first, last = bisect_left(starts, detail.start), bisect_left(starts, detail.end)
         before = forms[max(0, first - reach) : first][::-1]
@@ -92,7 +95,7 @@ class AnalysedText:
 
 
 def tokens_of(words: Sequence[TextWord]) -> frozenset[str]:
-    """Return the content of words."""
+    """Return the content tokens of words."""
     return frozenset(token for word in words for token in word.tokens)
 
 
@@ -103,7 +106,7 @@ def strip_references(text: str) -> str:
 
 @lru_cache(maxsize=128)
 def analyse_text(text: str, language: str | None = None) -> AnalysedText:
-    """Read a text; its words are stemmed as those of its language unless another is given."""
+    """Read a text; words are stemmed in the text's own language, or in ``language`` if given."""
     details = find_details(text)
     analyzer = _analyzer(language or language_of_words(text))
     masks = {
@@ -170,9 +173,9 @@ _OPPOSITES = """
 
 
 def find_contradictions(claim: AnalysedText, source: AnalysedText) -> Iterator[str]:
-    """Say where one of two texts denies the other.
+    """Describe where one of two texts denies the other.
 
-    A word is compared with the same word in that sentence of the passage which shares most of the
+    A word is compared with the same word in the sentence of the passage that shares most of the
     words around it, if it shares enough.
     """
     denied_heads = {head for other in source.sentences for head in _heads(other)}
@@ -200,7 +203,7 @@ def find_contradictions(claim: AnalysedText, source: AnalysedText) -> Iterator[s
 def _nearest(
     word: TextWord | None, around: Sequence[TextWord], source: AnalysedText
 ) -> list[Sequence[TextWord]]:
-    """Return the sentences with the word that share most of those around it, none if not many."""
+    """Return the sentences with the word that share most neighbours; ``[]`` if too few."""
     forms = {one.form for one in around}
     others = [
         (len(forms & its), other)
@@ -223,7 +226,7 @@ def _heads(sentence: Sequence[TextWord]) -> frozenset[str]:
 
 
 def _always_denies(sentence: Sequence[TextWord], form: str) -> bool:
-    """Return whether a negation is first of all about that word, wherever the word stands."""
+    """Return whether a negation refers mainly to that word, at whichever place in the sentence."""
     denied = {id(word) for scope in _scopes(sentence) for word in scope}
     others = [word for word in sentence if word.form == form and id(word) not in denied]
     return form in _heads(sentence) and not others
@@ -235,7 +238,7 @@ def _scopes(sentence: Sequence[TextWord]) -> list[list[TextWord]]:
 
 
 def _scope(sentence: Sequence[TextWord], at: int) -> list[TextWord]:
-    """Return the content words that a negation is about: the next ones, else the one before."""
+    """Return the content words to which a negation refers: the next ones, else the one before."""
     scope: list[TextWord] = []
     for word in sentence[at + 1 :]:
         if word.tokens:
@@ -248,7 +251,7 @@ def _scope(sentence: Sequence[TextWord], at: int) -> list[TextWord]:
 def _find_opposite(
     sentence: Sequence[TextWord], content: Sequence[TextWord], source: AnalysedText
 ) -> Iterator[str]:
-    """Say which word has its opposite in the sentence of the passage that is otherwise alike."""
+    """Name a word whose opposite is in an otherwise similar sentence of the passage."""
     mine = {word.form for word in sentence}
     for word in sentence:
         opposites: set[str] = _opposites().get(word.form, set()) - mine
@@ -284,13 +287,12 @@ _CLAUSE = 4  # content words: a shorter clause is read with the next
 def is_scattered(
     claim: AnalysedText, source: AnalysedText, *, headings: int, stretches: int
 ) -> bool:
-    """Return whether too much of a claim is found only outside the best stretches of a passage.
+    """Return whether too much of a claim is found only outside a passage's best stretches.
 
     A long passage has most words that a sentence about its subject could use. So the words are
-    looked for in a stretch half as long again as the sentence. A sentence may join two statements:
-    each of its clauses is looked for by itself, too.
-    The first ``headings`` characters of ``source`` are over all of it, and ``stretches`` is how
-    many of these may be put together.
+    searched in a stretch half as long again as the sentence. A sentence may join two statements, so
+    each of its clauses is searched as well. The first ``headings`` characters of ``source`` apply
+    to all of it, and ``stretches`` is how many stretches may be combined.
     """
     words = [word for sentence in source.sentences for word in sentence]
     above = tokens_of([word for word in words if word.start < headings])
@@ -325,7 +327,7 @@ def _clauses(words: Sequence[TextWord]) -> Iterator[Sequence[TextWord]]:
 def _best_stretch(
     wanted: frozenset[str], words: Sequence[frozenset[str]], size: int
 ) -> frozenset[str]:
-    """Return the tokens that the ``size`` words in a row with most different ones of them have."""
+    """Return the tokens of the ``size`` consecutive words with most different ``wanted`` ones."""
     held: Counter[str] = Counter()
     best: frozenset[str] = frozenset()
     for at, tokens in enumerate(words):
@@ -349,10 +351,10 @@ _APPROXIMATELY = frozenset({"about", "approximately", "around", "roughly", "near
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether a passage supports a sentence; ``score`` (0 to 1) is the share of words it has.
+    """Whether a passage supports a sentence; ``score`` (0 to 1) is its share of the words.
 
-    ``reasons`` speak against it; a supported sentence has no reason. Each begins with what was
-    compared: ``words``, ``number``, ``date``, ``unit``, ``name`` or ``negation``.
+    ``reasons`` are objections; a supported sentence has none. Each begins with the thing compared:
+    ``words``, ``number``, ``date``, ``unit``, ``name`` or ``negation``.
     """
 
     supported: bool
@@ -368,12 +370,11 @@ def check_support(
     stretches: int = 1,
     threshold: float = THRESHOLD,
 ) -> Support:
-    """Check whether a passage supports a sentence, whose own citations are left out.
+    """Check whether a passage supports a sentence, ignoring the sentence's citations.
 
-    ``headings`` are over all of the passage: their words count wherever in it the others stand.
-    ``stretches`` (1 or more) is from how many stretches of it the words may come: one for each
-    passage where several are checked as one. ``threshold`` is the score (0 to 1) from which on the
-    words are enough.
+    ``headings`` apply to all of the passage: their words count anywhere in it. ``stretches`` (1 or
+    more) is the number of stretches from which the words may come: one for each passage if several
+    are checked as one. ``threshold`` is the least score (0 to 1) for the words.
     """
     language = language_of_words(passage)
     claim = analyse_text(strip_references(sentence), language)
@@ -401,7 +402,7 @@ def _word_score(claim: AnalysedText, source: AnalysedText) -> float:
 
 
 def _differences(claim: AnalysedText, source: AnalysedText) -> Iterator[str]:
-    """Say which details the passage does not have, or has another of in the same place."""
+    """Name details that the passage lacks, or has another of in the same place."""
     quantities = {one.start: one for one in claim.details if isinstance(one.value, Quantity)}
     for detail in claim.details:
         shown = claim.text[detail.start : detail.end]
@@ -482,7 +483,7 @@ def _agrees(value: object, other: object) -> bool:
 
 
 def _is_dated(value: Date, dates: list[object]) -> bool:
-    """Return whether two dates give it: one the year, such as a title, the other the day."""
+    """Return whether two dates give it together: one the year (a title, say), one the day."""
     known = [one for one in dates if isinstance(one, Date)]
     if value.year is None or value.month is None:
         return False
@@ -498,7 +499,7 @@ def _is_named(words: tuple[str, ...], source: AnalysedText) -> bool:
 
 
 def _is_word(word: str, source: AnalysedText) -> bool:
-    """Return whether the passage has a word, an ending apart, or the words it abbreviates."""
+    """Return whether the passage has a word, ignoring endings, or the words it abbreviates."""
     if word in source.words:
         return True
     if len(word) > 3 and any(_one_begins_other(word, one) for one in source.words):
@@ -529,9 +530,9 @@ def _abbreviates(word: str, source: AnalysedText) -> bool:
 
 
 def _displaced(detail: Detail, claim: AnalysedText, source: AnalysedText) -> Detail | None:
-    """Return the other detail that the passage has between the same words, if any.
+    """Return another detail that the passage has between the same words, if any.
 
-    A sentence that takes a number from elsewhere in the passage has it between other words.
+    A number taken from elsewhere in the passage has other words around it there.
     """
     mine = claim.around(detail, _REACH)
     best, best_other, other = 0, 0, None

@@ -1,4 +1,4 @@
-"""The agent that a call names, and the call under it: its own choices, else the agent's."""
+"""The agent that a call names, and the merge of its choices with the call's."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ DEFAULT = "default"
 
 
 def read_agent(settings: Settings, name: str | None) -> Agent:
-    """Return the agent of that name, ``default`` if none is given, which needs no file.
+    """Return the agent of that name; by default ``default``, which needs no file.
 
-    Raises :class:`InputError` for a name that none has, listing those there are, and
-    :class:`ConfigError`, naming file, line and key, for a file that is wrong.
+    Raises :class:`InputError` that lists the agents for an unknown name, and :class:`ConfigError`
+    with file, line and key for an invalid file.
     """
     path = _agent_files(settings).get(name or DEFAULT)
     if path is not None:
@@ -49,18 +49,19 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
 def agent_places(settings: Settings) -> dict[str, Path | None]:
     """Return each agent's name and file, the default agent first.
 
-    ``None``: the agent is defined in the settings, or is the built-in default. A file replaces the
-    settings table of the same name.
+    The file is ``None`` for an agent in the settings and for the built-in default. A file replaces
+    a table of the settings with the same name.
     """
     places = {**dict.fromkeys(settings.agents), **_agent_files(settings)}
     return {DEFAULT: None, **dict(sorted(places.items()))}
 
 
 def with_agent(params: ParamsT, agent: Agent) -> ParamsT:
-    """Return the parameters with the agent's choices where the call makes none.
+    """Return the parameters, with the agent's choices for those that the call leaves open.
 
-    What narrows adds up: both filters hold, the later ``after``, the earlier ``before``, datasets
-    that both name. Raises :class:`InputError` where that leaves nothing, or both name documents.
+    Restrictions add up: both filters apply, the later ``after``, the earlier ``before``, and the
+    datasets that both name. Raises :class:`InputError` if that leaves nothing, or if both name
+    documents.
     """
     own = agent.retrieval
     hint = getattr(params, "agent_hint", None)
@@ -99,7 +100,7 @@ def _filters(params: AgentParams, own: Mapping[str, Any]) -> Iterator[Filter]:
 
 
 def _conditions(agent: Agent, hint: str | None) -> Iterator[Filter]:
-    """Yield the conditions of hints, the call's and the agent's, and of the agent's tags."""
+    """Yield the conditions of the call's and the agent's hints, and of the agent's tags."""
     for one in (hint, agent.agent_hint):
         if one is not None:
             yield condition("agent_hint", Op.EQ, one)

@@ -1,6 +1,6 @@
-"""Agents: who searches and answers, with which model, and from what; one needs none.
+"""Agents: named configurations for searches and answers; none is required.
 
-An agent is a table ``[agents.NAME]`` of the settings, or a file ``NAME.toml`` of a folder.
+An agent is a table ``[agents.NAME]`` of the settings, or a file ``NAME.toml`` in a folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_LINES = 2_000  # each is tried as an ending, which takes the square of the
 
 
 class _RetrievalError(ValueError):
-    """``retrieval`` is wrong: the message gives the reason, ``key`` names the entry."""
+    """``retrieval`` is invalid: the message gives the reason, ``key`` names the entry."""
 
     def __init__(self, message: str, key: str) -> None:
         super().__init__(message)
@@ -137,7 +137,7 @@ def _inner_key(problem: ErrorDetails) -> tuple[str, ...]:
 
 
 def _known_keys(name: str) -> str:
-    """Return the keys that an agent has, or where the one meant belongs."""
+    """Return the keys that an agent has, or the table to which the intended key belongs."""
     searching = {fold_name(key) for key in params_model(SearchParams, "query").model_fields}
     if fold_name(name) in searching:
         return f"{name} belongs under [retrieval]"
@@ -145,10 +145,10 @@ def _known_keys(name: str) -> str:
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
-    """Return the line, from 1 on, at which the key of these nested names begins.
+    """Return the line, from 1, at which the key of these nested names begins.
 
-    Of names that are not all there the deepest table that is counts. ``None`` where none is, and
-    in a text that is no TOML or has more than 2,000 lines.
+    If some names are missing, it is the line of the deepest table that exists; ``None`` if there is
+    no such table, if the text is not TOML, or if it has more than 2,000 lines.
     """
     lines = text.splitlines(keepends=True)
     if len(lines) > _MOST_LINES:
@@ -166,7 +166,7 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
 
 
 def _depth(tree: Any, path: Sequence[str]) -> int:
-    """Return how many of the nested names are there."""
+    """Return how many of the nested names exist."""
     for depth, name in enumerate(path):
         if not isinstance(tree, Mapping) or name not in tree:
             return depth

@@ -17,15 +17,15 @@ from catalog.core.errors import LLMBusyError, LLMTimeoutError
 ResultT = TypeVar("ResultT")
 
 
-WHOLE = 12  # times as long as for one piece may take all of them
+WHOLE = 12  # time limit of all pieces, in multiples of that of one
 
 
 class BoundedCalls:
-    """Run functions in threads of their own, and leave behind those that take too long.
+    """Run functions in separate threads, and abandon those that take too long.
 
-    A call left behind goes on until its function ends, its result unused; while ``limit`` of
-    them do, no further call starts. They never hold up the end of the process. Safe to share
-    between threads.
+    An abandoned call runs until its function ends, and its result is not used. While ``limit`` of
+    them run, no further call starts. They never delay the end of the process. Safe to share between
+    threads.
     """
 
     def __init__(self, limit: int) -> None:
@@ -35,14 +35,14 @@ class BoundedCalls:
 
     @property
     def abandoned(self) -> int:
-        """Return how many calls left behind still run."""
+        """Return how many abandoned calls are still running."""
         return self._abandoned
 
     def call(self, function: Callable[[], ResultT], seconds: float) -> ResultT:
-        """Return or raise what ``function()`` does, if it ends within ``seconds``.
+        """Return the result of ``function()`` or raise its error, if it ends within ``seconds``.
 
-        It sees the caller's context variables. Raises :class:`LLMTimeoutError` when it takes
-        longer, and :class:`LLMBusyError` at once while too many earlier calls hang.
+        The function sees the caller's context variables. Raises :class:`LLMTimeoutError` if it
+        takes longer, and :class:`LLMBusyError` at once while too many abandoned calls are running.
         """
         with self._lock:
             if self._abandoned >= self._limit:
@@ -64,12 +64,12 @@ class BoundedCalls:
     def stream(
         self, function: Callable[[], Iterable[ResultT]], seconds: float
     ) -> Iterator[ResultT]:
-        """Yield the pieces of ``function()``, each within ``seconds`` of the one before.
+        """Yield the pieces of ``function()``, each within ``seconds`` of the previous one.
 
-        The last has to come within :data:`WHOLE` times as many from now. It runs in a separate
-        thread, only to its next piece once the time is over or the caller stopped reading; a slow
-        caller gets every piece that came in time. Raises as :meth:`call` does; an error of the
-        function is raised after the pieces before it.
+        The last one must arrive within :data:`WHOLE` times ``seconds`` from now. The function runs
+        in a separate thread. After the time limit, or when the caller stops reading, it runs to its
+        next piece only; a slow caller gets every piece that was in time. Raises like :meth:`call`;
+        an error of the function is raised after the pieces before it.
         """
         pieces: SimpleQueue[ResultT | _End] = SimpleQueue()
         is_wanted = True
@@ -152,10 +152,10 @@ class _Run(Generic[ResultT]):
 
 
 def read_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Return the seconds that ``Retry-After`` names, as a number or a date; at least 0.
+    """Return the seconds in a ``Retry-After`` header, a number or a date; at least 0.
 
-    ``None`` for no value, and for one that is neither. A date is counted from ``now``. See
-    RFC 9110, section 10.2.3.
+    ``None`` without a value or for an invalid one. A date is counted from ``now``. See RFC 9110,
+    section 10.2.3.
     """
     text = (value or "").strip()
     try:

@@ -1,8 +1,8 @@
-"""Reading dates as people and programs write them, for filtering and sorting by them.
+"""Read dates as people and programs write them, for filters and sorting.
 
-Queries take ISO dates alone (:func:`parse_date`). Documents may have theirs in other forms, too
-(:func:`read_written_date`); where two readings fit, none is taken. A timestamp is the number of
-seconds from the beginning of 1970 (UTC).
+Queries accept only ISO dates (:func:`parse_date`). Documents may have other forms, too
+(:func:`read_written_date`); a form with two possible readings is not read. A timestamp is the
+number of seconds from the beginning of 1970 (UTC).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _EITHER_WAY = re.compile(r"(?P<first>[0-9]{1,2})([/-])(?P<second>[0-9]{1,2})\2(?
 
 
 def parse_date(text: str) -> datetime | None:
-    """Parse an ISO 8601 date as the moment it begins, in UTC; a date without a zone is in UTC.
+    """Parse an ISO 8601 date as the moment at which it begins; without a zone it is in UTC.
 
     Reads whole dates and times in the extended and the basic form, a year (``2022``), a month
-    (``2022-05``) and a blank before the zone. ``None`` for all else, such as a day that its month
-    does not have.
+    (``2022-05``) and a blank before the zone. ``None`` for anything else, such as a day that its
+    month does not have.
     """
     if len(text) > _MAX_CHARS:
         return None
@@ -70,9 +70,9 @@ def parse_date(text: str) -> datetime | None:
 
 
 def read_bound(name: str, value: object) -> datetime | None:
-    """Return the moment at which the date given as ``after`` or ``before`` begins; of none, none.
+    """Return the moment at which a date given as ``after`` or ``before`` begins, if given.
 
-    Raises :class:`InputError` for what :func:`parse_date` does not read.
+    Raises :class:`InputError` for a value that :func:`parse_date` cannot read.
     """
     if value is None:
         return None
@@ -84,9 +84,9 @@ def read_bound(name: str, value: object) -> datetime | None:
 
 
 def date_span(text: str) -> tuple[float, float] | None:
-    """Return the timestamps at which a date begins and the next one does; ``None`` for no date.
+    """Return the timestamps of a date's beginning and of the next date's; ``None`` for no date.
 
-    A day, a month or a year lasts as long as that; a time is a moment.
+    A day, month or year has its full length; a time is a moment.
     """
     begin = parse_date(text)
     if begin is None:
@@ -140,11 +140,11 @@ def display_date(text: str) -> str:
 
 
 def read_written_date(value: object) -> str | None:
-    """Return a date in ISO 8601 as far as it goes (``2024``, ``2024-05``, …), ``None`` for no date.
+    """Return a date in ISO 8601 to its own precision (``2024``, ``2024-05``, …), else ``None``.
 
-    ISO dates are returned unchanged. Other forms are those with the year in four digits: with the
-    month's English name, with the year first, ``31.5.2024``, and ``5/31/2024`` or ``31/5/2024``
-    where only one of the two numbers can be a month; each with a time or without.
+    ISO dates are returned unchanged. Other forms have the year in four digits: with the month's
+    English name, with the year first, ``31.5.2024``, and ``5/31/2024`` or ``31/5/2024`` if only one
+    of the two numbers can be a month; each with or without a time.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None

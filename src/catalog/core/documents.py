@@ -60,7 +60,7 @@ def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
 def last_page(page: int | None, page_breaks: Sequence[int]) -> int | None:
     """Return the page on which a passage that begins on ``page`` ends; ``None`` without pages.
 
-    A page without text counts, as two breaks at one offset.
+    A page without text gives two breaks at one offset and counts, too.
     """
     return None if page is None else page + len(page_breaks)
 
@@ -83,9 +83,9 @@ class Heading:
 class Segment:
     """A stretch ``text[start:end]`` of a document that is not plain text.
 
-    One cue of a transcript, one described frame of a video, the OCR text or the caption of an
+    It is one cue of a transcript, one described frame of a video, or the OCR text or caption of an
     image. Transcripts and frames have times in seconds (``time_start <= time_end``, not negative),
-    the rest have none; ``speaker`` is whoever speaks the cue, where that is known.
+    the rest have none; ``speaker`` is the person who speaks the cue, if known.
     """
 
     start: int
@@ -141,10 +141,10 @@ class Cue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpan:
-    """A passage as the chunker cuts it: ``text[start:end]`` is the chunk, always.
+    """A passage as the chunker cuts it; the chunk is always ``text[start:end]``.
 
-    ``heading_path`` runs from the outermost heading to the chunk's own; ``sections`` are the other
-    headings that it holds, in order. ``tokens`` is its size as the chunker counts it. ``cues``,
+    ``heading_path`` goes from the outermost heading to the chunk's own; ``sections`` are the other
+    headings in it, in order. ``tokens`` is its size as the chunker counts it. ``cues``,
     ``page_breaks`` (where the page after ``locator.page`` begins, and the one after that, …) and
     ``places`` have offsets in the chunk.
     """

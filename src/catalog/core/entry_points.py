@@ -1,8 +1,9 @@
-"""Parts by name: engines, embedding providers and readers, ours and those of other packages.
+"""Find parts by name: engines, embedding providers and readers, ours and other packages'.
 
 The groups are ``catalog.lexical``, ``catalog.vectors``, ``catalog.embeddings`` and
-``catalog.readers``. Our own parts are in ``pyproject.toml``, too, but each family knows them by
-name: a command that needs no other package's part must not read the metadata of all packages.
+``catalog.readers``. Our own parts are in ``pyproject.toml``, too, but each family also knows them
+by name, so that a command that needs no other package's part does not read the metadata of all
+packages.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ def list_added(group: str) -> Mapping[str, EntryPoint]:
 def find(group: str, name: str) -> object | None:
     """Return the object that a package adds to a group under a name; ``None`` without one.
 
-    Raises :class:`ConfigError` for one that cannot be imported.
+    Raises :class:`ConfigError` if it cannot be imported.
     """
     point = list_added(group).get(name)
     return None if point is None else _load(point)
 
 
 def find_engine(group: Group, name: str) -> EntryPoint:
-    """Return the entry point of an engine; only for a name that is not ours packages are read.
+    """Return the entry point of an engine; packages are read only if the name is not ours.
 
-    Raises :class:`UnknownEngineError`, which lists the names there are.
+    Raises :class:`UnknownEngineError` that lists the names.
     """
     own = OURS[group]
     if name in own:

@@ -1,8 +1,7 @@
-"""Files and folders: the home and its settings file, keeping them private, and the messages for
-unusable ones.
+"""Files and folders: the home and its settings file, private modes, and error messages.
 
-Windows has other rights than the modes here. Free of heavy imports: a command that asks a running
-server needs this and no more.
+On Windows the modes here have no effect. This module imports nothing heavy, because a command that
+asks a running server needs only this.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _NOT_IN_KEY = ("IDX_HOME", "IDX_PRESET", "IDX_LOG_LEVEL", "IDX_SERVE__")
 
 
 def describe_os_error(path: Path, error: OSError) -> str:
-    """Format ``FILE: REASON; REMEDY``; the last part only where a remedy is known."""
+    """Format ``FILE: REASON; REMEDY``; the last part only if a remedy is known."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     return "; ".join(filter(None, (f"{path}: {reason}", remedy(error.errno, path))))
 
 
 def remedy(code: int | None, path: Path) -> str:
-    """Return what helps against an ``errno`` met at a path; empty if nothing is known to."""
+    """Return what to do about an ``errno`` at a path; "" if unknown."""
     if code in _ACCESS:
         return _access_remedy(path)
     if code == errno.EROFS:
@@ -57,7 +56,7 @@ def errno_of(error: BaseException) -> int | None:
 
 
 def _access_remedy(path: Path) -> str:
-    """Say who can give this user access, and to which folder or file."""
+    """Explain who can give this user access, and to which folder or file."""
     obstacle = _find_obstacle(path)
     try:
         status = obstacle.stat()
@@ -78,7 +77,7 @@ def _find_obstacle(path: Path) -> Path:
 
 
 def _nearest_existing(path: Path) -> Path:
-    """Return the path itself if it exists, else the first folder above that does."""
+    """Return the path itself if it exists, else the nearest folder above it that does."""
     absolute = path.absolute()
     candidates = (absolute, *absolute.parents)
     return next((path for path in candidates if os.access(path, os.F_OK)), absolute)
@@ -104,9 +103,9 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and the missing ones above it; where the block fails, take back the empty ones.
+    """Make a folder and its missing parents; if the block fails, remove those that are empty.
 
-    Raises ``OSError`` as :func:`make_folder` does.
+    Raises ``OSError`` like :func:`make_folder`.
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
@@ -152,9 +151,9 @@ def home_folder(chosen: Path | None = None) -> Path:
 
 
 def settings_file(home: Path) -> Path | None:
-    """Return ``IDX_CONFIG``, else ``catalog.toml`` in the home folder if it is there.
+    """Return ``IDX_CONFIG``, else ``catalog.toml`` in the home folder if it exists.
 
-    Raises :class:`ConfigError` for a home folder that cannot be looked into.
+    Raises :class:`ConfigError` for a home folder that cannot be read.
     """
     variable = os.environ.get("IDX_CONFIG")
     if variable:
@@ -171,18 +170,18 @@ def settings_file(home: Path) -> Path | None:
 def settings_key(
     home: Path, preset: str | None, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Return a hash of the sources of the settings; equal hexadecimal keys mean equal settings.
+    """Return a hash of the sources of the settings; equal keys mean equal settings.
 
     The sources are the ``IDX_*`` variables, the preset's name, the settings file's content and the
-    home folder. Settings that do not affect an answer are left out: the log level, and how a server
-    is reached.
+    home folder. Settings that do not affect an answer are left out: the log level, and the address
+    of a server.
     """
     variables = os.environ if environment is None else environment
     file = settings_file(home)
     try:
         content = b"" if file is None else file.read_bytes()
     except OSError:
-        content = b"?"  # loading the settings will say what is wrong
+        content = b"?"  # loading the settings will report the problem
     relevant = sorted(
         (name, value)
         for name, value in variables.items()

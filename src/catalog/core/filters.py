@@ -112,21 +112,21 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Every part holds; of no part: true."""
+    """All parts must hold; true without parts."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Some part holds; of no part: false."""
+    """Some part must hold; false without parts."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The part does not hold."""
+    """The part must not hold."""
 
     part: Filter
 
@@ -181,9 +181,9 @@ def check_fields(tree: Filter, known: Iterable[str]) -> None:
 
 
 def matches(tree: Filter, values: Callable[[str], tuple[MetadataScalar, ...]]) -> bool:
-    """Return whether a passage satisfies the filter; ``values(field)`` gives the field's values.
+    """Return whether a passage satisfies the filter; ``values(field)`` gives a field's values.
 
-    This is the plain reading of the rules above: every engine must agree with it.
+    This is the reference implementation of the rules above; every engine must agree with it.
     """
     match tree:
         case And():
@@ -204,7 +204,7 @@ def value_kind(value: MetadataScalar) -> str:
 
 
 def comparable_number(value: float) -> float:
-    """Return a number as every engine compares it: a 64-bit float, too large ones infinite."""
+    """Return a number as every engine compares it: a 64-bit float, infinite if too large."""
     try:
         return float(value) + 0.0  # -0.0 becomes 0.0
     except OverflowError:
@@ -242,9 +242,9 @@ def _holds(tree: Condition, values: tuple[MetadataScalar, ...]) -> bool:
 
 
 def date_comparison(tree: Condition) -> tuple[Op, float] | None:
-    """Return the operator and timestamp to compare dates with; ``None`` for other comparisons.
+    """Return the operator and timestamp for a comparison of dates; ``None`` for other conditions.
 
-    A day, month or year counts whole: ``created <= 2024-05-31`` is before June the first, and
+    A day, month or year counts as a whole: ``created <= 2024-05-31`` is before June 1, and
     ``created > 2024`` is from 2025 on. This agrees with ``after`` and ``before``.
 
     >>> date_comparison(condition("created", "<=", "1970-01-01"))
@@ -292,14 +292,13 @@ def _is_unicode(text: str) -> bool:
 
 
 def parse_filters(filters: object) -> Filter | None:
-    """Read a filter from any form a caller may hold; ``None`` stays ``None`` (no restriction).
+    """Read a filter from any form that a caller may have; ``None`` stays ``None`` (no restriction).
 
     Accepts a :data:`Filter`, LlamaIndex ``MetadataFilters`` or one ``MetadataFilter``, a mapping
-    ``{"tag": "ops", "page": {">=": 3}, "path": ["a.md", "b.md"]}`` whose items are AND-ed (a
-    list means IN), one condition as ``{"field": "tag", "op": "==", "value": "ops"}``, or an
-    iterable of any of these and of ``"tag=ops"`` expressions, AND-ed. Text may also be the JSON
-    of a list or an object.
-    Raises :class:`FilterError` for anything else, for more than :data:`MAX_CONDITIONS`
+    ``{"tag": "ops", "page": {">=": 3}, "path": ["a.md", "b.md"]}`` whose items are AND-ed (a list
+    means IN), one condition as ``{"field": "tag", "op": "==", "value": "ops"}``, or an iterable of
+    any of these and of ``"tag=ops"`` expressions, AND-ed. Text may also be the JSON of a list or an
+    object. Raises :class:`FilterError` for anything else, for more than :data:`MAX_CONDITIONS`
     conditions, and for nesting deeper than :data:`MAX_DEPTH`.
     """
     if filters is None:
@@ -317,11 +316,11 @@ def parse_filters(filters: object) -> Filter | None:
 
 
 def parse_expression(expression: str) -> Condition:
-    """Read ``field OP value`` with OP one of ``= == != > >= < <= ~`` (``~``: holds the text).
+    """Read ``field OP value`` with OP one of ``= == != > >= < <= ~`` (``~``: contains the text).
 
-    Values read as numbers or ``true``/``false`` where they look so, except on fields whose
-    values are always text (:data:`TEXT_FIELDS`); ``"…"`` keeps a string; ``a|b`` after ``=``
-    or ``!=`` means any of them.
+    Values that look like numbers or ``true``/``false`` are read as such, except for fields whose
+    values are always text (:data:`TEXT_FIELDS`); ``"…"`` keeps a string; ``a|b`` after ``=`` or
+    ``!=`` means any of them.
     """
     start = next((i for i, char in enumerate(expression) if i > 0 and char in "=!<>~"), None)
     if start is None:
@@ -345,10 +344,10 @@ def parse_expression(expression: str) -> Condition:
 def file_type_filter(name: str) -> Filter:
     """Return a filter on a file type: ``pdf``, ``.PDF``, ``word``, ``slides``, ``web page``.
 
-    A kind such as ``word`` or ``video`` stands for all its extensions, in any case and with or
-    without a leading dot; any other text is taken literally, in lower case, and as a plural
-    (``PDFs``). Subtitles have the type of the recording they belong to, so they are matched by
-    their path as well. Raises :class:`FilterError` for blank text.
+    A kind such as ``word`` or ``video`` covers all its extensions, in any case and with or without
+    a leading dot. Any other text is taken literally, in lower case, and as a plural (``PDFs``).
+    Subtitles have the type of their recording, so they are matched by their path as well. Raises
+    :class:`FilterError` for blank text.
     """
     text = _require_text("file type", name).casefold().removeprefix("*").removeprefix(".")
     words = text.rsplit(maxsplit=1)
@@ -366,9 +365,9 @@ def file_type_filter(name: str) -> Filter:
 
 
 def known_file_type(name: str, extensions: Set[str] = frozenset()) -> str | None:
-    """Return the type that a document called so has (``Word``: ``docx``); ``None`` for no type.
+    """Return the file type for a usual name (``Word``: ``docx``); ``None`` if there is none.
 
-    An extension that is known, or among ``extensions``, is itself.
+    A known extension, or one in ``extensions``, is returned as it is.
     """
     text = name.strip().casefold().removeprefix(".")
     if text in _EXTENSIONS or text in extensions:
@@ -379,7 +378,7 @@ def known_file_type(name: str, extensions: Set[str] = frozenset()) -> str | None
 
 
 def name_filter(part: str) -> Filter:
-    """Return a filter on documents whose path, title or recording holds the text, in any case.
+    """Return a filter on documents whose path, title or recording contains the text, in any case.
 
     Raises :class:`FilterError` for blank text.
     """
@@ -408,7 +407,7 @@ def _read(filters: object) -> Filter:
 
 
 def _read_json(text: str) -> Any:
-    """Return the list or object that a text of JSON is, ``None`` for any other text."""
+    """Return the list or object in a JSON text, ``None`` for any other text."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -431,7 +430,7 @@ def _check(tree: Filter) -> Filter:
 
 
 def _from_parts(parts: Mapping[str, Any]) -> Filter:
-    """Return the condition of ``{"field": "tag", "op": "=", "value": "ops"}``, as models write."""
+    """Return the condition in ``{"field": "tag", "op": "=", "value": "ops"}``, models' form."""
     value = parts["value"]
     op = parts.get("op", parts.get("operator", "in" if is_list(value) else "=="))
     return condition(parts.get("field", parts.get("key")), "==" if op == "=" else op, value)
@@ -474,7 +473,7 @@ def _size(tree: Filter) -> tuple[int, int]:
 
 
 def _split_alternatives(text: str) -> list[str]:
-    """Split at each ``|`` that an even number of quotes follows."""
+    """Split at each ``|`` that is followed by an even number of quotes."""
     parts, begin, quotes = [], 0, text.count('"')
     for sign in _QUOTE_OR_BAR.finditer(text):
         if sign.group() == '"':
@@ -504,7 +503,7 @@ def _parse_literal(field: str, text: str) -> MetadataScalar:
 
 
 def _singular(kind: str) -> str:
-    """Return a kind without its plural s; itself where that makes another word, as of ``css``."""
+    """Remove a plural s, unless that gives another word, as for ``css``."""
     bare = kind.removesuffix("s")
     is_plural = bare in _EXTENSIONS or (len(bare) > 2 and not bare.endswith("s"))
     return bare if is_plural else kind

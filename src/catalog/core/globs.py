@@ -1,9 +1,9 @@
-"""Matching paths by a pattern as in ``.gitignore``, in bounded time whatever the pattern.
+"""Match paths by a pattern as in ``.gitignore``, in bounded time whatever the pattern.
 
-Patterns come from remote callers, and the usual translation to a regular expression takes time
-exponential in their stars, during which no other thread of the process runs. Here each star is
-settled by the first place where what follows it fits (as :func:`fnmatch.translate` does since
-Python 3.9), so a path takes at most about its length times the pattern's.
+Patterns come from remote callers. The usual translation to a regular expression takes time
+exponential in the number of stars, and meanwhile no other thread of the process runs. Here each
+star is settled at the first place where the following part fits (like :func:`fnmatch.translate`
+since Python 3.9), so a path takes at most about its length times the pattern's.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _FOLDERS = "(?:[^/]*+/)*?"  # any number of them, the fewest first
 
 
 class _UnclosedBracketError(Exception):
-    """Such a pattern matches nothing."""
+    """A pattern with an unclosed bracket, which matches nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A compiled pattern, for paths of files relative to one folder, ``/`` between the names.
+    """A compiled pattern, for paths of files relative to one folder, with ``/`` between names.
 
-    It means the same as the line alone in that folder's ``.gitignore``, as pathspec reads it: a
-    comment or a ``!`` line matches nothing, neither does an unclosed ``[``; a backslash in brackets
-    is a plain character, and ``[:alpha:]`` no class. As in git, and unlike pathspec, brackets never
-    match a slash, and a line end in a path is a character like any other.
+    It means the same as a single line in that folder's ``.gitignore``, as pathspec reads it: a
+    comment, a ``!`` line and an unclosed ``[`` match nothing; a backslash in brackets is a plain
+    character, and ``[:alpha:]`` is not a class. As in git, and unlike pathspec, brackets never
+    match a slash, and a line end in a path is an ordinary character.
     """
 
     _expression: re.Pattern[str]
@@ -46,20 +46,20 @@ class Glob:
 
     @classmethod
     def compile(cls, pattern: str) -> Glob:
-        """Compile a pattern.
+        r"""Compile a pattern.
 
-        Raises :class:`InputError` for one without a meaning, such as ``!`` or ``a\\``, and for one
-        longer than any path.
+        Raises :class:`InputError` for one without a meaning, such as ``!`` or ``a\``, and for one
+        that is longer than any path.
         """
         is_negated, glob = _compile_line(pattern)
         return _NO_GLOB if is_negated else glob
 
     def matches(self, path: str) -> bool:
-        """Return whether the pattern names the path, or a folder it lies in."""
+        """Return whether the pattern matches the path, or a folder above it."""
         return self._expression.match(path) is not None
 
     def names(self, path: str) -> bool:
-        """Return whether the pattern names the path itself; a folder's ends with a slash."""
+        """Return whether the pattern matches the path itself; a folder's path ends with a slash."""
         return self._itself.match(path) is not None
 
 
@@ -70,7 +70,7 @@ _NO_GLOB = Glob(re.compile(_NOTHING), re.compile(_NOTHING))
 class GlobRules:
     """Patterns like the lines of a ``.gitignore``: the last one that matches a path decides.
 
-    A ``!`` line takes back the paths that earlier lines match.
+    A ``!`` line reverts the match of earlier lines.
     """
 
     _rules: tuple[tuple[bool, Glob], ...]
@@ -79,8 +79,8 @@ class GlobRules:
     def compile(cls, patterns: Iterable[str], *, lenient: bool = False) -> GlobRules:
         """Compile patterns in their order.
 
-        Raises as :meth:`Glob.compile` does, unless ``lenient``: then, as git does, it passes over
-        a pattern without a meaning.
+        Raises like :meth:`Glob.compile`, unless ``lenient``: then, like git, it skips a pattern
+        without a meaning.
         """
         rules = []
         for pattern in patterns:
@@ -96,7 +96,7 @@ class GlobRules:
         return next((not negated for negated, glob in self._rules if glob.names(path)), None)
 
     def match(self, path: str) -> bool:
-        """Return whether the path is named, or if nothing names it, a folder it lies in."""
+        """Return the verdict on the path; if no pattern matches it, that on a folder above it."""
         verdict = self.verdict(path)
         if verdict is None:
             verdict = next(
@@ -138,7 +138,7 @@ def _translate(line: str) -> tuple[str, str]:
 
 
 def _split_names(line: str) -> list[str]:
-    """Split the line into patterns of names from the top down; ``**``: any number of folders."""
+    """Split the line into patterns for names, topmost first; ``**`` is any number of folders."""
     names = line.split("/")
     is_folder = not names[-1]
     if not names[0]:
@@ -155,10 +155,10 @@ def _split_names(line: str) -> list[str]:
 
 
 def _path_expression(names: list[str], end: str) -> str:
-    """Build a path's expression: names after ``**`` are sought in the fewest folders, for good.
+    """Build a path's expression: names after ``**`` match in the fewest folders possible.
 
-    If they fit further down too, then so does all that follows, which may lie at any depth below.
-    ``end`` is what must follow the last name.
+    No other match needs to be tried: if the names also fit further down, so does everything after
+    them, which may be at any depth. ``end`` is the expression that must follow the last name.
     """
     groups: list[list[str]] = [[]]
     for before, name in zip(["", *names], names, strict=False):
@@ -217,7 +217,7 @@ def _bracket_members(brackets: str) -> Iterator[str]:
 
 
 def folders_above(path: str) -> Iterator[str]:
-    """Yield the folders that a file lies in, the nearest first; the last is the root, ``.``."""
+    """Yield the folders above a file, nearest first; the last is the root, ``.``."""
     while path := path.rpartition("/")[0]:
         yield path
     yield "."

@@ -1,4 +1,4 @@
-"""The values used last, in memory: ``cachetools``' cache behind a lock."""
+"""A cache of the values used last: ``cachetools``' cache with a lock."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ ValueT = TypeVar("ValueT")
 
 
 class LRUCache(Generic[KeyT, ValueT]):
-    """Hold the ``size`` values last put or read, at least one; safe between threads.
+    """Hold the ``size`` values last stored or read, at least one; safe between threads.
 
-    With ``weigh`` a value counts as much as that says, and one of more than ``size`` is not held.
+    With ``weigh``, each value counts as much as that returns, and a value over ``size`` is not
+    stored.
     """
 
     def __init__(self, size: int, weigh: Callable[[ValueT], int] | None = None) -> None:
@@ -29,7 +30,7 @@ class LRUCache(Generic[KeyT, ValueT]):
             return self._values.get(key)
 
     def put(self, key: KeyT, value: ValueT) -> None:
-        """Hold a value; beyond the size, the one unused for longest goes."""
+        """Store a value; beyond the size, drop the value that was unused for longest."""
         with self._lock, suppress(ValueError):  # larger than the cache
             self._values[key] = value
 

@@ -1,7 +1,7 @@
 """Services that stay open between calls, one for each set of settings, also across forks.
 
-The parent's threads do not exist in a forked child, and native libraries wait for those when an
-object is destroyed. So a child opens its own services, and never destroys the inherited ones.
+The parent's threads do not exist in a forked child, and native libraries wait for them when an
+object is destroyed. So a child opens its own services, and never destroys inherited ones.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def _after_fork() -> None:
 
 
 def _skip_exit_handlers() -> None:
-    """Have this process end without the exit handlers of C, as children of multiprocessing do.
+    """Make this process end without C's exit handlers, like children of multiprocessing.
 
-    In a forked child, those of onnxruntime wait for its parent's threads, or abort.
+    In a forked child, onnxruntime's handlers wait for its parent's threads, or abort.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "on_exit"):  # it calls _exit with the exit status

@@ -50,7 +50,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}(?:\.0{1,18})?")
 
 @dataclass(frozen=True, slots=True)
 class ParamField:
-    """Hold one parameter of a verb: its name, type, default, description and place."""
+    """One parameter of a verb: its name, type, default, description and place."""
 
     name: str
     type: Any
@@ -65,7 +65,7 @@ class ParamField:
 
     @property
     def types(self) -> tuple[Any, ...]:
-        """The types it takes, ``None``'s included."""
+        """The accepted types, including ``None``'s."""
         is_union = get_origin(self.type) in (Union, UnionType)
         return get_args(self.type) if is_union else (self.type,)
 
@@ -104,9 +104,9 @@ def edge_fields(kind: type[Any]) -> tuple[ParamField, ...]:
 
 @cache
 def params_model(kind: type[Any], *without: str) -> type[BaseModel]:
-    """Return the pydantic model of a verb's parameters as JSON: strict, unknown names refused.
+    """Return the pydantic model of a verb's parameters in JSON: strict, no unknown names.
 
-    Those named are left ``without``.
+    Parameters in ``without`` are left out.
     """
     from pydantic import BaseModel, ConfigDict
 
@@ -133,7 +133,8 @@ def build_model(
 ) -> type[ModelT]:
     """Build the pydantic model of parameters: their types, defaults, help and bounds.
 
-    An argument may have any of its parameter's aliases for a name, and be as in :func:`as_meant`.
+    An argument may use any alias of its parameter as its name; its value may have the forms in
+    :func:`as_meant`.
     """
     from pydantic import Field, create_model, model_validator
 
@@ -170,8 +171,8 @@ def build_model(
 def as_meant(value: Any, types: Collection[Any]) -> Any:
     """Convert a text to the number or truth value that it spells, unless a text is expected.
 
-    Language models write them as text: ``"5"``, ``"true"``. A number with nothing after the point
-    is whole. Every other value is returned unchanged.
+    Language models write values as text: ``"5"``, ``"true"``. A number with only zeros after the
+    point is whole. Every other value is returned unchanged.
     """
     if isinstance(value, str) and str not in types:
         word = value.strip().casefold()
@@ -187,7 +188,7 @@ def as_meant(value: Any, types: Collection[Any]) -> Any:
 
 
 def argument_names(model: type[BaseModel]) -> Names:
-    """Return the aliases of each argument that a model takes, by the argument's name."""
+    """Return the aliases of each argument of a model, by the argument's name."""
     return {
         name: tuple(
             alias for note in info.metadata if isinstance(note, Param) for alias in note.aliases
@@ -197,7 +198,7 @@ def argument_names(model: type[BaseModel]) -> Names:
 
 
 def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) -> ParamsT:
-    """Return the parameters that JSON arguments make; text that cannot be stored is replaced.
+    """Return the parameters for JSON arguments; text that cannot be stored is replaced.
 
     Raises :class:`InputError` that names every argument that is missing, unknown, of a wrong type
     or out of bounds.
@@ -229,7 +230,7 @@ def check_params(params: Params) -> None:
 
     Lists may be any iterables of texts; the items of one that can be read only once are not
     checked. Values that are not a text, a number, a truth value or a list of texts are checked
-    where they are read.
+    where they are used.
     """
     for field in param_fields(type(params)):  # type: ignore[arg-type]
         value = getattr(params, field.name)
@@ -241,7 +242,7 @@ def check_params(params: Params) -> None:
 
 
 def _unmet(field: ParamField, value: object) -> str:
-    """Return the description that a value fails to meet; "" for a valid value."""
+    """Return the requirement that a value fails to meet; "" for a valid value."""
     types, param = field.types, field.param
     if int in types or float in types:
         kind, called = (int, "a whole number") if int in types else (int | float, "a number")
@@ -270,14 +271,14 @@ def _unmet(field: ParamField, value: object) -> str:
 def takes(
     kind: Callable[P, ParamsT],
 ) -> Callable[[Callable[[ParamsT], ResultT]], Callable[P, ResultT]]:
-    """Let a function of one params object be called with the parameters themselves."""
+    """Let a function with one params object be called with the parameters themselves."""
     return lambda function: _taking(kind, function)
 
 
 def takes_self(
     kind: Callable[P, ParamsT],
 ) -> Callable[[Callable[[SelfT, ParamsT], ResultT]], Callable[Concatenate[SelfT, P], ResultT]]:
-    """Let a method of one params object be called with the parameters themselves."""
+    """Let a method with one params object be called with the parameters themselves."""
     own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
     return lambda method: _taking(kind, method, own)
 
@@ -305,7 +306,7 @@ def _taking(kind: Any, function: Callable[..., Any], *own: Parameter) -> Any:
 
 
 def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return the message on invalid arguments for their caller; values are not repeated whole."""
+    """Return a message about invalid arguments for their caller, without whole values."""
     messages = []
     problems = error.errors()
     forms = Counter(problem["loc"][:1] for problem in problems)
@@ -328,7 +329,7 @@ def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _describe_types(model: type[BaseModel], name: int | str) -> str:
-    """Say which JSON values an argument of several types takes; blank for one of a single type."""
+    """Describe the JSON values of an argument with several types; "" for a single type."""
     if name not in model.model_fields:
         return ""
     words = {str: "text", int: "a whole number", bool: "true or false", dict: "an object"}
@@ -350,10 +351,10 @@ def _shorten(value: object) -> str:
 def rename_arguments(
     arguments: Mapping[str, Any], names: Names
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the arguments under their own names, and a note on those that had another one.
+    """Return the arguments under their own names, and a note on those with another name.
 
     Case, hyphens and underscores of a name do not matter (``topK``, ``top-k``). An unknown name
-    stays unchanged. Raises :class:`InputError` for two names of one argument.
+    stays unchanged. Raises :class:`InputError` if one argument is given under two names.
     """
     known = {fold_name(alias): name for name, aliases in names.items() for alias in aliases}
     known |= {fold_name(name): name for name in names}
@@ -372,7 +373,7 @@ def rename_arguments(
 
 
 def describe_unknown(name: str, names: Names) -> str:
-    """Say that there is no argument of that name, which is the nearest, and which there are."""
+    """Say that no argument has that name, which is the nearest, and list all."""
     nearest = nearest_name(name, names)
     hint = f"; did you mean {nearest}?" if nearest else ";"
     shown = repr(name if len(name) <= _MAX_COMPARED else f"{name[: _MAX_COMPARED - 1]}…")
@@ -380,7 +381,7 @@ def describe_unknown(name: str, names: Names) -> str:
 
 
 def nearest_name(name: str, names: Names) -> str | None:
-    """Return the argument whose name, or one of whose aliases, is most like it, if any is."""
+    """Return the argument with the most similar name or alias, if one is similar."""
     aliases = {fold_name(alias): own for own, others in names.items() for alias in (own, *others)}
     near = get_close_matches(fold_name(name[:_MAX_COMPARED]), list(aliases), n=1, cutoff=_ALIKE)
     return aliases[near[0]] if near else None

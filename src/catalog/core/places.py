@@ -18,10 +18,10 @@ _UNITS = frozenset(get_args(Unit))
 class Places:
     """A map from the characters of a text to the lines (cells, paragraphs …) of its file.
 
-    From ``offsets[n]`` on, up to the next offset, the text stands at ``numbers[n]`` of the
-    ``unit``, and in the line ``lines[n]`` of that cell (``None``: in none, as an output). Offsets
-    ascend, numbers need not. Without steps, the text of the unit ``line`` is the file's, and
-    other units are known otherwise (pages, seconds).
+    From ``offsets[n]`` to the next offset, the text is at number ``numbers[n]`` of the ``unit``,
+    and in a notebook in line ``lines[n]`` of that cell (``None`` if it has no line, such as an
+    output). Offsets ascend; numbers need not. Without steps, text of the unit ``line`` is the
+    file's, and other units are known in another way (pages, seconds).
     """
 
     unit: Unit = "line"
@@ -40,7 +40,7 @@ class Places:
         return replace(self, numbers=tuple(number + count for number in self.numbers))
 
     def numbers_of(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the least and the greatest number of ``text[start:end]``; ``None`` unmapped."""
+        """Return least and greatest number of ``text[start:end]``; ``None`` if not mapped."""
         first, stop = self._steps(start, end)
         numbers = self.numbers[first:stop]
         return (min(numbers), max(numbers)) if numbers else None
@@ -56,12 +56,12 @@ class Places:
         return (min(lines), max(lines)) if is_known and lines else None
 
     def number_at(self, offset: int) -> int | None:
-        """Return the number of the character at ``offset``, ``None`` unmapped."""
+        """Return the number of the character at ``offset``, ``None`` if not mapped."""
         numbers = self.numbers_of(offset, offset + 1)
         return None if numbers is None else numbers[0]
 
     def _steps(self, start: int, end: int) -> tuple[int, int]:
-        """Return the range of the steps that ``text[start:end]`` stands on."""
+        """Return the range of steps for ``text[start:end]``."""
         if len(self.offsets) < 2:
             return 0, len(self.offsets)
         first = max(0, bisect_right(self.offsets, start) - 1)
@@ -69,7 +69,7 @@ class Places:
         return first, min(stop, len(self.offsets))
 
     def to_dict(self) -> dict[str, Any] | None:
-        """Return the stored form, the differences from step to step; ``None`` if pages suffice."""
+        """Return the stored form, with differences between steps; ``None`` if pages suffice."""
         if not self.offsets and self.unit in ("line", "page"):
             return None
         form: dict[str, Any] = {"unit": self.unit}
@@ -98,7 +98,7 @@ def _differences(values: Sequence[int]) -> list[int]:
 
 
 def format_count(unit: str, first: float | None, last: float | None, *, dash: str = "-") -> str:
-    """Return ``page 3``, ``pages 3-4``, or nothing without a first."""
+    """Return ``page 3`` or ``pages 3-4``; "" without a first number."""
     if first is None:
         return ""
     return f"{unit} {first}" if last in (None, first) else f"{unit}s {first}{dash}{last}"
@@ -106,7 +106,7 @@ def format_count(unit: str, first: float | None, last: float | None, *, dash: st
 
 @dataclass(slots=True)
 class PlacesBuilder:
-    """Collects the steps of a text in its order; a step to where the last one leads is left out."""
+    """Collect the steps of a text in order, without those that the previous step implies."""
 
     unit: Unit
     _offsets: list[int] = field(default_factory=list)
@@ -114,7 +114,7 @@ class PlacesBuilder:
     _lines: list[int | None] = field(default_factory=list)
 
     def add(self, offset: int, number: int, line: int | None = None) -> None:
-        """Note that the text stands there from ``offset`` on, which is not before the last one."""
+        """Add a step: the text has this number from ``offset`` on, which must not decrease."""
         if self._offsets and (self._numbers[-1], self._lines[-1]) == (number, line):
             return
         if self._offsets and self._offsets[-1] == offset:
@@ -125,7 +125,7 @@ class PlacesBuilder:
         self._lines.append(line)
 
     def add_all(self, places: Places, start: int) -> None:
-        """Note the steps of a part that begins at ``start``."""
+        """Add the steps of a part that begins at ``start``."""
         lines: Iterable[int | None] = places.lines or (None,) * len(places.offsets)
         for offset, number, line in zip(places.offsets, places.numbers, lines, strict=True):
             self.add(start + offset, number, line)

@@ -1,4 +1,4 @@
-"""Parsing a typed query: plain words, quoted phrases, ``-exclusions``, typed sub-queries."""
+"""Parse a typed query: plain words, quoted phrases, ``-exclusions``, typed sub-queries."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ MOST_PHRASES = 16  # phrases of a query, and exclusions: each is looked for in e
 
 @dataclass(frozen=True, slots=True)
 class SubQuery:
-    """One thing to look for in one leg.
+    """One thing to search for in one leg.
 
-    ``lex`` goes to the lexical leg, ``vec`` to the vector leg embedded as a query, ``hyde`` to the
+    ``lex`` is for the lexical leg, ``vec`` for the vector leg embedded as a query, ``hyde`` for the
     vector leg embedded as a document. Each hit must contain the sub-query's ``phrases``.
     """
 
@@ -72,18 +72,18 @@ class SubQuery:
     origin: SubQueryOrigin = "original"
 
     def is_for(self, mode: Mode) -> bool:
-        """Return whether the mode has the leg that this goes to."""
+        """Return whether the mode has the leg of this sub-query."""
         return mode == "hybrid" or (self.kind == "lex") == (mode == "lexical")
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A query taken apart.
+    """The parts of a query.
 
-    ``text`` is its topic: the words and the phrases' words, without the exclusions. ``parts`` say
-    what each leg looks for. No hit contains ``exclusions``, every hit contains the ``required``
+    ``text`` is its topic: the words and the phrases' words, without the exclusions. ``parts`` are
+    the sub-queries of the legs. No hit contains ``exclusions``, every hit contains the ``required``
     phrases. ``is_typed``: the user wrote the parts, and each has its own phrases. ``readings`` are
-    notes for the user on parts that could be read in two ways.
+    notes for the user on parts with two possible readings.
     """
 
     original: str
@@ -96,7 +96,7 @@ class ParsedQuery:
 
     @property
     def lexical_text(self) -> str:
-        """Return the text that is looked for by words, corrected where it was misspelt."""
+        """Return the text for the search by words, with corrected spelling."""
         lexical = [part.text for part in self.parts if part.kind == "lex"]
         return lexical[0] if lexical and not self.is_typed else self.words
 
@@ -107,16 +107,16 @@ class ParsedQuery:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Return the phrases that every hit must hold, whichever leg finds it."""
+        """Return the phrases that every hit must contain, whichever leg finds it."""
         return () if self.is_typed else self.phrases
 
     @property
     def words(self) -> str:
-        """Return all that is looked for, each text once: what to mark in a passage."""
+        """Return all texts to search for, without repetitions: the words to mark in a passage."""
         return " ".join(dict.fromkeys(part.text for part in self.parts))
 
     def without_phrases(self, loose: Collection[str], reading: str) -> ParsedQuery:
-        """Return the query in which the loose phrases are words only, with a reading that says so.
+        """Return the query with the loose phrases as plain words, and a reading that says so.
 
         >>> parse_query('"api keys"', max_chars=99).without_phrases(["api keys"], "no").required
         ()
@@ -128,10 +128,10 @@ class ParsedQuery:
         return replace(self, parts=parts, readings=(*self.readings, reading))
 
     def about(self, mode: Mode) -> str:
-        """Return the one text that stands for the query in a mode.
+        """Return the one text that represents the query in a mode.
 
         Of the parts for the mode it is the first ``vec``, or else ``lex``, or else ``hyde``;
-        ``text`` when the mode has none.
+        ``text`` if the mode has none.
         """
         parts = [part for part in self.parts if part.is_for(mode)]
         return min(parts, key=_importance).text if parts else self.text
@@ -246,7 +246,7 @@ def _parse_terms(text: str, known_flags: Collection[str]) -> _Terms:
 def _is_flag(word: str) -> bool:
     """Return whether a word after a minus may be a flag or a number: ``rf``, ``O2``, ``40``.
 
-    A word may be one if it has a digit or a sign, at most two letters, or no vowel, or if common
+    It may be one if it has a digit or a sign, at most two letters, or no vowel, or if common
     programs have such an option.
     """
     if not word.isascii():
@@ -257,7 +257,7 @@ def _is_flag(word: str) -> bool:
 
 
 def _tell_flags(flags: Iterable[str]) -> tuple[str, ...]:
-    """Say which words after a minus are looked for, and how to exclude them."""
+    """Name the words after a minus that are searched for, and explain how to exclude them."""
     different = list(dict.fromkeys(flags))
     if not different:
         return ()
@@ -267,7 +267,7 @@ def _tell_flags(flags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _cut_position(text: str, limit: int) -> int:
-    """Return where to cut a text that is longer than the limit."""
+    """Return the offset at which to cut a text that is longer than the limit."""
     if len(text) <= limit:
         return len(text)
     end = limit
@@ -283,7 +283,7 @@ def _cut_position(text: str, limit: int) -> int:
 
 
 def _split_typed(text: str, end: int) -> list[tuple[SubQueryKind, str]]:
-    """Return the typed parts, up to ``end``, of a text that begins with one, else nothing."""
+    """Return the typed parts, up to ``end``, if the text begins with one, else nothing."""
     starts = [match for match in _TYPED.finditer(text) if match["kind"]]
     if not starts or starts[0].start() > 0:
         return []
@@ -322,8 +322,8 @@ def _importance(part: SubQuery) -> int:
 def _clean(query: str) -> str:
     """Compose and trim the query, with one kind of line break and of quotes.
 
-    Other control characters become spaces, what cannot be stored a replacement character; the
-    result does not begin with invisible characters.
+    Other control characters become spaces, and characters that cannot be stored a replacement
+    character. Invisible characters at the beginning are removed.
     """
     lines = _LINE_BREAK.sub("\n", query).translate(_QUOTES)  # breaks separate typed sub-queries
     printable = "".join(

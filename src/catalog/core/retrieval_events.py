@@ -1,9 +1,9 @@
 """A request's edge and id, and the log of failures, retries and fallbacks in its search.
 
 The events (failed, retried, degraded) go to a separate logger. They contain no text of a question,
-a document or a key, only the search's id, the step, classes of errors with their numbers, and
-reasons that the program itself words. A library that is set to writes them to a file
-(``catalog.library.logs``); else they go nowhere.
+a document or a key: only the search's id, the step, classes of errors with their numbers, and
+reasons that the program itself words. A library with that setting writes them to a file
+(``catalog.library.logs``); otherwise they are dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def current_edge() -> Edge | None:
 
 @contextmanager
 def asked_at(edge: Edge) -> Iterator[None]:
-    """Set the edge of the calls in the block, unless an outer block set another."""
+    """Set the edge of the calls in the block, unless an outer block has set another."""
     token = _EDGE.set(_EDGE.get() or edge)
     try:
         yield
@@ -76,7 +76,7 @@ def current_home() -> str:
 def searching(home: str) -> Iterator[None]:
     """Log the block's events under one search, with the id of its request if it has one.
 
-    An error that ends the block is logged, unless the call itself was wrong.
+    An error that ends the block is logged, unless the call itself was invalid.
     """
     if _SEARCH.get().home == home:
         yield
@@ -94,12 +94,12 @@ def searching(home: str) -> Iterator[None]:
 
 
 def tell_failure(step: str, error: BaseException) -> None:
-    """Log a step that failed; the search goes on without it."""
+    """Log a failed step; the search continues without it."""
     _tell(step, "failed", error_text(error))
 
 
 def tell_fallback(step: str, reason: str) -> None:
-    """Log a step that worked in another way than set; ``reason`` quotes nothing."""
+    """Log a step that worked in another way than set; ``reason`` must not quote text."""
     _tell(step, "degraded", reason)
 
 

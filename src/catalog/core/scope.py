@@ -1,7 +1,7 @@
-"""A search's scope: which documents may answer, as a type with three kinds of value.
+"""A search's scope: the documents that may answer, as a type with three kinds of value.
 
-A truth test on a scope is an error on purpose: ``if scope:`` is how an empty access
-list comes to mean "everything".
+A truth test on a scope is an error on purpose: with ``if scope:`` an empty access list would mean
+"everything".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Scope:
 
     @classmethod
     def of(cls, ids: Iterable[str]) -> Scope:
-        """Return a scope of exactly these source document ids; of nothing is nothing."""
+        """Return a scope of exactly these source document ids; without ids it is nothing."""
         return cls(frozenset(ids))
 
     @classmethod

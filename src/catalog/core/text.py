@@ -1,4 +1,4 @@
-"""Cleaning text for storing and for showing, to a language model as data."""
+"""Clean text for the store and for display, and mark it as data for a language model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def storable(text: str) -> str:
 
 
 def limit_marks(text: str) -> str:
-    """Return the text without what follows the thirtieth combining mark in a row.
+    """Return the text with at most thirty combining marks in a row.
 
     Normalising sorts marks in time quadratic in their number, during which no other thread runs:
     http://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format.
@@ -51,12 +51,12 @@ def _limit_marks_of_run(run: re.Match[str]) -> str:
 
 
 def compose(text: str) -> str:
-    """Return the text in NFC, its marks limited as :func:`limit_marks` does."""
+    """Return the text in NFC after :func:`limit_marks`."""
     return unicodedata.normalize("NFC", limit_marks(text))
 
 
 def all_storable(value: Any) -> Any:
-    """Return a JSON value with every text in it, names included, made :func:`storable`."""
+    """Return a JSON value with :func:`storable` applied to every text and name in it."""
     match value:
         case str():
             return storable(value)
@@ -68,28 +68,27 @@ def all_storable(value: Any) -> Any:
 
 
 def format_timecode(seconds: float) -> str:
-    """Return ``HH:MM:SS``; a part of a second is dropped."""
+    """Return ``HH:MM:SS``; fractions of a second are dropped."""
     minutes, second = divmod(max(0, int(seconds)), 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
 
 
 def strip_userinfo(address: str) -> str:
-    """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; any other text unchanged.
+    """Return ``scheme://user:password@host/…`` as ``scheme://host/…``; other texts unchanged.
 
-    Where a password that is not percent-encoded makes this ambiguous, too much is left out
-    rather than too little.
+    If a password that is not percent-encoded makes this ambiguous, the longer part is removed.
     """
     head, at, tail = address.rpartition("@")  # without the end, in which no user's part is
     return _USERINFO.sub("", head + at, count=1) + tail
 
 
 def nfc(path: str) -> str:
-    """Return the path in Unicode NFC, as documents are named."""
+    """Return the path in Unicode NFC, the form of documents' names."""
     return unicodedata.normalize("NFC", path)
 
 
 def clean(text: str) -> str:
-    """Return the text, line for line, without what steers a terminal or hides from a reader."""
+    """Return the text, line by line, without characters that steer a terminal or are hidden."""
     if not (text.isascii() and text.isprintable()):
         text = _SPACE.sub(" ", _BREAK.sub("\n", _ESCAPE.sub("", text)))
         text = _HIDDEN.sub("", text)

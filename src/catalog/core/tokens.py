@@ -1,4 +1,4 @@
-"""Counting text in a model's own tokens, and the fallback of four characters a token."""
+"""Count text in a model's own tokens, or as four characters a token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the tokenizer's name, so that a change of it is noticed."""
+        """Return the tokenizer's name, so that a change of tokenizer is noticed."""
         ...
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
@@ -26,7 +26,7 @@ class TokenCounter(Protocol):
 
 
 class CharTokenCounter:
-    """Take every four characters for one token; used when a model's tokenizer fails."""
+    """Count every four characters as a token; used if a model's tokenizer fails."""
 
     name = f"chars/{CHARS_PER_TOKEN}"
 
@@ -40,17 +40,17 @@ class CharTokenCounter:
 
 
 class EstimatedTokenCounter:
-    """Take four letters for one token, and every digit, mark or sign for one of its own.
+    """Count four letters as a token, and every digit, mark or sign as one.
 
-    For a model whose tokenizer is elsewhere. A letter beyond ASCII counts half a token, one of a
-    script without blanks a whole one. Texts are rather shorter than they are taken to be:
-    docs/how-to/embedding-model.md has how often not.
+    This is for a model whose tokenizer is not available. A letter beyond ASCII counts half a token,
+    one of a script without blanks a whole token. The estimate is usually too high;
+    docs/how-to/embedding-model.md says how often it is not.
     """
 
     name = f"letters/{CHARS_PER_TOKEN}"
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
-        """Return offsets of runs of characters that make up one token each, the last one less."""
+        """Return offsets of runs of characters that count as a token each; the last is shorter."""
         import numpy as np
 
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
@@ -77,14 +77,14 @@ def _quarters() -> npt.NDArray[np.int64]:
 
 
 class FallbackCounter:
-    """Count with a tokenizer, and four characters a token for any text that makes it fail."""
+    """Count with a tokenizer; a text on which it fails counts four characters a token."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self.name = counter.name
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
-        """Return the offsets as :class:`TokenCounter` says; never raises."""
+        """Return the offsets like :class:`TokenCounter`; never raise."""
         try:
             return self._counter.spans(text)
         except Exception:  # noqa: BLE001 - tokenizers raise anything; the chunker reports it

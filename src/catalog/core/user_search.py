@@ -1,4 +1,4 @@
-"""A user's own code, loaded by a dotted path; of a search, calling it and reading its ranking."""
+"""Load a user's own code by a dotted path; call a user's search and read its ranking."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _NOT_A_LIST = (str, bytes, Mapping, set, frozenset)
 
 
 def load_object(spec: str, default: str) -> Any:
-    """Import what ``package.module:attribute.attribute`` names; without a colon, ``default``.
+    """Import the object ``package.module:attribute.attribute``; without a colon, ``default``.
 
-    A module of the working directory is found, and while it is imported so are its neighbours
-    that nothing installed has the name of. No other import sees that directory, during or after.
-    Importing runs the module's code, so whatever that raises comes out.
+    Modules in the working directory are found. While one is imported, so are its neighbours, unless
+    something installed has their name. No other import sees that directory, during or after. The
+    import runs the module's code, so it may raise anything.
     """
     module_name, _, names = spec.partition(":")
     with _working_directory(module_name.partition(".")[0]):
@@ -44,7 +44,7 @@ def load_object(spec: str, default: str) -> Any:
 
 @contextmanager
 def _working_directory(name: str) -> Iterator[None]:
-    """Let the working directory be imported from, if it has the top-level module ``name``."""
+    """Allow imports from the working directory if it has the top-level module ``name``."""
     folder = str(Path.cwd())
     if name == _PACKAGE or folder in sys.path or PathFinder.find_spec(name, [folder]) is None:
         yield
@@ -60,7 +60,7 @@ def _working_directory(name: str) -> Iterator[None]:
 
 
 class _ModuleFinder:
-    """Find one top-level module in a folder, before anything installed of that name."""
+    """Find one top-level module in a folder, before any installed module of that name."""
 
     def __init__(self, name: str, folder: str) -> None:
         self._name, self._folder = name, folder
@@ -77,8 +77,8 @@ class _ModuleFinder:
 class RankedHit:
     """One hit: the document's path, and the details that the backend adds.
 
-    ``location`` are its pages and lines in words, ``times`` the seconds it covers. ``explain`` are
-    lines for a person to read. ``also_in`` are hits with the same text that it stands for.
+    ``location`` has its pages and lines in words, ``times`` its seconds. ``explain`` are lines for
+    people. ``also_in`` are hits with the same text, for which it stands.
     """
 
     path: str
@@ -91,13 +91,13 @@ class RankedHit:
 
     @property
     def group(self) -> tuple[RankedHit, ...]:
-        """Return the hit and those that it stands for."""
+        """Return the hit and those for which it stands."""
         return (self, *self.also_in)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A ranked list, best first; milliseconds by stage, and doubt, if the backend reports them."""
+    """A ranked list, best first; milliseconds by stage and doubt if the backend reports them."""
 
     hits: tuple[RankedHit, ...]
     stages_ms: Mapping[str, float] = field(default_factory=dict)
@@ -118,13 +118,13 @@ class Ranking:
         return best
 
     def within(self, paths: Collection[str]) -> Ranking:
-        """Return its hits in these documents alone."""
+        """Return only the hits in these documents."""
         return self._choose(lambda group: [hit for hit in group if hit.path in paths])
 
     def as_judged(self, grades: Mapping[str, int]) -> Ranking:
-        """Return it with the documents of each group that are labelled relevant, best first.
+        """Return the ranking with each group's relevant documents, best first.
 
-        Where none is, one that is judged stands for the group, else the hit itself.
+        A group without a relevant document is represented by a judged one, else by its hit.
         """
 
         def choose(group: Sequence[RankedHit]) -> Sequence[RankedHit]:
@@ -136,18 +136,18 @@ class Ranking:
         return self._choose(choose)
 
     def _choose(self, choose: Callable[[Sequence[RankedHit]], Sequence[RankedHit]]) -> Ranking:
-        """Return it with the chosen hits of each group; the first stands for the rest."""
+        """Return the ranking with each group's chosen hits; the first stands for the rest."""
         groups = [[replace(hit, also_in=()) for hit in choose(hit.group)] for hit in self.hits]
         hits = (replace(group[0], also_in=tuple(group[1:])) for group in groups if group)
         return replace(self, hits=tuple(hits))
 
 
 class UserSearch:
-    """Any callable whose first argument is the query text; raises :class:`BackendError` on loading.
+    """Any callable whose first argument is the query text; loading raises :class:`BackendError`.
 
-    ``spec`` is ``package.module:attribute.attribute``, or a module, whose ``search`` is meant. A
-    class is made without arguments; an object that cannot be called must have a ``search``
-    method. Modules of the working directory are found.
+    ``spec`` is ``package.module:attribute.attribute``, or a module with a ``search`` function. A
+    class is instantiated without arguments; an object that cannot be called must have a ``search``
+    method. Modules in the working directory are found.
     """
 
     def __init__(self, spec: str, function: Callable[..., object] | None = None) -> None:
@@ -160,15 +160,15 @@ class UserSearch:
         return [name for name in names if not {name, "**"} & self._parameters]
 
     def search(self, query: str, *, dataset: str, top_k: int, **options: object) -> Ranking:
-        """Call it and read its ranking; of the options it gets those it takes by keyword.
+        """Call the search and read its ranking, with the options that it takes by keyword.
 
-        ``top_k`` goes by the first of :data:`DEPTH_NAMES` it knows; options of ``None`` are left
-        out.
+        ``top_k`` is passed by the first of :data:`DEPTH_NAMES` that it knows; options of ``None``
+        are left out.
         """
         depth = next((name for name in DEPTH_NAMES if name in self._parameters), "top_k")
         available: Mapping[str, object] = {"dataset": dataset, depth: top_k, **options}
         arguments = {
-            name: deepcopy(value) if name == "filters" else value  # theirs to change
+            name: deepcopy(value) if name == "filters" else value  # a copy, which they may change
             for name, value in available.items()
             if value is not None and {name, "**"} & self._parameters
         }
@@ -194,7 +194,7 @@ def _load_function(spec: str) -> Callable[..., object]:
 
 
 def _keyword_parameters(function: Callable[..., object]) -> frozenset[str]:
-    """Return the names it takes by keyword after the first, the query; ``**`` if it takes any."""
+    """Return the names that it takes by keyword after the query; ``**`` for any name."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -212,9 +212,9 @@ def _keyword_parameters(function: Callable[..., object]) -> frozenset[str]:
 
 
 def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
-    """Convert whatever a search returned; raises :class:`BackendError`.
+    """Convert the result of any search; raise :class:`BackendError` if it is not understood.
 
-    Understood are sequences (or objects with ``results`` or ``source_nodes``) of paths, of ``(path,
+    Supported are sequences (or objects with ``results`` or ``source_nodes``) of paths, of ``(path,
     score)`` pairs, of mappings or objects with a ``path`` (or ``source_doc_id``, ``doc_id``,
     ``file_path``, ``id``), and of LlamaIndex nodes with such metadata. A list ``also_in`` of such
     hits gives the other places of a hit's text.
@@ -235,7 +235,7 @@ def to_ranking(value: object, dataset: str, top_k: int) -> Ranking:
 
 
 def _to_group(result: object, dataset: str) -> RankedHit:
-    """Return a hit with its copies, whose text is its own."""
+    """Return a hit with its copies, which have the same text."""
     hit = _to_hit(result, dataset)
     others = _first_of(result, ("also_in",)) if not isinstance(result, str | tuple | list) else None
     if not isinstance(others, list | tuple):
@@ -250,7 +250,7 @@ def _to_hit(result: object, dataset: str) -> RankedHit:
         return RankedHit(_to_path(str(result), dataset))
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
         return RankedHit(_to_path(result[0], dataset), _to_number(result[1]))
-    if isinstance(result, list):  # what JSON makes of such a pair
+    if isinstance(result, list):  # JSON turns a pair into a list
         match result:
             case [str(path), int() | float() as score]:
                 return RankedHit(_to_path(path, dataset), float(score))
@@ -277,7 +277,7 @@ def _to_path(name: str, dataset: str) -> str:
 
 
 def _first_of(result: object, names: Iterable[str]) -> Any:
-    """Return the first of these fields that the result, its node or their metadata has."""
+    """Return the first of these fields in the result, its node or their metadata."""
     node = _get(result, "node")
     owners = [result, _get(result, "metadata")]
     if node is not None:  # LlamaIndex: the metadata names the document, the node only itself

@@ -63,26 +63,26 @@ def get_model(
 
 
 def _query_encoder(settings: EmbeddingSettings, encoder: Encoder) -> Encoder | None:
-    """Return the model set up for single queries, ``None`` where that is as for documents."""
+    """Return the model set up for single queries, ``None`` if that is the same as for documents."""
     if settings.provider in SERVERS:
         from catalog.embedding.served_model import QUERY_RETRY_SECONDS, ServedEncoder
 
         return ServedEncoder(settings, side="query", retry_seconds=QUERY_RETRY_SECONDS)
     if settings.provider != "fastembed" or getattr(encoder, "is_run_alone", False):
         return None
-    # A query is too short to gain from more threads, and idle ones slow down the other leg.
+    # A query is too short to use more threads, and idle ones slow down the other leg.
     return get_encoder(settings.model_copy(update={"threads": settings.threads or 1}))
 
 
 def document_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:
-    """Return the prefix of passages: the setting, or else that of the model's profile."""
+    """Return the prefix of passages: the setting, or the one in the model's profile."""
     if rag is not None and rag.embed_prefix_doc is not None:
         return rag.embed_prefix_doc
     return profile_of(settings.model).document_prefix
 
 
 def query_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:
-    """Return the prefix of queries: the setting, or else that of the model's profile."""
+    """Return the prefix of queries: the setting, or the one in the model's profile."""
     if rag is not None and rag.embed_prefix_query is not None:
         return rag.embed_prefix_query
     return profile_of(settings.model).query_prefix

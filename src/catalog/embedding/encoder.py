@@ -1,4 +1,4 @@
-"""Encoders, which turn texts into vectors, in batches where one bad text costs only itself."""
+"""Encoders turn texts into vectors, in batches in which a bad text affects only itself."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingUsage:
-    """Counts of a stretch of work; subtract the counts before from the counts after.
+    """Counts of some work; subtract the counts before from the counts after.
 
-    ``retries`` are the requests that were repeats of one that failed, ``waited_seconds`` the time
-    between them. ``tokens`` are as the server counted them, as estimated for the ``estimated``
-    requests whose count it does not report. ``cost`` is in the currency of the price in the
-    settings, ``None`` without a price.
+    ``retries`` are requests that repeat a failed one, ``waited_seconds`` the time between them.
+    ``tokens`` are the server's counts, or estimates for the ``estimated`` requests without one.
+    ``cost`` is in the currency of the price in the settings, ``None`` without a price.
     """
 
     requests: int = 0
@@ -36,7 +35,7 @@ class EmbeddingUsage:
     waited_seconds: float = 0.0
 
     def __add__(self, other: EmbeddingUsage) -> EmbeddingUsage:
-        """Return both together."""
+        """Return the sum of both."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return EmbeddingUsage(*(_sum(one, another) for one, another in pairs))
 
@@ -69,7 +68,7 @@ def _count(number: int, noun: str) -> str:
 
 
 class Encoder(Protocol):
-    """One embedding model. Building one is cheap; the model loads at its first use."""
+    """One embedding model. It is cheap to make; the model loads at its first use."""
 
     @property
     def model(self) -> str:
@@ -78,7 +77,7 @@ class Encoder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Names the exact weights and their use: equal fingerprints give comparable vectors."""
+        """Identify the exact weights and their use: equal fingerprints give comparable vectors."""
         ...
 
     @property
@@ -88,7 +87,7 @@ class Encoder(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """Tokens the model reads, special ones included; the rest it would drop silently."""
+        """Tokens that the model reads, including special ones; it would silently drop the rest."""
         ...
 
     @property
@@ -111,7 +110,7 @@ PROBE = "probe"
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingResult:
-    """Vectors in the order of the texts (``None`` where it failed), and why each one failed."""
+    """Vectors in the order of the texts, ``None`` for a failed one, and the reasons."""
 
     vectors: tuple[Vector | None, ...]
     failures: Mapping[int, str]
@@ -124,12 +123,13 @@ def embed_in_batches(
     dim: int,
     batch_size: int,
 ) -> EmbeddingResult:
-    """Embed in batches of texts of like length; a failing batch is halved down to the bad text.
+    """Embed in batches of texts of similar length; halve a failing batch to find the bad text.
 
-    When every text fails and so does a harmless probe, the model itself is down:
-    :class:`EmbeddingError`, and nothing is recorded against the texts. A batch on which a server
-    fails is halved only if the probe succeeds then: else no more requests are sent, and every text
-    without a vector by then has failed; when that is all of them: :class:`EmbeddingServerError`.
+    If every text fails, and a harmless probe as well, the model itself is down: then
+    :class:`EmbeddingError` is raised, and no text is blamed. If a server fails on a batch, the
+    batch is halved only if the probe succeeds then. Otherwise no more requests are sent, and every
+    text without a vector counts as failed; if these are all texts, :class:`EmbeddingServerError` is
+    raised.
     """
     vectors: list[Vector | None] = [None] * len(texts)
     failures: dict[int, str] = {}

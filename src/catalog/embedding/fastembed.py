@@ -1,4 +1,4 @@
-"""ONNX models, the default: from files on this machine, or those that fastembed fetches."""
+"""ONNX models, the default: from files on this machine, or fetched by fastembed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FastEmbedEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Names the weights, their pooling and the tokens read."""
+        """Identify the weights, their pooling and the tokens read."""
         return make_fingerprint(
             "fastembed", self._files.weights_hash, self._profile.pooling, self.max_tokens
         )
@@ -81,9 +81,9 @@ class FastEmbedEncoder:
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector of shape ``(dim,)`` for each text, in order.
 
-        A model whose vectors depend on their batch is given one text a call, so that an
-        interrupted build ends with the same vectors as any other. As many calls as there are
-        threads run at once, one thread each: several threads in a call wait for one another.
+        A model whose vectors depend on their batch gets one text in each call, so that an
+        interrupted build ends with the same vectors as any other. There are as many parallel calls
+        as threads, with one thread each, because several threads in a call wait for each other.
         """
         if not self.is_run_alone:
             return list(self._loaded.embed(list(texts), batch_size=self._settings.batch_size))
@@ -96,7 +96,7 @@ class FastEmbedEncoder:
 
     @property
     def is_run_alone(self) -> bool:
-        """Whether each text is a call of its own, in one thread."""
+        """Whether each text is a separate call, in one thread."""
         known = self._files.known
         return known is not None and not known.batch_invariant
 
@@ -119,9 +119,9 @@ class FastEmbedEncoder:
 
 
 class OnnxModel:
-    """A model from its files, run without fastembed, which takes half a second to import.
+    """A model run from its files without fastembed, whose import takes half a second.
 
-    Vectors and scores are those of fastembed, to the bit.
+    Vectors and scores equal fastembed's to the bit.
     """
 
     def __init__(

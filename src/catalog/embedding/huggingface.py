@@ -35,7 +35,7 @@ class HuggingFaceEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Names the weights and the tokens read."""
+        """Identify the weights and the tokens read."""
         return make_fingerprint("huggingface", self._files.weights_hash, self.max_tokens)
 
     @property

@@ -1,4 +1,4 @@
-"""Requests to model servers: JSON posted under a time limit, without redirects or secrets."""
+"""Requests to model servers: JSON posted with a time limit, without redirects or secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def guarded_client(
 ) -> httpx.Client:
     """Return a client that refuses a compressed reply, and one of over ``most_bytes``.
 
-    It follows no redirect. ``error`` makes the exception from words for the problem.
+    It follows no redirect. ``error`` makes the exception from a description of the problem.
     """
 
     def check(response: httpx.Response) -> None:
@@ -74,7 +74,7 @@ class _BoundedStream(httpx.SyncByteStream):
         return piece
 
 
-_ABANDONED = 8  # requests left behind, before the server is left alone until one of them ends
+_ABANDONED = 8  # timed-out requests that may still run; with more, calls fail until one ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ServerAnswer:
 class JsonServer:
     """One address of a server, called ``name`` in messages.
 
-    No redirect is followed and no compressed answer read. A request that is not answered raises
+    No redirect is followed and no compressed reply read. A request without a reply raises
     ``error``, whose message contains neither the key nor the body of the request. Thread-safe.
     """
 
@@ -110,7 +110,7 @@ class JsonServer:
         """Set the address; raise :class:`ConfigError`, naming ``setting``, if it is invalid."""
         parts = split_address(url, setting)
         host = parts.netloc.rpartition("@")[2]
-        if api_key and host != parts.netloc:  # one of the two would be sent, and not the key
+        if api_key and host != parts.netloc:  # one of the two would be sent instead of the key
             raise ConfigError(f"{setting} holds a user, and a key is set: give one of them")
         self._url, self._error, self._setting = url, error, setting
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -121,11 +121,11 @@ class JsonServer:
     def post(
         self, body: Mapping[str, Any], seconds: float, *, most_bytes: int = 20_000_000
     ) -> ServerAnswer:
-        """Send a request and return the server's answer within ``seconds``, whatever its status.
+        """Send a request and return the server's reply within ``seconds``, whatever its status.
 
-        An answer of over ``most_bytes`` is not read to its end and raises ``error``.
+        A reply of over ``most_bytes`` is not read to its end and raises ``error``.
         """
-        try:  # the whole request, for httpx bounds only each wait of it
+        try:  # limits the whole request; httpx limits only each wait
             return self._calls.call(lambda: self._post(body, seconds, most_bytes), seconds)
         except LLMTimeoutError as error:
             raise self._late(seconds) from error

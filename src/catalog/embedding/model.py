@@ -1,4 +1,4 @@
-"""An embedding model as this product uses it: an encoder with its prefixes and batches."""
+"""An embedding model as used here: an encoder with its prefixes and batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Vector = npt.NDArray[np.float32]
 
 
-# What hears of embeddings: called with a description of the model, the texts, and a list that has
+# Listeners to embeddings: called with a description of the model, the texts, and a list that has
 # the vectors when the returned block ends.
 Listener: TypeAlias = (
     "Callable[[dict[str, Any], Sequence[str], list[Vector | None]], AbstractContextManager[None]]"
@@ -38,11 +38,11 @@ listeners: list[Listener] = []
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """An encoder with prefixes by side, where one bad text costs only itself.
+    """An encoder with a prefix for each side; in a batch, a bad text affects only itself.
 
-    ``query_encoder`` is the same model set up for single queries, ``None`` where that is
-    ``encoder``. ``has_sides``: it embeds passages and queries differently. ``reports``: each
-    embedding is reported to :data:`listeners`.
+    ``query_encoder`` is the same model set up for single queries, ``None`` if that is ``encoder``.
+    ``has_sides``: it embeds passages and queries differently. ``reports``: each embedding is
+    reported to :data:`listeners`.
 
     >>> from catalog.embedding import get_model
     >>> get_model().embed_query("how to rotate a key").shape  # doctest: +SKIP
@@ -71,7 +71,7 @@ class EmbeddingModel:
         return result
 
     def windows(self, text: str, lead: str = "", *, tokens: int | None = None) -> list[str]:
-        """Cut ``text`` into parts that the model reads at once, prefix and ``lead`` before each.
+        """Cut ``text`` into windows for the model, with prefix and ``lead`` before each.
 
         ``tokens`` is the size of the text, if known.
         """
@@ -86,7 +86,7 @@ class EmbeddingModel:
     def embed_alone(self, text: str, *, is_passage: bool = False) -> Vector:
         """Embed one short text without a prefix, by the encoder for queries.
 
-        Some models embed passages differently: then ``is_passage`` matters.
+        ``is_passage`` matters for models that embed passages differently.
         """
         encoder = self.query_encoder or self.encoder
         if is_passage and self.has_sides:
@@ -116,7 +116,7 @@ def require_all(result: EmbeddingResult) -> list[Vector]:
 
 
 class GivenModel(Protocol):
-    """An embedding model of the caller's own; any ``BaseEmbedding`` of LlamaIndex is one."""
+    """A caller's own embedding model; any ``BaseEmbedding`` of LlamaIndex fits."""
 
     model_name: str
 
@@ -134,7 +134,7 @@ class GivenModel(Protocol):
 
 
 def as_model(given: EmbeddingModel | GivenModel) -> EmbeddingModel:
-    """Return a model of ours, or the caller's own as ours: it has two sides, and reports itself."""
+    """Return our model as it is, or wrap the caller's own, with two sides and its own reports."""
     if isinstance(given, EmbeddingModel):
         return given
     sides = GivenEncoder(given), GivenEncoder(given, side="query")
@@ -142,10 +142,10 @@ def as_model(given: EmbeddingModel | GivenModel) -> EmbeddingModel:
 
 
 class GivenEncoder:
-    """An encoder around one side of a caller's own model: that of queries, or of other texts.
+    """An encoder for one side of a caller's own model: queries, or other texts.
 
-    It has no tokenizer and counts four characters as a token. The fingerprint is made of
-    class and model name: two models of one name are taken for one.
+    It has no tokenizer and counts four characters as a token. The fingerprint consists of class and
+    model name, so two models with the same name count as the same.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class GivenEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Names class and model; see :class:`Encoder`."""
+        """Identify class and model; see :class:`Encoder`."""
         return make_fingerprint("llama-index", type(self._model).__qualname__, self.model)
 
     @cached_property

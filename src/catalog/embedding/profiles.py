@@ -1,6 +1,6 @@
 """The conventions of each known model: prefixes, pooling, window and dimension.
 
-Prefixes are the ones the model cards give. A model that is not listed gets no prefix.
+Prefixes come from the model cards. A model that is not listed gets no prefix.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingProfile:
-    """A model's conventions; ``max_tokens`` counts special tokens too, ``dim`` is the vector size.
+    """A model's conventions; ``max_tokens`` includes special tokens, ``dim`` is the vector size.
 
-    ``max_tokens`` and ``dim`` are ``None`` when they are known only once the model is loaded.
-    ``languages`` are those it was trained on, by Snowball's names; empty for a multilingual model,
-    or when they are unknown.
+    ``max_tokens`` and ``dim`` are ``None`` if they are known only after the model is loaded.
+    ``languages`` are those of its training, by Snowball name; empty for a multilingual model, or if
+    unknown.
     """
 
     query_prefix: str = ""
@@ -62,9 +62,9 @@ _ALIASES = {
 
 
 def published_name(model: str) -> str:
-    """Return a model's name on the hub for its name on a server, any other name unchanged.
+    """Return a model's name on the hub for its name on a server; other names unchanged.
 
-    ``hf:nomic-ai/nomic-embed-text-v1.5`` is ``nomic-ai/nomic-embed-text-v1.5``.
+    ``hf:nomic-ai/nomic-embed-text-v1.5`` becomes ``nomic-ai/nomic-embed-text-v1.5``.
     """
     name = model.removeprefix("hf:")
     return _ALIASES.get(name, name)

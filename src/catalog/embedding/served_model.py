@@ -1,4 +1,4 @@
-"""Embedding models on servers: asked in their own form, repeated, checked and counted."""
+"""Embedding models on servers: request in the server's form, retry, check and count."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Side = Literal["query", "document"]
 
 
 class ServerForm(Protocol):
-    """The form of requests to a kind of servers, and of their answers."""
+    """The form of requests to a kind of server, and of its replies."""
 
     path: str
     """What follows the base address."""
@@ -44,27 +44,27 @@ class ServerForm(Protocol):
         ...
 
     def rows(self, answer: Any, count: int) -> list[Any] | None:
-        """Return the vectors in the order of the texts, ``None`` unless ``count`` are there."""
+        """Return the vectors in the order of the texts, ``None`` unless there are ``count``."""
         ...
 
     def tokens(self, answer: Any) -> int | None:
-        """Return how many tokens the server counted, ``None`` where it does not say."""
+        """Return the server's count of tokens, ``None`` if it reports none."""
         ...
 
 
 class OpenAIForm:
-    """``POST …/embeddings``, as OpenAI, vLLM, Ollama, llama.cpp and TEI have it."""
+    """``POST …/embeddings`` as in OpenAI, vLLM, Ollama, llama.cpp and TEI."""
 
     path = "/embeddings"
-    base: str | None = None  # nothing is sent to anybody who was not named
+    base: str | None = None  # no default: texts are sent only to a named server
     most_texts = 2048
 
     def request(self, model: str, texts: Sequence[str], side: Side) -> dict[str, Any]:  # noqa: ARG002
-        """Return the body; both sides are alike but for the prefix that a text already has."""
+        """Return the body; the sides differ only in the prefix that a text already has."""
         return {"model": model, "input": list(texts), "encoding_format": "float"}
 
     def rows(self, answer: Any, count: int) -> list[Any] | None:
-        """Return the vectors by the ``index`` of each, in order where none has one."""
+        """Return the vectors by the ``index`` of each, or in order if none has an index."""
         rows = _get(answer, "data")
         if not isinstance(rows, list) or len(rows) != count:
             return None
@@ -85,14 +85,14 @@ class OpenAIForm:
 
 
 class CohereForm:
-    """``POST …/embed`` of Cohere's second version; that of the first one's answers is read, too."""
+    """``POST …/embed`` of Cohere's second version; replies of the first version are read, too."""
 
     path = "/embed"
     base: str | None = "https://api.cohere.com/v2"
     most_texts = 96
 
     def request(self, model: str, texts: Sequence[str], side: Side) -> dict[str, Any]:
-        """Return the body with the side; long texts are to be refused, not cut."""
+        """Return the body with the side; it asks to refuse long texts instead of cutting them."""
         return {
             "model": model,
             "texts": list(texts),
@@ -132,10 +132,10 @@ _spread = wait_random(0, 1)  # so that clients with the same wait do not all ret
 class Retries:
     """Repeat a call that raises :class:`EmbeddingServerError`, up to :data:`TRIES` in all.
 
-    The wait between two tries is the one the server asks for, else a random time with a growing
-    limit ("full jitter"). No try begins later than ``seconds`` after the first; one that would is
-    given up without a wait. After a call that failed in the end, the next ones are not repeated
-    until one succeeds.
+    The wait between two tries is the one the server asks for, or else a random time with a growing
+    limit ("full jitter"). No try begins later than ``seconds`` after the first; if the wait would
+    be too long, there is no further try. After a call that failed in the end, calls are not
+    repeated until one succeeds.
     """
 
     def __init__(self, seconds: float, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -190,7 +190,7 @@ def _wait(state: RetryCallState) -> float:
 
 _log = logging.getLogger(__name__)
 FORMS: dict[str, ServerForm] = {"openai": OpenAIForm(), "cohere": CohereForm()}
-QUERY_RETRY_SECONDS = 2.0  # seconds after which a search asks no more
+QUERY_RETRY_SECONDS = 2.0  # seconds after which a search does not retry
 _MAX_TOKENS = 512  # of an unknown model
 _MOST_BYTES = 400_000  # of an answer, for each text and once more: 8,192 numbers, and blanks
 _SAME, _ASKED_AGAIN = 0.999, 5  # likeness of vectors that differ by rounding alone; requests
@@ -201,14 +201,13 @@ _NO_CREDIT = b"insufficient_quota"
 
 
 class ServedEncoder:
-    """A model behind an address, asked in the form of ``settings.provider``.
+    """A model behind an address, with requests in the form of ``settings.provider``.
 
-    Vectors are brought to length 1. ``side`` is that of the texts: Cohere's models embed queries
-    otherwise than documents. The fingerprint is the same for both, and of a published model the
-    same on every server; any other name means what its server takes it for.
-    A request that fails for a reason that passes is repeated for ``retry_seconds``, those of
-    ``settings.retry_seconds`` where it is not given; after one that failed for good each further
-    one has a single try, until one succeeds.
+    Vectors are scaled to length 1. ``side`` is that of the texts: Cohere's models embed queries and
+    documents differently. The fingerprint is the same for both sides, and for a published model the
+    same on every server; any other name is only valid for its server. A request with a temporary
+    failure is repeated for ``retry_seconds``, by default ``settings.retry_seconds``. After a final
+    failure, requests are tried once until one succeeds.
     """
 
     def __init__(
@@ -220,7 +219,7 @@ class ServedEncoder:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Take the settings; raises :class:`ConfigError` where one is missing."""
+        """Take the settings; raise :class:`ConfigError` if one is missing."""
         self.model, self._settings, self._side = settings.model, settings, side
         self._form = FORMS[settings.provider]
         base = settings.url or self._form.base
@@ -252,14 +251,14 @@ class ServedEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Names form, model and window, and the server of a model that is not published."""
+        """Identify form, model and window, and the server of a model that is not published."""
         name = published_name(self.model)
         server = "" if name in PROFILES else self._server.public_url
         return make_fingerprint("server", self._settings.provider, name, self.max_tokens, server)
 
     @cached_property
     def dim(self) -> int:
-        """Length of every vector; the server is asked once where nobody knows."""
+        """Length of every vector; the server is asked once if it is unknown."""
         known = self._settings.dim or self._profile.dim
         return known or len(self.encode([PROBE])[0])
 
@@ -270,15 +269,15 @@ class ServedEncoder:
 
     @property
     def usage(self) -> EmbeddingUsage:
-        """What all requests so far took."""
+        """The counts of all requests so far."""
         return self._usage
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector of length 1 for each text, in order.
 
-        Raises :class:`EmbeddingServerError` for a server that fails, :class:`EmbeddingError` for
-        texts that it refuses and for an answer that has no sense, :class:`ConfigError` for what
-        no other try would mend.
+        Raises :class:`EmbeddingServerError` for a failing server, :class:`EmbeddingError` for texts
+        that it refuses and for a meaningless reply, and :class:`ConfigError` if no further try
+        could help.
         """
         vectors: list[Vector] = []
         for start in range(0, len(texts), self._form.most_texts):
@@ -301,10 +300,9 @@ class ServedEncoder:
         return [_unit(row) for row in rows]
 
     def _require_same_model(self, name: str, text: str, vector: Vector) -> None:
-        """Raise :class:`ConfigError` once the server answers by another model, as after a failover.
+        """Raise :class:`ConfigError` if the server answers by another model, as after a failover.
 
-        One that answers under another name, and gives the first text the vector it had, is the
-        same.
+        A model with another name counts as the same if it gives the first text the same vector.
         """
         if self._first is None:
             self._first = (name, text, vector)
@@ -335,7 +333,7 @@ class ServedEncoder:
         return self._server.read(reply)
 
     def _refusal(self, reply: ServerAnswer) -> Exception:
-        """Return the error that explains the status, without any of the answer's text."""
+        """Return the error that explains the status, without any text of the reply."""
         label, status = self._server.label, reply.status
         said = reply.content[:10_000].lower()
         if status in _REFUSED:
@@ -382,7 +380,7 @@ def _name_of(answer: Any) -> str | None:
 
 
 def _unit(row: Any) -> Vector:
-    """Return a vector of length 1; raise :class:`EmbeddingError` for what cannot be one."""
+    """Return a vector of length 1; raise :class:`EmbeddingError` if that is impossible."""
     import numpy as np
 
     if isinstance(row, list) and not {type(number) for number in row} <= {int, float}:

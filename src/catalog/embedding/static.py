@@ -1,4 +1,4 @@
-"""Static models, one vector a token and their mean for a text: fast, and less good at meaning."""
+"""Static models: the mean of a vector for each token. Fast, and less good at meaning."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MAX_TOKENS = 512  # the mean of more tokens distinguishes little
 
 
 class StaticEncoder:
-    """A model from an installed package, or a folder of a ``.safetensors`` file and its tokenizer.
+    """A model from an installed package, or a folder with a ``.safetensors`` file and a tokenizer.
 
     A text's vector is the mean of its tokens' vectors, scaled to length 1. It depends on the text
-    alone.
+    only.
     """
 
     def __init__(self, settings: EmbeddingSettings) -> None:
@@ -39,7 +39,7 @@ class StaticEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Names the weights and the tokens read."""
+        """Identify the weights and the tokens read."""
         return make_fingerprint("static", self._files.weights_hash, self.max_tokens)
 
     @property

@@ -1,4 +1,4 @@
-"""Count with a model's own tokenizer, and cut a passage into windows that the model reads whole."""
+"""Count with a model's own tokenizer, and cut a passage into windows that fit the model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 _BLOCK = 100_000  # characters tokenised at once: an encoding costs some 100 bytes a token
-_KEPT = 100_000  # tokens whose places are kept, 16 bytes each: what is cut together, and more
+_KEPT = 100_000  # tokens with cached offsets, 16 bytes each
 _SPACE = re.compile(r"\s")
 
 
 class ModelTokenCounter:
-    """Counts with a ``tokenizer.json``; long texts are tokenised in blocks cut at white space."""
+    """Count with a ``tokenizer.json``; long texts are tokenised in blocks cut at white space."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class ModelTokenCounter:
         return tokenizer
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the numbers of each text's tokens, special ones left out."""
+        """Return the numbers of each text's tokens, without special ones."""
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
@@ -94,9 +94,9 @@ def split_into_windows(
     """Cut ``text`` into pieces, each with ``lead`` before it, none over ``max_tokens``.
 
     A passage that fits is one window. A longer one is cut into as few windows as possible, of about
-    equal size, between words where it can be. A lead that would take most of the window is cut.
-    ``tokens`` is the size of the text where it was counted before, as part of a longer one: a text
-    that is sure to fit is not counted again.
+    equal size, if possible between words. A lead that would take most of the window is cut.
+    ``tokens`` is the size of the text if it was already counted as part of a longer one; then a
+    text that is sure to fit is not counted again.
     """
     if _is_sure_to_fit(text, lead, max_tokens, tokens):
         return [lead + text]
@@ -130,7 +130,7 @@ def split_into_windows(
 
 
 def _is_sure_to_fit(text: str, lead: str, max_tokens: int, tokens: int | None) -> bool:
-    """Return whether text and lead fit with any tokenizer: no token is shorter than a byte."""
+    """Return whether text and lead fit with any tokenizer, because a token has at least a byte."""
     room = max_tokens - SPECIAL_TOKENS - _SPARE - len(lead.encode("utf-8", "surrogatepass"))
     if room < max(_MIN_ROOM, max_tokens // 2):  # the lead may have to be cut
         return False
@@ -140,7 +140,7 @@ def _is_sure_to_fit(text: str, lead: str, max_tokens: int, tokens: int | None) -
 
 
 def _word_start(text: str, spans: object, target: int, lowest: int) -> int:
-    """Return the last token at or before ``target`` that begins a word, or else ``target``."""
+    """Return the last token up to ``target`` that begins a word, or else ``target``."""
     import numpy as np
 
     offsets = np.asarray(spans)
@@ -152,7 +152,7 @@ def _word_start(text: str, spans: object, target: int, lowest: int) -> int:
 
 
 def _halve_too_long(windows: list[str], counter: TokenCounter, max_tokens: int) -> list[str]:
-    """Halve any window that grew over the limit because a word tokenises otherwise when cut."""
+    """Halve windows that exceed the limit because a cut word has more tokens."""
     result: list[str] = []
     for window in windows:
         spans = counter.spans(window)

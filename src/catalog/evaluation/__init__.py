@@ -1,1 +1,1 @@
-"""Golden sets, metrics, significance and reports: proving how well a search finds."""
+"""Golden sets, metrics, significance and reports: measure how well a search finds."""

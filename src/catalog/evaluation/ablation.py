@@ -1,4 +1,4 @@
-"""Ablation: the plain hybrid search, with one stage added or changed at a time."""
+"""Ablation: compare the plain hybrid search with versions in which one stage differs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Variants = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class AblationRow:
-    """One variant against the plain hybrid search; ``latency`` in milliseconds."""
+    """One variant compared with the plain hybrid search; ``latency`` in milliseconds."""
 
     name: str
     mean: float
@@ -40,10 +40,9 @@ class AblationRow:
 
 
 def build_variants(settings: Settings) -> Variants:
-    """Build the plain hybrid search first, then one configuration a stage; expansion only with a
-    language model.
+    """Build the plain hybrid search first, then one configuration for each stage.
 
-    All other settings stay.
+    All other settings stay. Expansion is included only with a language model.
     """
     variants: dict[str, tuple[str, dict[str, str]]] = {
         "hybrid": ("v2", {}),
@@ -66,7 +65,7 @@ def build_variants(settings: Settings) -> Variants:
 
 
 def available_variants(library: Library, variants: Variants) -> tuple[Variants, dict[str, str]]:
-    """Return the configurations whose models are installed, and by name why the rest cannot run."""
+    """Return the configurations whose models are installed; by name, why the rest cannot run."""
     problems = {
         "rerank_enabled=true": _try_model(lambda: _reranker_fingerprint(library)),
         "expansion_enabled=true": _try_model(lambda: library.llm),
@@ -87,7 +86,7 @@ def _reranker_fingerprint(library: Library) -> str:
 
 
 def _try_model(use: Callable[[], object]) -> str:
-    """Return why a model cannot be used, or an empty text."""
+    """Return why a model cannot be used, "" if it can."""
     try:
         use()
     except CatalogError as error:

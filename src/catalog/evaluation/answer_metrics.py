@@ -1,24 +1,25 @@
-"""Scores of answers: their citations, whether these support them, and abstention.
+"""Scores of answers: citations, support by them, and abstention.
 
-Precisions count the answers given, recalls all questions, so neither comes for free. Each metric
-has a value, 0 to 1, for the questions that it applies to:
+Precisions are over the answers given and recalls over all questions, so neither can be raised for
+free. Each metric has a value, 0 to 1, for the questions to which it applies:
 
 ==============  =====================================================================
 ``Answered``    of questions that have an answer: whether one was given
-``AbstainP``    of questions not answered: whether none has an answer
+``AbstainP``    of questions not answered: whether the question has no answer
 ``AbstainR``    of questions that have no answer: whether none was given
 ``CiteP``       of answers to questions with labels: share of cited passages of a labelled document
 ``CiteR``       of questions with labels: share of labelled documents that are cited
-``CiteSpan``    of questions with labelled spans: whether a cited passage holds one
-``Support``     of answers: share of sentences that what they cite supports
+``CiteSpan``    of questions with labelled spans: whether a cited passage contains one
+``Support``     of answers: share of sentences that their citations support
 ``VitalStrict`` of questions with nuggets, parts of a right answer: share of vital ones it has
 ==============  =====================================================================
 
 A nugget is *supported* by the answer, *partially*, or *not*, as AutoNuggetizer judges. A strict
-score counts the first alone, any other counts a partial one by half; ``Vital`` scores are of the
-vital nuggets, ``All`` of all. ``VitalStrict`` is the one that tracks rank (Pradeep et al. 2024,
-"Initial Nugget Evaluation Results for the TREC 2024 RAG Track with the AutoNuggetizer Framework",
-arXiv 2411.09607). They tell runs apart, and say little of a single question.
+score counts only supported ones; other scores count a partially supported one as half. ``Vital``
+scores are over the vital nuggets, ``All`` over all. ``VitalStrict`` ranks systems most like people
+do (Pradeep et al. 2024, "Initial Nugget Evaluation Results for the TREC 2024 RAG Track with the
+AutoNuggetizer Framework", arXiv 2411.09607). Use them to compare runs; for a single question they
+say little.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from catalog.llm.replies import Reply
 NUGGET_METRICS = ("VitalStrict", "Vital", "AllStrict", "All")
 Assigned = Literal["support", "partial_support", "not_support"]
 _PARTIAL = 0.5
-_AT_ONCE = 10  # nuggets that a judge is shown, as AutoNuggetizer does
+_AT_ONCE = 10  # nuggets in one prompt to the judge, as in AutoNuggetizer
 _RULES = (
     "You judge whether an answer contains facts. For each numbered fact write one line: its "
     "number, a colon, and one of: support (the answer says all of it), partial_support (it says "
@@ -52,7 +53,7 @@ _LINE = re.compile(r"^[^\w\n]*+(\d++)\W++(support|partial_support|not_support)\b
 
 
 class NuggetAssignment(BaseModel):
-    """How far an answer has one nugget."""
+    """How far an answer supports one nugget."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,7 +62,7 @@ class NuggetAssignment(BaseModel):
 
 
 def nuggets_of(query: GoldenQuery) -> tuple[Nugget, ...]:
-    """Return a query's nuggets, else each sentence of its answer as a vital one."""
+    """Return a query's nuggets, or each sentence of its answer as a vital nugget."""
     if query.nuggets or not query.answer:
         return query.nuggets
     spans = sentence_spans(query.answer)
@@ -71,10 +72,10 @@ def nuggets_of(query: GoldenQuery) -> tuple[Nugget, ...]:
 def assign_nuggets(
     query: GoldenQuery, answer: str, judge: LanguageModel | None, seconds: float
 ) -> tuple[NuggetAssignment, ...]:
-    """Return how far an answer has each nugget of a query, by a model or by the support check.
+    """Return how far an answer supports each nugget, by a model or by the support check.
 
-    The check knows no partial support. Of a nugget on which the judge says nothing, the answer has
-    nothing. Raises :class:`~catalog.core.errors.LLMError` kinds for a judge that fails within
+    The check has no partial support. A nugget that the judge does not mention is not supported.
+    Raises :class:`~catalog.core.errors.LLMError` kinds for a judge that fails or takes longer than
     ``seconds``.
     """
     nuggets = nuggets_of(query)
@@ -92,9 +93,9 @@ def assign_nuggets(
 
 
 def score_nuggets(query: GoldenQuery, assigned: Sequence[NuggetAssignment]) -> dict[str, float]:
-    """Return the nugget metrics of a question; 0 where nothing was assigned.
+    """Return the nugget metrics of a question; 0 if no nugget was supported.
 
-    Those of vital nuggets are left out where it has none.
+    Vital scores are left out if the question has no vital nuggets.
     """
     nuggets = nuggets_of(query)
     values = [one.assigned for one in assigned] or ["not_support"] * len(nuggets)
@@ -140,9 +141,9 @@ COMPARED = tuple(name for name in ANSWER_METRICS if name != "AbstainP")
 
 
 class PassageRecord(BaseModel):
-    """A passage that an answer was made from; ``text`` only of one that the answer cites.
+    """A passage from which an answer was made; only a cited one has its ``text``.
 
-    ``also_in`` is where its text stands as well.
+    ``also_in`` has the other places of its text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -183,7 +184,7 @@ class PassageRecord(BaseModel):
 
 
 class AnswerRecord(BaseModel):
-    """The answer to one question, or the ``reason`` for none."""
+    """The answer to one question, or the ``reason`` for an abstention."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -230,10 +231,10 @@ class AnswerRecord(BaseModel):
 def score_answers(
     golden: GoldenSet, answers: Mapping[str, AnswerRecord]
 ) -> dict[str, dict[str, float]]:
-    """Return metric → query id → score, for the questions that each metric applies to.
+    """Return metric → query id → score, for the questions to which each metric applies.
 
-    A question without an answer in ``answers`` failed: it counts as neither answered nor left
-    unanswered on purpose.
+    A question without a record in ``answers`` failed: it counts neither as answered nor as an
+    abstention.
     """
     scores: dict[str, dict[str, float]] = {name: {} for name in ANSWER_METRICS}
     for query in golden:
@@ -264,9 +265,9 @@ def _scores(query: GoldenQuery, answer: AnswerRecord | None) -> Iterator[tuple[s
 
 
 def holds_span(passage: PassageRecord, path: str, span: Span) -> bool:
-    """Return whether a passage holds the span's words, or overlaps its range.
+    """Return whether a passage contains the span's words, or overlaps its range.
 
-    Of a document that has its text as well, characters are not known.
+    In another document with the same text, characters are unknown and do not count.
     """
     if path not in passage.paths:
         return False

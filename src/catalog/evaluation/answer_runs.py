@@ -1,4 +1,4 @@
-"""Putting labelled questions to ``ask``, and recording its answers as a run."""
+"""Ask labelled questions with ``ask``, and record the answers as a run."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnswerJob:
-    """A run to make: each golden query of a set, asked of one service with ``params``.
+    """A run to make: ask a service each query of a golden set with ``params``.
 
-    ``llm`` writes the answers, ``None``: they are extracted; ``judge`` assigns nuggets, ``None``:
-    the support check does.
+    ``llm`` writes the answers; with ``None`` they are extracted. ``judge`` assigns nuggets; with
+    ``None`` the support check does.
     """
 
     service: Searcher
@@ -91,7 +91,7 @@ def make_job(
 ) -> AnswerJob:
     """Return the job with the models that ``params`` and ``judge`` name.
 
-    Raises :class:`~catalog.core.errors.ConfigError` kinds for a model that cannot be had.
+    Raises :class:`~catalog.core.errors.ConfigError` kinds for an unavailable model.
     """
     agent = read_agent(service.parts.settings, params.agent)
     llm = choose_llm(service.library, params.model, agent.profile)
@@ -100,12 +100,12 @@ def make_job(
 
 
 def run_answers(job: AnswerJob, *, progress: Progress, now: Callable[[], float]) -> EvalRun:
-    """Ask every question, and record run, scores and answers; return the record.
+    """Ask every question; record run, scores and answers; return the record.
 
-    Each answer is kept in the store until the run is recorded, so that the same run, asked again
-    after it was stopped, goes on. A question whose model fails is a failed one, and no run is
-    recorded where all do: that raises :class:`BackendError`. So does :class:`StoreBusyError` a
-    dataset that changes meanwhile.
+    Each answer is kept in the store until the run is recorded, so that an interrupted run can be
+    continued by asking for it again. A question whose model fails counts as failed. If all fail, no
+    run is recorded and :class:`BackendError` is raised. If the dataset changes meanwhile,
+    :class:`StoreBusyError` is raised.
     """
     database, golden = job.service.parts.database, job.golden
     corpus = corpus_digest(database, job.dataset)
@@ -140,7 +140,7 @@ def run_answers(job: AnswerJob, *, progress: Progress, now: Callable[[], float])
 
 
 def _answer(job: AnswerJob, query: GoldenQuery) -> AnswerRecord:
-    """Ask one question; a model or stage that fails raises, since another answer would hide it."""
+    """Ask one question; raise if a model or stage fails, because a fallback would hide that."""
     params = replace(
         job.params, question=query.query, dataset=job.dataset, filters=query.filters, strict=True
     )
@@ -188,7 +188,7 @@ _FAILURES_SHOWN = 3
 
 
 def read_answers(run: EvalRun) -> dict[str, AnswerRecord]:
-    """Return the answers of a run by query id; a run of searches has none."""
+    """Return the answers of a run by query id; ``{}`` for a run of searches."""
     return {query: AnswerRecord.model_validate(value) for query, value in run.answers.items()}
 
 
@@ -212,7 +212,7 @@ def answer_run_dict(run: EvalRun) -> dict[str, Any]:
     """Return the run with the interval of each metric and the answers by query id."""
     answers = {query: {**value} for query, value in run.answers.items()}
     for value in answers.values():
-        del value["nuggets"]  # they tell runs apart, not questions
+        del value["nuggets"]  # nugget scores compare runs, not single questions
     return run_dict(run) | {"measured": measured(run), "answers": answers}
 
 
@@ -245,7 +245,7 @@ def account(run: EvalRun) -> str:
 def write_answer_report(run: EvalRun, golden: GoldenSet, path: Path) -> None:
     """Write the page in one step; equal runs give equal pages.
 
-    Raises :class:`~catalog.core.errors.InputError` where the file cannot be written.
+    Raises :class:`~catalog.core.errors.InputError` if the file cannot be written.
     """
     write_page(render_template("answers.html.j2", _page(run, golden)), path)
 

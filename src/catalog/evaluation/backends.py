@@ -1,16 +1,16 @@
 """The searches that can be compared, behind one protocol: v1, v2, a user's, a recorded one.
 
-A backend is named by a text, its *spec*:
+The name of a backend is its *spec*:
 
 ===========================  ======================================================
 ``v1``                       ``catalog.search``
-``v2``, ``v2:k=v,k=v``       ``catalog.search_v2``, with settings changed if any are given
-``lexical``, ``vector``      one leg of v2 alone; settings as above
+``v2``, ``v2:k=v,k=v``       ``catalog.search_v2``, optionally with changed settings
+``lexical``, ``vector``      one leg of v2 only; settings as above
 ``package.module:function``  any callable, called as ``function(query, …)``
 ``package.module``           its ``search`` function
 ``collection[:NAME]``        a Qdrant collection of others (``IDX_COLLECTION__*``)
 ``run:ID``                   a recorded run's lists (``catalog runs list``)
-a file that exists           a TREC run
+an existing file             a TREC run
 ===========================  ======================================================
 """
 
@@ -64,17 +64,17 @@ _MODULES = {"catalog.search": "v1", "catalog.search:search": "v1"} | {
 
 
 class SearchBackend(Protocol):
-    """A search under comparison. ``name`` is shown; ``identity`` says exactly which it is."""
+    """A search to compare. ``name`` is shown; ``identity`` identifies it exactly."""
 
     name: str
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return configuration and code, JSON-ready; equal identities answer alike."""
+        """Return configuration and code, JSON-ready; equal identities give equal answers."""
         ...
 
     def prepare(self, dataset: str, progress: Progress) -> None:
-        """Build or open whatever answering needs; not timed."""
+        """Build or open everything that answering needs; not timed."""
         ...
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
@@ -87,9 +87,9 @@ class SearchBackend(Protocol):
 
 
 class V2Backend:
-    """``catalog.search_v2`` in one mode, by a service that its caller closes.
+    """``catalog.search_v2`` in one mode, on a service that the caller closes.
 
-    With ``documents``, ids or paths, it searches these alone.
+    With ``documents`` (ids or paths), only these are searched.
     """
 
     def __init__(
@@ -136,22 +136,22 @@ class V2Backend:
             explain=True,
         )
         for stage in results.stages:
-            if stage.status == "failed":  # the other leg's answer would hide it in the scores
+            if stage.status == "failed":  # otherwise the other leg's answer would hide the failure
                 raise StageFailedError(f"stage {stage.name} failed: {stage.note}")
         return to_ranking(results, dataset, top_k)
 
     def close(self) -> None:
-        """Do nothing: the library is its owner's to close."""
+        """Do nothing: the owner of the library closes it."""
 
 
 class _IndexProgress:
-    """Passes progress on, and says before the first step that v1 indexes, and that it does once."""
+    """Pass progress on; before the first step, say that v1 builds its index once."""
 
     def __init__(self, progress: Progress, dataset: str, tell: Tell) -> None:
         self._progress, self._dataset, self._tell = progress, dataset, tell
 
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
-        """Announce the index: v1 starts a progress only when it has none that is current."""
+        """Announce the index; v1 starts a progress only if its index is not up to date."""
         self._tell(
             f"v1, the plain LlamaIndex search, has no index of {self._dataset!r} as it is now and "
             "makes one: that takes about as long as 'catalog index build' did, and happens once, "
@@ -165,7 +165,7 @@ class _IndexProgress:
 
 
 class V1Backend:
-    """``catalog.search``; it has no filters, so filtered queries are searched without them."""
+    """``catalog.search``. It has no filters, so filtered queries are searched without them."""
 
     def __init__(self, settings: Settings, tell: Tell) -> None:
         from catalog.search.service import SearchService
@@ -181,7 +181,7 @@ class V1Backend:
         return {"pipeline": "v1", "embedding": embedding, "code": code_digest()}
 
     def prepare(self, dataset: str, progress: Progress) -> None:
-        """Index the dataset in v1's own folder, if that is not up to date, and load the model."""
+        """Index the dataset in v1's own folder if that is outdated, and load the model."""
         self._service.index(dataset, _IndexProgress(progress, dataset, self._tell))
         self._service.search("warm up", dataset=dataset)
 
@@ -197,19 +197,19 @@ class V1Backend:
 
 
 class UserBackend:
-    """Any callable; of ``dataset``, a depth and ``filters`` it gets those it has parameters for."""
+    """Any callable; it gets dataset, depth and ``filters`` if it has parameters for them."""
 
     def __init__(self, spec: str) -> None:
         self.name, self._search = spec, UserSearch(spec)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return the name and a hash of the module's file; other code it uses is not covered."""
+        """Return the name and a hash of the module's file; imported code is not covered."""
         module = sys.modules.get(getattr(self._search.function, "__module__", None) or "")
         file = getattr(module, "__file__", None)
         try:
             code = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
-        except OSError:  # in an archive, or gone
+        except OSError:  # the module is in an archive, or its file is gone
             code = None
         return {"callable": self.name, "code": code}
 
@@ -227,8 +227,8 @@ class UserBackend:
 class CollectionBackend:
     """A collection that other software filled.
 
-    Its passages count for the document of the dataset that has their ``source_url``, else for that
-    address itself.
+    Its passages count for the document of the dataset with the same ``source_url``, or else for
+    that address.
     """
 
     def __init__(self, spec: str, library: Library, name: str) -> None:
@@ -240,7 +240,7 @@ class CollectionBackend:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return its address, settings and model; other software's changes go unnoticed."""
+        """Return its address, settings and model; changes by other software go unnoticed."""
         return {
             "collection": self._search.name,
             "address": self._search.address,
@@ -295,9 +295,9 @@ class Backends:
         self._opened = ExitStack()
 
     def load(self, spec: str) -> SearchBackend:
-        """Load the backend a spec names; raises :class:`BackendError` if that fails, saying why.
+        """Load the backend of a spec; raise :class:`BackendError` with the reason if that fails.
 
-        Names of this package come before files, and files before dotted paths.
+        Names of this package come first, then files, then dotted paths.
         """
         backend = self._backend(_MODULES.get(spec, spec))
         self._loaded.append(backend)
@@ -380,7 +380,7 @@ class Backends:
 
 
 def code_digest() -> str:
-    """Hash this package's source, so that no run of other code is taken for its own."""
+    """Hash this package's source, so that runs of different code are not confused."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
     for file in sorted(root.rglob("*.py")):
@@ -389,7 +389,7 @@ def code_digest() -> str:
 
 
 def _public_settings(settings: BaseModel) -> dict[str, Any]:
-    """Return settings without keys, and addresses without user and password."""
+    """Return settings without keys; addresses lose user and password."""
     values = settings.model_dump(mode="json", exclude=_SECRETS)
     return {
         name: strip_userinfo(value) if isinstance(value, str) else value
@@ -408,7 +408,7 @@ _COLUMNS = 6
 
 
 class RecordedBackend:
-    """The lists of an earlier run or of a search that is not here; they take no time."""
+    """The lists of an earlier run, or of a search that cannot be called; they take no time."""
 
     def __init__(
         self,
@@ -436,7 +436,7 @@ class RecordedBackend:
         """Do nothing."""
 
     def require(self, golden: GoldenSet, dataset: str, top_k: int) -> None:
-        """Raise :class:`InputError` unless the lists are of these queries, and this deep."""
+        """Raise :class:`InputError` unless the lists are for these queries and deep enough."""
         record = self._record
         if record is not None and (record.labels, record.dataset) != (golden.digest, dataset):
             raise InputError(
@@ -455,7 +455,7 @@ class RecordedBackend:
             )
 
     def notes(self, golden: GoldenSet) -> tuple[str, ...]:
-        """Describe the queries that the lists lack."""
+        """Describe the queries that are missing from the lists."""
         absent = self._absent_queries(golden)
         if not absent:
             return ()
@@ -475,7 +475,7 @@ class RecordedBackend:
 
 
 def require_run(database: Database, prefix: str) -> EvalRun:
-    """Return the only run whose id starts so; raises :class:`RunNotFoundError`."""
+    """Return the only run whose id starts with ``prefix``; raise :class:`RunNotFoundError`."""
     with database.read() as connection:
         runs = find_runs(connection, prefix)
     if len(runs) == 1:
@@ -487,10 +487,10 @@ def require_run(database: Database, prefix: str) -> EvalRun:
 def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Path:
     """Write ranked documents by query id as ``NAME.run`` and return the file's path.
 
-    Each hit is a line ``query Q0 document rank score tag``, as TREC has it. Columns are separated
-    by white space, so white space in a path is percent-encoded.
-    Scores fall with the rank, so that every tool keeps the order. Raises
-    :class:`GoldenSetError` when the folder or a path (not Unicode) cannot be written.
+    Each hit is a line ``query Q0 document rank score tag``, as in TREC. Columns are separated by
+    white space, so white space in a path is percent-encoded. Scores fall with the rank, so that
+    every tool keeps the order. Raises :class:`GoldenSetError` if the folder, or a path that is not
+    Unicode, cannot be written.
     """
     tag = quote(name, safe="=,-_") or "run"
     path = folder / f"{tag}.run"
@@ -509,10 +509,10 @@ def write_run(folder: Path, name: str, lists: Mapping[str, Sequence[str]]) -> Pa
 
 
 def read_run(path: Path) -> dict[str, list[tuple[str, float]]]:
-    """Read documents with their scores by query id, by falling score, ties by the rank column.
+    """Read documents with scores by query id, highest score first, ties by the rank column.
 
-    Raises :class:`GoldenSetError` naming a line that is not TREC's, and as trec_eval does one that
-    lists a document again: nobody can say which of its places counts.
+    Raises :class:`GoldenSetError` for a line that is not TREC's and, like trec_eval, for a document
+    that is listed twice, because its rank is ambiguous.
     """
     lists: dict[str, dict[str, tuple[float, int]]] = {}
     lines: dict[tuple[str, str], int] = {}

@@ -1,14 +1,14 @@
-"""Fitting relevance: the chance that a passage answers, by its scores, from labelled queries.
+"""Fit relevance to labelled queries: the probability that a passage answers, from its scores.
 
-A passage counts as relevant when its document is labelled so, or another that has its text; of an
-unanswerable query none is.
-Every query weighs the same, whatever the number of its candidates. The fit is a logistic
-regression (Newton's method), with a ridge of 10⁻³ that only matters where labels are separable.
+A passage counts as relevant if its document, or another document with its text, is labelled as
+relevant; an unanswerable query has no relevant passage. Every query has the same weight, whatever
+its number of candidates. The fit is a logistic regression (Newton's method) with a ridge of 10⁻³,
+which matters only if labels are separable.
 
-Where a calibration is packaged, only its constant is shifted, since a team's own questions have
-answers and cannot teach what a foreign question looks like; a ridge of 1 keeps the shift small for
-few queries. It is adopted when it wins on queries it was not fitted on: their mean squared error
-falls, each fifth of the queries left out in turn, by more than two standard errors.
+If a calibration is packaged, only its constant is shifted: a team's own questions have answers and
+cannot teach what an unrelated question looks like. A ridge of 1 keeps the shift small for few
+queries. A fit is adopted if it wins on queries that it was not fitted on: their mean squared error,
+with each fifth of the queries left out in turn, must fall by more than two standard errors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from catalog.retrieval.search_parts import SearchParts
 
 
-CANDIDATES = 10  # of each query, the best ones: those that thresholds are for
+CANDIDATES = 10  # the best ones of each query, to which thresholds apply
 MIN_PASSAGES = 20  # relevant and irrelevant passages a fit needs at least
 _RIDGE = 1e-3
 _STEPS = 50
@@ -61,10 +61,10 @@ class LabelledCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationQuality:
-    """Quality of estimates of relevance: area under the ROC curve, expected calibration error.
+    """Quality of relevance estimates: area under the ROC curve, expected calibration error.
 
-    ``auc`` is the chance that a relevant passage is given more than an irrelevant one;
-    ``error`` the mean distance of estimate and truth over ten bins of estimates; both 0 to 1.
+    ``auc`` is the probability that a relevant passage gets more than an irrelevant one. ``error``
+    is the mean distance of estimate and truth over ten bins of estimates. Both are 0 to 1.
     """
 
     n: int
@@ -74,10 +74,10 @@ class CalibrationQuality:
 
 @dataclass(frozen=True, slots=True)
 class OwnCalibration:
-    """A calibration fitted to a team's own queries, and how good such fits are left out of them.
+    """A calibration fitted to a team's own queries, and its quality on queries left out.
 
-    ``gain`` is how far the mean squared error falls, beside the packaged calibration's or, without
-    one, the share of relevant passages; ``error`` is its standard error.
+    ``gain`` is the fall of the mean squared error, compared with the packaged calibration or,
+    without one, with the share of relevant passages; ``error`` is its standard error.
     """
 
     calibration: Calibration
@@ -102,7 +102,7 @@ def collect_candidates(
 ) -> dict[str, list[LabelledCandidate]]:
     """Return the first ``depth`` candidates of every query, by query id.
 
-    Expansion is left out, and so are the threshold and the token budget of the settings.
+    Expansion, the threshold and the token budget of the settings are not applied.
     """
     progress.start(len(golden))
     service = service.with_settings({"similarity_threshold": 0.0, "token_budget": 0})
@@ -132,11 +132,12 @@ def fit_calibration(
     has_cosines: bool,
     about: str = "",
 ) -> Calibration:
-    """Fit the calibration that makes the labels most likely; ``groups`` are collections of queries.
+    """Fit the calibration that makes the labels most likely.
 
-    Each group has its own constant, for some are labelled more densely than others, and what
-    the scores tell is learned within groups; the result has the mean of their constants. Raises
-    :class:`InputError` when there is too little of either kind to fit on.
+    ``groups`` are collections of queries. Each has its own constant, because some are labelled more
+    densely than others, and the scores' coefficients are learned within groups; the result has the
+    mean of the constants. Raises :class:`InputError` if there are too few relevant or irrelevant
+    passages.
     """
     _require_enough([passage for group in groups for query in group for passage in query])
     return _fit([group for group in groups if any(group)], has_cosines=has_cosines, about=about)
@@ -168,7 +169,7 @@ def _fit(
     values = np.array([[getattr(row[1].features, name) for name in names] for row in rows])
     member = np.array([[float(number == n) for n in range(len(groups))] for number, _, _ in rows])
     share = np.array([weight for _, _, weight in rows])
-    share /= (member * (member.T @ share)).sum(axis=1)  # groups weigh the same
+    share /= (member * (member.T @ share)).sum(axis=1)  # groups get equal weights
     weights = share * len(labels) / len(groups)
     solution = _newton(np.hstack([values, member]), labels, weights)
     slopes = dict(zip(names, map(float, solution), strict=False))
@@ -182,9 +183,9 @@ def fit_own(
     has_cosines: bool,
     about: str,
 ) -> OwnCalibration:
-    """Fit a calibration to queries, by shifting the packaged one where it exists.
+    """Fit a calibration to queries, by shifting the packaged one if it exists.
 
-    Raises :class:`InputError` as :func:`fit_calibration` does, and for fewer than two queries.
+    Raises :class:`InputError` like :func:`fit_calibration`, and for fewer than two queries.
     """
     group = [query for query in group if query]
     _require_enough([passage for query in group for passage in query])
@@ -226,7 +227,7 @@ def _relevant_share(queries: Sequence[Sequence[LabelledCandidate]]) -> float:
 
 
 def _shift(calibration: Calibration, queries: Sequence[Sequence[LabelledCandidate]]) -> Calibration:
-    """Return the calibration with the constant that makes the labels most likely, less a ridge."""
+    """Return the calibration with the constant that maximizes likelihood minus the ridge."""
     shifted = calibration
     for _ in range(_STEPS):
         slope, curvature = calibration.constant - shifted.constant, 1.0
@@ -273,9 +274,9 @@ def _newton(values: Floats, labels: Floats, weights: Floats) -> Floats:
 
 
 def auc(estimates: Floats, labels: npt.NDArray[np.bool_]) -> float:
-    """Compute the chance that a positive has more than a negative, 0 to 1, ties counting half.
+    """Compute the probability that a positive has more than a negative; ties count half.
 
-    By ranks (Mann and Whitney 1947); .5 with only one class.
+    By ranks (Mann and Whitney 1947); .5 if there is only one class.
     """
     positives = int(labels.sum())
     negatives = len(labels) - positives
@@ -304,9 +305,10 @@ _CUT = 10
 
 @dataclass(frozen=True, slots=True)
 class BalanceFit:
-    """The chosen shift, and its gain on queries that did not choose it.
+    """The chosen shift, and its gain on queries that were not used to choose it.
 
-    ``gain`` is in nDCG@10, ``error`` its standard error; ``is_other`` than the usual shift.
+    ``gain`` is in nDCG@10, ``error`` its standard error; ``is_other`` if it differs from the usual
+    shift.
     """
 
     queries: int
@@ -322,13 +324,12 @@ class BalanceFit:
 
 
 def fit_balance(scores: Floats, usual: float = 0.0) -> BalanceFit:
-    """Choose a shift, given nDCG@10 of each query (row) at each of :data:`SHIFTS` (column).
+    """Choose a shift from nDCG@10 of each query (row) at each of :data:`SHIFTS` (column).
 
-    The vector leg's share of every query is shifted by the same amount. The shift with the best
-    mean wins, its neighbours counting too, less ``_SHRINKAGE · (shift - usual)² / queries``, so
-    that few queries move it little. It is better than ``usual``, the shift without labels, if the
-    mean gain on queries that did not choose it (each fifth left out in turn) is above 0 by two
-    standard errors.
+    Every query's vector share is shifted by the same amount. The best mean wins, averaged with its
+    neighbours and reduced by ``_SHRINKAGE · (shift - usual)² / queries``, so that few queries move
+    the shift little. The result is better than ``usual``, the shift without labels, if the mean
+    gain on queries that were left out (each fifth in turn) is above 0 by two standard errors.
     """
     none = int(np.argmin(np.abs(np.array(SHIFTS) - usual)))
     chosen = _choose(scores, none)
@@ -347,9 +348,9 @@ def fit_balance(scores: Floats, usual: float = 0.0) -> BalanceFit:
 def measure_shifts(
     parts: SearchParts, golden: GoldenSet, dataset: str, *, progress: Progress
 ) -> Floats:
-    """Return nDCG@10 of documents of each answerable query at each of :data:`SHIFTS`.
+    """Return nDCG@10 of documents for each answerable query at each of :data:`SHIFTS`.
 
-    Queries with filters are left out; rows are in the order of the rest.
+    Queries with filters are left out; rows have the order of the rest.
     """
     queries = [query for query in golden.answerable if query.filters is None]
     progress.start(len(queries))
@@ -372,13 +373,13 @@ def _measure(parts: SearchParts, query: GoldenQuery, dataset: str) -> list[float
 
 
 def _ask(parts: SearchParts, text: str, dataset: str) -> tuple[list[RankedList], dict[str, str]]:
-    """Return the lists of both legs, of row numbers, and which document each row is of."""
+    """Return the lists of row numbers from both legs, and the document of each row."""
     within, rag = Restriction(dataset), parts.rag
     vector, _ = parts.query_vectors.embed(text)
     by_words = parts.lexical(dataset).search(text, DEPTH, within)
     by_meaning = parts.vector(dataset).search(vector, DEPTH, within)
     spread = parts.library.indexes.sample(dataset).spread(vector)
-    parts.library.indexes.require_model()  # else they may be scores of two models
+    parts.library.indexes.require_model()  # otherwise these may be scores of two models
     seqs = {hit.seq for hits in (by_words, by_meaning) for hit in hits}
     with parts.database.read() as connection:
         chunks = load_chunks(connection, dataset, seqs, damaged=[])

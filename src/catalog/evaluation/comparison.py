@@ -1,4 +1,4 @@
-"""Is the candidate better than the baseline: differences, their certainty, and a verdict."""
+"""Compare a candidate with a baseline: differences, their certainty, and a verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Outcome = Literal["better", "worse", "no difference", "too few to tell"]
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric over all answerable queries; ``adjusted_p`` is corrected for the rows' number."""
+    """One metric over all answerable queries; ``adjusted_p`` is corrected for several rows."""
 
     metric: str
     test: PairedTest
@@ -46,7 +46,7 @@ class Stratum:
 
 @dataclass(frozen=True)
 class QueryDelta:
-    """One query's score of the deciding metric in both."""
+    """One query's scores in the deciding metric, in both runs."""
 
     query: GoldenQuery
     baseline: float
@@ -62,7 +62,7 @@ class QueryDelta:
 class PipelineComparison:
     """Two runs over one golden set, scored and tested.
 
-    ``deltas`` go from the candidate's largest loss to its largest win; ``warnings`` say why the
+    ``deltas`` go from the candidate's largest loss to its largest win. ``warnings`` say why the
     numbers may mislead.
     """
 
@@ -84,7 +84,7 @@ class PipelineComparison:
         return self.metrics[0].test
 
     def differences(self, metric: str) -> npt.NDArray[np.float64]:
-        """Return candidate minus baseline by answerable query, of any measured metric."""
+        """Return candidate minus baseline by answerable query, for any measured metric."""
         before, after = (
             np.asarray(_column(scores, metric), dtype=np.float64)
             for scores in (self.baseline_scores, self.candidate_scores)
@@ -103,9 +103,9 @@ def compare_runs(
 ) -> PipelineComparison:
     """Score both runs and test the difference on nDCG@10, which decides, and on ``metrics``.
 
-    ``warnings`` about the labels come first among the comparison's. Raises
-    :class:`BlindComparisonError` where no difference could have been seen, and :class:`InputError`
-    for runs of other queries.
+    ``warnings`` about the labels come first in the comparison's. Raises
+    :class:`BlindComparisonError` if no difference could show, and :class:`InputError` for runs of
+    other queries.
     """
     for run in (baseline, candidate):
         if set(run.outcomes) != {query.id for query in golden}:
@@ -145,7 +145,7 @@ def compare_runs(
 
 
 def decide_outcome(test: PairedTest) -> Outcome:
-    """Decide the verdict that a test supports at the 5 % level."""
+    """Return the verdict that a test supports at the 5 % level."""
     if not test.enough:
         return "too few to tell"
     if test.p >= ALPHA:
@@ -286,7 +286,7 @@ def _warnings(
 
 
 def _no_match(run: BackendRun, golden: GoldenSet) -> str:
-    """Say which names it uses: a search that finds no label most often names them otherwise."""
+    """Describe a run's names: a search that finds no labels usually names documents differently."""
     document = next(
         (run.documents(q.id)[0] for q in golden.answerable if run.documents(q.id)), None
     )

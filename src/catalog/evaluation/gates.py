@@ -1,7 +1,7 @@
 """Conditions that fail a comparison, for use in CI: ``ndcg@10 worse``, ``p95_ms > 50``.
 
-A metric of quality is decided on bounds of its mean paired difference, since a difference as
-measured is noise for the most part: see :func:`bound_losses`.
+A quality metric is decided on bounds of its mean paired difference, because the measured difference
+is mostly noise; see :func:`bound_losses`.
 
 ==============================  ===================================================================
 ``ndcg@10 worse``               a loss is shown (one-sided test)
@@ -42,13 +42,13 @@ _SUM_ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class LossBounds:
-    """Bounds of the mean difference, and p of a loss; an entry a comparison.
+    """Bounds of the mean difference, and p of a loss; one entry for each comparison.
 
-    ``low`` and ``high`` are the ends of the 90 % percentile bootstrap interval, so that the truth
-    is beyond each in about 5 % of cases. ``safe_low`` and ``safe_high`` are the same with one more
-    query that is lost, or gained, as a whole: for a claim that there is *no* more than some loss,
-    which queries that nobody asked could refute. ``p`` is the chance of a sum as low when every
-    query's two scores are dealt to the two sides by a coin.
+    ``low`` and ``high`` are the ends of the 90 % percentile bootstrap interval, so the truth is
+    beyond each in about 5 % of cases. ``safe_low`` and ``safe_high`` are the same with one
+    additional query that is completely lost, or gained. They are for the claim that a loss is *not*
+    larger than some amount, which queries that nobody asked could refute. ``p`` is the probability
+    of a sum this low if a coin assigned each query's two scores to the two sides.
     """
 
     low: Floats
@@ -61,14 +61,14 @@ class LossBounds:
 def bound_losses(differences: Floats, *, resamples: int = 10_000, seed: int = 0) -> LossBounds:
     """Compute the bounds for each row; memory grows with rows and ``resamples``, not queries.
 
-    ``differences`` has a row a comparison and a column a query: candidate minus baseline, of a
-    score from 0 to 1. Equal arguments and seeds give equal bounds.
+    ``differences`` has a row for each comparison and a column for each query: candidate minus
+    baseline, of a score from 0 to 1. Equal arguments and seeds give equal bounds.
 
-    The plain interval is Efron and Tibshirani's (1993, An Introduction to the Bootstrap, §13.3),
-    the test one-sided randomisation (Smucker, Allan and Carterette 2007). One query more at the
-    worst value is how the exact bound of a share is made (Clopper and Pearson 1934), and Gaffke's
-    (2005) of a mean: where no query of n is lost the bound is about 3/n, the rule of three (Hanley
-    and Lippman-Hand 1983), and not 0.
+    The plain interval is from Efron and Tibshirani (1993, An Introduction to the Bootstrap, §13.3),
+    the test is one-sided randomisation (Smucker, Allan and Carterette 2007). One additional query
+    at the worst value gives the exact bound of a share (Clopper and Pearson 1934) and Gaffke's
+    bound of a mean (2005): if none of n queries is lost, the bound is not 0 but about 3/n, the rule
+    of three (Hanley and Lippman-Hand 1983).
     """
     rows, n = differences.shape
     generator = np.random.default_rng(seed)
@@ -91,7 +91,7 @@ def bound_losses(differences: Floats, *, resamples: int = 10_000, seed: int = 0)
 
 
 def _chance_of_loss(differences: Floats, drawn: int, generator: np.random.Generator) -> Floats:
-    """Return (1 + sums as low) / (1 + drawn) over random signs, for each row."""
+    """Return (1 + number of sums as low) / (1 + drawn) over random signs, for each row."""
     limits = differences.sum(axis=1) + _SUM_ROUNDING * np.abs(differences).sum(axis=1)
     as_low = np.zeros(len(differences))
     for part in _batches(drawn, differences.shape[1]):
@@ -102,7 +102,7 @@ def _chance_of_loss(differences: Floats, drawn: int, generator: np.random.Genera
 
 
 def _draw_counts(generator: np.random.Generator, rows: int, n: int) -> Floats:
-    """Return how often each of n is drawn in n draws with replacement: (rows, n)."""
+    """Return how often each of n items is drawn in n draws with replacement: (rows, n)."""
     drawn = generator.integers(0, n, size=(rows, n)) + n * np.arange(rows)[:, None]
     return np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
 
@@ -149,7 +149,7 @@ class Gate:
     def decide(self, comparison: PipelineComparison) -> GateResult:
         """Decide whether the comparison fails.
 
-        Raises :class:`BlindComparisonError` where it cannot be told: fewer queries than
+        Raises :class:`BlindComparisonError` if that cannot be decided: fewer queries than
         :data:`~catalog.evaluation.significance.MIN_QUERIES`, or a search that was not timed.
         """
         if self.form == "as measured":
@@ -169,7 +169,7 @@ class Gate:
         return GateResult(self, failed, mean, float(bounds.safe_low[0]), float(bounds.safe_high[0]))
 
     def require_differences(self, comparison: PipelineComparison) -> npt.NDArray[np.float64]:
-        """Return the metric's differences by query; raise where they are too few."""
+        """Return the metric's differences by query; raise if they are too few."""
         differences = comparison.differences(self.metric)
         if differences.size < MIN_QUERIES:
             raise BlindComparisonError(
@@ -185,11 +185,11 @@ class Gate:
         return _measure(self.metric, candidate) - _measure(self.metric, baseline)
 
     def holds(self, difference: float) -> bool:
-        """Return whether a difference as measured is beyond the number."""
+        """Return whether a measured difference exceeds the number."""
         return _OPERATORS[self.operator](difference, self.limit)
 
     def fails(self, bounds: LossBounds) -> npt.NDArray[np.bool_]:
-        """Return which of the comparisons that these bounds are of fail."""
+        """Return for each comparison of these bounds whether it fails."""
         no_loss = bounds.safe_low > -self.limit + _ROUNDING
         no_gain = bounds.safe_high < self.limit - _ROUNDING
         if self.form == "not as good":
@@ -201,10 +201,10 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """Whether a gate fails the comparison, and the numbers behind the decision.
+    """Whether a gate fails the comparison, and the numbers that decide it.
 
     ``difference`` is candidate minus baseline. ``low`` and ``high`` are its bounds, each at 5 %,
-    and ``p`` that of a loss; ``None`` where the gate does not use them.
+    and ``p`` that of a loss; ``None`` if the gate does not use them.
     """
 
     gate: Gate
@@ -216,10 +216,11 @@ class GateResult:
 
 
 def parse_gate(text: str) -> Gate:
-    """Read a condition; names in any case, ``mrr``, ``recall`` and ``hit`` understood.
+    """Read a condition; names in any case, also ``mrr``, ``recall`` and ``hit``.
 
-    Raises :class:`InputError` for another form, an unknown metric, a margin outside 0 to 1, and
-    for a metric of quality compared as it was measured, naming the form to use.
+    Raises :class:`InputError` for another form, an unknown metric or a margin outside 0 to 1. A
+    quality metric compared by its measured difference is refused, too; the message names the right
+    form.
     """
     measured = _MEASURED.fullmatch(text.strip())
     if measured is not None:
@@ -247,7 +248,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def gate_lines(results: Sequence[GateResult]) -> Iterator[str]:
-    """Yield a line a gate: whether it failed the comparison, and by which numbers."""
+    """Yield a line for each gate: whether it failed the comparison, and the numbers."""
     if results:
         yield ""
     for result in results:
@@ -260,7 +261,7 @@ def gate_mark(result: GateResult) -> str:
 
 
 def gate_detail(result: GateResult) -> str:
-    """Return the difference, its bounds and the chance of a loss, which decide."""
+    """Return the difference, its bounds and the probability of a loss, which decide."""
     detail = f"difference {result.difference:+.3f}"
     if result.low is not None and result.high is not None:
         detail += f", bounds [{result.low:+.3f}, {result.high:+.3f}], each at 5 %"
@@ -293,7 +294,7 @@ def _require_metric(text: str, name: str) -> str:
 
 
 def _refusal(text: str, name: str, sign: str, limit: float) -> str:
-    """Say which form stands for a difference as measured."""
+    """Name the form to use instead of a measured difference."""
     margin = f"{limit:g}"
     forms = [f"'{name} worse'"]
     if sign[0] == "<" and 0 < limit < 1:
@@ -332,7 +333,7 @@ _ROWS = 50  # repetitions at a time
 
 @dataclass(frozen=True, slots=True)
 class FalseAlarms:
-    """``fired`` of ``repetitions`` A/A comparisons in which a gate failed."""
+    """The number ``fired`` of ``repetitions`` A/A comparisons in which a gate failed."""
 
     gate: str
     fired: int
@@ -340,7 +341,7 @@ class FalseAlarms:
 
     @property
     def share(self) -> float:
-        """Return the estimated chance of a false alarm."""
+        """Return the estimated probability of a false alarm."""
         return self.fired / self.repetitions
 
 
@@ -351,15 +352,16 @@ def count_false_alarms(
     repetitions: int = REPETITIONS,
     seed: int = 0,
 ) -> list[FalseAlarms]:
-    """Count how often each gate fires when neither side is better; the usual gates if none.
+    """Count how often each gate fires although neither side is better; by default the usual gates.
 
-    Each repetition draws as many queries as there are, with replacement, and deals the two answers
-    to each to the two sides by a coin. Both sides are then one search, that answers as either of
-    the two does, so whatever fires does so for nothing. Hence this estimates the chance of a false
-    alarm for a change that alters as many queries, as much, as lie between these two, and is worth
-    nothing on the whole. With one search on both sides only its own unsteadiness is left.
+    Each repetition draws as many queries as there are, with replacement, and a coin assigns the two
+    answers to the two sides. Both sides are then the same search, which gives either answer with
+    equal probability, so a gate that fires is a false alarm. This estimates the probability of a
+    false alarm for a change that alters as many queries, and as much, as these two runs differ,
+    without being better or worse on the whole. With the same search on both sides only its own
+    randomness is left.
 
-    Raises as :meth:`Gate.decide` does. Costs seconds; equal arguments give equal counts.
+    Raises like :meth:`Gate.decide`. Takes seconds; equal arguments give equal counts.
     """
     chosen = gates or [parse_gate(text) for text in USUAL_GATES]
     return [
@@ -371,7 +373,7 @@ def count_false_alarms(
 def false_alarm_lines(
     comparison: PipelineComparison, alarms: Sequence[FalseAlarms]
 ) -> Iterator[str]:
-    """Yield how often each gate fires falsely, and from how many comparisons that is estimated."""
+    """Yield how often each gate fires falsely, and the number of comparisons for the estimate."""
     told = false_alarm_dict(comparison, alarms)
     yield ""
     yield (
@@ -406,7 +408,7 @@ def _count_fired(comparison: PipelineComparison, gate: Gate, repetitions: int, s
             (comparison.baseline.outcomes[query.id], comparison.candidate.outcomes[query.id])
             for query in comparison.golden
         ]
-        gate.decide(comparison)  # raises where nothing was timed
+        gate.decide(comparison)  # raises if nothing was timed
         return sum(
             gate.holds(gate.measure_difference(*zip(*_deal(pairs, generator), strict=True)))
             for _ in range(repetitions)

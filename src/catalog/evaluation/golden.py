@@ -1,4 +1,4 @@
-"""Golden queries: questions with labelled answers, and checking them against a dataset."""
+"""Golden queries: questions with labelled answers, and their check against a dataset."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Span(_Frozen):
 
 
 class Expected(_Frozen):
-    """One judged document: grade 0 says it was looked at and does not answer."""
+    """One judged document; grade 0 means that it was looked at and does not answer."""
 
     path: str = Field(min_length=1)
     grade: int = Field(1, ge=0, le=MAX_GRADE)
@@ -82,7 +82,7 @@ class Expected(_Frozen):
 
 
 class Nugget(_Frozen):
-    """A part of a right answer, in a sentence; a ``vital`` one must be in it."""
+    """A part of a right answer, in one sentence; a ``vital`` one is required."""
 
     text: str = Field(min_length=1)
     importance: Literal["vital", "okay"] = "vital"
@@ -95,8 +95,8 @@ def _is_absent(value: object) -> bool:
 class GoldenQuery(_Frozen):
     """A question with its judged documents, and the parts of a right answer.
 
-    ``answer``, ``nuggets`` and ``answerable`` are of answers alone: searches are not measured by
-    them. ``answerable`` is whether it should be answered, where no other label says so.
+    ``answer``, ``nuggets`` and ``answerable`` are for answers only; searches are not measured by
+    them. ``answerable`` says whether the question should be answered if no other label shows it.
     """
 
     id: str = Field(min_length=1, pattern=r"^[^\s\x1c-\x1f]+$")  # a column of TREC run files
@@ -149,12 +149,12 @@ class GoldenQuery(_Frozen):
 
     @property
     def is_answerable(self) -> bool:
-        """Return whether some document is labelled as answering it."""
+        """Return whether some document is labelled as an answer."""
         return bool(self.relevant)
 
     @property
     def has_answer(self) -> bool:
-        """Return whether it should be answered."""
+        """Return whether the question should be answered."""
         if self.answerable is not None:
             return self.answerable
         return bool(self.relevant or self.answer or self.nuggets)
@@ -185,13 +185,13 @@ class GoldenSet:
 
     @property
     def digest(self) -> str:
-        """Return a hash of every query and label, whatever their order; hexadecimal."""
+        """Return a hash of all queries and labels, independent of their order; hexadecimal."""
         lines = "\n".join(sorted(query.model_dump_json() for query in self.queries))
         return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def find_dataset_problems(golden: GoldenSet, database: Database, dataset: str) -> list[str]:
-    """Find what does not fit a dataset: absent documents, spans not in the text, wrong filters."""
+    """Find labels that do not fit a dataset: missing documents, missing spans, wrong filters."""
     with database.read() as connection:
         paths = frozenset(list_paths(connection, dataset))
         fields = list_fields(connection, dataset)
@@ -203,7 +203,7 @@ def find_dataset_problems(golden: GoldenSet, database: Database, dataset: str) -
 
 
 def find_label_warnings(golden: GoldenSet, database: Database, dataset: str) -> list[str]:
-    """Say which labels name no document of the dataset, and which queries have no label."""
+    """Name the labels whose documents are not in the dataset, and the queries without a label."""
     with database.read() as connection:
         paths = frozenset(list_paths(connection, dataset))
     labelled = dict.fromkeys(label.path for query in golden for label in query.expected)
@@ -231,7 +231,7 @@ def _first_few(names: Sequence[str]) -> str:
 
 
 def find_duplicate_queries(golden: GoldenSet) -> list[str]:
-    """Find the texts that more than one query has with the same filters."""
+    """Find texts that several queries with the same filters have."""
     counts = Counter((query.query.strip().casefold(), repr(query.filters)) for query in golden)
     return [text for (text, _), count in counts.items() if count > 1]
 
@@ -239,7 +239,7 @@ def find_duplicate_queries(golden: GoldenSet) -> list[str]:
 def find_allowed_documents(
     database: Database, dataset: str, query: GoldenQuery
 ) -> frozenset[str] | None:
-    """Find the paths of the documents that a query's filters allow; ``None``: all."""
+    """Return the paths of documents that a query's filters allow, ``None`` for all."""
     tree = parse_filters(query.filters)
     if tree is None:
         return None

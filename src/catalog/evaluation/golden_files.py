@@ -1,8 +1,8 @@
 """Labelled queries in files: golden sets and tool prompts as JSON Lines, and BEIR collections.
 
-A golden set has one JSON object a line: ``id, query, difficulty, kind, expected [{path, grade,
-span?}], filters?, note?``. See ``golden_queries/README.md``. A BEIR collection is a folder of
-``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
+A golden set has one JSON object on each line: ``id, query, difficulty, kind, expected [{path,
+grade, span?}], filters?, note?``. See ``golden_queries/README.md``. A BEIR collection is a folder
+with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ RowT = TypeVar("RowT", bound=_Row)
 
 
 def read_golden(path: Path) -> GoldenSet:
-    """Read the set in a JSON Lines file; raises :class:`GoldenSetError` naming every bad line."""
+    """Read the set in a JSON Lines file; raise :class:`GoldenSetError` naming every bad line."""
     return GoldenSet(path.stem, tuple(read_rows(path, GoldenQuery, "query")))
 
 
 def read_rows(path: Path, model: type[RowT], noun: str) -> list[RowT]:
-    """Read objects with unique ids from a JSON Lines file that must hold one at least.
+    """Read at least one object with unique ids from a JSON Lines file.
 
     Raises :class:`GoldenSetError` naming every bad line.
     """
@@ -63,10 +63,10 @@ def read_rows(path: Path, model: type[RowT], noun: str) -> list[RowT]:
 
 
 def parse_rows(lines: Iterable[str], model: type[RowT]) -> tuple[list[RowT], list[str]]:
-    """Parse one JSON object a line, with unique ids; blank lines are skipped.
+    """Parse one JSON object on each line, with unique ids; blank lines are skipped.
 
-    Returns the objects that can be read, and for each line that cannot a problem that begins with
-    its number, counted from 1.
+    Returns the valid objects, and a problem for each invalid line, which begins with the number of
+    the line (from 1).
     """
     rows: list[RowT] = []
     problems: list[str] = []
@@ -89,7 +89,7 @@ def parse_rows(lines: Iterable[str], model: type[RowT]) -> tuple[list[RowT], lis
 
 
 def load_golden(path: Path) -> list[GoldenQuery]:
-    """Load the queries of a file to add to, none if it does not exist.
+    """Load the queries of a file to add to; ``[]`` if it does not exist.
 
     Raises :class:`GoldenSetError`.
     """
@@ -102,7 +102,7 @@ def load_golden(path: Path) -> list[GoldenQuery]:
 
 
 def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:
-    """Write all queries, or leave the file as it was and raise :class:`GoldenSetError`."""
+    """Write all queries; on failure raise :class:`GoldenSetError` and leave the file unchanged."""
     lines = [query.model_dump_json(exclude_defaults=True) + "\n" for query in queries]
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -116,9 +116,9 @@ def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:
 
 
 def read_beir(folder: Path, split: str = "test") -> GoldenSet:
-    """Read the judged queries of a split, in the judgements' order; grades below 0 count as 0.
+    """Read the judged queries of a split, in the order of judgements; negative grades become 0.
 
-    Raises :class:`GoldenSetError` naming the file and line.
+    Raises :class:`GoldenSetError` naming file and line.
     """
     for name in (CORPUS, "queries.jsonl"):
         if not (folder / name).is_file():
@@ -171,7 +171,7 @@ def _read_beir_grades(folder: Path, split: str) -> dict[str, dict[str, int]]:
 
 
 def _read_beir_queries(path: Path) -> dict[str, tuple[int, object]]:
-    """Return the number of its line and the text of each query by its id."""
+    """Return line number and text of each query by its id."""
     texts: dict[str, tuple[int, object]] = {}
     for number, line in _read_beir_lines(path):
         try:
@@ -197,9 +197,10 @@ def _read_beir_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the lines of a JSON Lines file; raises :class:`GoldenSetError` when that fails."""
+    """Read the lines of a JSON Lines file; raise :class:`GoldenSetError` if that fails."""
     try:
-        return path.read_text(encoding="utf-8-sig").split("\n")  # not U+2028, as JSON allows it
+        # not splitlines(): JSON allows U+2028 in a text
+        return path.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise GoldenSetError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -210,7 +211,7 @@ def read_lines(path: Path) -> list[str]:
 def describe_problems(
     error: ValidationError, known: Iterable[str] = GoldenQuery.__annotations__
 ) -> str:
-    """Return on one line which keys of a row of a file are wrong, and their right form."""
+    """Describe on one line which keys of a row are wrong, and their right form."""
     keys: dict[str, tuple[str, ...]] = dict.fromkeys(known, ())
     return "; ".join(
         ": ".join(filter(None, (".".join(map(str, detail["loc"])), _describe(detail, keys))))
@@ -266,7 +267,7 @@ def _describe_json(error: ValueError | RecursionError) -> str:
 
 
 def format_errors(error: ValidationError, keys: Iterable[str] = ()) -> str:
-    """Return the errors on one line, by field; for an unknown one the nearest of ``keys``."""
+    """Return the errors on one line, by field; an unknown field gets the nearest of ``keys``."""
     known: dict[str, tuple[str, ...]] = dict.fromkeys(keys, ())
     parts = []
     for detail in error.errors(include_url=False):
@@ -288,7 +289,7 @@ POOL = 10
 def pool_hits(
     rankings: Iterable[Ranking], judged: Iterable[str], limit: int = POOL
 ) -> list[RankedHit]:
-    """Take each document's best hit, from the rankings in turn, without the judged documents.
+    """Take each unjudged document's best hit, from the rankings in turn.
 
     Pooling several pipelines keeps the labels from favouring one of them.
     """
@@ -306,10 +307,10 @@ def pool_hits(
 def add_grades(
     query: GoldenQuery, grades: Sequence[tuple[RankedHit, int]], kind: QueryKind | None = None
 ) -> GoldenQuery:
-    """Return the query with these documents judged as well; its kind follows when it had none.
+    """Add judgements to a query; set its kind if it had none.
 
-    ``kind`` is for one that turns out to be answered. A query without judgements is not called
-    unanswerable.
+    ``kind`` is for a query that turns out to have an answer. A query without judgements is not
+    called unanswerable.
     """
     added = tuple(Expected(path=hit.path, grade=grade) for hit, grade in grades)
     values = query.model_dump() | {"expected": (*query.expected, *added)}
@@ -324,7 +325,7 @@ def add_grades(
 def ask_grades(
     hits: Sequence[RankedHit], ask: Callable[[RankedHit, int, int], str]
 ) -> list[tuple[RankedHit, int]]:
-    """Ask for a grade 0 to 3 of each hit; an empty answer skips one, ``q`` ends the query."""
+    """Ask for a grade 0 to 3 of each hit; an empty reply skips one, ``q`` ends the query."""
     grades: list[tuple[RankedHit, int]] = []
     for number, hit in enumerate(hits, start=1):
         while (reply := ask(hit, number, len(hits)).strip().casefold()) not in GRADES:

@@ -1,4 +1,4 @@
-"""Statistics of the log: times, how often nothing answered, failures, and cost."""
+"""Statistics of the log: times, abstentions, failures and cost."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def log_stats(entries: Iterable[LogEntry]) -> dict[str, Any]:
     """Return counts, percentiles, shares and sums of entries as a JSON object.
 
     Times are medians and 95th percentiles in milliseconds, ``null`` without a timed entry.
-    ``abstained`` is the share, 0 to 1, of the questions that were asked and did not fail. Reasons
-    are counted without the numbers in them. Failures are counted by class, with their stage if the
-    rest answered; the questions most often not answered by their words, or by hash where those are
-    not kept. ``cost`` sums what is known, for ``priced`` of the ``written`` answers.
+    ``abstained`` is the share, 0 to 1, of questions that did not fail. Reasons are counted without
+    the numbers in them. Failures are counted by class, with their stage if the search still
+    answered. Unanswered questions are counted by their words, or by hash if the words are not
+    logged. ``cost`` is the known sum, for ``priced`` of the ``written`` answers.
     """
     entries = list(entries)
     answered = [entry for entry in entries if entry.verb != "search" and not _is_failed(entry)]
@@ -50,7 +50,7 @@ def log_stats(entries: Iterable[LogEntry]) -> dict[str, Any]:
 
 
 def log_stats_lines(stats: Mapping[str, Any]) -> Sequence[str]:
-    """Return the same for people."""
+    """Return the statistics as lines for people."""
     share = stats["abstained"]
     lines = [f"entries        {stats['entries']:,}  {_counts(stats['by_verb'])}".rstrip()]
     lines += [f"asked at       {_counts(stats['by_edge'])}"] if stats["by_edge"] else []
@@ -75,7 +75,7 @@ def log_stats_lines(stats: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _is_failed(entry: LogEntry) -> bool:
-    """Return whether there was no answer and no result."""
+    """Return whether an entry has neither an answer nor a result."""
     return entry.retrieval_ms is None
 
 
@@ -98,6 +98,6 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _listed(what: str, counts: Mapping[str, int]) -> list[str]:
-    """Return the most frequent as lines."""
+    """Return the most frequent items as lines."""
     some = list(counts.items())[:_MOST]
     return [f"{what:15}{count:>6,}  {' '.join(name.split())}" for name, count in some]

@@ -1,11 +1,10 @@
-"""Scores of a run: the field's metrics by ir-measures, and what those do not see.
+"""Scores of a run: the field's metrics by ir-measures, and some that these lack.
 
-Grades above 0 are relevant. nDCG uses grades as gains and a log2 discount, as trec_eval does
-(Järvelin and Kekäläinen 2002); RR is the reciprocal rank of the first relevant document, R recall,
-P precision, Success whether any relevant document was found, Judged the share of documents that
-someone judged. Metrics are of documents; a query that failed or found nothing scores 0. A passage
-that a search shows once for several documents (``also_in``) counts as those of them that are
-labelled relevant.
+Grades above 0 are relevant. nDCG uses grades as gains and a log2 discount, like trec_eval (Järvelin
+and Kekäläinen 2002). RR is the reciprocal rank of the first relevant document, R recall, P
+precision, Success whether any relevant document was found, Judged the share of judged documents.
+Metrics are over documents; a query that failed or found nothing scores 0. A passage shown once for
+several documents (``also_in``) counts for those that are labelled relevant.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ class Timing:
 
 @dataclass(frozen=True)
 class Unanswerable:
-    """Queries without an answer: for how many some passage was found all the same.
+    """The queries without an answer, and for how many of them some passage was found.
 
-    ``doubted`` counts those where the backend said it was not sure; ``None`` if it never does.
+    ``doubted`` counts those for which the backend was not certain; ``None`` if it has no certainty.
     """
 
     n: int
@@ -70,13 +69,13 @@ class Unanswerable:
 
 @dataclass(frozen=True)
 class RunScores:
-    """Scores of one run. ``per_query`` is metric → query id → score, over answerable queries.
+    """Scores of one run; ``per_query`` is metric → query id → score, over answerable queries.
 
-    Rates are shares, 0 to 1, of all queries; ``None`` where the run does not have them.
-    ``exact_recall`` is recall@10 of documents over the queries of kind exact; ``temporal_recall``
-    is, over queries whose labels have times, the share of labelled moments that a passage of the
-    same document among the first 5 overlaps. ``scope_violations`` counts passages that a query's
-    filters forbid, those that were cut for it as well.
+    Rates are shares of all queries, 0 to 1; ``None`` if the run does not have them.
+    ``exact_recall`` is recall@10 of documents over queries of kind exact. ``temporal_recall`` is
+    over queries whose labels have times: the share of labelled moments that overlap one of the
+    first 5 passages from the same document. ``scope_violations`` counts passages that a query's
+    filters forbid, including those that were cut for this reason.
     """
 
     name: str
@@ -100,14 +99,14 @@ class RunScores:
 
 
 def find_metric(name: str) -> str | None:
-    """Return the metric of that name in any case, ``mrr@10`` and such included, or ``None``."""
+    """Return the metric of that name in any case, also ``mrr@10`` and the like, or ``None``."""
     base, _, depth = name.casefold().partition("@")
     wanted = f"{_ALIASES.get(base, base)}@{depth}"
     return next((metric for metric in QUALITY if metric.casefold() == wanted), None)
 
 
 def require_metric(name: str) -> str:
-    """Return the metric of that name; raises :class:`InputError` naming those there are."""
+    """Return the metric of that name; raise :class:`InputError` that lists the metrics."""
     metric = find_metric(name)
     if metric is None:
         raise InputError(f"no metric {name!r}; known: {', '.join(QUALITY)}")
@@ -153,7 +152,7 @@ def _per_query(run: BackendRun, queries: Sequence[GoldenQuery]) -> dict[str, dic
     import ir_measures
 
     measures = [ir_measures.parse_measure(name) for name in MEASURES]
-    # Numbers for names: what computes the metrics is C, and crashes on some characters.
+    # Numbers for names: the metrics are computed in C, which crashes on some characters.
     of_query = {query.id: str(number) for number, query in enumerate(queries)}
     of_document: dict[str, str] = {}
     qrels = [
@@ -219,7 +218,7 @@ def _temporal_recall(run: BackendRun, queries: Sequence[GoldenQuery]) -> float |
 def overlap(
     range_: tuple[float | None, float | None] | None, other: tuple[float | None, float | None]
 ) -> bool:
-    """Return whether two ranges, both ends included, overlap; one without an end does not."""
+    """Return whether two ranges, both ends included, overlap; a range without an end does not."""
     if range_ is None or None in range_ or None in other:
         return False
     return range_[0] <= other[1] and other[0] <= range_[1]  # type: ignore[operator]

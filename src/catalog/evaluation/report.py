@@ -1,4 +1,4 @@
-"""The report of a comparison: one HTML file without scripts, for who decides and who doubts."""
+"""The report of a comparison: one HTML file without scripts, for decisions and for doubts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MEANINGS = {
 
 
 def run_times(run: BackendRun) -> list[float]:
-    """Return all milliseconds measured of a run."""
+    """Return all measured milliseconds of a run."""
     return [ms for outcome in run.outcomes.values() for ms in outcome.ms]
 
 
@@ -92,7 +92,7 @@ def compare_settings(
 ) -> list[tuple[str, str, str, bool]]:
     """Return both identities as dotted name, baseline, candidate, and whether they differ.
 
-    Those that differ come first.
+    Differing ones come first.
     """
     before, after = dict(flatten(baseline)), dict(flatten(candidate))
     rows = [
@@ -108,7 +108,7 @@ def compare_settings(
 
 
 def metric_row(row: MetricRow, axis: Axis) -> View:
-    """Return a metric's row; its p is the adjusted one."""
+    """Return a metric's row, with its adjusted p."""
     family, _, depth = row.metric.partition("@")
     is_sure = row.test.enough and row.adjusted_p < ALPHA
     mcnemar = ""
@@ -154,7 +154,7 @@ def _test_row(name: str, test: PairedTest, axis: Axis, is_sure: bool) -> View:
 def stage_rows(comparison: PipelineComparison) -> Iterator[tuple[str, ...]]:
     """Yield stages with median and 95th percentile of the baseline, then of the candidate.
 
-    The whole time comes first, then the stages that either reports; none where neither was timed.
+    The total time comes first, then the stages that either reports; empty if neither was timed.
     """
     if not any(run_times(run) for run in (comparison.baseline, comparison.candidate)):
         return
@@ -239,7 +239,7 @@ def query_view(
     scores: tuple[float, float] | None = None,
     brief: bool = False,
 ) -> View:
-    """Build a query's view; ``scores`` are of the deciding metric, ``brief`` omits the passages."""
+    """Build a query's view; ``scores`` are the deciding metric's, ``brief`` omits the passages."""
     outcomes = baseline.outcomes[query.id], candidate.outcomes[query.id]
     before, after = (_document_ranks(run, query.id) for run in (baseline, candidate))
     grades = {label.path: label.grade for label in query.expected}
@@ -277,7 +277,7 @@ def query_view(
 
 
 def badge(grade: int | None) -> View:
-    """Return the badge of a grade; ``None`` means that nobody judged the document."""
+    """Return the badge of a grade; ``None`` is an unjudged document."""
     if grade is None:
         return {"kind": "unjudged", "text": "?", "description": "not judged"}
     if grade == 0:
@@ -295,7 +295,7 @@ def _top(ranks: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def _row(path: str, rank: int, grades: Mapping[str, int], move: tuple[str, str, str]) -> View:
-    """Return a document in a list; ``move`` is its way, a mark, and the mark in words."""
+    """Return a document of a list; ``move`` has the direction, a mark, and the mark in words."""
     folder, slash, name = path.rpartition("/")
     if not name:  # a path that ends in a slash, or is one
         folder, slash, name = "", "", path
@@ -313,7 +313,7 @@ def _row(path: str, rank: int, grades: Mapping[str, int], move: tuple[str, str, 
 
 
 def _arrival(rank: int, path: str, before: Mapping[str, int]) -> tuple[str, str, str]:
-    """Return how a document of the candidate's list got there: way, mark, in words."""
+    """Return how a document moved to its place in the candidate's list: direction, mark, words."""
     old = before.get(path)
     if old is None:
         return "up", "new", "not found by the baseline"
@@ -325,7 +325,7 @@ def _arrival(rank: int, path: str, before: Mapping[str, int]) -> tuple[str, str,
 
 
 def _departure(path: str, after: Mapping[str, int]) -> tuple[str, str, str]:
-    """Return what became of a document of the baseline's list, where that is not in sight."""
+    """Return where a document of the baseline's list went, if the lines do not show it."""
     new = after.get(path)
     if new is None:
         return "down", "gone", "not found by the candidate"
@@ -337,7 +337,7 @@ def _departure(path: str, after: Mapping[str, int]) -> tuple[str, str, str]:
 def _lines(
     before: Mapping[str, int], after: Mapping[str, int], grades: Mapping[str, int]
 ) -> list[View]:
-    """Return lines between the first ten of both, from row 0 on; relevant documents' lie on top."""
+    """Return lines between the first ten documents of both lists, relevant documents on top."""
     lines = []
     for path, new in _top(after):
         old = before.get(path)
@@ -392,18 +392,17 @@ LARGEST = 10  # wins and losses shown in full
 def render_report(
     comparison: PipelineComparison, *, created: datetime, gates: Sequence[GateResult] = ()
 ) -> str:
-    """Render the report as one HTML page that needs neither network nor scripts.
+    """Render the report as one HTML page that needs neither network access nor scripts.
 
-    ``gates`` are those that were set, with their decisions.
-
-    Equal comparisons and dates give equal pages. Everything that came from outside is escaped,
-    and what could not be shown or encoded is replaced, so the page can always be written as UTF-8.
+    ``gates`` are the gates that were set, with their decisions. Equal comparisons and dates give
+    equal pages. All text from outside is escaped; characters that cannot be shown or encoded are
+    replaced, so the page can always be written as UTF-8.
     """
     return render_template("report.html.j2", build_page(comparison, created, gates))
 
 
 def render_template(name: str, page: object) -> str:
-    """Render a template of this package; what came from outside is escaped and made showable."""
+    """Render a template of this package; text from outside is escaped and made showable."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -424,14 +423,14 @@ def write_report(
     created: datetime,
     gates: Sequence[GateResult] = (),
 ) -> None:
-    """Write the report; raises as :func:`write_page`."""
+    """Write the report; raises like :func:`write_page`."""
     write_page(render_report(comparison, created=created, gates=gates), path)
 
 
 def write_page(page: str, path: Path) -> None:
-    """Write a page in one step: a reader sees the old file or the new one, never a part.
+    """Write a page in one step: readers see the old file or the new one, never a part.
 
-    Raises :class:`~catalog.core.errors.InputError` where the file cannot be written.
+    Raises :class:`~catalog.core.errors.InputError` if the file cannot be written.
     """
     unfinished = path.parent / f".{uuid.uuid4().hex}.tmp"
     try:
@@ -446,7 +445,7 @@ def write_page(page: str, path: Path) -> None:
 def build_page(
     comparison: PipelineComparison, created: datetime, gates: Sequence[GateResult] = ()
 ) -> View:
-    """Build all that the template shows of a comparison."""
+    """Build everything that the template shows of a comparison."""
     numbered = enumerate(comparison.golden, start=1)
     anchors = {query.id: make_anchor(query.id, number) for number, query in numbered}
     before, after = comparison.baseline, comparison.candidate
@@ -525,7 +524,7 @@ def lead_sentences(comparison: PipelineComparison) -> Iterator[str]:
 
 
 def _finalize(value: object) -> object:
-    """Make text from outside safe to show; leave markup of a template alone."""
+    """Make text from outside safe to show; leave markup of templates unchanged."""
     if hasattr(value, "__html__") or not isinstance(value, str):
         return value
     return make_showable(value)
@@ -534,7 +533,7 @@ def _finalize(value: object) -> object:
 def _largest_changes(
     deltas: Iterable[QueryDelta],
 ) -> tuple[list[QueryDelta], list[QueryDelta], list[QueryDelta]]:
-    """Return the largest losses, the largest wins, largest first, and all the rest."""
+    """Return the largest losses and the largest wins, each largest first, and the rest."""
     ordered = list(deltas)
     losses = [delta for delta in ordered if delta.delta < -TIE][:LARGEST]
     wins = [delta for delta in reversed(ordered) if delta.delta > TIE][:LARGEST]

@@ -1,4 +1,4 @@
-"""Geometry of a report's charts: pure numbers, which the templates draw as SVG.
+"""Geometry of a report's charts: numbers that the templates draw as SVG.
 
 Positions are per cent of a chart's width or height, from the left and from the top.
 """
@@ -28,13 +28,13 @@ _MAX_TICKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A linear range that holds zero, with round ticks."""
+    """A linear range that includes zero, with round ticks."""
 
     low: float
     high: float
 
     def at(self, value: float) -> float:
-        """Return a value's position in per cent; values outside are put at the ends."""
+        """Return a value's position in per cent; values outside are moved to the ends."""
         return _position(value, self.low, self.high)
 
     @property
@@ -44,9 +44,9 @@ class Axis:
 
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
-        """Return positions and labels of round ticks, zero among them.
+        """Return positions and labels of round ticks, including zero.
 
-        They are at most five steps of 1, 2 or 5 times a power of ten.
+        There are at most five steps, each 1, 2 or 5 times a power of ten.
         """
         step = _round_step((self.high - self.low) / _MAX_TICKS)
         first, last = math.ceil(self.low / step), math.floor(self.high / step)
@@ -65,7 +65,7 @@ def interval_axis(tests: Iterable[PairedTest]) -> Axis:
 
 
 def interval_mark(test: PairedTest, axis: Axis, *, is_sure: bool) -> View:
-    """Return a test's interval on the axis; ``is_sure``: it does not contain 0."""
+    """Return a test's interval on the axis; ``is_sure`` if it does not contain 0."""
     low, high = test.interval.low, test.interval.high
     return {
         "low": axis.at(low),
@@ -80,7 +80,7 @@ def interval_mark(test: PairedTest, axis: Axis, *, is_sure: bool) -> View:
 
 
 def delta_chart(deltas: Sequence[QueryDelta], anchors: Mapping[str, str]) -> View:
-    """Return one bar a query, in the order given; ``anchors`` are the links by query id."""
+    """Return one bar for each query, in the given order; ``anchors`` are links by query id."""
     values = [delta.delta for delta in deltas]
     highest, lowest = max(0.05, *values), min(-0.05, *values)
     axis = Axis(lowest, highest)
@@ -127,9 +127,9 @@ def _bar(delta: QueryDelta, anchor: str, axis: Axis, x: float) -> View:
 def latency_chart(
     baseline: tuple[str, Sequence[float]], candidate: tuple[str, Sequence[float]]
 ) -> View | None:
-    """Return histograms of named milliseconds on one logarithmic axis, of equal scale.
+    """Return histograms of named milliseconds on one logarithmic axis, with equal scales.
 
-    ``None`` where neither was timed.
+    ``None`` if neither was timed.
     """
     timed = [(*baseline, False), (*candidate, True)]
     timed = [row for row in timed if row[1]]

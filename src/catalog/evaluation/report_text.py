@@ -1,4 +1,4 @@
-"""Text of a report: numbers as people read them, excerpts with marks, and nothing unshowable."""
+"""Text of a report: numbers for people, excerpts with marks, and only showable characters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ View = dict[str, Any]
 """What a template shows, by the names it uses."""
 
 NOT_TOLD = "not told"
-NO_BREAK = "\u00a0"  # a space that holds a number and its unit together
+NO_BREAK = "\u00a0"  # keeps a number and its unit on one line
 EXCERPT_CHARS = 400
 _SCANNED_CHARS = 20_000
 _MAX_WORDS = 40
 _PREFIX_CHARS = 4  # from this length on a query's word also marks longer words that begin with it
 _TINY = 5e-4  # rounds to 0.000
 
-# Control characters, lone surrogates, non-characters, and the marks that turn text around.
+# Control characters, lone surrogates, noncharacters, and marks of text direction.
 _UNSHOWABLE = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e"
     r"\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
@@ -35,10 +35,10 @@ _FUNCTION_WORDS = frozenset(_WORDS_OF_GRAMMAR.split())
 
 
 def make_showable(text: str) -> str:
-    """Replace every character that would be invisible, turn the text around or break UTF-8.
+    """Replace every character that is invisible, reverses the text or breaks UTF-8.
 
-    Control characters become their pictures (␀), marks of direction their code in brackets, lone
-    surrogates and what no text may hold the replacement character.
+    Control characters become their pictures (␀), direction marks their code in brackets, and lone
+    surrogates and noncharacters the replacement character.
     """
     return _UNSHOWABLE.sub(lambda match: _picture(match.group()), text)
 
@@ -53,12 +53,12 @@ def _picture(char: str) -> str:
 
 
 def shorten(text: str, limit: int = EXCERPT_CHARS) -> str:
-    """Cut a text to at most ``limit`` characters, the cut shown by an ellipsis."""
+    """Cut a text to at most ``limit`` characters, with an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def make_anchor(query_id: str, number: int) -> str:
-    """Return an HTML id for a query: its own id where that is plain, else its number in the set."""
+    """Return an HTML id for a query: its id if that is plain, else its number in the set."""
     return f"q-{query_id}" if _PLAIN_ID.fullmatch(query_id) else f"q-{number}~"
 
 
@@ -68,7 +68,7 @@ def format_score(value: float) -> str:
 
 
 def format_difference(value: float) -> str:
-    """Format a difference with its sign, a true minus, and no sign for what rounds to zero."""
+    """Format a difference with a sign, a true minus, and no sign if it rounds to zero."""
     if abs(value) < _TINY:
         return "0.000"
     return f"{value:+.3f}".replace("-", "−")
@@ -89,7 +89,7 @@ def format_chance(p: float) -> str:
 
 
 def format_share(value: float | None) -> str:
-    """Format a share, 0 to 1, in percent; one that is not quite all or nothing never says so."""
+    """Format a share, 0 to 1, in percent; only exact ones are shown as 0 % or 100 %."""
     if value is None:
         return NOT_TOLD
     if 0 < value < 0.01 or 0.99 < value < 1:
@@ -103,7 +103,7 @@ def format_count(value: int | None) -> str:
 
 
 def format_ms(ms: float) -> str:
-    """Format milliseconds with the unit and digits a person would use: ``0.05 ms``, ``1.2 s``."""
+    """Format milliseconds in a readable unit: ``0.05 ms``, ``1.2 s``."""
     if ms >= 1000:
         return f"{ms / 1000:.3g} s" if ms < 999_500 else f"{ms / 1000:,.0f} s"
     if ms >= 10:
@@ -114,12 +114,12 @@ def format_ms(ms: float) -> str:
 
 
 def format_value(value: object, limit: int = 200) -> str:
-    """Format any value as a short text; ``None`` and an empty text as a dash."""
+    """Format any value as a short text; ``None`` and "" as a dash."""
     return "–" if value is None or value == "" else shorten(str(value), limit)
 
 
 def format_filters(filters: Any) -> str:
-    """Format a query's filters as they were written, several joined by 'and'; none are empty."""
+    """Format a query's filters as they were written, joined by 'and'; "" without any."""
     if not filters:
         return ""
     if isinstance(filters, list | tuple):
@@ -128,7 +128,7 @@ def format_filters(filters: Any) -> str:
 
 
 def compile_words(query: str) -> re.Pattern[str] | None:
-    """Compile a pattern of the query's words; function words only if it has no other words."""
+    """Compile a pattern of the query's words; function words only if there are no other words."""
     words = dict.fromkeys(word.casefold() for word in re.findall(r"\w+", make_showable(query)))
     chosen = [word for word in words if word not in _FUNCTION_WORDS] or list(words)
     if not chosen:
@@ -145,9 +145,9 @@ def cut_excerpt(
 ) -> tuple[tuple[str, bool], ...]:
     """Cut out the part of a passage with most of the query's words; blanks become one space.
 
-    Returns its pieces, each with whether it is one of the words. At most ``limit`` characters,
-    ellipses where something was cut. Of very long passages only the beginning is looked at. An
-    empty text has no pieces.
+    Returns its pieces, each with whether it is one of the words. The excerpt has at most ``limit``
+    characters and an ellipsis at each cut. Only the beginning of very long passages is read. An
+    empty text gives no pieces.
     """
     flat = make_showable(" ".join(text[:_SCANNED_CHARS].split()))
     matches = list(words.finditer(flat)) if words is not None else []
@@ -161,7 +161,7 @@ def cut_excerpt(
 
 
 def _best_start(matches: Sequence[re.Match[str]], flat: str, limit: int) -> int:
-    """Return where to cut: before the densest run of different words; the earliest of equals."""
+    """Return where to cut: before the densest run of distinct words, the earliest of ties."""
     if len(flat) <= limit:
         return 0
     best, most = 0, 0

@@ -1,4 +1,4 @@
-"""Stored runs: their records, the key by which equal runs are found, and their comparison."""
+"""Stored runs: their records, the key that finds equal runs, and their comparison."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run_key(
     dataset: str,
     top_k: int,
 ) -> str:
-    """Hash all that a run's lists depend on; hexadecimal.
+    """Hash everything that a run's lists depend on; hexadecimal.
 
     That is the backend's identity (settings, model, code), every document's content and how it was
     cut, the queries with their labels, and the depth.
@@ -60,8 +60,8 @@ def record_run(
 ) -> EvalRun:
     """Store a run and return its record; ``now`` is the time in seconds.
 
-    ``answers`` are those of a run that asked for some, by query id, ready for JSON. The settings
-    that the dataset was made with are stored with the run's identity.
+    ``answers`` are by query id and ready for JSON, for a run that asked for answers. The dataset's
+    own settings are stored with the run's identity.
     """
     with database.read() as connection:
         made = read_dataset_settings(connection, run.dataset)
@@ -88,7 +88,7 @@ def record_run(
 
 
 def summarize_scores(scores: RunScores) -> dict[str, Any]:
-    """Return means and everything that is not per query, ready for JSON."""
+    """Return means and everything else that is not per query, ready for JSON."""
     summary = asdict(scores)
     del summary["per_query"]
     return {"metrics": scores.means, **summary}
@@ -101,7 +101,7 @@ def find_recorded_run(
     dataset: str,
     top_k: int,
 ) -> EvalRun | None:
-    """Return the latest run with this key in which no query failed, else ``None``."""
+    """Return the latest run with this key and without a failed query, else ``None``."""
     key = run_key(database, identity, golden, dataset, top_k)
     with database.read() as connection:
         run = find_latest_run(connection, key)
@@ -110,11 +110,10 @@ def find_recorded_run(
 
 @dataclass(frozen=True)
 class RunDifference:
-    """Two records: the changes between them, and their effect.
+    """Two records, the changes between them, and their effect.
 
-    ``changed`` is dotted name → (before, after) of the identities; ``tests`` are paired, over the
-    queries of which both have a score, with ``adjusted`` their p corrected for the number of
-    metrics.
+    ``changed`` is dotted name → (before, after) of the identities. ``tests`` are paired, over the
+    queries that have a score in both; ``adjusted`` has their p corrected for the number of metrics.
     """
 
     before: EvalRun

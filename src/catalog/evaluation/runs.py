@@ -1,4 +1,4 @@
-"""Asking backends the same queries in turn; what each answered, and how long it took."""
+"""Ask backends the same queries in turn; record answers and times."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ Allowed = Callable[[GoldenQuery], frozenset[str] | None]
 
 @dataclass(frozen=True)
 class QueryOutcome:
-    """One backend's answer to one query, how long it took, and its error.
+    """One backend's answer to one query, its time, and its error.
 
-    ``answer`` is the deep one that metrics are of. ``ms`` and ``stages_ms`` are of the timed
-    repetitions, which ask for :data:`TIMED_TOP_K` passages as a person would; ``stable`` says
-    whether those ranked alike, ``None`` after fewer than two. ``forbidden`` counts, among the
-    first :data:`TIMED_TOP_K` passages it gave, those that were left out of the answer because the
-    query's filters forbid them.
+    ``answer`` is the deep one, for metrics. ``ms`` and ``stages_ms`` come from the timed
+    repetitions, which ask for :data:`TIMED_TOP_K` passages as a person would. ``stable`` says
+    whether these ranked alike, ``None`` after fewer than two. ``forbidden`` counts the passages
+    among the first :data:`TIMED_TOP_K` that were removed because the query's filters forbid them.
     """
 
     answer: Ranking | None
@@ -41,7 +40,7 @@ class QueryOutcome:
 class BackendRun:
     """Answers of one backend by query id, with its name and settings.
 
-    ``notes`` say what may mislead in its scores.
+    ``notes`` explain how its scores may mislead.
     """
 
     name: str
@@ -57,7 +56,7 @@ class BackendRun:
         return {query: outcome.error for query, outcome in self.outcomes.items() if outcome.error}
 
     def documents(self, query: str) -> tuple[str, ...]:
-        """Return the documents it ranked for the query, best first; none when it failed."""
+        """Return the documents that it ranked for the query, best first; ``[]`` after a failure."""
         answer = self.outcomes[query].answer
         return () if answer is None else answer.documents
 
@@ -83,11 +82,11 @@ def run_backends(
 ) -> list[BackendRun]:
     """Ask every backend every query, one query at a time.
 
-    First all queries ``top_k`` deep, for the metrics, then ``repeats`` times for the clock. The
-    backend that is asked first alternates. An exception is that query's error, never the run's
-    end. ``allowed`` gives the documents that a filtered query may show; a search that shows others
-    is cut to them. Raises :class:`InputError` for numbers out of range, no queries, or a recorded
-    run of other queries.
+    All queries are asked ``top_k`` deep first, for the metrics, then ``repeats`` times for the
+    clock. The backend that is asked first alternates. An exception becomes that query's error and
+    never ends the run. ``allowed`` returns the documents that a filtered query may show; other
+    documents are removed. Raises :class:`InputError` for numbers out of range, for no queries, and
+    for a recorded run of other queries.
     """
     if top_k < 1 or repeats < 0:
         raise InputError(f"top_k must be at least 1 and repeats 0, not {top_k} and {repeats}")
@@ -100,14 +99,14 @@ def run_backends(
     identities = [backend.identity for backend in backends]
     for backend in backends:
         backend.prepare(dataset, progress)
-        _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads what is left to load
+        _attempt(backend, golden.queries[0], dataset, top_k, clock)  # loads the rest
     paths = {query.id: allowed(query) for query in golden if allowed and query.filters is not None}
     depths = [top_k, *[min(TIMED_TOP_K, top_k)] * repeats]
     attempts: list[dict[str, list[_Attempt]]] = [{} for _ in backends]
     live = [n for n, backend in enumerate(backends) if not isinstance(backend, RecordedBackend)]
     progress.start(len(golden) * len(depths))
     for turn, depth in enumerate(depths):
-        order = live if turn else range(len(backends))  # what is recorded has no time to take
+        order = live if turn else range(len(backends))  # recorded lists cannot be timed
         for number, query in enumerate(golden):
             for index in order if number % 2 == 0 else reversed(order):
                 attempt = _attempt(backends[index], query, dataset, depth, clock)
@@ -140,7 +139,7 @@ def _attempt(
 
 
 def _cut(attempt: _Attempt, paths: Collection[str] | None) -> _Attempt:
-    """Return the attempt with an answer of these documents alone; ``None``: of all."""
+    """Return the attempt with only these documents in its answer, ``None`` for all."""
     if attempt.answer is None or paths is None:
         return attempt
     forbidden = sum(hit.path not in paths for hit in attempt.answer.hits[:TIMED_TOP_K])
@@ -148,7 +147,7 @@ def _cut(attempt: _Attempt, paths: Collection[str] | None) -> _Attempt:
 
 
 def _count_copies(attempt: _Attempt, query: GoldenQuery) -> _Attempt:
-    """Return the attempt with labelled documents in the place of a passage that has their text."""
+    """Return the attempt with labelled documents instead of passages with the same text."""
     if attempt.answer is None:
         return attempt
     return replace(attempt, answer=attempt.answer.as_judged(query.grades))

@@ -1,4 +1,4 @@
-"""Sentences of answers for a person to label, and the bound that the labels allow."""
+"""Sentences of answers for a person to label, and the bound that follows from the labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_CONDITION = ("pipeline", "judge", "code", "bound")
 
 
 class SentenceLabel(BaseModel):
-    """One sentence with the text that it cites; the person fills in ``supported``."""
+    """One sentence with the text that it cites; a person fills in ``supported``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -32,7 +32,7 @@ class SentenceLabel(BaseModel):
 
 
 def sentences_to_label(run: EvalRun, golden: GoldenSet) -> list[SentenceLabel]:
-    """Return the sentences of a run's answers that are shown as supported, question by question."""
+    """Return the sentences of a run that are shown as supported, question by question."""
     answers = read_answers(run)
     rows = []
     for query in golden:
@@ -55,9 +55,9 @@ def sentences_to_label(run: EvalRun, golden: GoldenSet) -> list[SentenceLabel]:
 
 
 def write_sentences(path: Path, rows: Sequence[SentenceLabel]) -> None:
-    """Write one JSON object a line; raises :class:`GoldenSetError` for a file that is there.
+    """Write one JSON object on each line; raise :class:`GoldenSetError` if the file exists.
 
-    It may hold labels.
+    It might contain labels.
     """
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -71,9 +71,9 @@ def write_sentences(path: Path, rows: Sequence[SentenceLabel]) -> None:
 def bound_from_labels(
     rows: Sequence[SentenceLabel], run: EvalRun, *, most: float, confidence: float | None
 ) -> RiskBound:
-    """Return the bound that the labelled rows allow, for the settings of the run.
+    """Return the bound that follows from the labelled rows, for the settings of the run.
 
-    Raises :class:`InputError` if they are of another run, or too few, saying how many are missing.
+    Raises :class:`InputError` if they are from another run or too few, with the number missing.
     """
     if others := {row.run for row in rows} - {run.id}:
         raise InputError(f"the sentences are of several runs ({run.id}, {', '.join(others)})")
@@ -96,7 +96,7 @@ def bound_from_labels(
 
 
 def share_answered(run: EvalRun, threshold: float) -> tuple[float, float]:
-    """Return the share of a run's questions with an answer, and with a sentence from it on."""
+    """Return two shares of a run's questions: answered, and answered with this threshold."""
     answers = [answer for answer in read_answers(run).values() if answer.reason is None]
     still = sum(
         any(one.supported and one.score >= threshold for one in answer.sentences)

@@ -1,12 +1,12 @@
 """Paired tests of two searches over the same queries: is one better, or lucky?
 
-Everything but the two intervals of one column compares two columns of per-query scores,
-``baseline`` and ``candidate``: equally long, and position i of both is the same query. Differences
-are candidate minus baseline, so a positive one is a gain. Numbers in, numbers out; equal arguments
-and seeds give equal answers.
+All functions except for the two intervals of one column compare two columns of per-query scores,
+``baseline`` and ``candidate``, of equal length; position i of both is the same query. Differences
+are candidate minus baseline, so a positive one is a gain. Equal arguments and seeds give equal
+results.
 
-Every function of columns raises :class:`~catalog.core.errors.InputError` for columns of different
-lengths, an empty one, and one that holds NaN, an infinity or numbers too large to add up.
+Functions of columns raise :class:`~catalog.core.errors.InputError` for columns of different
+lengths, an empty one, and one with NaN, infinity or numbers too large to add up.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MIN_QUERIES = 25
 2000, "Evaluating evaluation measure stability", SIGIR)."""
 
 _Z95 = 1.959963984540054
-_ROUNDING = 1e-12  # what floating point may add or lose, relative to the numbers compared
+_ROUNDING = 1e-12  # rounding error of floating point, relative to the numbers compared
 _CELLS = 1 << 20  # numbers drawn at a time: 8 MB
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A range of plausible values: ``low`` ≤ ``high``, both included, in the scores' own unit."""
+    """A range of plausible values in the scores' own unit: ``low`` ≤ ``high``, both included."""
 
     low: float
     high: float
@@ -43,7 +43,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class McNemar:
-    """Queries only the candidate answers, queries only the baseline answers, two-sided p."""
+    """Queries that only the candidate answers, that only the baseline answers, two-sided p."""
 
     gained: int
     lost: int
@@ -52,7 +52,7 @@ class McNemar:
 
 @dataclass(frozen=True, slots=True)
 class WinTieLoss:
-    """Queries where the candidate is better, equal and worse; they add up to all queries."""
+    """Queries for which the candidate is better, equal and worse; they add up to all queries."""
 
     wins: int
     ties: int
@@ -61,11 +61,11 @@ class WinTieLoss:
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """All there is to say about candidate against baseline on one metric.
+    """The result of candidate against baseline on one metric.
 
-    ``difference`` is the mean gain, ``interval`` where it plausibly lies, ``p`` how often chance
-    alone would do as much in either direction. ``enough`` is False below :data:`MIN_QUERIES`:
-    the numbers are then computed all the same, but should not decide anything.
+    ``difference`` is the mean gain and ``interval`` its plausible range. ``p`` is the probability
+    that chance alone gives a difference this large in either direction. ``enough`` is False below
+    :data:`MIN_QUERIES`: the numbers are computed, but should not decide anything.
     """
 
     n: int
@@ -172,10 +172,11 @@ def bootstrap_interval(
 
 
 def share_interval(values: Scores, *, confidence: float = 0.95) -> Interval:
-    """Compute an interval of the mean of scores from 0 to 1 that holds for few queries, too.
+    """Compute an interval for the mean of scores from 0 to 1 that is valid for few queries, too.
 
-    Each end is that of :func:`bootstrap_interval` with one query more at the worst value: so equal
-    scores have an interval, of about 3/n (Gaffke 2005; for a share, Clopper and Pearson 1934).
+    Each end is that of :func:`bootstrap_interval` with one additional query at the worst value. So
+    equal scores have an interval, too, of about 3/n (Gaffke 2005; for a share, Clopper and Pearson
+    1934).
     """
     column = _column("scores", values)
     low = bootstrap_interval(np.append(column, 0.0), confidence=confidence).low
@@ -198,8 +199,8 @@ def wilson_interval(right: int, total: int, z: float = _Z95) -> tuple[float, flo
 def mean_interval(values: Scores) -> Interval:
     """Compute the 95 % interval of the mean of scores.
 
-    Where each score is 0 or 1 the mean is a share and the interval Wilson's, which has a width
-    where all are right. Else it is that of :func:`bootstrap_interval`.
+    If each score is 0 or 1, the mean is a share and the interval is Wilson's, which has a width
+    even if all are right. Otherwise it is that of :func:`bootstrap_interval`.
     """
     column = _column("scores", values)
     if np.isin(column, (0.0, 1.0)).all():
@@ -277,7 +278,7 @@ def _column(name: str, values: Scores | Outcomes) -> Column:
     column = np.asarray(values, dtype=np.float64)
     if column.ndim != 1 or not column.size:
         raise InputError(f"{name} must be a flat list of at least one value")
-    # NaN and infinity come through the maximum, so one bound refuses them and overflow alike
+    # the maximum of NaN or infinity fails this bound, too, so one test covers all
     if not math.isfinite(4.0 * column.size * float(np.abs(column).max())):
         raise InputError(f"{name} holds NaN, an infinity or numbers too large to add up")
     return column
@@ -296,7 +297,7 @@ def _batches(resamples: int, columns: int) -> Iterator[int]:
 
 
 def _all_sums(sizes: Column) -> Column:
-    """Compute the 2^n values of Σ ±sizes: (n,) → (2^n,); no sizes have one sum, 0."""
+    """Compute the 2^n values of Σ ±sizes: (n,) → (2^n,); without sizes there is one sum, 0."""
     sums = np.zeros(1)
     for size in sizes:
         sums = np.concatenate([sums + size, sums - size])
@@ -304,7 +305,7 @@ def _all_sums(sizes: Column) -> Column:
 
 
 def _two_sided_coin(fewer: int, tosses: int) -> float:
-    """Compute the chance of a split as uneven as ``fewer`` against the rest of ``tosses``."""
+    """Compute the probability of a split as uneven as ``fewer`` against the rest of ``tosses``."""
     patterns = tail = 1
     for i in range(fewer):
         patterns = patterns * (tosses - i) // (i + 1)

@@ -18,7 +18,7 @@ from catalog.store.eval_runs import EvalRun
 
 
 def comparison_lines(comparison: PipelineComparison) -> Iterator[str]:
-    """Yield the verdict, then metrics, strata, cost, and where it won and lost most."""
+    """Yield the verdict, then metrics, strata, cost, and the largest wins and losses."""
     yield comparison.verdict
     for warning in comparison.warnings:
         yield f"! {warning}"
@@ -91,7 +91,7 @@ def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
 
 
 def table_lines(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> Iterator[str]:
-    """Yield one line a run with intervals, then the last run against each other one."""
+    """Yield one line for each run with intervals, then the last run against each other one."""
     first = runs[0]
     yield f"{first.golden} on {first.dataset}: {first.queries} queries, {first.top_k} deep"
     yield (
@@ -124,7 +124,7 @@ def table_lines(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> Iterat
 
 
 def table_dict(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the same as numbers."""
+    """Return the table as numbers."""
     return {
         "golden": runs[0].golden,
         "dataset": runs[0].dataset,
@@ -149,7 +149,7 @@ def _against_last(runs: Sequence[EvalRun]) -> Iterator[tuple[EvalRun, PairedTest
 
 
 def golden_lines(golden: GoldenSet) -> Iterator[str]:
-    """Yield how many queries there are of each difficulty and kind."""
+    """Yield the number of queries of each difficulty and kind."""
     yield (
         f"{golden.name}: {len(golden)} queries, {len(golden.unanswerable)} of them unanswerable, "
         f"{sum(len(query.relevant) for query in golden)} answers, "
@@ -162,7 +162,7 @@ def golden_lines(golden: GoldenSet) -> Iterator[str]:
 
 
 def run_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
-    """Yield a line a run."""
+    """Yield a line for each run."""
     if not runs:
         yield "No run is recorded yet; 'catalog eval' and 'catalog compare' record theirs."
     for run in runs:
@@ -215,7 +215,7 @@ def diff_lines(difference: RunDifference) -> Iterator[str]:
 
 
 def diff_dict(difference: RunDifference) -> dict[str, Any]:
-    """Return the same as data."""
+    """Return the difference as data."""
     return {
         "before": run_dict(difference.before),
         "after": run_dict(difference.after),

@@ -1,6 +1,7 @@
 """Tests of tool choice: labelled prompts, and how often a chooser picks the right tool.
 
-One JSON object a line: ``id, prompt, tool, kind``. See ``golden_queries/README.md``.
+A file has one JSON object on each line: ``id, prompt, tool, kind``. See
+``golden_queries/README.md``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from catalog.evaluation.significance import wilson_interval
 
 
 class RoutingPrompt(BaseModel):
-    """A request to an agent, and the tool that should be called for it."""
+    """A request to an agent, and the tool to call for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,9 +34,9 @@ class RoutingPrompt(BaseModel):
 class RoutingReport:
     """Result of a chooser over ``total`` prompts, at least one.
 
-    ``interval`` is Wilson's 95 % interval of the accuracy. ``confusion`` counts pairs of the right
-    and the chosen tool; ``kinds`` has the right choices and the prompts of each kind; ``misses``
-    are the prompts for which a wrong tool was chosen, with that tool.
+    ``interval`` is Wilson's 95 % interval of the accuracy. ``confusion`` counts pairs of right and
+    chosen tool. ``kinds`` has right choices and prompts by kind. ``misses`` are the prompts with a
+    wrong choice, with the chosen tool.
     """
 
     total: int
@@ -70,12 +71,12 @@ class RoutingReport:
 
 
 def read_prompts(path: Path) -> tuple[RoutingPrompt, ...]:
-    """Read prompts from a JSON Lines file; raises :class:`GoldenSetError` naming every bad line."""
+    """Read prompts from a JSON Lines file; raise :class:`GoldenSetError` naming every bad line."""
     return tuple(read_rows(path, RoutingPrompt, "prompt"))
 
 
 def routing_report(prompts: Sequence[RoutingPrompt], choose: Callable[[str], str]) -> RoutingReport:
-    """Count how often ``choose`` names the right tool for a prompt; prompts must not be empty."""
+    """Count how often ``choose`` names the right tool; there must be at least one prompt."""
     if not prompts:
         raise GoldenSetError("there are no prompts to choose for")
     choices = [(prompt, choose(prompt.prompt)) for prompt in prompts]

@@ -38,9 +38,9 @@ _REPLACED = re.compile("\ufffd+")
 
 
 def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[str, SkippedFile]:
-    """Return the files of a drive that is no longer mounted where it was, with that place.
+    """Return files on a drive that is no longer mounted at its place, with that place.
 
-    What patterns or ignore rules leave out by now is left out, mounted or not.
+    Files that patterns or ignore rules now exclude are left out.
     """
     reason = "the drive is not mounted; if it is gone for good, run again with --allow-deletions"
     return {
@@ -53,10 +53,10 @@ def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[s
 
 
 def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> dict[str, SkippedFile]:
-    """Return those files that are a skipped place or lie below one, with that place.
+    """Return the files at or below a skipped place, with that place.
 
-    A name that is not valid UTF-8 may be any that has the same letters where it is: a drive that
-    is mounted with another encoding shows all of them so.
+    A name that is not valid UTF-8 matches any name that has the same valid letters at the same
+    positions, because a drive mounted with another encoding shows all its names so.
     """
     places = {file.place: file for file in skipped}
     odd_names: dict[str, list[tuple[Glob, SkippedFile]]] = {}
@@ -79,7 +79,7 @@ def _place_of(
     places: Mapping[str, SkippedFile],
     odd_names: Mapping[str, Sequence[tuple[Glob, SkippedFile]]],
 ) -> SkippedFile | None:
-    """Return the place at or above a path, the highest first."""
+    """Return the place at or above a path, the topmost first."""
     names = path.split("/")
     for depth in range(len(names) + 1):
         place = "/".join(names[:depth])
@@ -103,8 +103,8 @@ BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all a
 class StoredFiles:
     """The files and documents of a dataset in the store when the run began.
 
-    ``entries`` by file; ``documents`` by path, as :func:`manifest.known_documents` has them.
-    ``root`` is the folder of that run.
+    ``entries`` are by file; ``documents`` by path, like :func:`manifest.known_documents`. ``root``
+    is the folder of that run.
     """
 
     dataset: str
@@ -114,7 +114,7 @@ class StoredFiles:
 
     @classmethod
     def load(cls, database: Database, dataset: str) -> StoredFiles:
-        """Read the stored files and documents; all are empty for a dataset that does not exist."""
+        """Read the stored files and documents; all are empty if the dataset does not exist."""
         with database.read() as connection:
             return cls(
                 dataset,
@@ -124,7 +124,7 @@ class StoredFiles:
             )
 
     def paths_of(self, file: str) -> AbstractSet[str]:
-        """Return the paths of a file's documents; empty for a file that has none."""
+        """Return the paths of a file's documents; may be empty."""
         return self._paths_by_file.get(file, frozenset())
 
     def has_documents(self, file: str) -> bool:
@@ -148,12 +148,11 @@ class Change:
 
 
 class FolderChanges:
-    """Compares a listing with the store; ``vanished`` are the files no longer there, sorted.
+    """The comparison of a listing with the store; ``vanished`` are the missing files, sorted.
 
-    ``unseen`` are files that may still be there, by name, with the reason why the run could not
-    look. ``pipeline`` names how documents are cut and embedded in this run. With ``reread`` no file
-    counts as unchanged; with ``allow_deletions`` files on a drive that is not mounted now count as
-    vanished.
+    ``unseen`` are files that may still exist, by name, with the reason why the run could not look.
+    ``pipeline`` identifies how this run cuts and embeds documents. With ``reread`` no file counts
+    as unchanged. With ``allow_deletions`` files on a drive that is not mounted count as vanished.
     """
 
     def __init__(
@@ -175,7 +174,7 @@ class FolderChanges:
         self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
         self._listed = {file.path for file in listing.files}
         missing = sorted(set(stored.entries) - self._listed)
-        # A former document that is a sidecar now is no longer a document, and not unseen.
+        # A former document that has become a sidecar is neither a document nor unseen.
         self._beside = listing.beside.keys()
         self.unseen = find_unseen(
             [file for file in missing if file not in self._beside], listing.skipped
@@ -190,7 +189,7 @@ class FolderChanges:
         self.owners = PathOwners(stored, listed=self._listed, unseen=self.unseen)
 
     def in_order(self, files: Iterable[SourceFile]) -> list[SourceFile]:
-        """Return the files in reading order: those that were converted come last."""
+        """Return the files in reading order; files that have a conversion come last."""
         return sorted(files, key=lambda file: file.path in self.originals.converted)
 
     @property
@@ -199,11 +198,11 @@ class FolderChanges:
         return f"{self._pipeline}:told"
 
     def fingerprint(self, file: str, reason: str | None, *, made_elsewhere: bool = False) -> str:
-        """Name how a file is read in this run; another name means: read it again.
+        """Return the fingerprint of how a file is read in this run; if it changes, read it again.
 
-        The name covers the files next to it that it may be made from, and its sidecars. A file that
-        failed for a ``reason`` is also read again under other limits, and one that is
-        ``made_elsewhere`` whenever any sidecar changes.
+        It covers the file's sidecars and nearby files from which it may be made. A file that failed
+        for a ``reason`` is also read again under other limits, and one that is ``made_elsewhere``
+        whenever any sidecar changes.
         """
         sidecars = self.sidecars.fingerprint(file, anywhere=made_elsewhere)[:16]
         parts = [f"{self._pipeline}+{sidecars}" if sidecars else self._pipeline]
@@ -233,7 +232,7 @@ class FolderChanges:
     def is_unchanged(self, file: SourceFile) -> bool:
         """Return whether the stored documents of the file are up to date.
 
-        Its size, times and inode decide. Where they leave a doubt, a hash of its bytes does.
+        Its size, times and inode decide; in doubt, a hash of its bytes.
         """
         reason = self.reason_to_read(file)
         if reason not in (_RACY, _REPLACED_FILE):
@@ -243,12 +242,12 @@ class FolderChanges:
         return self._compared[file.path] is not None
 
     def entry_of(self, file: SourceFile) -> ManifestEntry:
-        """Return what to note of an unchanged file."""
+        """Return the manifest entry for an unchanged file."""
         entry = self._compared.get(file.path) or self._stored.entries[file.path]
         return replace(entry, mount=file.mount)
 
     def _compare(self, file: SourceFile) -> ManifestEntry | None:
-        """Return what to note of a file whose bytes are those that were read, else ``None``."""
+        """Return the manifest entry for a file whose bytes have not changed, else ``None``."""
         entry, begun_at = self._stored.entries[file.path], self._clock()
         try:
             is_same = entry.digest == digest_file(file.absolute, root=self._top)
@@ -258,7 +257,7 @@ class FolderChanges:
         return noted if is_same else None
 
     def reason_to_read(self, file: SourceFile) -> str | None:
-        """Say why a file is to be read; ``None`` if its size, its times and its notes say no."""
+        """Return why a file must be read; ``None`` if size, times and manifest give no reason."""
         entry = self._stored.entries.get(file.path)
         if entry is None:
             return "it is new"
@@ -285,7 +284,7 @@ class FolderChanges:
         return None
 
     def notes(self) -> tuple[str, ...]:
-        """Say which documents were kept because nobody could look where they come from."""
+        """List the documents that are kept because their source could not be looked at."""
         kept: Counter[SkippedFile] = Counter()
         for file, place in self.unseen.items():
             kept[place] += len(self._stored.paths_of(file))
@@ -304,7 +303,7 @@ class FolderChanges:
     def change_of(
         self, parsed: ParsedDocument, file: SourceFile, cut: Cut | None = None
     ) -> Change | None:
-        """Return the change to make for a document of the file, ``None`` without one."""
+        """Return the change for a document of the file, ``None`` if it has not changed."""
         source = Source(self._stored.dataset, file.path, parsed, date_of(parsed, file), cut)
         document = self._stored.documents.get(parsed.path)
         if document is None:
@@ -318,11 +317,11 @@ class FolderChanges:
 
 
 class PathOwners:
-    """Assigns each document path to one file, as a run goes through the files in their order.
+    """Assign each document path to one file, as a run goes through the files in order.
 
-    Where several files have a document of one path, it is the first file's in that order; but a
-    file that could not be read keeps its paths. ``deprived`` are the files that lost a path to one
-    before them in this run.
+    If several files have a document with the same path, the first file gets it; but a file that
+    could not be read keeps its paths. ``deprived`` are the files that lost a path to an earlier one
+    in this run.
     """
 
     def __init__(
@@ -338,7 +337,7 @@ class PathOwners:
         self.deprived: set[str] = set()
 
     def claim(self, path: str, file: str) -> str:
-        """Return whose the path is now: the file's that has a document of it, or another's."""
+        """Return the file that owns the path now: this one, or another."""
         owner = self._owners.setdefault(path, file)
         if owner in self._listed and file < owner:
             self.deprived.add(owner)
@@ -346,18 +345,18 @@ class PathOwners:
         return self._owners[path]
 
     def release(self, file: str, paths: Iterable[str]) -> None:
-        """Note that the file has no documents of these paths any more."""
+        """Record that the file no longer has documents with these paths."""
         for path in paths:
             if self._owners.get(path) == file:
                 del self._owners[path]
 
     def without_owner(self, paths: Iterable[str]) -> list[str]:
-        """Return the paths that no file has a document of, sorted."""
+        """Return the paths that belong to no file, sorted."""
         return sorted(path for path in paths if path not in self._owners)
 
 
 def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
-    """Return when the file was modified (ISO 8601, UTC), ``None`` if that dates no document."""
+    """Return when the file was modified (ISO 8601, UTC), ``None`` if it dates no document."""
     is_record = parsed.path != file.path and file_type(file.path) in STREAMED
     if is_record or file.mtime_ns >= LATEST_NS:  # no date to believe
         return None
@@ -369,13 +368,13 @@ def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
 class SyncPreview:
     """The changes that a run would make, by file.
 
-    ``added`` and ``changed`` files would be read, the latter for the reason given; a file that was
-    only touched counts as changed. ``removed`` files are gone, and their documents would go.
-    ``kept`` ones keep their documents, since they or a place above them cannot be read. ``remarks``
-    name files for the reason given: their ``outcome`` says whether they are indexed all the same.
-    ``unchanged`` counts the rest. ``stopped`` says why the run would stop before it changed
-    anything. ``settings`` has, by name, the values of the call and of the dataset, where they
-    differ; the call's would cut ``recut_documents`` differently.
+    ``added`` and ``changed`` files would be read, the latter for the given reason; a file with just
+    a new time counts as changed. ``removed`` files are gone, and their documents would be removed.
+    ``kept`` files keep their documents, because they or a folder above them cannot be read.
+    ``remarks`` are about files; their ``outcome`` says whether they are indexed all the same.
+    ``unchanged`` counts the rest. ``stopped`` says why the run would stop before any change.
+    ``settings`` has, by name, the values of the call and of the dataset if they differ; with the
+    call's, ``recut_documents`` would be cut differently.
     """
 
     dataset: str
@@ -404,9 +403,9 @@ def preview_sync(
     allow_deletions: bool = False,
     reread: bool = False,
 ) -> SyncPreview:
-    """Return what :func:`catalog.ingest.sync.sync` would do with a pipeline of that fingerprint.
+    """Return what :func:`catalog.ingest.sync.sync` would do with this pipeline.
 
-    Raises :class:`SourceError` as that does.
+    Raises :class:`SourceError` like ``sync``.
     """
     limits = ReadLimits.of(settings)
     listing = discover(root, include=include, exclude=exclude, limits=limits)

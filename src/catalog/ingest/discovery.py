@@ -1,4 +1,4 @@
-"""Lists the files of a folder that may be indexed, and says which were left out and why."""
+"""List the files of a folder that may be indexed, and the reasons for those left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONVERTED_FOLDER = ".converted"
 STREAMED = frozenset(["jsonl", "ndjson"])
 MAX_STREAMED_BYTES = 2_000_000_000
 LATEST_NS = 2**63 - 1
-_MAX_IGNORE_FILE = 100_000  # bytes; each file listed is held against every line
+_MAX_IGNORE_FILE = 100_000  # bytes; each listed file is compared with every line
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class SourceFile:
     """A file to read.
 
     ``path`` is relative to the root, with ``/``, in Unicode NFC: the document's name on every
-    system. ``absolute`` opens the file, whatever form its name has on disk; symlinks in it are
+    system. ``absolute`` opens the file, in whatever form its name is on disk, with symlinks
     resolved. ``size`` is in bytes. ``mtime_ns``, ``ctime_ns`` and ``inode`` are signed 64-bit
-    numbers: a file dated after the year 2262 has the highest. ``mount`` is the nearest folder above
-    it at which a drive is mounted, as a path like its own: ``.`` for the root; ``None`` if that is
-    above the root.
+    numbers; a file dated after the year 2262 has the highest. ``mount`` is the nearest folder above
+    it where a drive is mounted, as a path like its own (``.`` for the root), or ``None`` if that
+    folder is above the root.
     """
 
     path: str
@@ -58,8 +58,8 @@ class SourceFile:
 class SkippedFile:
     """A file or folder that was not listed, and why; ``path`` can always be printed.
 
-    ``place`` is the path that was not searched for that reason, with all that lies below it, in
-    Unicode NFC, each part of it that is not valid UTF-8 as ``\ufffd``; empty for the root.
+    ``place`` is the path that was not searched for that reason, with everything below it, in
+    Unicode NFC. A part of it that is not valid UTF-8 is ``�``; the root is "".
     """
 
     path: str
@@ -71,9 +71,10 @@ class SkippedFile:
 class Listing:
     """The listed and the skipped files, both sorted by path; ``top`` is the resolved root.
 
-    ``mounts`` are the folders, named as in :class:`SourceFile`, at which a drive is mounted;
-    ``left_out`` those that patterns or ignore rules name. ``beside`` are the sidecars by path,
-    whatever patterns and rules say: metadata of other files, no documents (see :mod:`~.sidecars`).
+    ``mounts`` are the folders where a drive is mounted, named as in :class:`SourceFile`.
+    ``left_out`` are those that patterns or ignore rules exclude. ``beside`` are the sidecars by
+    path, whatever patterns and rules say: they are not documents but metadata of other files (see
+    :mod:`~.sidecars`).
     """
 
     top: Path
@@ -95,14 +96,14 @@ def discover(
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``, relative to the root; an empty
     ``include`` means everything. Hidden files and folders, ``node_modules``, ``__pycache__`` and
-    the names in ``.gitignore`` or ``.catalogignore`` files (nested ones too) are left out silently;
-    everything else that is not listed is ``skipped`` with a reason. No symlink is followed out of
-    the root and none to a folder at all. ``limits`` bounds the size of files; JSON Lines are
-    streamed, so they may have 2 GB. A file named by ``root`` is listed whatever its name, and a
-    folder ``.converted`` is not hidden: converters put their Markdown there.
+    names in ``.gitignore`` or ``.catalogignore`` files (nested ones, too) are left out silently.
+    Everything else that is not listed is ``skipped`` with a reason. Symlinks to folders, and those
+    that lead out of the root, are not followed. ``limits`` sets the largest file; JSON Lines are
+    streamed, so they may have 2 GB. A file given as ``root`` is listed whatever its name. A folder
+    ``.converted`` is not hidden, because converters put their Markdown there.
 
     Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
-    folder, and ``InputError`` for a pattern that has no meaning.
+    folder, and ``InputError`` for an invalid pattern.
     """
     top, info = _resolve(root)
     walk = _Walk(top, _compile(include), _compile(exclude), limits)
@@ -118,7 +119,7 @@ def discover(
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk through one folder; its rules are the ignore files that hold, the nearest first.
+    """A walk through one folder; its rules are the ignore files that apply, nearest first.
 
     ``base`` is always the path of a folder with a slash at its end, or empty for the root.
     """
@@ -155,7 +156,7 @@ class _Walk:
             waiting.extend((folder, rules, device) for folder in self._visit(base, entries, rules))
 
     def listing(self) -> Listing:
-        """Return the files by path; of names that differ in Unicode form only, NFC gets NFC."""
+        """Return the files by path; if names differ in Unicode form only, the NFC file gets NFC."""
         files: dict[str, SourceFile] = {}
         for path, absolute, info in sorted(
             self.files, key=lambda file: (nfc(file[0]) != file[0], file[0])
@@ -191,10 +192,10 @@ class _Walk:
             return []
 
     def _ignore_lines(self, base: str, entries: Sequence[os.DirEntry[str]]) -> list[str] | None:
-        """Return the folder's own rules; ``None`` if it has some that cannot be read now.
+        """Return the folder's own rules; ``None`` if they exist and cannot be read now.
 
-        Then the folder is skipped, because its ignored files are not known. A folder or symlink
-        with the name of an ignore file has no rules, as in git.
+        Then the folder is skipped, because its ignored files are unknown. A folder or symlink with
+        the name of an ignore file has no rules, as in git.
         """
         by_name = {entry.name: entry for entry in entries}
         lines: list[str] = []
@@ -210,7 +211,7 @@ class _Walk:
         return lines
 
     def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
-        """Add the files of one folder; yield the folders to go down into."""
+        """Add the files of one folder; yield the folders to enter."""
         names = {nfc(entry.name) for entry in entries if not _is_folder(entry)}
         for entry in entries:
             path = base + entry.name
@@ -225,7 +226,7 @@ class _Walk:
     def _visit_entry(
         self, path: str, entry: os.DirEntry[str], rules: _Rules, names: Set[str]
     ) -> bool:
-        """Add one file, or return whether it is a folder to go down into."""
+        """Add one file, or return whether the entry is a folder to enter."""
         name = nfc(entry.name)
         if (targets := find_targets(name, names)) is not None:  # a folder of that name, too
             self._add_beside(path, targets, names)
@@ -317,7 +318,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def is_passed_over(name: str, *, is_folder: bool) -> bool:
-    """Return whether a file or folder below the root is never listed, because of its name."""
+    """Return whether the name of a file or folder below the root excludes it."""
     if is_folder and name == CONVERTED_FOLDER:
         return False
     return name.startswith(".") or name in IGNORED_FOLDERS

@@ -1,6 +1,7 @@
-"""Embedding the passages that are stored and wait for their vectors: the second pass of a run.
+"""Embed the stored passages that wait for their vectors: the second pass of a run.
 
-Batches are asked of an executor, or of the model in this process, and kept by this process.
+Batches are embedded by an executor, or by the model in this process; this process stores the
+vectors.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
 _OUTAGES = 3  # batches in a row on which a server fails before the rest is left to the next run
-_FIRST_BATCH = 2  # texts: something is stored soon after the model is ready, however slow it is
+_FIRST_BATCH = 2  # texts: even with a slow model, something is stored soon
 _OTHERS_SECONDS = 0.2  # between two looks at the texts that another run has claimed
-_MOST_SECONDS = 300.0  # until another run, which does none of it, is taken to be stuck
+_MOST_SECONDS = 300.0  # without progress, after which another run counts as stuck
 _MADE_READY = 128  # windows made ready at once, from which batches of like length are taken
 
 
@@ -47,7 +48,7 @@ _MADE_READY = 128  # windows made ready at once, from which batches of like leng
 class EmbeddingReport:
     """The number of texts the model embedded, those it failed on, and notes.
 
-    ``failed_chunks`` are the ids of chunks; ``usage`` has a server's requests, tokens and cost.
+    ``failed_chunks`` are ids of chunks; ``usage`` has a server's requests, tokens and cost.
     """
 
     embedded: int = 0
@@ -69,16 +70,16 @@ def embed_waiting(
 ) -> EmbeddingReport:
     """Embed waiting passages, each batch in one transaction; searches find them from then on.
 
-    ``pause`` is called after each batch; once it returns true, the rest is left to the next run.
-    Documents indexed ``since`` then (seconds from 1970) come first, the newest first. An
-    ``executor`` embeds while this process writes. The caller holds the dataset's lock, unless the
-    store's runs claim the texts they embed: they share it then, and each waits for texts that
-    another run has claimed. Texts that the model fails on, or all while it is down, are named in
-    the report and tried again by the next run.
+    ``pause`` is called after each batch; if it returns true, the rest is left to the next run.
+    Documents indexed after ``since`` (seconds from 1970) come first, the newest first. An
+    ``executor`` embeds while this process writes. The caller holds the dataset's lock, unless runs
+    on this store claim texts: then several runs share the work, and each waits for texts claimed by
+    another. Texts that the model fails on, or all of them while it is down, are named in the report
+    and tried again by the next run.
     """
     with database.read() as connection:
         is_noted = is_noted_waiting(connection, dataset)
-    if not is_noted:  # and yet a vector may have been lost
+    if not is_noted:  # a vector may have been lost all the same
         with database.write() as connection:
             if not settle_waiting(connection, dataset):
                 return EmbeddingReport()
@@ -94,7 +95,7 @@ def embed_waiting(
 
 
 class _EmbeddingRun:
-    """One pass over what waits, which keeps book of how it went."""
+    """One pass over the waiting passages, with a record of the results."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class _EmbeddingRun:
         self._down = ""
 
     def embed(self, waiting: Sequence[WaitingChunk], pause: Callable[[], bool]) -> None:
-        """Embed what waits, until all is done, the model is down, or there is to be a pause."""
+        """Embed waiting passages until all are done, the model is down, or ``pause`` says so."""
         if not waiting:
             return
         pace = Pace(len(waiting))
@@ -162,7 +163,7 @@ class _EmbeddingRun:
         return [chunk for chunk in waiting if not elsewhere.isdisjoint(chunk.keys)]
 
     def report(self) -> EmbeddingReport:
-        """Return how it went."""
+        """Return the report of this pass."""
         failed = tuple(
             Failure(path, f"{count} passage{'s' * (count > 1)} not embedded: {self._reasons[path]}")
             for path, count in self._failed.items()
@@ -188,7 +189,7 @@ class _EmbeddingRun:
     def _embed_group(
         self, group: Sequence[WaitingChunk], waiting: Sequence[WaitingChunk], pace: Pace
     ) -> Iterator[None]:
-        """Embed some of the chunks that wait, batch by batch."""
+        """Embed some of the waiting chunks, batch by batch."""
         damaged: list[DamagedDocumentError] = []
         with self._database.read() as connection:
             seqs = [chunk.seq for chunk in group]
@@ -223,10 +224,10 @@ class _EmbeddingRun:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """The vectors of a batch in order, ``None`` for a text that failed, and why by its place.
+    """The vectors of a batch in order, ``None`` for a failed text, and reasons by position.
 
-    ``outage`` says why a server answered nothing at all; ``usage`` is that of a batch embedded in
-    another process.
+    ``outage`` says why a server did not answer at all; ``usage`` is set for a batch that was
+    embedded in another process.
     """
 
     vectors: Sequence[Vector | None] = ()
@@ -238,7 +239,7 @@ class BatchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BatchEmbedding:
-    """Embeds batches in another process, by the model of this one: all that it depends on."""
+    """Embed batches in another process; this has everything that the model needs there."""
 
     encoder: Encoder
     fingerprint: str
@@ -246,7 +247,7 @@ class BatchEmbedding:
     batch_size: int
 
     def __call__(self, texts: Sequence[str]) -> BatchOutcome:
-        """Return the vectors; raise :class:`ConfigError` where another model lies."""
+        """Return the vectors; raise :class:`ConfigError` if another model is installed there."""
         if self.encoder.fingerprint != self.fingerprint:
             raise ConfigError(
                 f"a worker has another {self.encoder.model} ({self.encoder.fingerprint}) than this "
@@ -273,7 +274,7 @@ def _embed(embed: Callable[[Sequence[str]], EmbeddingResult], texts: Sequence[st
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Keys that this run claimed until ``claim`` is left, and the texts of those to embed."""
+    """Keys that this run has claimed until ``claim`` ends, and the texts to embed."""
 
     keys: Sequence[str]
     claim: ExitStack
@@ -281,9 +282,9 @@ class _Batch:
 
 
 class EmbeddingBatches:
-    """Embeds texts by key in batches, and keeps the vectors of each in a transaction.
+    """Embed texts by key in batches, and store the vectors of each batch in a transaction.
 
-    ``computed`` counts the texts that the model answered.
+    ``computed`` counts the texts that the model embedded.
     """
 
     def __init__(self, model: EmbeddingModel, database: Database) -> None:
@@ -297,13 +298,13 @@ class EmbeddingBatches:
     def embed(
         self, texts: Mapping[str, str], executor: Executor
     ) -> Iterator[tuple[Sequence[str], dict[str, str]]]:
-        """Embed texts by key, in batches of similar length around the first text that is left.
+        """Embed texts by key, in batches of similar length around the first remaining text.
 
-        The first batch is small, each next one larger, up to the model's, as long as one takes no
-        more than a few seconds. Yield of each batch its keys, and the reasons by key for missing
-        vectors. Texts claimed by another run are in no batch; :meth:`take_elsewhere` returns them.
-        Raises ``EmbeddingError`` when the model is down; a server counts as down once it failed on
-        three batches in a row.
+        The first batch is small; each next one is larger, up to the model's size, as long as a
+        batch takes no more than a few seconds. Yield for each batch its keys, and the reasons by
+        key for missing vectors. Texts claimed by another run are in no batch;
+        :meth:`take_elsewhere` returns them. Raises ``EmbeddingError`` if the model is down; a
+        server counts as down after three failed batches in a row.
         """
         work, started = self._work(executor), deque[_Batch]()
         try:
@@ -327,7 +328,7 @@ class EmbeddingBatches:
         return here + elsewhere if here and elsewhere else here or elsewhere
 
     def take_elsewhere(self) -> set[str]:
-        """Return the keys that were left to other runs since this was last asked."""
+        """Return the keys left to other runs since the last call."""
         left, self._elsewhere = self._elsewhere, set()
         return left
 
@@ -339,7 +340,7 @@ class EmbeddingBatches:
         return BatchEmbedding(encoder, encoder.fingerprint, encoder.dim, size)
 
     def _ask(self, texts: Mapping[str, str], started: deque[_Batch]) -> Iterator[list[str]]:
-        """Yield the batches to embed: the first text that is left, with texts of similar length."""
+        """Yield the batches to embed: the first remaining text, with texts of similar length."""
         left = sorted(texts, key=lambda key: len(texts[key]))
         done: set[str] = set()
         for first in texts:
@@ -358,7 +359,7 @@ class EmbeddingBatches:
             yield list(batch.texts.values())
 
     def _claim(self, keys: Sequence[str]) -> _Batch | None:
-        """Claim the keys that no other run has claimed, as a batch; ``None`` without any."""
+        """Claim keys that no other run has claimed, as a batch; ``None`` if there are none."""
         claim = ExitStack()
         mine = claim.enter_context(self._database.claim(keys))
         self._elsewhere.update(key for key in keys if key not in mine)
@@ -407,7 +408,7 @@ def keep_vectors(
     keys: Sequence[str],
     vectors: Sequence[Vector | None],
 ) -> dict[str, Vector]:
-    """Store the vectors there are, and return them by key."""
+    """Store the vectors that are not ``None``, and return them by key."""
     pairs = zip(keys, vectors, strict=True)
     computed = {key: vector for key, vector in pairs if vector is not None}
     with database.write() as connection:

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
 TEXTS_VERSION = 11  # +1 when the same file gives other chunks, metadata, or other text to embed
-_TOGETHER = 100  # chunks published in one transaction: more would hold up other writers for long
+_TOGETHER = 100  # chunks published in one transaction: more would block other writers for long
 
 
 @dataclass(frozen=True)
 class Source:
     """A document on its way into a dataset.
 
-    ``file`` is the listed file it came from, ``modified`` that file's time where file and
-    document are one (ISO 8601, UTC). ``cut`` are its passages where it is cut already.
+    ``file`` is the listed file from which it came. ``modified`` is that file's time if file and
+    document are the same (ISO 8601, UTC). ``cut`` are its passages if it is cut already.
     """
 
     dataset: str
@@ -57,9 +57,9 @@ class Source:
         return content_hash(self.parsed)
 
     def fingerprint(self, pipeline: str) -> str:
-        """Name how the document was cut, with a hash of its places in the file if mapped.
+        """Return the fingerprint of how the document was cut, with a hash of its places if mapped.
 
-        So text that only moved in the file is noticed.
+        So a change is noticed even if text only moved in the file.
         """
         form = self.parsed.places.to_dict()
         return pipeline if form is None else f"{pipeline}:{ids.sha1_hex(json.dumps(form))[:8]}"
@@ -83,11 +83,12 @@ class Source:
 class EmbeddedText:
     """Build the text to embed: the prefix, the place of the passage, and the passage.
 
-    No prefix reaches the stored text, the lexical index, a snippet or a prompt. With ``context``
-    the path, the title and the headings that the passage does not itself show are before it on one
-    line; with the ``form`` of ``labels``, title, type and headings, each with its name.
+    The prefix never reaches the stored text, the lexical index, a snippet or a prompt. With
+    ``context``, one line before the passage has the path, the title and the headings that the
+    passage itself does not show; with the ``form`` of ``labels``, it has title, type and headings,
+    each with its name.
 
-    A minute of speech holds several thoughts, and one vector blurs them: parts of about
+    A minute of speech has several thoughts, which one vector blurs. So parts of about
     ``part_seconds`` are embedded in addition to the whole, and the best score counts.
     """
 
@@ -97,7 +98,7 @@ class EmbeddedText:
     part_seconds: float = 20.0
 
     def windows(self, document: ParsedDocument, span: ChunkSpan) -> tuple[str, ...]:
-        """Return the texts to embed for one passage of a document, each short enough to be read."""
+        """Return the texts to embed for a document's passage, each short enough for the model."""
         text, lead = document.text[span.start : span.end], ""
         if self.context and self.form == "labels":
             name = document.title or PurePosixPath(document.path).name
@@ -111,7 +112,7 @@ class EmbeddedText:
         return tuple(windows)
 
     def stored_windows(self, chunk: Chunk) -> tuple[str, ...]:
-        """Return the texts to embed for a stored chunk: the same as when it was cut."""
+        """Return the texts to embed for a stored chunk, the same as when it was cut."""
         span = ChunkSpan(
             0,
             len(chunk.text),
@@ -127,7 +128,7 @@ class EmbeddedText:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """How the documents of a dataset are cut and embedded; ``fingerprint`` names that."""
+    """How a dataset's documents are cut and embedded; ``fingerprint`` identifies it."""
 
     chunker: DocumentChunker
     embedded: EmbeddedText
@@ -142,7 +143,7 @@ class Pipeline:
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
     ) -> Pipeline:
-        """Return the pipeline that the settings say; sizes are in the model's tokens."""
+        """Return the pipeline of the settings; sizes are in the model's tokens."""
         chunker = DocumentChunker(
             model.encoder.counter,
             chunk_size=settings.chunk_size if chunk_size is None else chunk_size,
@@ -166,8 +167,8 @@ class Pipeline:
     def prepare(self, source: Source) -> tuple[NewRevision, str | None]:
         """Cut a document; return the revision to publish, without vectors.
 
-        The second value is the reason if its tokens were not counted by the model's tokenizer, else
-        ``None``.
+        The second value says why tokens were not counted by the model's tokenizer, ``None`` if they
+        were.
         """
         cut = cut_document(self.chunker, source)
         chunks = [
@@ -199,7 +200,7 @@ class Pipeline:
 
 
 def pipeline_fingerprint(settings: RAGv2Settings, embed_model: EmbeddingModel) -> str:
-    """Name how documents are read, cut and embedded; another name means: do it again."""
+    """Identify how documents are read, cut and embedded; a change means to do it again."""
     parts = (
         TEXTS_VERSION,
         settings.chunk_size,
@@ -220,7 +221,7 @@ def pipeline_fingerprint(settings: RAGv2Settings, embed_model: EmbeddingModel) -
 def cut_document(
     chunker: DocumentChunker, source: Source, ranges: Sequence[tuple[int, int]] | None = None
 ) -> Cut:
-    """Cut a document unless it is cut already; ``ranges`` are passages that somebody else cut."""
+    """Cut a document unless it is cut already; ``ranges`` are passages that were cut elsewhere."""
     if source.cut is not None:
         cut = source.cut
     elif ranges is None:
@@ -234,7 +235,7 @@ def cut_document(
 
 
 def embed_keys(model: EmbeddingModel, windows: Iterable[str]) -> tuple[str, ...]:
-    """Return the keys under which the vectors of texts are kept."""
+    """Return the cache keys for the vectors of these texts."""
     fingerprint = model.encoder.fingerprint
     return tuple(embedding_cache.embed_key(fingerprint, "document", text) for text in windows)
 
@@ -247,9 +248,9 @@ def make_revision(
     embedded_by: str,
     vectors: Mapping[str, Vector] | None = None,
 ) -> NewRevision:
-    """Return what to publish of a document, embedded by the model of a fingerprint.
+    """Return the revision of a document to publish, embedded by the model ``embedded_by``.
 
-    A chunk without a vector waits for it.
+    Chunks without a vector wait for it.
     """
     return NewRevision(
         dataset=source.dataset,
@@ -270,7 +271,7 @@ def publish(
     revisions: Iterable[NewRevision],
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Store documents, some a transaction; a search sees all of a document or nothing of it."""
+    """Store documents, several in a transaction; a search sees all of a document or nothing."""
     for group in in_groups(revisions, lambda one: len(one.chunks), _TOGETHER):
         now = clock()
         with database.write() as connection:
@@ -281,7 +282,7 @@ def publish(
 def split_by_time(text: str, cues: Sequence[Cue], part_seconds: float) -> list[str]:
     """Split a passage with cues into parts of about ``part_seconds``, between cues.
 
-    Return no parts where there would be a single one, or where ``part_seconds`` is 0.
+    Return no parts if there would be a single one, or if ``part_seconds`` is 0.
     """
     if part_seconds <= 0 or len(cues) < 2:
         return []
@@ -308,7 +309,8 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 def format_place(path: str, names: Iterable[str], text: str) -> str:
     """Return ``path > Title > Heading`` and a line break, without parts shown in the text.
 
-    A path of less than two words, such as a number, says nothing and is left out; so is a suffix.
+    A path with fewer than two words, such as a number, says nothing and is left out; so is a
+    suffix.
     """
     path = _SUFFIX.sub("", path)
     is_telling = len(_WORD.findall(path)) > 1

@@ -1,4 +1,4 @@
-"""Read the files of a run, and describe their documents by all that is said of them."""
+"""Read the files of a run, and add the metadata of their sidecars to their documents."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _DATES = frozenset(key for keys in DATE_KEYS.values() for key in keys)
 
 
 def drop_claims(parsed: ParsedDocument) -> ParsedDocument:
-    """Return the document without the author's values of fields that only its content decides.
+    """Drop the author's values for fields that only the content decides.
 
-    Its remarks name the dropped fields.
+    The document's remarks name the dropped fields.
     """
     claims = [
         name for name in TOLD_BY_CONTENT if name in parsed.written and name in parsed.metadata
@@ -82,7 +82,7 @@ def describe(
 
 
 def _accepted(fields: Mapping[str, MetadataValue], remarks: list[str]) -> dict[str, MetadataValue]:
-    """Return the fields without those that have no such meaning; add remarks on these."""
+    """Drop fields with values that make no sense for them, and add remarks on these."""
     accepted = dict(fields)
     for name, value in fields.items():
         if name in _DATES and read_written_date(value) is None:
@@ -120,13 +120,13 @@ _NO_SIDECAR = (
 class FileOutcome:
     """The result of reading a file in this run.
 
-    ``begun_at`` is when reading it began, in seconds: later writes to the file may be unread.
-    ``paths`` are those of its documents, ``unchanged`` counts the ones to leave unchanged.
-    ``retry`` says that the next run may succeed with the same file; without ``is_whole`` it was not
-    read to its end, so that a document that is missing may still be there. ``refused`` are the
-    paths of those whose part of the file cannot be read. ``digest`` is a hash of the file's bytes.
-    ``is_made_elsewhere`` says that one of its documents names a file in another folder as its
-    original. ``dates`` gives the unchanged documents the file's date, by path.
+    ``begun_at`` is when reading began, in seconds: later writes to the file may be missed.
+    ``paths`` are those of its documents; ``unchanged`` counts the documents that stay. ``retry``:
+    the next run may succeed with the same file. Without ``is_whole`` the file was not read to its
+    end, so a missing document may still be in it. ``refused`` are the paths of documents whose part
+    of the file cannot be read. ``digest`` is a hash of the file's bytes. ``is_made_elsewhere``: one
+    of its documents names a file in another folder as its original. ``dates`` has the file's date
+    for its unchanged documents, by path.
     """
 
     file: SourceFile
@@ -144,20 +144,20 @@ class FileOutcome:
     _noted: int = 0
 
     def fail(self, path: str, reason: str, *, retry: bool = False) -> None:
-        """Note why the file, or the document at ``path``, is not wholly indexed."""
+        """Record why the file, or the document at ``path``, is not completely indexed."""
         self.failures.append(Failure(path, reason))
         self.retry = self.retry or retry
 
     def read(
         self, top: Path, limits: ReadLimits, originals: Originals, sidecars: Sidecars
     ) -> Iterator[ParsedDocument]:
-        """Yield the documents of the file, named by their originals; note failures.
+        """Yield the documents of the file, named by their originals; record failures.
 
         They have the metadata from the file's sidecars.
         """
         file = self.file
         try:
-            self.digest = digest_file(file.absolute, root=top)  # first: what changes then is seen
+            self.digest = digest_file(file.absolute, root=top)  # first, to notice later changes
             sidecars.check(file.path)
             for item in read_file(file.absolute, file.path, root=top, limits=limits):
                 if isinstance(item, ReadFailure):
@@ -182,7 +182,7 @@ class FileOutcome:
             self.is_whole = False
 
     def unread(self, known: AbstractSet[str]) -> AbstractSet[str]:
-        """Return those of the file's known documents that may be in it still, but were not read."""
+        """Return the file's known documents that were not read but may still be in it."""
         missing = known - self.paths
         return missing & self.refused if self.is_whole else missing
 
@@ -199,7 +199,7 @@ class FileOutcome:
         return document
 
     def _note(self, path: str, remarks: Sequence[str]) -> None:
-        """Note a document's unused metadata, up to a number of documents of a file."""
+        """Record a document's unused metadata, for a limited number of documents of a file."""
         if not remarks or self._noted >= _MAX_REMARKS:
             return
         self._noted += 1
@@ -213,7 +213,7 @@ class FileOutcome:
 
     @property
     def state(self) -> State:
-        """The state for the manifest; a failure that would only repeat itself is done with."""
+        """The state for the manifest; a failure that would only repeat itself counts as done."""
         if not self.retry:
             return "done"
         return "partial" if self.paths else "failed"
@@ -227,7 +227,7 @@ CutDocument = tuple[ParsedDocument, Cut | None]
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """How the files of a run are read and cut: all that it depends on."""
+    """Everything that reading and cutting the files of a run depends on."""
 
     top: Path
     limits: ReadLimits
@@ -236,19 +236,19 @@ class FileReading:
     chunker: DocumentChunker
 
     def read(self, outcome: FileOutcome) -> Iterator[CutDocument]:
-        """Yield the documents of a file as they are read, uncut."""
+        """Yield the documents of a file one by one, uncut."""
         for parsed in outcome.read(self.top, self.limits, self.originals, self.sidecars):
             yield parsed, None
 
     def __call__(self, outcome: FileOutcome) -> tuple[FileOutcome, list[CutDocument]] | None:
-        """Return how the file fared and its documents; ``None`` where it does not lie here."""
+        """Return the outcome of a file and its documents; ``None`` if the file is not here."""
         if not outcome.file.absolute.is_file():  # on a machine without that folder
             return None
         documents = [(parsed, self._cut(parsed)) for parsed, _ in self.read(outcome)]
         return outcome, documents
 
     def _cut(self, parsed: ParsedDocument) -> Cut | None:
-        """Return its passages; ``None`` leaves the cut to the writer, which reports the problem."""
+        """Return the document's passages; ``None`` leaves it to the writer to cut and report."""
         try:
             cut = self.chunker.cut(parsed)
         except Exception:  # noqa: BLE001 - the writer cuts it again, and records why not
@@ -257,11 +257,10 @@ class FileReading:
 
 
 class ReadAhead:
-    """Gives each file of a run, in the run's order, as an executor or this process reads it.
+    """Give each file of a run, in order, as an executor or this process reads it.
 
-    Streamed files are read here, as their documents are published, and so are files that may not
-    have to be read by the time they are reached. ``clock`` gives the latest time at which reading
-    began.
+    Streamed files are read here while their documents are published. So are files that may not need
+    reading by then. ``clock`` gives the latest time at which reading began.
     """
 
     def __init__(
@@ -283,7 +282,7 @@ class ReadAhead:
         )
 
     def read(self, file: SourceFile) -> tuple[FileOutcome, Iterable[CutDocument]]:
-        """Return how the file fares, which its documents change while they are gone through."""
+        """Return the outcome of a file, which changes while its documents are iterated."""
         outcome = FileOutcome(file, begun_at=self._clock())
         if file.path not in self._ahead:
             return outcome, self._reading.read(outcome)

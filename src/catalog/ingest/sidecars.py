@@ -1,8 +1,8 @@
 """Files with the metadata, or with the text, of other files.
 
-The former lie next to documents: ``report.pdf.meta.yaml``, ``.catalog.yaml``. The rules for
-finding, reading and refusing them: docs/decisions/0020-metadata-from-beside.md. The latter were
-made from a recording, picture or document that is listed, too.
+Files with metadata are next to documents: ``report.pdf.meta.yaml``, ``.catalog.yaml``.
+docs/decisions/0020-metadata-from-beside.md has the rules for finding, reading and refusing them.
+Files with text were made from a recording, picture or document that is listed, too.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from catalog.ingest.readers.timed.timed_markdown import add_segments
 
 
 class Originals:
-    """The files of a folder that texts may be made from, and those texts, by their paths.
+    """The files of a folder from which texts may be made, and these texts, by their paths.
 
-    ``converted`` are those with a text in ``.converted``, or one that has their name and more
-    (``scan.pdf.md``): they need not be read if that text was.
+    ``converted`` are files with a text in ``.converted``, or with one that adds an extension to
+    their name (``scan.pdf.md``): they need not be read if that text was read.
     """
 
     def __init__(self, files: Iterable[str]) -> None:
@@ -55,7 +55,7 @@ class Originals:
         )
 
     def beside(self, file: str) -> tuple[str, ...]:
-        """Return the files that the one at this path may be made from, the likeliest first."""
+        """Return the files from which the one at this path may be made, likeliest first."""
         return self._beside.get(file, ())
 
     def name_original(self, document: ParsedDocument, file: str) -> ParsedDocument:
@@ -103,7 +103,7 @@ class Originals:
 
 
 def _is_conversion(file: str, original: str) -> bool:
-    """Return whether the file lies where converters put their output for the original."""
+    """Return whether the file is where converters put their output for the original."""
     return CONVERTED in file.split("/") or split_extension(file)[0] == original
 
 
@@ -117,9 +117,9 @@ _KEPT = 256  # files whose fields are kept in memory
 
 @dataclass(frozen=True, slots=True)
 class MetadataFile:
-    """A file with metadata of other files: of its ``targets`` by path, without any of its folder.
+    """A file with metadata of other files: of its ``targets`` by path, or of its whole folder.
 
-    A target need not be there: a transcript may have been made of it.
+    A target need not exist, because a transcript may have been made from it.
     """
 
     absolute: Path
@@ -127,17 +127,17 @@ class MetadataFile:
 
 
 def sidecar_target(name: str) -> str | None:
-    """Return whose metadata a file has by its name; ``None`` for one that is no sidecar."""
+    """Return the file whose metadata a file has, by its name; ``None`` if it is no sidecar."""
     target = _SIDECAR.sub("", name)
     return target if target not in (name, "") and not target.endswith("/") else None
 
 
 def find_targets(name: str, names: Collection[str]) -> list[str] | None:
-    """Return the files that a file has metadata of; ``None`` if it is a document.
+    """Return the files whose metadata a file has; ``None`` if it is a document.
 
-    ``names`` are those of the files of its folder. A sidecar with a file's whole name speaks of
-    that alone, which may be missing (``report.pdf.meta.yaml``); one without the extension of all
-    files that are called so (``report.meta.yaml``). A folder file has an empty list.
+    ``names`` are the files of its folder. A sidecar with a file's full name is for that file only,
+    which may be missing (``report.pdf.meta.yaml``). One without the extension is for all files with
+    that stem (``report.meta.yaml``). A folder file has an empty list.
     """
     if name == FOLDER_FILE:
         return []
@@ -151,15 +151,15 @@ def find_targets(name: str, names: Collection[str]) -> list[str] | None:
 
 
 def is_misspelt_folder_file(name: str) -> bool:
-    """Return whether a file would be a folder file with another ending or case."""
+    """Return whether a file would be a folder file with another extension or case."""
     return name != FOLDER_FILE and _FOLDER_FILE.fullmatch(name) is not None
 
 
 class Sidecars:
     """The metadata files of a listing, by path, and their fields for a document.
 
-    ``root`` is the folder that no step to a file may lead out of. Each file is read when it is
-    first asked for, up to 65,536 bytes.
+    No path to a file may lead out of ``root``. Each file is read when first needed, up to 65,536
+    bytes.
     """
 
     def __init__(self, files: Mapping[str, MetadataFile], root: Path) -> None:
@@ -178,13 +178,13 @@ class Sidecars:
                     self._of_originals.setdefault(folder, []).append((target, file))
 
     def __reduce__(self) -> tuple[type[Sidecars], tuple[object, ...]]:
-        """Be sent to another process as the list it was made of."""
+        """Send the object to another process as the list from which it was made."""
         return Sidecars, (self._files, self._root)
 
     def fingerprint(self, path: str, *, anywhere: bool = False) -> str:
-        """Return a hash of all files that may speak of the file at ``path``; empty for none.
+        """Return a hash of all files that may have metadata for ``path``; "" if there are none.
 
-        With ``anywhere`` that may be each: it is made of a file in another folder.
+        With ``anywhere`` these are all sidecars: the file was made from one in another folder.
         """
         if anywhere:
             return sha1_hex("|".join(f"{file}:{self._digest(file)}" for file in self._files))
@@ -194,7 +194,7 @@ class Sidecars:
     def check(self, path: str) -> None:
         """Raise ``ReadError`` if a sidecar of this file cannot be read.
 
-        Two of the same name also raise it: nothing decides which of them counts.
+        Two sidecars of the same name also raise it, because nothing decides between them.
         """
         for file in self._of_file(path):
             self._fields(file)
@@ -204,9 +204,9 @@ class Sidecars:
                 raise ReadError(f"{one} and {other} both speak of it: keep one of them")
 
     def fields_of(self, document: ParsedDocument, path: str) -> list[dict[str, MetadataValue]]:
-        """Return the sidecars' fields for a document of the file at ``path``, the strongest first.
+        """Return the sidecars' fields for a document of the file at ``path``, strongest first.
 
-        The sidecar of a recording, a picture or a document also counts for the texts made from it.
+        The sidecar of a recording, picture or document also applies to the texts made from it.
         Raises ``ReadError`` if one of the files cannot be read.
         """
         of_file = self._of_file(path)
@@ -221,7 +221,7 @@ class Sidecars:
         return [self._fields(file) for file in dict.fromkeys((*own, *originals, *folders))]
 
     def _named(self, document: ParsedDocument, path: str) -> list[str]:
-        """Return the paths that a document says it was made of, from its folder or the root."""
+        """Return the paths of originals that a document names, from its folder or the root."""
         folders = [path.rpartition("/")[0], path.replace(f"{CONVERTED}/", "").rpartition("/")[0]]
         root, paths = Path(os.path.normpath(self._root)), []
         for name, folder in itertools.product(named_elsewhere(document), (*folders, "")):
@@ -232,9 +232,9 @@ class Sidecars:
         return [one for one in paths if os.path.lexists(root / one)] or paths
 
     def _of_file(self, path: str) -> list[str]:
-        """Return the sidecars of this path and of the file its name contains, then of its folders.
+        """Return the sidecars of this path, of the file its name contains, and of its folders.
 
-        The sidecars of a file also count for a link to it.
+        The sidecars of a file also apply to a link to it.
         """
         if not self._files:
             return []
@@ -245,18 +245,18 @@ class Sidecars:
         return [file for file in dict.fromkeys(files) if file in self._files]
 
     def _linked(self, path: str) -> list[str]:
-        """Return the target of a symbolic link inside the root; empty for any other file."""
+        """Return the target of a symbolic link inside the root; "" for any other file."""
         link = self._root / path
         try:
             if not link.is_symlink():
                 return []
             target, root = link.resolve(), self._root.resolve()
-        except (OSError, RuntimeError):  # a circle of links, by now
+        except (OSError, RuntimeError):  # a cycle of links, made since the listing
             return []
         return [target.relative_to(root).as_posix()] if target.is_relative_to(root) else []
 
     def _beside(self, path: str) -> list[tuple[str, str]]:
-        """Return all that a text at this path may be made of, by where it lies, and its sidecar."""
+        """Return possible originals of a text by its path, each with its sidecar."""
         if not self._of_originals or (file_type_of(path) and CONVERTED not in path.split("/")):
             return []
         folders = {name.rpartition("/")[0] for name in possible_originals(path)}
@@ -306,7 +306,7 @@ class Sidecars:
 
 
 def named_elsewhere(document: ParsedDocument) -> list[str]:
-    """Return the path of the file that a document says it was made of, if it names a folder."""
+    """Return the original's path as a document names it, if with a folder."""
     file = str(document.metadata.get("media_file", "")).rpartition("/")[2]
     named = [
         str(value).strip().strip("`'\"[]").strip().replace("\\", "/")
@@ -331,7 +331,7 @@ def _is_made_of(document: ParsedDocument, path: str, original: str) -> bool:
 
 
 def beside_file(path: Path) -> dict[str, MetadataFile]:
-    """Return the metadata files of one file that is indexed by itself."""
+    """Return the metadata files of a file that is indexed by itself."""
     try:
         names = [entry.name for entry in os.scandir(path.parent)]
     except OSError:  # a folder that cannot be listed may be gone into: by the plain names then
@@ -349,9 +349,10 @@ def beside_file(path: Path) -> dict[str, MetadataFile]:
 
 
 def _folders_above(path: str) -> Iterator[str]:
-    """Yield the folders of a path with a slash each, the nearest first, the root (empty) last.
+    """Yield the folders of a path, each with a slash, nearest first, the root (empty) last.
 
-    A conversion lies in the folder of its original, too: ``.converted`` left out of the path.
+    A conversion also belongs to the folder of its original, so ``.converted`` is left out of the
+    path.
     """
     parts = path.split("/")[:-1]
     original = [part for part in parts if part != CONVERTED]

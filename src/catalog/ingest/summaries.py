@@ -1,12 +1,12 @@
-"""The prose of a document, and a summary of it in its own sentences.
+"""Extract the prose of a document, and summarise it in its own sentences.
 
-Prose is without markup, headings, code, tables and times. Of a long text the beginning and evenly
-spaced pieces are read, so that the time does not grow with it. The summary is its opening and the
-most central other sentences.
+Prose is text without markup, headings, code, tables and times. Of a long text the beginning and
+evenly spaced pieces are read, so that the time does not grow with it. The summary is its opening
+and the most central other sentences.
 
-TextRank (R. Mihalcea, P. Tarau: TextRank: Bringing Order into Texts, EMNLP 2004): sentences are
-the nodes of a graph, the words two of them share the weight of the edge between them, and the
-PageRank of a sentence its importance. No model, so that the same text has the same summary.
+TextRank (R. Mihalcea, P. Tarau: TextRank: Bringing Order into Texts, EMNLP 2004): sentences are the
+nodes of a graph, the words that two of them share give the weight of their edge, and the PageRank
+of a sentence is its importance. No model is used, so the same text always has the same summary.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _FEWEST_ENTRIES = 3
 
 
 def skip_first_contents(text: str, begin: int) -> tuple[str, int]:
-    """Return what stands before a table of contents with dotted lines, and where that table ends.
+    """Return the text before a table of contents with dotted lines, and the end of that table.
 
-    Without one in the beginning of the text it is ``""`` and ``begin``.
+    Without one in the beginning of the text they are ``""`` and ``begin``.
     """
     first = _LEADER.search(text, begin, begin + HEAD_CHARS)
     if first is None:
@@ -56,10 +56,10 @@ def skip_first_contents(text: str, begin: int) -> tuple[str, int]:
 
 
 def drop_contents(lines: list[str]) -> Iterator[str]:
-    """Yield the lines but those of a table of contents: dotted ones, and runs of numbered ones.
+    """Yield the lines without those of a table of contents: dotted ones, and numbered runs.
 
-    A run is lines that end in a page number or begin with the number of a heading: at least
-    three, one of them both, or one of them dotted.
+    A run has at least three lines that end in a page number or begin with the number of a heading;
+    one of them must do both or be dotted.
     """
     run: list[str] = []
     kinds: list[int] = []
@@ -83,7 +83,7 @@ def _drop_if_contents(run: list[str], kinds: list[int]) -> list[str]:
 
 
 def _rate_entry(line: str) -> int:
-    """Rate how like a line is to one of a table of contents: 3 dotted, 2 likely, 1 maybe, 0 not."""
+    """Rate a line as an entry of a table of contents: 3 dotted, 2 likely, 1 maybe, 0 no."""
     if ("..." in line or ". ." in line) and _LEADER.search(line):
         return 3
     if len(line) > _LONGEST_ENTRY:
@@ -139,7 +139,7 @@ _WRAPPED = re.compile(rf"(?<={_WIDE}{{16}})[ \t]*\n\s*(?={_WIDE})")  # within a 
 def strip_markup(text: str, has_references: bool = False) -> str:
     """Return a text on one line, without the markup of HTML, Markdown and reStructuredText.
 
-    ``[text][name]`` is a link only in a document that ``has_references``.
+    ``[text][name]`` is a link only if the document ``has_references``.
     """
     if "<" in text:
         text = _TAG.sub(
@@ -159,7 +159,7 @@ def strip_markup(text: str, has_references: bool = False) -> str:
 
 PIECES = 30
 PIECE_CHARS = 400
-_LONGEST = 700  # characters of a sentence; a longer one is a list or a table in disguise
+_LONGEST = 700  # characters of a sentence; a longer one is actually a list or a table
 _LONGEST_HEADING = 200
 _FEWEST_WORDS = 4
 _FEWEST_SIGNS = 8  # of a script without spaces
@@ -218,10 +218,10 @@ _SIGN = re.compile(r"[^\w\s]|\d")
 class Prose:
     """The prose of a text.
 
-    ``sentences`` are those worth showing, each once and in order; ``paragraphs`` the lines of
-    its beginning (at most about ``HEAD_CHARS`` characters) that are neither headings nor code nor
-    tables, each once, whether or not they are sentences; ``share`` how much of all such lines is
-    in whole sentences, from 0 to 1.
+    ``sentences`` are those worth showing, without repetitions and in order. ``paragraphs`` are the
+    lines of its beginning (about ``HEAD_CHARS`` characters) that are not headings, code or tables,
+    without repetitions, whether or not they are sentences. ``share`` is the part of such lines in
+    whole sentences, from 0 to 1.
     """
 
     sentences: list[str]
@@ -235,10 +235,10 @@ class Prose:
 
 
 def read_prose(text: str, headings: Collection[str] = ()) -> Prose:
-    """Read the prose of a text; a line that is one of the ``headings`` is left out.
+    """Read the prose of a text without lines that equal one of the ``headings``.
 
-    Sentences are without markup, every run of white space one space. Those of a licence count
-    only in a text that is mostly licence.
+    Sentences have no markup, and single spaces. Those of a licence count only in a text that is
+    mostly licence.
     """
     folded_headings = {_fold(heading) for heading in headings}
     has_references = "]:" in text and _DEFINITION.search(text) is not None
@@ -264,9 +264,9 @@ def read_prose(text: str, headings: Collection[str] = ()) -> Prose:
 
 
 def first_lines(text: str, max_chars: int) -> str:
-    """Return what stands first in the text, each line once, as one line of some ``max_chars``.
+    """Return the first lines of the text, without repetitions, as one line of ``max_chars``.
 
-    Markup is left out; the rows of a table become their cells, with commas.
+    Markup is left out; rows of a table become their cells, with commas.
     """
     begin = _body_start(text)
     start = _COMMENT.sub(" ", text[begin : begin + 10 * max_chars])
@@ -290,7 +290,7 @@ def first_lines(text: str, max_chars: int) -> str:
 
 
 def _show_line(line: str) -> str:
-    """Return a line without what marks it as a heading, an item, a directive or a row."""
+    """Return a line without marks of a heading, a list item, a directive or a row."""
     directive = _DIRECTIVE.match(line)
     if directive:
         return "" if directive[1] in _SILENT_DIRECTIVES else line[directive.end() :].strip()
@@ -312,7 +312,7 @@ def _is_row(line: str) -> bool:
 
 
 def _drop_licence(sentences: dict[str, str]) -> list[str]:
-    """Return the sentences but those of a licence, if there is more than a licence."""
+    """Drop the sentences of a licence if there are other sentences."""
     whole = "\n".join(sentences)
     parts = [part for part in _LICENCE if part in whole]
     others = [
@@ -333,7 +333,7 @@ def _body_start(text: str) -> int:
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the text, or its beginning and pieces of the rest; ``True`` with the beginning.
 
-    The beginning goes on after a table of contents.
+    The beginning continues after a table of contents.
     """
     begin = _body_start(text)
     if len(text) - begin <= HEAD_CHARS + PIECES * PIECE_CHARS:
@@ -352,7 +352,7 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _paragraphs(text: str, headings: Collection[str]) -> Iterator[str]:
-    """Yield the lines that belong together, as one string each."""
+    """Yield the lines that belong together as one string."""
     is_timed = "-->" in text
     fenced = False
     paragraph: list[str] = []
@@ -384,7 +384,7 @@ def _paragraphs(text: str, headings: Collection[str]) -> Iterator[str]:
 
 
 def _is_left_out(line: str, headings: Collection[str], is_within: bool) -> bool:
-    """Return whether a line is no prose; one of links alone is, within a paragraph."""
+    """Return whether a line is not prose; within a paragraph a line of links is prose."""
     links = _LINKS.match(line) if "](" in line else None
     if links and (links["item"] or not is_within):
         return True
@@ -394,9 +394,9 @@ def _is_left_out(line: str, headings: Collection[str], is_within: bool) -> bool:
 
 
 def _ends_alone(line: str, following: str) -> bool:
-    """Recognise a heading that is not marked: short, without an end, before one with a capital.
+    """Recognise an unmarked heading: short, without a full stop, before a capital letter.
 
-    A line all in capitals is a heading before any other line.
+    A line in capitals is a heading before any other line.
     """
     if len(line) > 48 or END_MARK.search(line[-2:]) or line.rstrip()[-1:] in ",;:–—-":
         return False
@@ -438,14 +438,14 @@ _WIDE_END = re.compile("([。！？｡][」』”’）】]*)\n")
 
 
 def summarise(text: str, *, max_chars: int = MAX_CHARS, headings: Sequence[str] = ()) -> str:
-    """Return the opening sentence and the most central ones that have room, in order.
+    """Return the opening sentence and the most central ones that fit, in order.
 
-    One line of at most ``max_chars`` (at least 1) characters; a sentence too long for it is cut
-    after a word, with ``…``. Lines that are one of the ``headings`` do not count, and neither do
-    markup, code, tables, tables of contents, times, lists of links, repetitions, and a licence
-    before other text. A text with no more than a scrap of whole sentences is summed up by its
-    first words, one of nothing but markup or images by ``""``. Of a long text at most 150 sentences
-    are compared, so that the time hardly grows with it.
+    The result is one line of at most ``max_chars`` (at least 1) characters; a sentence that is too
+    long is cut after a word, with ``…``. Lines that equal one of the ``headings`` do not count, and
+    neither do markup, code, tables, tables of contents, times, lists of links, repetitions, or a
+    licence before other text. A text with hardly any whole sentences is summarised by its first
+    words, one with only markup or images by ``""``. At most 150 sentences of a long text are
+    compared, so that the time hardly grows with it.
     """
     prose = read_prose(text, headings)
     sentences = prose.sentences
@@ -476,8 +476,8 @@ def summarise(text: str, *, max_chars: int = MAX_CHARS, headings: Sequence[str] 
 def rank_sentences(sentences: Sequence[str]) -> list[float]:
     """Return the TextRank of each sentence; the mean is 1.
 
-    Similarity as in the paper: the number of words two sentences share, divided by the sum of
-    the logarithms of their numbers of words. Stop words do not count.
+    Similarity is that of the paper: the number of words that two sentences share, divided by the
+    sum of the logarithms of their numbers of words. Stop words do not count.
     """
     import numpy as np
 
@@ -491,11 +491,11 @@ def rank_sentences(sentences: Sequence[str]) -> list[float]:
     ranks = np.ones(len(word_sets))
     for _ in range(_STEPS):
         ranks = (1 - DAMPING) + steps @ ranks
-    return [round(float(rank), 6) for rank in ranks]  # equal for a person, equal on any machine
+    return [round(float(rank), 6) for rank in ranks]  # rounded, to be equal on all machines
 
 
 def _count_shared(word_sets: Sequence[frozenset[str]]) -> npt.NDArray[np.float64]:
-    """Count the words each pair of sentences shares; a sentence and itself share none."""
+    """Count the words that each pair of sentences shares; 0 for a sentence with itself."""
     import numpy as np
 
     numbers = {word: n for n, word in enumerate(sorted(frozenset().union(*word_sets)))}
@@ -517,7 +517,7 @@ def _words(sentence: str) -> frozenset[str]:
 
 
 def _thin_out(sentences: list[str]) -> list[str]:
-    """Return the first sentences, and evenly spaced ones of the rest."""
+    """Return the first sentences, and evenly spaced ones from the rest."""
     others = len(sentences) - FIRST_SENTENCES
     room = MOST_SENTENCES - FIRST_SENTENCES
     if others <= room:
@@ -527,7 +527,7 @@ def _thin_out(sentences: list[str]) -> list[str]:
 
 
 def _join(sentences: Iterable[str]) -> str:
-    """Join sentences with a space, but with none after a full-width full stop."""
+    """Join sentences with a space, but without one after a full-width full stop."""
     return _WIDE_END.sub(r"\1", "\n".join(sentences)).replace("\n", " ")
 
 

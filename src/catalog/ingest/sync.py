@@ -1,12 +1,13 @@
-"""Bring the texts of a dataset in line with its folder, one document at a time.
+"""Bring a dataset in line with its folder, one document at a time.
 
     list files ─> brake on mass deletion ─> per file: changed? ─> read ─> per document: changed?
-        ─> cut ─> publish: whole documents a transaction ─> note the file in the manifest
+        ─> cut ─> publish: whole documents a transaction ─> record the file in the manifest
     ─> remove what vanished
 
 No model is called: new passages are found by their words, and :mod:`catalog.ingest.embedding`
-embeds them. The old revision answers until the new one commits. Killed anywhere, the next run ends
-in the same state: whatever was published is recognised by its hash.
+embeds them later. The old revision answers until the new one commits. If a run is killed at any
+point, the next run ends in the same state, because published documents are recognised by their
+hashes.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ def sync(
     executor: Executor | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SyncReport:
-    """Index what changed under ``root`` (a folder or one file) and forget what vanished.
+    """Index changes under ``root`` (a folder or one file) and remove vanished files.
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``; ``reread`` indexes every document
     again; ``made_with`` is stored as the settings of the pipeline. An ``executor`` reads and cuts
-    ahead of the writing; the result is the same. The caller holds the dataset's lock. Raises
-    :class:`SourceError` for a missing root and :class:`MassDeletionError` when most files vanished
-    (unless ``allow_deletions``); nothing has changed then. A failing file or document is named in
+    ahead of the writer; the result is the same. The caller holds the dataset's lock. Raises
+    :class:`SourceError` for a missing root and :class:`MassDeletionError` if most files vanished
+    (unless ``allow_deletions``); then nothing has changed. A failing file or document is named in
     the report instead.
     """
     check_dataset_name(dataset)
@@ -122,10 +123,10 @@ def sync(
 class SyncRun:
     """One run over a dataset, which publishes changed documents in groups.
 
-    A group is published once its texts have ``group_chars`` characters. A file is noted in the
-    manifest as begun before a document of it is published, and as read, with how that went,
-    after all of them are: a run that ends in between leaves nothing the next one does not find.
-    What fails is noted on the file it came from, and the rest of the group goes on.
+    A group is published when its texts have ``group_chars`` characters. A file is recorded in the
+    manifest as begun before its first document is published, and as read, with the result, after
+    the last one. So a run that is interrupted leaves nothing that the next one would miss. A
+    failure is recorded for the file, and the rest of the group continues.
     """
 
     def __init__(
@@ -163,10 +164,10 @@ class SyncRun:
             self._moved.append(noted)
 
     def read(self, file: SourceFile, ahead: ReadAhead) -> None:
-        """Read a file, and publish its changed documents as soon as their group is full."""
+        """Read a file, and publish its changed documents when their group is full."""
         outcome, documents = ahead.read(file)
         if (unfit := self._database.describe_unfit(file.path)) is not None:
-            self.failed.append(Failure(file.path, unfit))  # no note of it can be stored either
+            self.failed.append(Failure(file.path, unfit))  # its name cannot be stored either
             return
         for parsed, cut in documents:
             if (unfit := self._database.describe_unfit(parsed.path, *parsed.metadata)) is not None:
@@ -213,7 +214,7 @@ class SyncRun:
         self.failed = [failure for failure in self.failed if failure.path not in told]
 
     def publish_group(self) -> None:
-        """Publish the collected documents, and note the files that are wholly published."""
+        """Publish the collected documents, and record files whose documents are all published."""
         group, self._group, self._collected_chars = self._group, [], 0
         self._note_begun(file.file for _, file in group)
         revisions: list[NewRevision] = []
@@ -234,8 +235,8 @@ class SyncRun:
     def remove_vanished(self) -> None:
         """Remove vanished files with their remaining documents, and unused cache entries.
 
-        The caches are cleaned only if a document was removed or updated. Unchanged files are noted
-        that lie elsewhere on disk than before.
+        The caches are cleaned only if a document was removed or updated. Unchanged files that moved
+        on disk are recorded.
         """
         with self._database.write() as connection:
             manifest.record(connection, self._dataset, *self._moved)
@@ -244,10 +245,11 @@ class SyncRun:
             manifest.forget(connection, self._dataset, self._changes.vanished)
             if self._removed or self._updated:
                 embedding_cache.purge_unused(connection)
-                llm_cache.purge(connection, before=0.0)  # of any age: only searches know a lifetime
+                # of any age: only searches have a lifetime setting
+                llm_cache.purge(connection, before=0.0)
 
     def report(self, seconds: float) -> SyncReport:
-        """Return the report of the run, with the dataset's counts now."""
+        """Return the report of the run, with the dataset's present counts."""
         with self._database.read() as connection:
             none_waits = not embedding_cache.is_noted_waiting(connection, self._dataset)
             totals = count_totals(connection, self._dataset, none_waits=none_waits)
@@ -287,7 +289,7 @@ class SyncRun:
         return tuple(notes)
 
     def _cut(self, source: Source, file: FileOutcome) -> NewRevision | None:
-        """Return a document as it will be published; ``None`` for one that cannot be cut."""
+        """Return a document in the form to publish; ``None`` if it cannot be cut."""
         try:
             revision, fallback = self._pipeline.prepare(source)
         except ConfigError:
@@ -301,10 +303,10 @@ class SyncRun:
         return revision
 
     def _note_begun(self, files: Iterable[SourceFile]) -> None:
-        """Note new files as begun before a document of theirs is published.
+        """Record new files as begun before one of their documents is published.
 
-        A run that ends too early would else leave documents that stay when their files are gone.
-        Files that lose a path to them are to be read again, too: they may have it back one day.
+        Otherwise an interrupted run could leave documents that stay after their files are gone.
+        Files that lose a path to them must be read again, too, because they may get it back.
         """
         new = {file.path: file for file in files if file.path not in self._files_begun}
         begun = [self._entry(file, "partial", None, self._clock()) for file in new.values()]
@@ -320,7 +322,7 @@ class SyncRun:
         self._files_deprived |= self._owners.deprived
 
     def _note_read(self) -> None:
-        """Note the files whose documents are all published by now, in one transaction."""
+        """Record the files whose documents are all published, in one transaction."""
         outcomes, self._files_read = self._files_read, []
         if not outcomes:
             return
@@ -332,7 +334,7 @@ class SyncRun:
             manifest.record(connection, self._dataset, *entries)
 
     def _settle(self, connection: Connection, outcome: FileOutcome) -> ManifestEntry:
-        """Remove those of a file's documents that are gone from it; return what to note of it."""
+        """Remove a file's documents that are gone from it; return its manifest entry."""
         self.failed += outcome.failures
         self._unchanged += outcome.unchanged
         self._unfinished += outcome.is_cut_short

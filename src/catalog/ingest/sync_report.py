@@ -17,11 +17,11 @@ METADATA = "metadata not taken: "
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One file or document that was not, or not wholly, indexed, and why.
+    """A file or document that was not, or not completely, indexed, and why.
 
-    A reason that begins with ``as text``: it is indexed, but not as the format it looks like; with
-    :data:`METADATA`: some of its metadata was not used; with ``… passages not embedded``: it is
-    found by its words, but not all of it by meaning.
+    A reason that begins with ``as text``: it is indexed, but not in the format it seems to have.
+    With :data:`METADATA`: some of its metadata was not used. With ``… passages not embedded``: it
+    is found by its words, but not completely by meaning.
     """
 
     path: str
@@ -29,7 +29,7 @@ class Failure:
 
     @property
     def outcome(self) -> str:
-        """``indexed`` or ``not indexed``, as a sentence about the file begins."""
+        """``indexed`` or ``not indexed``, the beginning of a sentence about the file."""
         if self.reason.partition(": ")[0].endswith(
             ("passage not embedded", "passages not embedded")
         ):
@@ -41,18 +41,17 @@ class Failure:
 class SyncReport:
     """The outcome of a run.
 
-    ``documents`` and ``chunks`` count the dataset's now; ``embedded`` counts the texts the model
-    embedded in this run and ``reused`` those whose vectors were there already. ``added`` and the
-    like count texts; several of them may be one document: see docs/reference/recordings.md.
-    ``embedded_chunks`` are
-    those of the ``chunks`` that have a vector. ``incomplete`` counts documents with some text not
-    embedded, since the model failed or was down, ``unfinished`` files that are cut short; the next
-    run retries both. ``files`` are those listed, ``left_out`` those without any text in the index.
-    All was found by its words after ``words_seconds``, the whole run took ``seconds``. ``kept``
-    counts documents that may have changed or be gone: they come from a file that could not be read,
-    or lie below a place that could not be looked at. ``failed_chunks`` are the ids of chunks with
-    some text that the model failed on in this run, ``usage`` has the requests, tokens and cost of a
-    model on a server, ``None`` without one.
+    ``documents`` and ``chunks`` are the dataset's present counts. ``embedded`` counts the texts
+    that the model embedded in this run, ``reused`` those whose vectors existed already. ``added``
+    and the like count texts; several texts may be one document (docs/reference/recordings.md).
+    ``embedded_chunks`` are the ``chunks`` that have a vector. ``incomplete`` counts documents with
+    some text not embedded, because the model failed or was down; ``unfinished`` counts files that
+    are cut short. The next run retries both. ``files`` are those listed, ``left_out`` those without
+    any text in the index. After ``words_seconds`` everything was found by its words; the whole run
+    took ``seconds``. ``kept`` counts documents that may have changed or be gone: they are from a
+    file that could not be read, or below a place that could not be looked at. ``failed_chunks`` are
+    ids of chunks with some text on which the model failed in this run. ``usage`` has the requests,
+    tokens and cost of a model on a server, ``None`` without one.
     """
 
     documents: int
@@ -78,17 +77,17 @@ class SyncReport:
 
 
 class Progress(Protocol):
-    """Shows how far a run is, in a unit of its own: bytes to read, tokens to embed, queries."""
+    """A display of a run's progress in its own unit: bytes to read, tokens to embed, queries."""
 
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
         """Announce the size of the run, or of its next part, and the activity (``doing``).
 
-        A ``total`` of 0 is not known before. ``then`` names a longer part that follows.
+        A ``total`` of 0 is unknown. ``then`` names a longer part that follows.
         """
         ...
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:
-        """Add finished work; ``label`` names the file or part, ``counts`` describe it."""
+        """Add completed work; ``label`` names the file or part, ``counts`` describe it."""
         ...
 
 
@@ -106,9 +105,9 @@ _HALF_LIFE = 30.0  # seconds after which a measurement counts half
 
 
 class Pace:
-    """Measures how fast a work of ``total`` goes, the last half minute above all.
+    """The speed of a work of ``total``, with most weight on the last half minute.
 
-    The first piece is not measured: it loads models and libraries for the rest.
+    The first piece is not measured, because it also loads models and libraries.
     """
 
     def __init__(self, total: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -150,7 +149,7 @@ _SLOW = 4.0  # seconds a batch may take before the next is made smaller
 def in_groups(
     items: Iterable[_Item], size_of: Callable[[_Item], int], enough: int
 ) -> Iterator[list[_Item]]:
-    """Yield items in order, a group as soon as its sizes are ``enough``; the last may be less."""
+    """Yield groups of items in order; a group is complete when its sizes reach ``enough``."""
     group: list[_Item] = []
     size = 0
     for item in items:
@@ -164,7 +163,7 @@ def in_groups(
 
 
 def next_batch(size: int, seconds: float) -> int:
-    """Return how many texts the next batch may have, seeing how long one of ``size`` took."""
+    """Return the size of the next batch, from how long one of ``size`` took."""
     if seconds > _SLOW:
         return max(1, size // 2)
     return 2 * size if seconds < _SLOW / 4 else size

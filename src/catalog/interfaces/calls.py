@@ -63,7 +63,7 @@ class Verb:
 
 
 def to_json(result: Any) -> dict[str, Any]:
-    """Return the result of a verb's function as the JSON object that every edge returns."""
+    """Return the result of a verb's function as the JSON object of all edges."""
     answer: dict[str, Any] = result if isinstance(result, dict) else result.to_dict()
     return answer
 
@@ -156,7 +156,7 @@ def _skipped(source_doc_id: str, reason: str) -> dict[str, str]:
 def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict[str, Any]:
     """Return the JSON object of a document's lines, with a note if they had to be cut.
 
-    ``max_bytes`` (of UTF-8) leave whole lines, or the beginning of a first line that is larger.
+    ``max_bytes`` (of UTF-8) keeps whole lines, or the beginning of a first line that is larger.
     """
     note = None
     if max_bytes is not None and _size(document) > max_bytes:
@@ -168,7 +168,7 @@ def document_dict(document: DocumentLines, max_bytes: int | None = None) -> dict
 
 
 def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | None]:
-    """Return the lines that fit, and where to go on."""
+    """Return the lines that fit, and where to continue."""
     if _size(document) <= max_bytes:
         return document, None
     count, remaining = 0, max_bytes
@@ -329,7 +329,7 @@ class AnsweringEngine(Engine, Protocol):
 
 
 class LocalEngine:
-    """Answer in this process from one library, which it closes."""
+    """Answer in this process from one library, which the engine closes."""
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -368,7 +368,7 @@ class LocalEngine:
         return answer_events(self.service, params)
 
     def _require_models(self, params: object) -> None:
-        """Raise before the search is loaded, which takes a second, if a model of it is missing."""
+        """Raise if a search lacks a model, before loading the search, which takes a second."""
         if "service" not in vars(self) and isinstance(
             params, SearchParams | AskParams | GenerateParams
         ):
@@ -377,11 +377,11 @@ class LocalEngine:
             self.library.require_models(mode=params.mode or "hybrid", rerank=params.rerank)
 
     def check_store(self) -> None:
-        """Read one row of the store; raise :class:`StoreError` where that cannot be done."""
+        """Read one row of the store; raise :class:`StoreError` if that fails."""
         self.library.database.meta("store_id")
 
     def observe(self, observer: Callable[[Outcome], None]) -> None:
-        """Call ``observer`` with how each question at an edge went."""
+        """Call ``observer`` with the outcome of each question at an edge."""
         self.library.log.observer = observer
 
     def warm(self) -> None:

@@ -18,12 +18,12 @@ def safe(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text with one blank for each run of white space, so that it forges no line."""
+    """Return the text with one blank for each run of white space, so that it cannot fake a line."""
     return " ".join(text.split())
 
 
 def complaint(message: str) -> str:
-    """Return a message as printed; further lines are set in, so that none looks like another."""
+    """Return a message for printing; indent further lines so that none looks like another."""
     first, *others = [safe(line.strip()) for line in message.splitlines() if line.strip()] or [""]
     return "\n  ".join([f"catalog: {first}", *others])
 

@@ -1,4 +1,4 @@
-"""Results as a terminal shows them: the same text, whichever process made it."""
+"""Results as a terminal shows them: the same text in every process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _LANGUAGES_SHOWN = 3
 
 
 def render(verb: str, result: Any, form: Form) -> TerminalText:
-    """Return the text that the verb's command prints for the result of its function."""
+    """Return the text that the verb's command prints for a result."""
     if form.json:
         from catalog.interfaces.calls import to_json
 
@@ -106,9 +106,9 @@ def format_duration(ms: float) -> str:
 
 
 def catalog_text(page: CatalogPage, width: int | None = None) -> TerminalText:
-    """Return the page's documents; on standard error how many there are, by type.
+    """Return the page's documents; for standard error their number by type.
 
-    Summaries are wrapped to ``width`` columns, if any.
+    Summaries are wrapped to ``width`` columns, if given.
     """
     types = ", ".join(f"{count} {name}" for name, count in page.types.items())
     last = page.offset + len(page.entries)
@@ -153,7 +153,7 @@ def _entry_facts(entry: CatalogEntry) -> str:
 
 
 def documents_text(answer: Mapping[str, Any], *, numbers: bool) -> TerminalText:
-    """Return each document under its name; on standard error which were left out."""
+    """Return each document under its name; for standard error those left out."""
 
     def lines() -> Iterator[str]:
         for document in answer["documents"]:
@@ -203,7 +203,7 @@ def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
 
 
 def count_passages(passages: int, embedded: int) -> str:
-    """Return ``23 passages, all embedded``, or how many of them are, in per cent rounded down."""
+    """Return ``23 passages, all embedded``, or the share that is, in per cent rounded down."""
     noun = "passage" if passages == 1 else "passages"
     if embedded == passages:
         return f"{passages:,} {noun}{', all embedded' * (passages > 0)}"
@@ -232,7 +232,7 @@ _COPIES_SHOWN = 3
 
 
 def passages_text(results: SearchResults, form: Form) -> TerminalText:
-    """Return the passages; on standard error how many there are, and what went wrong.
+    """Return the passages; for standard error their number, and failures.
 
     A passage of a recording is shown as its evidence. One that shares the evidence of an earlier
     passage refers to that.
@@ -263,7 +263,7 @@ def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
 def _result_lines(
     result: SearchResult, dataset: str, told: Collection[int], form: Form
 ) -> Iterator[str]:
-    """Yield the lines of a result; ``told`` contains the ranks of the results shown.
+    """Yield the lines of a result; ``told`` has the ranks of all results that are shown.
 
     ``dataset`` is printed with it unless it is empty.
     """
@@ -303,7 +303,7 @@ def _other_places(result: SearchResult, *, within: bool) -> str:
 def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Iterator[str]:
     """Yield title and headings, place and number; the place on a separate line if space is short.
 
-    The title is shortened then, the place never, since ``get`` takes it.
+    Then the title is shortened, but never the place, because ``get`` takes it.
     """
     evidence = result.evidence
     within = f"{dataset}:" if dataset else ""
@@ -339,7 +339,7 @@ def _title(result: SearchResult) -> str:
 
 
 def _account_lines(results: SearchResults, *, explain: bool) -> Iterator[str]:
-    """Yield the number of passages, notes and failures; with ``explain`` the stages too."""
+    """Yield the number of passages, notes and failures; with ``explain`` also the stages."""
     shown = len(results)
     count = f"{shown} passage{'' if shown == 1 else 's'} in {format_duration(results.elapsed_ms)}"
     whose = [] if results.agent is None else [f"as agent {one_line(results.agent)}"]
@@ -353,7 +353,7 @@ def _account_lines(results: SearchResults, *, explain: bool) -> Iterator[str]:
 
 
 def _query_notes(stages: Sequence[StageReport]) -> Iterator[str]:
-    """Yield what became of the query itself, such as that it was cut."""
+    """Yield notes on changes to the query itself, for example that it was cut."""
     for stage in stages:
         if stage.name == "normalise" and stage.note:
             yield one_line(stage.note)
@@ -422,16 +422,17 @@ def _quoted(query: str) -> str:
 
 
 def answer_text(answer: Answer, form: Form) -> TerminalText:
-    """Return the answer and its sources; on standard error how it was made, and notes."""
+    """Return the answer and its sources; for standard error how it was made, and notes."""
     return TerminalText.of_lines(
         [*_answer_lines(answer, form), *source_lines(answer, form)], account_lines(answer)
     )
 
 
 def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Generator[str, None, TerminalText]:
-    """Yield the text of each sentence as it comes and return the text to print after them.
+    """Yield the text of each sentence as it arrives; return the text to print after them.
 
-    That is the whole answer if it differs from the printed sentences: a model may fail on its way.
+    That is the whole answer if it differs from the printed sentences, because a model may fail
+    meanwhile.
     """
     written = ""
     answer: Answer | None = None
@@ -462,7 +463,7 @@ def source_lines(answer: Answer, form: Form) -> Iterator[str]:
 
 
 def account_lines(answer: Answer) -> Iterator[str]:
-    """Yield who wrote the answer, from how many passages, how long it took, and the notes."""
+    """Yield the writer of the answer, the number of passages, the time, and the notes."""
     yield _account(answer.model, len(answer.results), answer.elapsed_ms)
     yield from map(complaint, answer.notes)
     yield from _doubt_lines(answer.sentences, answer.stages)
@@ -477,7 +478,7 @@ def _account(model: str | None, count: int, ms: float) -> str:
 def _doubt_lines(
     sentences: Iterable[AnswerSentence], stages: Iterable[StageReport]
 ) -> Iterator[str]:
-    """Yield which sentences are unsupported and why, and which stages failed."""
+    """Yield the unsupported sentences with reasons, and the failed stages."""
     for sentence in sentences:
         if not sentence.supported:
             start = one_line(sentence.text)[:60]

@@ -1,4 +1,7 @@
-"""A result's snippet as lines of a terminal: prose wrapped and cut at sentences, the rest as is."""
+"""A result's snippet as lines of a terminal: prose wrapped and cut at sentences.
+
+All other text is unchanged.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ _TAB = 4
 
 
 def snippet_lines(result: SearchResult, *, width: int | None, bold: bool) -> list[str]:
-    """Return the lines of the snippet, safe to print; the matches bold if wanted.
+    """Return the lines of the snippet, safe to print; matches are bold if wanted.
 
-    A paragraph that the snippet cuts is shown from sentence to sentence, with an ellipsis where it
-    goes on. ``width`` is in columns: prose is wrapped to it, lines of code and tables are cut.
-    ``None``: every line is as in the file.
+    A paragraph that the snippet cuts is shown in whole sentences, with an ellipsis where it
+    continues. ``width`` is in columns: prose is wrapped to it, lines of code and tables are cut.
+    With ``None`` every line is as in the file.
     """
     return [line.rstrip() for line in _Snippet(result, width, bold=bold).lines()]
 
@@ -88,14 +91,14 @@ class _Snippet:
         return not self._text[block.start : block.end].strip()
 
     def _begins_within(self) -> bool:
-        """Return whether the snippet begins within a sentence."""
+        """Return whether the snippet begins inside a sentence."""
         before = self._before.rstrip(" \t")
         if not before.strip():
             return not self._is_first and self._text.lstrip()[:1].islower()
         return not before.endswith("\n\n") and _ENDED.search(before) is None
 
     def _ends_within(self) -> bool:
-        """Return whether the paragraph goes on after the snippet."""
+        """Return whether the paragraph continues after the snippet."""
         if self._after.strip():
             return _PARAGRAPH_ENDS.match(self._after) is None
         end = len(self._text.rstrip())
@@ -104,14 +107,14 @@ class _Snippet:
         return is_text and _ENDED.search(self._text) is None
 
     def _cut_head(self, block: Block) -> int:
-        """Return where the first whole sentence begins, unless that would cut what matches."""
+        """Return the start of the first whole sentence, unless that would cut a match."""
         spans = list(sentence_spans(self._text, block.start, block.end))
         begins = spans[1][0] if len(spans) > 1 else block.start
         is_short = 2 * (begins - block.start) <= block.end - block.start
         return begins if is_short and not self._has_match(block.start, begins) else block.start
 
     def _cut_tail(self, block: Block, start: int) -> tuple[int, str]:
-        """Return where the last whole sentence ends, and how to say that the text goes on."""
+        """Return the end of the last whole sentence, and the mark for a text that continues."""
         if _ENDED.search(self._text[start : block.end]):
             return block.end, f" {_ELLIPSIS}"
         spans = list(sentence_spans(self._text, start, block.end))
@@ -159,7 +162,7 @@ class _Snippet:
         return "".join(pieces)
 
     def _marked(self, start: int, end: int) -> str:
-        """Return a part of the text, what matches between marks."""
+        """Return a part of the text, with marks around the matches."""
         before, after = self._marks
         if not before:
             return self._text[start:end]

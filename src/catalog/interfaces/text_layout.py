@@ -1,4 +1,4 @@
-"""Text laid out for a terminal: measured in columns, prose wrapped, code and tables left alone."""
+"""Text laid out for a terminal: measured in columns, prose wrapped, code and tables unchanged."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def _columns(char: str) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return the text, or as much of it as fits into ``width`` columns with an ellipsis."""
+    """Return the text, cut to ``width`` columns with an ellipsis if it is longer."""
     if display_width(text) <= width:
         return text
     return f"{text[: _fitting(text, 0, len(text), width - 1)].rstrip()}…"
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Return one line of text as lines of at most ``width`` columns, the further ones set in."""
+    """Return one line of text as lines of at most ``width`` columns, all but the first indented."""
     if not text.strip():
         return [""]
     if display_width(text) <= width:
@@ -74,7 +74,7 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 
 class Atom(NamedTuple):
-    """A part of a text that is not broken; ``is_apart``: a blank stands before it."""
+    """A part of a text that is not broken; ``is_apart``: there is a blank before it."""
 
     start: int
     end: int
@@ -110,9 +110,9 @@ def is_source(file_type: str) -> bool:
 
 
 def find_blocks(text: str, *, is_code: bool, in_fence: bool = False) -> list[Block]:
-    """Return the blocks of a text: lines of a paragraph, a list item, code, a table, a blank line.
+    """Return the blocks of a text: paragraphs, list items, code, tables, blank lines.
 
-    ``is_code``: all of it is; ``in_fence``: it begins within a fenced block.
+    ``is_code``: all of it is code; ``in_fence``: it begins inside a fenced block.
     """
     blocks: list[Block] = []
     lines: list[tuple[int, int]] = []
@@ -143,9 +143,9 @@ def find_blocks(text: str, *, is_code: bool, in_fence: bool = False) -> list[Blo
 
 
 def _paragraphs(text: str, lines: Sequence[tuple[int, int]]) -> Iterator[Block]:
-    """Yield the lines in blocks: a line goes on in the next if its first word had no room.
+    """Yield the lines in blocks; a line continues the previous one if that had no room for it.
 
-    The room is the width of the longest line.
+    No room means that its first word would make that line longer than the longest line.
     """
     widths = [display_width(text[start:end].rstrip()) for start, end in lines]
     longest = max(widths)
@@ -167,13 +167,13 @@ def fill_block(text: str, block: Block, width: int) -> list[list[Atom]]:
 
 
 def hanging_indent(text: str, block: Block) -> str:
-    """Return blanks as wide as the sign before a list item; none for other blocks."""
+    """Return blanks as wide as the mark of a list item; "" for other blocks."""
     sign = _ITEM.match(text, block.start, block.end)
     return "" if sign is None else " " * display_width(sign.group().lstrip())
 
 
 def cut_line(text: str, start: int, end: int, first_match: int, width: int) -> tuple[int, int]:
-    """Return the part of a line that fits, its ends left for an ellipsis; it holds the match."""
+    """Return the part of a line that fits, with room for ellipses; it contains the match."""
     if display_width(text[start:end].expandtabs(_TAB)) <= width:
         return start, end
     stop = _fitting(text, start, end, width - 1)
@@ -217,7 +217,7 @@ def _may_break(text: str, at: int) -> bool:
 
 
 def _is_joined(text: str, at: int) -> bool:
-    """Return whether a cut would part a character from its marks, or the parts of an emoji."""
+    """Return whether a cut would separate a character from its marks, or parts of an emoji."""
     is_mark = _columns(text[at]) == 0 or text[at] == _EMOJI_STYLE
     return is_mark or text[at - 1] == _JOINER or 0x1F3FB <= ord(text[at]) <= 0x1F3FF
 
@@ -249,9 +249,9 @@ def _split_long(text: str, atoms: Sequence[Atom], width: int) -> Iterator[Atom]:
 
 
 def _fitting(text: str, start: int, end: int, width: int) -> int:
-    """Return the end of the text that fits into the columns, one character at least.
+    """Return the end of the text that fits into the columns, at least one character.
 
-    Joined characters are parted only if nothing else fits.
+    Joined characters are separated only if nothing else fits.
     """
     used, at = 0, start
     while at < end:

@@ -1,7 +1,8 @@
-"""Browsing the documents themselves: which there are, what each is about, which are about this.
+"""Browse documents: list them with their topics, and find documents about a query.
 
 A listing is read and checked before anything runs. Conditions on values that no document has, such
-as a misspelt type, are refused; where nothing is listed, those that alone match none are named.
+as a misspelt type, are refused. If nothing is listed, the conditions that match nothing by
+themselves are named.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _LONGEST = 200  # characters of a tag that is named
 class BrowseRequest:
     """A checked listing.
 
-    ``visible`` is the filter on documents that the caller may see, ``wanted`` adds the conditions
+    ``visible`` is the filter on documents that the caller may see; ``wanted`` adds the conditions
     of the call. A blank query counts as no query. ``by_type``, ``by_name`` and ``by_tag`` are the
     parts of ``wanted`` that are not ``visible``. ``after`` and ``before`` have a time zone.
     ``notes`` name the parameters that were cut. ``seen`` are the documents of the caller's role.
@@ -96,7 +97,7 @@ class BrowseRequest:
 
     @property
     def wanted(self) -> Filter | None:
-        """Return all conditions but the query and the dates, ``None`` without any."""
+        """Return all conditions except for the query and the dates, ``None`` without any."""
         filters = (self.visible, self.by_type, self.by_name, *self.by_tag.values())
         parts = tuple(part for part in filters if part is not None)
         return And(parts) if parts else None
@@ -110,18 +111,18 @@ class BrowseRequest:
 
     @property
     def file_type(self) -> str | None:
-        """Return the file type that is asked for."""
+        """Return the requested file type."""
         return None if self.params.file_type is None else storable(self.params.file_type)
 
     def with_names(self, connection: Connection, datasets: tuple[str, ...]) -> BrowseRequest:
-        """Return the request in which a name finds all files of its document."""
+        """Return the request with every name extended to all files of its document."""
         visible = keep_whole(connection, datasets, self.visible)
         by_name = keep_whole(connection, datasets, self.by_name)
         return replace(self, visible=visible, by_name=by_name)
 
 
 def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> BrowseRequest:
-    """Return the request that the parameters make; raise :class:`InputError` kinds for bad ones."""
+    """Return the request for the parameters; raise :class:`InputError` kinds for invalid ones."""
     check_params(params)
     file_type, name, tags = params.file_type, params.name, params.tags
     text = "" if params.query is None else storable(params.query).strip()
@@ -230,9 +231,9 @@ class DocumentCatalog:
 def _find(
     connection: Connection, dataset: DatasetNames, request: BrowseRequest, *, carded: bool
 ) -> tuple[list[int], dict[str, int], dict[int, float], dict[int, list[Member]]]:
-    """Return the documents of the page, how many match by type, scores if there is a query.
+    """Return the page's documents, numbers of matches by type, and scores if there is a query.
 
-    One stands for all files of a recording: the last are these, by it.
+    Files of one recording count as one document; the last value has all of them.
     """
     allowed = allowed_documents(Restriction(dataset, request.seen, request.wanted))
     if request.after is not None or request.before is not None:
@@ -305,7 +306,7 @@ def find_hints(
 def _conditions(
     dataset: DatasetNames, request: BrowseRequest, visible: ColumnElement[bool]
 ) -> Iterator[tuple[str, ColumnElement[bool]]]:
-    """Yield the conditions but the query, by name, each on the documents that are visible."""
+    """Yield the conditions except for the query, by name, each restricted to visible documents."""
     filters = {"file type": request.by_type, "name": request.by_name}
     filters |= {_tag_name(tag): part for tag, part in request.by_tag.items()}
     for name, part in filters.items():
@@ -365,7 +366,7 @@ def _near_paths(paths: Iterable[str], text: str) -> list[str]:
 
 
 def _near(text: str, named: Mapping[str, list[str]]) -> list[str]:
-    """Return the items whose names are most like the wanted name; case does not matter."""
+    """Return the items with the names most similar to the wanted name, ignoring case."""
     folded: dict[str, list[str]] = {}
     for name, items in named.items():
         folded.setdefault(name.casefold(), []).extend(items)
@@ -378,12 +379,12 @@ def check_values(
     file_type: str | None = None,
     seen: Scope = ALL,
 ) -> None:
-    """Raise :class:`UnknownValueError` for a condition that no document of the datasets fulfils.
+    """Raise :class:`UnknownValueError` for a condition that no document of the datasets meets.
 
-    Those conditions of ``within`` are looked at that must hold, are on a field of few values, and
-    name values; ``file_type`` is one more. The error names the values, nearest first, from the
-    documents that the remaining conditions let through. Nothing is raised without such documents.
-    Documents that are not ``seen`` are ignored.
+    Only conditions of ``within`` are checked that must hold, name values, and are on a field with
+    few values; ``file_type`` is checked as well. The error lists values, nearest first, from the
+    documents that the other conditions allow; without such documents nothing is raised. Documents
+    that are not ``seen`` are ignored.
     """
     required = list(_required(within.filter))
     unknown: list[tuple[Filter | None, str, object]] = [
@@ -412,7 +413,7 @@ def check_values(
 
 
 def nearest_first(text: str, counts: Mapping[str, int]) -> list[str]:
-    """Return the values, those most like the text first, whatever their case, then as they come."""
+    """Return the values, most similar to the text first, ignoring case, then in their order."""
     folded: dict[str, list[str]] = {}
     for value in counts:
         folded.setdefault(value.casefold(), []).append(value)
@@ -420,7 +421,7 @@ def nearest_first(text: str, counts: Mapping[str, int]) -> list[str]:
 
 
 def format_values(counts: Mapping[str, int], order: list[str]) -> str:
-    """Return the first values in this order, each with its count; ``none`` without any."""
+    """Return the first values in this order with their counts; ``none`` without any."""
     shown = [f"{value[:_LONGEST]} ({counts[value]})" for value in order[:_MOST]]
     return ", ".join([*shown, *["…"][: len(order) > _MOST]]) or "none"
 

@@ -1,4 +1,4 @@
-"""Making the cards of documents: their summaries, a few documents at a time."""
+"""Make the cards of documents with their summaries, a few documents at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from catalog.store.filter_sql import DatasetNames
 
 _log = logging.getLogger(__name__)
 
-BATCH = 50  # documents in one transaction: other processes wait some tenths of a second
+BATCH = 50  # documents in one transaction: others wait some tenths of a second
 CARDS_PER_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
 CARDS_MADE_LATER = "the rest is made by the next queries, or all at once by an update of the index"
 
@@ -20,12 +20,11 @@ CARDS_MADE_LATER = "the rest is made by the next queries, or all at once by an u
 def make_cards(
     database: Database, dataset: DatasetNames, *, wait: bool = True, limit: int | None = None
 ) -> int:
-    """Make the cards that are missing or not current, ``limit`` at most; return their number.
+    """Make cards that are missing or outdated, at most ``limit``; return their number.
 
     The write lock is taken before anything is summarised, so that no work is lost to another
-    process. Cards that were made stay when the run is interrupted, and the next run continues from
-    there. Raises :class:`StoreBusyError` when another process is writing, at once if not to
-    ``wait``.
+    process. Finished cards stay if the run is interrupted, and the next run continues from there.
+    Raises :class:`StoreBusyError` while another process is writing; without ``wait``, at once.
     """
     count = last = 0
     while (limit is None or count < limit) and _is_any_lacking(database, dataset, last):

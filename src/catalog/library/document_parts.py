@@ -1,8 +1,8 @@
-"""Read parts of a document in its citations' units, and the places that names contain.
+"""Read parts of a document in its citations' units, and the places in names.
 
-Citations count lines, cells, pages, paragraphs or seconds. The map from the text to its file is
-that of the document's passages, one after the other. References, citations, links and the headers
-of passages contain places.
+Citations count lines, cells, pages, paragraphs or seconds. The map from the text to its file joins
+the maps of the document's passages. Names with places are references, citations, links and the
+headers of passages.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class Part:
 class DocumentLines:
     """A document, or a part of it, line by line.
 
-    ``numbers`` say where in the file each of the lines begins, counted in ``unit``: ``None`` for a
-    blank line of extracted text, and for all where only seconds are counted. ``ranges`` are the
-    least and the greatest number of each of the lines. ``total`` is the last number that has text.
-    ``ending`` is the line end after the last line, where the part goes to the end of a document
-    that has one. ``part`` is the requested part. ``others`` are the paths of further documents made
-    from the same original, ``notes`` are remarks for the reader.
+    ``numbers`` give the place of each line in the file, counted in ``unit``. They are ``None`` for
+    a blank line of extracted text, and for all lines if only seconds are counted. ``ranges`` are
+    the least and the greatest number of each line. ``total`` is the last number with text.
+    ``ending`` is the line end after the last line, if the part goes to the end of a document that
+    has one. ``part`` is the requested part. ``others`` are the paths of further documents made from
+    the same original, ``notes`` are remarks for the reader.
     """
 
     document: StoredDocument
@@ -101,12 +101,12 @@ class DocumentLines:
 
     @property
     def start(self) -> int | None:
-        """Return the least number of the lines given."""
+        """Return the least number of these lines."""
         return min((least for least, _ in filter(None, self.ranges)), default=None)
 
     @property
     def end(self) -> int | None:
-        """Return the greatest number of the lines given."""
+        """Return the greatest number of these lines."""
         return max((greatest for _, greatest in filter(None, self.ranges)), default=None)
 
     def first(self, count: int) -> DocumentLines:
@@ -126,7 +126,7 @@ class DocumentLines:
         return "\n".join(self.lines) + self.ending
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form; ``line_…`` are those of a file that has lines, or of a cell.
+        """Return the JSON form; ``line_…`` are lines of a file with lines, or of a cell.
 
         A part requested by seconds is counted in whole seconds.
         """
@@ -152,7 +152,7 @@ class DocumentLines:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlaces:
-    """The map of a whole document, and the seconds of its timed stretches and of its passages."""
+    """The map of a whole document, with the seconds of its timed stretches and passages."""
 
     places: Places
     timed: tuple[_Timed, ...] = ()
@@ -211,9 +211,9 @@ def _steps(places: Places, row: Any) -> Iterator[tuple[int, int, int | None]]:
 
 
 def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> DocumentLines:
-    """Return a part of a document, the whole for ``Part()``.
+    """Return a part of a document, all of it for ``Part()``.
 
-    Raises ``DocumentReferenceError`` where nothing of the document stands.
+    Raises ``DocumentReferenceError`` if the document has nothing there.
     """
     text, places = document.text, of_file.places
     is_file = places.unit == "line" and not places.offsets
@@ -260,10 +260,10 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
 
 
 def join_parts(parts: Sequence[DocumentLines]) -> DocumentLines:
-    """Return the lines of all, with a blank line between; each has its number in its own file.
+    """Return the lines of all parts with a blank line between; numbers are those in each file.
 
-    Records of one file are counted as one text. Of a recording's files only the seconds are those
-    of all.
+    Records of one file are counted as one text. Of a recording's files only the seconds are common
+    to all.
     """
     first, *others = parts
     if not others:
@@ -286,7 +286,7 @@ def join_parts(parts: Sequence[DocumentLines]) -> DocumentLines:
 
 
 def _spans(places: Places, timed: Iterable[_Timed], part: Part, text: str) -> list[_Span]:
-    """Return the ranges of the text that lie in a part of the file, in order and disjoint."""
+    """Return the ranges of the text in a part of the file, in order and disjoint."""
     if part.seconds is not None:
         seconds = part.seconds
         found = [(at, to) for at, to, first, last in timed if _is_within(first, last, seconds)]
@@ -307,7 +307,7 @@ def _spans(places: Places, timed: Iterable[_Timed], part: Part, text: str) -> li
 
 
 def _is_within(first: float, last: float, seconds: _Span) -> bool:
-    """Return whether a stretch of time overlaps a range, and does not merely touch it.
+    """Return whether a stretch of time overlaps a range, and does not just touch it.
 
     A clock drops fractions of a second. So the last second of a range counts as a whole one for a
     stretch that ends in it, and for a range of one second.
@@ -318,9 +318,10 @@ def _is_within(first: float, last: float, seconds: _Span) -> bool:
 
 
 def _without_fences(text: str, start: int, end: int) -> _Span:
-    """Return a line of a cell without the fence that a reader put before it, or after it.
+    """Remove the fence that a reader added before or after a cell's line.
 
-    Such a fence shares a step with the line next to it: the cell's own fences have separate steps.
+    Such a fence shares a step with the line next to it, while the cell's own fences have separate
+    steps.
     """
     end = trim_end(text, start, end)
     after = text.find("\n", start, end) + 1
@@ -346,8 +347,8 @@ def _nothing_there(document: StoredDocument, places: Places, part: Part) -> str:
 class CitedPlace:
     """A place as outputs show it: the unit, the part, and the name of the document.
 
-    ``name`` is the link or the citation itself, or a header's text before the place. ``file`` is
-    that of a record.
+    ``name`` is the link or citation itself, or a header's text before the place. ``file`` is a
+    record's file.
     """
 
     name: str
@@ -357,11 +358,11 @@ class CitedPlace:
 
 
 def split_reference(reference: str) -> list[tuple[str, Place]]:
-    """Return what may be named before the place at the end, with the place; the longest first.
+    """Return possible names with the place at the end split off, the longest name first.
 
-    A place is ``:12``, ``:12-20``, of a cell's lines ``:3:2-8``, of times ``:1:05-1:18``. Its parts
-    are the numbers of its start and its end. Raises :class:`InputError` for a number that no line
-    has.
+    A place is ``:12``, ``:12-20``, ``:3:2-8`` for a cell's lines, or ``:1:05-1:18`` for times. Its
+    parts are the numbers of its start and its end. Raises :class:`InputError` for a number that no
+    line has.
     """
     ranged = _COLONS.search(reference)
     if ranged is None:
@@ -405,7 +406,7 @@ def read_cited_place(name: str) -> CitedPlace | None:
 
 
 def without_marks(reference: str) -> str:
-    """Return the name in a passage's header or in a resource's URI; any other text unchanged.
+    """Return the name in a passage's header or in a resource's URI; other texts unchanged.
 
     >>> without_marks("catalog://notes/a%20b.md")
     'notes:a b.md'
@@ -422,15 +423,15 @@ def without_marks(reference: str) -> str:
 
 
 def unquote_uri(text: str) -> str:
-    """Return a part of a resource's URI as it was; raise ``UnicodeError`` for bytes of no text."""
+    """Decode a part of a resource's URI; raise ``UnicodeError`` for bytes that are not text."""
     return unquote_to_bytes(text).decode("utf-8", "surrogatepass")
 
 
 def shown_forms(reference: str) -> list[str]:
     """Return the names that a reference may contain, the likeliest first.
 
-    They are the reference itself, and the ends of a passage's first line: ``[1] Title — scan.pdf —
-    .converted/scan.md:23``, or a part of that.
+    They are the reference itself, and the ends of a passage's first line, ``[1] Title — scan.pdf —
+    .converted/scan.md:23``, or of a part of it.
     """
     bare = without_marks(reference)
     line = _RANK.sub("", bare)
@@ -448,7 +449,7 @@ def shows_place(name: str, title: str, path: str) -> bool:
 
 
 def without_seconds(address: str) -> str:
-    """Return the address without the second it opens at; itself if it is broken or too long."""
+    """Remove the second from an address; return an invalid or too long one unchanged."""
     if len(address) > _MAX_ADDRESS:
         return address
     try:

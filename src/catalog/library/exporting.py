@@ -1,4 +1,4 @@
-"""Writing the datasets of a store as ``chunks.jsonl``, one document after another."""
+"""Write the datasets of a store as ``chunks.jsonl``, one document after another."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ExportReport:
 
 
 def portable_file(path: Path) -> Path:
-    """Return the file that is meant: ``chunks.jsonl`` of a folder."""
+    """Return the file itself, or ``chunks.jsonl`` in a folder."""
     return path / FILE_NAME if path.is_dir() else path
 
 
@@ -61,10 +61,10 @@ def export_chunks(
 ) -> ExportReport:
     """Write one snapshot of the named datasets, or of all.
 
-    The file is the owner's alone (0600) and appears when it is whole; two of one state are the same
-    bytes. Raises :class:`InputError` when it exists and ``force`` is false, or without a dataset to
-    write; :class:`DamagedDocumentError` for a document that differs from what was stored;
-    :class:`StoreError` when the file cannot be written.
+    Only the user can read the file (mode 0600), which appears when it is complete; equal states
+    give equal bytes. Raises :class:`InputError` if it exists without ``force``, or if there is no
+    dataset to write; :class:`DamagedDocumentError` for a document that changed since it was stored;
+    :class:`StoreError` if the file cannot be written.
     """
     file = portable_file(to)
     if file.exists() and not force:

@@ -76,7 +76,7 @@ class Check:
 
 
 def run_check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Check:
-    """Run a check; ``fix`` is for a defect: without rights or disk space it would fail, too."""
+    """Run a check; ``fix`` is for a defect. Without permission or disk space it would not help."""
     try:
         return Check(name, ok=True, detail=examine())
     except EngineLockedError as error:  # who holds it, a server say, looks after it
@@ -95,7 +95,7 @@ def describe_error(error: Exception) -> str:
 
 
 def check_database(library: Library) -> Check:
-    """Check the database; damage in its indexes alone needs no copy to be put back."""
+    """Check the database; if only its indexes are damaged, no copy needs to be restored."""
     are_rows_sound = False
 
     def examine() -> str:
@@ -133,7 +133,7 @@ def permission_checks(library: Library) -> Iterator[Check]:
 
 
 def draft_checks(library: Library) -> Iterator[Check]:
-    """Name the copies of documents that killed commands left in the folder of the store."""
+    """Name the copies that killed commands left in the folder of the store."""
     folders = {library.settings.home, library.database.file.parent}
     drafts = [draft for folder in sorted(folders) for draft in find_stale_drafts(folder)]
     kept = library.database.file.with_name(library.database.file.name + KEPT)
@@ -196,7 +196,7 @@ class DatasetStats:
 
 
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
-    """Count straight from the truth; raise :class:`UnknownDatasetError` for an unknown dataset."""
+    """Count the dataset's content; raise :class:`UnknownDatasetError` for an unknown dataset."""
     stored, rag = stored_dataset(library, dataset), library.settings.rag_v2
     with library.database.read() as connection:
         totals = count_totals(connection, dataset)
@@ -293,7 +293,7 @@ def _address(database: Database) -> str:
 
 
 def diagnose(library: Library) -> list[Check]:
-    """Run every check; none changes the truth."""
+    """Run every check; none changes stored documents."""
     names: list[str] = []
     unreadable: list[Check] = []
     try:

@@ -1,4 +1,4 @@
-"""Filling datasets from ``chunks.jsonl``: whole documents a transaction, each as it was."""
+"""Fill datasets from ``chunks.jsonl``: several whole documents in a transaction, unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from catalog.library.library import Library
 
 
-_TOGETHER = 100  # passages in one transaction: more would hold up other writers for long
+_TOGETHER = 100  # passages in one transaction: more would block other writers for long
 _FILES = 1_000  # noted in one transaction
 _OUTCOMES = ("added", "replaced", "unchanged")
 
@@ -55,8 +55,8 @@ class ImportedDocuments:
     """Publish documents of one dataset after another; the caller holds the dataset's lock.
 
     ``counts`` has the documents ``added``, ``replaced`` and ``unchanged``, and their ``chunks``.
-    While documents are published, their files stay to be read by the next update. So the update
-    mends the dataset if the import ends early.
+    While documents are published, their files are marked to be read by the next update, which
+    repairs the dataset if the import ends early.
     """
 
     def __init__(self, database: Database) -> None:
@@ -69,7 +69,7 @@ class ImportedDocuments:
         self._deprived: set[str] = set()  # files that lost a document to another file
 
     def add(self, revision: NewRevision) -> None:
-        """Take a document of the dataset; of two with one id the later one is kept."""
+        """Add a document of the dataset; of two with the same id the later one is kept."""
         self._dataset = revision.dataset
         if any(one.source_doc_id == revision.source_doc_id for one in self._group):
             self.publish()
@@ -78,7 +78,7 @@ class ImportedDocuments:
             self.publish()
 
     def add_file(self, line: FileLine) -> None:
-        """Take the line of a file of the dataset."""
+        """Add the line of a file of the dataset."""
         self._dataset = line.dataset
         self._files.append(line)
         if len(self._files) >= _FILES:
@@ -111,7 +111,7 @@ class ImportedDocuments:
             self.counts["chunks"] += len(one.chunks)
 
     def note_files(self) -> None:
-        """Publish the group, and note in the manifest how the files were read."""
+        """Publish the group, and record in the manifest how the files were read."""
         self.publish()
         files, self._files = {line.file: line for line in self._files}, []
         if not files:
@@ -124,7 +124,7 @@ class ImportedDocuments:
         self._begun -= files.keys()
 
     def leave_dataset(self) -> None:
-        """Note the files of the dataset; drop the entries of files that have no line."""
+        """Record the files of the dataset; drop the entries of files that have no line."""
         self.note_files()
         if self._begun:
             with self._database.write() as connection:
@@ -135,10 +135,10 @@ class ImportedDocuments:
     def _note_unread(
         self, connection: Connection, new: Sequence[NewRevision], before: Mapping[str, str]
     ) -> None:
-        """Have the next update read the files that these documents are of now, or were before.
+        """Have the next update read the present and the former files of these documents.
 
-        The line of a file notes it as read later. A file that lost a document to another file may
-        still hold it, so it stays to be read.
+        The line of a file later marks it as read. A file that lost a document to another one may
+        still contain it, so it stays marked.
         """
         lost = {file for it in new if (file := before.get(it.source_doc_id, it.file)) != it.file}
         files = lost | {it.file for it in new}
@@ -147,7 +147,7 @@ class ImportedDocuments:
 
 
 class _LineError(InputError):
-    """Name the line at which a file cannot be taken in."""
+    """An error with the line at which a file cannot be imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +179,13 @@ def import_chunks(
 ) -> ImportReport:
     """Import the named datasets, or all, from a file or a folder's ``chunks.jsonl``.
 
-    Documents in the file replace the stored ones of their path, the rest stay. Run again, it
+    Documents in the file replace stored ones with the same path; the rest stay. If run again, it
     continues where it ended and adds nothing twice. Passages without a vector in the file are
-    embedded. ``root`` is the folder that the datasets are updated from. Without it, the folder in
-    the file is taken if one of the dataset's files is there unchanged. Raises :class:`InputError`,
-    naming the line, for a damaged, invalid or newer record: the documents before it are imported
-    whole then; :class:`EmbeddingMismatchError` for vectors of another model than the store's, and
-    as ``Indexer.build`` does.
+    embedded. ``root`` is the folder for updates of the datasets. Without it, the folder in the file
+    is used if one of the dataset's files is there unchanged. Raises :class:`InputError` with the
+    line for a damaged, invalid or newer record; then all documents before it are imported
+    completely. Raises :class:`EmbeddingMismatchError` for vectors of another model than the
+    store's, and the errors of ``Indexer.build``.
     """
     file = portable_file(source)
     progress = progress or Silent()
@@ -197,7 +197,7 @@ def import_chunks(
 
 
 class _ImportRun:
-    """One reading of a file, which publishes documents in groups."""
+    """One pass over a file, which publishes documents in groups."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class _ImportRun:
         self._number = 0  # of the line that was read last
 
     def read(self) -> None:
-        """Take in every line, in order; an error names its line, and all before it is in."""
+        """Import every line, in order; an error names its line, and all before it are imported."""
         lines = self._read_lines()
         try:
             for number, line in lines:
@@ -279,7 +279,7 @@ class _ImportRun:
             raise _LineError(f"{self._file}, line {number}: {error}") from None
 
     def _read_lines(self) -> Iterator[tuple[int, Line]]:
-        """Yield the lines that are not blank with their numbers, the bytes read as progress."""
+        """Yield the lines that are not blank with their numbers; report bytes as progress."""
         most = 2 * self._library.settings.rag_v2.ingest.max_document_bytes
         try:
             with self._file.open("rb") as stream:
@@ -319,7 +319,7 @@ class _ImportRun:
                 raise InputError("a passage stands before its document")
 
     def _begin(self, line: HeaderLine) -> ModelLine:
-        """Bind the store to the file's model, or see that it is bound to it; return the model."""
+        """Bind the store to the file's model, or check that it is bound to it; return the model."""
         self._documents.note_files()  # of an earlier header
         model, library = line.model, self._library
         if not line.vectors and library.wanted_model.fingerprint != model.fingerprint:
@@ -335,7 +335,7 @@ class _ImportRun:
         return model
 
     def _open(self, line: DatasetLine) -> None:
-        """Make the dataset, unless it is there, under its lock."""
+        """Take the dataset's lock, and create the dataset unless it exists."""
         name = line.dataset
         check_dataset_name(name)
         self._known.add(name)
@@ -358,9 +358,9 @@ class _ImportRun:
             self._unproven[name] = line
 
     def _prove_root(self, file: FileLine) -> None:
-        """Take the folder that the file names if one of the dataset's files is there unchanged.
+        """Use the folder in the file if one of the dataset's files is there unchanged.
 
-        Another machine may have other files in a folder of that name, and an update reads them all.
+        On another machine a folder of that name may have other files, and an update reads them all.
         """
         line = self._unproven.get(file.dataset)
         if line is None or not _is_unchanged(Path(line.root), file):
@@ -371,7 +371,7 @@ class _ImportRun:
         self._notes.append(f"{file.dataset} is updated from {line.root}")
 
     def _hold(self, name: str) -> None:
-        """Hold the lock of this dataset alone: two imports never wait for each other so."""
+        """Hold the lock of this dataset only, so that two imports never wait for each other."""
         if name != self._held:
             self._documents.leave_dataset()
             self._locks.close()
@@ -394,7 +394,7 @@ class _ImportRun:
         return DatasetSettings(line.preset, line.settings)
 
     def _add(self, line: DocumentLine, lines: Iterator[tuple[int, Line]], model: ModelLine) -> None:
-        """Take a document with the passages that follow it, and publish some together."""
+        """Add a document with the passages that follow it; publish several together."""
         passages = []
         for _ in range(line.chunks):
             _, passage = next(lines, (0, None))
@@ -424,7 +424,7 @@ class _ImportRun:
 
 
 def _is_unchanged(root: Path, file: FileLine) -> bool:
-    """Return whether the file has the size and date that were noted of it; no relative root has."""
+    """Return whether the file has the recorded size and date; ``False`` for a relative root."""
     try:
         found = ((root if root.is_dir() else root.parent) / file.file).stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The index engines of a home: opened when first used, kept open, closed together."""
+"""The index engines of a home: opened at first use, kept open, closed together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _JOINED = 8  # engines over several datasets that are kept
 
 
 class Indexes:
-    """Open the index engines of every dataset, one engine for each name. Thread-safe.
+    """Open the index engines of every dataset, one for each engine name. Thread-safe.
 
     ``model`` returns the embedding model of the vectors; it is called for vectors only.
     """
@@ -43,11 +43,11 @@ class Indexes:
         self._lock = Lock()
 
     def folder(self, dataset: str) -> Path:
-        """Return where the dataset's derived indexes live; it may be deleted at any time."""
+        """Return the folder of the dataset's derived indexes, which may be deleted at any time."""
         return self._settings.home / "indexes" / dataset
 
     def lexical(self, dataset: DatasetNames, name: str | None = None) -> LexicalEngine:
-        """Return the lexical engine of that name, or the configured one; one over several."""
+        """Return the engine of that name, or the configured one; one for several datasets."""
         name = name or self._settings.rag_v2.lexical_engine
         if not isinstance(dataset, str):
             return self._joined(dataset, name)
@@ -70,8 +70,8 @@ class Indexes:
     def vector(self, dataset: str, name: str | None = None) -> VectorEngine:
         """Return the vector engine of that name, or the configured one.
 
-        Raises :class:`~catalog.core.errors.EmbeddingMismatchError` when the store's vectors are
-        of another model.
+        Raises :class:`~catalog.core.errors.EmbeddingMismatchError` if the store's vectors come from
+        another model.
         """
         rag, model = self._settings.rag_v2, self._model()
         name = name or rag.vector_engine
@@ -90,7 +90,7 @@ class Indexes:
             return self._vector[name, dataset]
 
     def remove(self, dataset: str) -> Iterator[str]:
-        """Remove the indexes of a removed dataset; yield a note on each one that stays, and why.
+        """Remove the indexes of a removed dataset; yield a note for each that stays.
 
         These are the folders of its indexes, and its collections on the servers of the engines that
         are set.
@@ -109,9 +109,9 @@ class Indexes:
         yield from self.remove_folders(dataset)
 
     def remove_folders(self, dataset: str) -> Iterator[str]:
-        """Remove the folders of a dataset's indexes, of `v1` too; yield what stays, and why.
+        """Remove the folders of a dataset's indexes, `v1`'s too; yield those that stay, and why.
 
-        A link is removed, not the folder that it leads to.
+        For a link, only the link is removed.
         """
         self._forget(dataset)
         folder, stock = self.folder(dataset), self._settings.home / "v1"
@@ -137,7 +137,7 @@ class Indexes:
             folder.rmdir()
 
     def _forget(self, dataset: str) -> None:
-        """Close the engines of the dataset, and those over several."""
+        """Close the engines of the dataset, and those over several datasets."""
         with self._lock:
             self._several.clear()
             self._samples.pop(dataset, None)
@@ -149,7 +149,7 @@ class Indexes:
             points.close()
 
     def forget_vectors(self) -> None:
-        """Close the vector engines: those of another model are opened at the next search."""
+        """Close the vector engines; the next search opens those of the present model."""
         with self._lock:
             engines = list(self._vector.values())
             self._vector.clear()
@@ -158,21 +158,21 @@ class Indexes:
             engine.close()
 
     def require_model(self) -> None:
-        """Raise :class:`~catalog.core.errors.EmbeddingMismatchError` as :meth:`vector` does.
+        """Raise :class:`~catalog.core.errors.EmbeddingMismatchError` like :meth:`vector`.
 
-        Another process may change the model of a store at any time, so that a search asks before
-        it reads vectors, and again when it has.
+        Another process may change the model of a store at any time. So a search calls this before
+        it reads vectors, and again afterwards.
         """
         require_model(self._database, self._model())
 
     def exact(self, dataset: str) -> VectorEngine:
-        """Return the engine that needs no index of its own; raises as :meth:`vector` does."""
+        """Return the engine that needs no index; raises like :meth:`vector`."""
         return self.vector(dataset, "exact")
 
     def sample(self, dataset: str) -> VectorSample:
         """Return the sample of the dataset's vectors, whichever engine searches them.
 
-        Whoever asks it asks :meth:`require_model` after that.
+        Call :meth:`require_model` after using it.
         """
         from catalog.store.vectors.sample import VectorSample
 

@@ -94,11 +94,11 @@ class Indexer:
     ) -> SyncReport:
         """Index a folder or file as a dataset; only new or changed documents are read and embedded.
 
-        ``reread`` indexes every document again. An existing dataset is cut by the settings it was
-        made with, or with ``apply_settings`` by the library's; a note counts the documents that
-        those would cut differently. Once ``pause`` returns true, the rest is left to the next run
-        to embed. Raises what :func:`catalog.ingest.sync.sync` and :class:`IndexingSettings` do,
-        ``EmbeddingMismatchError`` for a store of another model, ``StoreBusyError`` when another run
+        ``reread`` indexes every document again. An existing dataset is cut by its own settings, or
+        with ``apply_settings`` by the library's; a note counts the documents that those would cut
+        differently. If ``pause`` returns true, embedding of the rest is left to the next run.
+        Raises the errors of :func:`catalog.ingest.sync.sync` and :class:`IndexingSettings`,
+        ``EmbeddingMismatchError`` for a store of another model, ``StoreBusyError`` if another run
         on the dataset does not end, ``StoreError`` for a lock that cannot be opened.
         """
         check_dataset_name(dataset)
@@ -184,7 +184,7 @@ class Indexer:
         progress: Progress | None = None,
         pause: Callable[[], bool] | None = None,
     ) -> SyncReport:
-        """Sync a dataset with the folder it was built from, under the same globs; see ``build``."""
+        """Sync a dataset with its folder, using the same globs; see ``build``."""
         stored = self._with_folder(dataset)
         return self.build(
             Path(stored.root),
@@ -206,7 +206,7 @@ class Indexer:
         reread: bool = False,
         apply_settings: bool = False,
     ) -> SyncPreview:
-        """Return what ``update`` would do; files are hashed at most, and nothing is written."""
+        """Return what ``update`` would do; it may hash files, and writes nothing."""
         stored, library = self._with_folder(dataset), self._library
         if read_stored_model(library.database) is not None:  # else it would be noted now
             require_model(library.database, library.wanted_model)
@@ -235,9 +235,9 @@ class Indexer:
     def rebuild(
         self, *, keep_settings: bool = False, progress: Progress | None = None
     ) -> dict[str, SyncReport]:
-        """Re-read and re-embed every dataset, adopting the configured model.
+        """Read and embed every dataset again, adopting the configured model.
 
-        They are cut by the library's settings, with ``keep_settings`` each as it was made.
+        Datasets are cut by the library's settings, with ``keep_settings`` by their own.
         """
         with self._library.database.read() as connection:
             stored = list_datasets(connection)
@@ -267,11 +267,11 @@ class Indexer:
         return reports
 
     def remove(self, dataset: str, *, progress: Progress | None = None) -> Removal:
-        """Remove a dataset, and all that the store keeps or derived of it; its files stay.
+        """Remove a dataset with everything stored and derived from it; its files stay.
 
-        Searches see it whole, or not at all. Where not all that was derived of it could be removed,
-        which ``notes`` say, another call goes on with that. Raises what
-        :meth:`require_removable` and :meth:`hold` do.
+        Searches see the whole dataset or nothing of it. If something derived cannot be removed,
+        ``notes`` say so, and another call continues. Raises the errors of :meth:`require_removable`
+        and :meth:`hold`.
         """
         library, progress = self._library, progress or Silent()
         self.require_removable(dataset)
@@ -297,19 +297,19 @@ class Indexer:
             _log.warning("of the removed %s: %s", dataset, note)
 
     def require_removable(self, dataset: str) -> None:
-        """Raise :class:`UnknownDatasetError` where there is nothing of that name."""
+        """Raise :class:`UnknownDatasetError` if the name has neither a dataset nor remains."""
         check_dataset_name(dataset)
         with self._library.database.read(latest=True) as connection:
             if not is_removed(connection, dataset):
                 require_dataset(connection, dataset)
 
     def stats(self, dataset: str) -> DatasetStats:
-        """Count straight from the truth."""
+        """Count the content of a dataset."""
         return dataset_stats(self._library, dataset)
 
     @contextmanager
     def hold(self, dataset: str, progress: Progress) -> Iterator[None]:
-        """Hold the lock that a run on the dataset needs; report to the progress if it must wait."""
+        """Hold the lock for a run on the dataset; tell ``progress`` if it must wait."""
         settings = self._library.settings
         folder = settings.home / "locks"
         seconds, held = settings.rag_v2.ingest.lock_seconds, f"another process indexes {dataset!r}"
@@ -323,7 +323,7 @@ class Indexer:
             hold_lock(folder / f"{dataset}.lock", seconds=seconds, busy=busy, on_wait=tell),
             hold(dataset, seconds=seconds, busy=busy, on_wait=tell),
         ):
-            # A restore that began before this lock was there does not know of it.
+            # A restore that began before this lock existed does not respect it.
             busy = "a copy is being put in the store's place; try again later"
             with hold_lock(folder / RESTORE_LOCK, seconds=seconds, busy=busy):
                 pass
@@ -347,9 +347,10 @@ class Indexer:
 
 
 def _refresh(name: str, refresh: Callable[[], object]) -> Iterator[str]:
-    """Bring something derived up to date; what cannot be done now is done at a search.
+    """Bring derived files up to date; if that is impossible now, the next search does it.
 
-    A setting that can never work is raised: the store is whole, and the next run goes on.
+    An error for a setting that can never work is raised: the store is complete, and the next run
+    continues.
     """
     try:
         refresh()
@@ -398,13 +399,12 @@ def rebuild_indexes(
     lexical: bool = True,
     progress: Progress | None = None,
 ) -> dict[str, dict[str, int]]:
-    """Rebuild the indexes of these datasets, of all if no name is given.
+    """Rebuild the indexes of these datasets, by default of all.
 
-    With ``lexical`` the indexes of the database's own rows, too.
-
-    Return of each dataset the points of its ``vectors`` index, and 1 for ``lexical``. The model
-    is the store's: its files are not needed. Raises :class:`UnknownDatasetError`,
-    :class:`StoreBusyError` while a dataset is being updated, and :class:`EngineError` kinds.
+    With ``lexical`` also the indexes of the database's own rows. Return for each dataset the points
+    of its ``vectors`` index, and 1 for ``lexical``. The model is the store's; its files are not
+    needed. Raises :class:`UnknownDatasetError`, :class:`StoreBusyError` while a dataset is being
+    updated, and :class:`EngineError` kinds.
     """
     for name in datasets:
         library.require_dataset(name)

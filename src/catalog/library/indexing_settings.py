@@ -1,4 +1,4 @@
-"""Choose how a dataset is cut and embedded: as it was made, unless a call says otherwise."""
+"""Choose how a dataset is cut and embedded: by its own settings, unless a call says otherwise."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class IndexingSettings:
-    """Choose the settings that a run over a dataset goes by, and build its pipeline.
+    """Choose the settings of a run over a dataset, and build its pipeline.
 
-    ``settings`` are those it was made with, or the library's own with ``apply_settings`` or where
-    there is no document yet. Raises :class:`ConfigError` where the note of them is lost, and no
-    document was made with the library's own.
+    ``settings`` are the dataset's own; with ``apply_settings``, or if there are no documents yet,
+    they are the library's. Raises :class:`ConfigError` if the dataset's own are lost and no
+    document was made with the library's.
     """
 
     def __init__(self, library: Library, dataset: str, *, apply_settings: bool = False) -> None:
@@ -67,13 +67,13 @@ class IndexingSettings:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Names how documents are cut and embedded by these settings."""
+        """Identify how documents are cut and embedded by these settings."""
         return self._fingerprint(self.settings)
 
     def with_model(self, library: Library) -> tuple[Way, Pipeline]:
         """Return how the dataset is made once the model of another library is the store's.
 
-        The second value is that pipeline. ``library`` is of the same store.
+        ``library`` is of the same store.
         """
         prefix = library.settings.rag_v2.embed_prefix_doc
         values = _complete(self.settings.values) | {"embed_prefix_doc": prefix}
@@ -84,7 +84,7 @@ class IndexingSettings:
 
     @property
     def differences(self) -> dict[str, tuple[Any, Any]]:
-        """Return the settings in which the call differs: by name, its value and the one noted.
+        """Return the settings that differ: by name, the call's value and the dataset's.
 
         Empty if the call's would give the same passages.
         """
@@ -107,7 +107,7 @@ class IndexingSettings:
         return recut, total
 
     def notes(self) -> tuple[str, ...]:
-        """Return notes on what other settings of the call would change, or have replaced."""
+        """Return notes on what the call's other settings would change, or have replaced."""
         made = describe_shaping(self.settings.preset, self.settings.values)
         if self._noted and self._made_by and self._fingerprint(self._noted) != self.fingerprint:
             before = describe_shaping(self._noted.preset, self._noted.values)

@@ -37,7 +37,7 @@ MODEL_SETTINGS = (
 
 
 def read_model_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings that make the embedding model, by dotted name, without passwords."""
+    """Return the settings that select the embedding model, by dotted name, without passwords."""
     values = dict(flatten(settings.model_dump()))
     made = {name: values[name] for name in MODEL_SETTINGS}
     url = made["embedding.url"]
@@ -45,7 +45,7 @@ def read_model_settings(settings: Settings) -> dict[str, Any]:
 
 
 class Library:
-    """Open the store at once, and models and indexes when first needed; close it, or use ``with``.
+    """Open the store at once, models and indexes at first use; close it, or use ``with``.
 
     ``model`` and ``llm``, any of LlamaIndex, stand in for those that the settings name. Where the
     store adopted a model in place of theirs, ``settings`` name the adopted model, and ``adoption``
@@ -114,7 +114,7 @@ class Library:
 
     @property
     def adoption_note(self) -> str:
-        """Say that the store's own model is used, not the one set, and how to end that; or ''."""
+        """Explain that the store's own model is used, and how to end that; "" if the set one is."""
         if self.adoption is None:
             return ""
         on = datetime.fromtimestamp(self.adoption.at, UTC).strftime("%Y-%m-%d")
@@ -128,8 +128,8 @@ class Library:
     def _named_model(self) -> EmbeddingModel:
         """Return the model of the settings.
 
-        The length of its vectors is the store's where only its server knows it, which may be down
-        during a search by words.
+        The length of its vectors is the store's if only the model's server knows it, because that
+        server may be down during a search by words.
         """
         from catalog.embedding import SERVERS, get_model
 
@@ -176,26 +176,26 @@ class Library:
 
     @property
     def wanted_model(self) -> StoredModel:
-        """The embedding model, as a store remembers it."""
+        """The embedding model in the form in which a store records it."""
         encoder = self.model.encoder
         return StoredModel(encoder.model, encoder.fingerprint, encoder.dim)
 
     def require_models(self, *, mode: str = "hybrid", rerank: bool | None = None) -> None:
-        """Raise :class:`~catalog.core.errors.ModelUnavailableError` if a search would lack a model.
+        """Raise :class:`~catalog.core.errors.ModelUnavailableError` if a search lacks a model.
 
-        Nothing that runs a model is imported for it, so that this is known at once.
+        This is fast, because nothing that runs a model is imported.
         """
         from catalog.models.model_files import require_models
 
         require_models(self.settings, mode="lexical" if self._model else mode, rerank=rerank)
 
     def datasets(self) -> list[str]:
-        """Return the names of the datasets there are."""
+        """Return the names of all datasets."""
         with self.database.read() as connection:
             return list_dataset_names(connection)
 
     def require_dataset(self, name: str) -> None:
-        """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
+        """Raise :class:`UnknownDatasetError`, with the names of all datasets, unless it exists."""
         with self.database.read() as connection:
             require_dataset(connection, name)
 
@@ -214,7 +214,7 @@ class Library:
         """Return the datasets that a call names, each once and in order, or all without names.
 
         A single dataset is returned as its name. Raises :class:`UnknownDatasetError` for an unknown
-        name, or without any dataset yet, and :class:`InputError` for an empty list.
+        name, or if there is no dataset yet, and :class:`InputError` for an empty list.
         """
         if names is None:
             chosen = self.datasets()

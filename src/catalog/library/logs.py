@@ -1,7 +1,7 @@
-"""The logs of searches: the questions asked at an edge, and ``logs/retrieval.log`` in a home.
+"""The logs of searches: questions asked at an edge, and ``logs/retrieval.log`` in a home.
 
-A query is noted after it was answered and without holding that up. The other log lists steps of
-searches that failed, were repeated or degraded.
+A query is logged after its answer, without delaying it. The other log lists steps of searches that
+failed, were repeated or degraded.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _VERBS = {AskParams: "ask", GenerateParams: "generate", SearchParams: "search"}
 class RetrievalLog:
     """Write the events of a home's searches to its file while it is open, if ``is_on``.
 
-    Libraries of one home share the file; so do processes, each line being written at once. The file
-    may be moved away at any time (``logrotate``): the next line makes a new one. One that cannot be
-    written to costs a warning, never a search.
+    Libraries of one home share the file; so do processes, because each line is written at once. The
+    file may be moved away at any time (``logrotate``): the next line creates a new one. If it
+    cannot be written, there is a warning, and searches go on.
     """
 
     def __init__(self, home: Path, *, is_on: bool) -> None:
@@ -88,7 +88,10 @@ class _RetrievalFile(WatchedFileHandler):
         return current_home() in ("", self._home)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line; the base class lets an error of looking for the file out."""
+        """Write the line; also handle errors of looking for the file.
+
+        The base class raises those.
+        """
         try:
             super().emit(record)
         except OSError:
@@ -101,7 +104,7 @@ class _RetrievalFile(WatchedFileHandler):
         return stream
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base class's name
-        """Say once that lines are lost, in place of a traceback for each."""
+        """Warn once that lines are lost, instead of a traceback for each."""
         del record
         level = logging.DEBUG if self._is_warned else logging.WARNING
         self._is_warned = True
@@ -109,7 +112,7 @@ class _RetrievalFile(WatchedFileHandler):
 
 
 class Outcome(NamedTuple):
-    """How a question went, without a word of it; ``stages`` are pairs of name and status."""
+    """The outcome of a question, without its words; ``stages`` are pairs of name and status."""
 
     verb: str
     edge: Edge
@@ -120,9 +123,9 @@ class Outcome(NamedTuple):
 class QueryLog:
     """Write an entry for each question that :meth:`watching` saw; thread-safe.
 
-    It never raises and never waits for the store: entries that another process's writing keeps out
-    go with the next ones, or at :meth:`close`. A warning is logged for lost entries. ``observer``,
-    if given, is called for every question at an edge, logged or not.
+    It never raises and never waits for the store: entries that cannot be written while another
+    process writes are written with the next ones, or at :meth:`close`. A warning is logged for lost
+    entries. ``observer``, if given, is called for every question at an edge, logged or not.
     """
 
     observer: Callable[[Outcome], None] | None = None
@@ -142,7 +145,7 @@ class QueryLog:
         """Log the question of the block, if it came in at an edge and the settings say so.
 
         The block calls the yielded function with results, answer or artifact, and further fields of
-        the entry; an error that ends the block before is logged instead.
+        the entry. An error that ends the block before that is logged instead.
         """
         edge = current_edge()
         verb = _VERBS[type(params)]
@@ -184,7 +187,7 @@ class QueryLog:
             raise
 
     def close(self) -> None:
-        """Write what waits; it is lost where that fails."""
+        """Write the waiting entries; they are lost if that fails."""
         self._write(is_last=True)
 
     def _tell(self, outcome: SearchResults | Answer | Artifact) -> dict[str, Any]:
@@ -235,7 +238,7 @@ class QueryLog:
                 self._waiting.popleft()
 
     def _warn(self, count: int, error: Exception) -> None:
-        """Warn of lost entries, once in a process: a store that cannot be written to stays so."""
+        """Warn of lost entries, once in a process, because the cause usually lasts."""
         level = logging.DEBUG if self._is_warned else logging.WARNING
         self._is_warned = True
         _log.log(level, "%d questions are not in the log (catalog logs): %s", count, error)
@@ -269,7 +272,7 @@ def _words(params: SearchParams | AskParams | GenerateParams) -> str:
 
 
 def _tell_run(outcome: SearchResults | Answer | Artifact) -> dict[str, Any]:
-    """Return how it went: of errors the class alone, since a message may quote a document."""
+    """Return the outcome; of errors only the class, because a message may quote a document."""
     failed = [stage for stage in outcome.stages if stage.status == "failed"]
     return {
         "elapsed_ms": outcome.elapsed_ms,

@@ -1,7 +1,7 @@
-"""The one resolver of names: every argument takes the names that outputs show.
+"""The one resolver of names: every argument accepts the names that outputs show.
 
-A path goes before any other name. Other names are ``#docid``, a link, the name of the file a
-document was made from, a passage's reference or citation, an address, a title. The documents that a
+A path takes precedence over any other name. Other names are ``#docid``, a link, the file from which
+a document was made, a passage's reference or citation, an address, a title. The documents that a
 role may see are chosen here, too.
 """
 
@@ -81,9 +81,9 @@ class Names:
         return _by_key(list_addresses(self._connection, self.dataset), without_seconds)
 
     def resolve(self, name: str) -> list[str]:
-        """Return the paths of the documents that the name, no glob, is that of; maybe none.
+        """Return the paths of the documents with that name, which is not a glob; may be empty.
 
-        The name of an original is that of all that was made of it, the first to show first.
+        The name of an original is a name of all files made from it, the first to show first.
         """
         docid = DOCID.fullmatch(name)
         if docid is not None:
@@ -97,13 +97,13 @@ class Names:
         return []
 
     def only_seen(self, paths: Iterable[str]) -> list[str]:
-        """Return the paths of documents that are seen."""
+        """Return the paths of documents that are ``seen``."""
         return [path for path in paths if self._seen.allows(f"{self.dataset}:{path}")]
 
     def records(self, is_named: Callable[[str], bool]) -> list[str]:
-        """Return the paths of all records of the files with such a path, or a name without folders.
+        """Return the paths of all records of files with such a path, or name without folders.
 
-        Each may be a document with a path of its own; in JSON Lines alone a file holds several.
+        Each may be a document with its own path; only JSON Lines files have several documents.
         """
         files = [
             file for file in self._record_files if is_named(file) or is_named(_without_folder(file))
@@ -112,7 +112,7 @@ class Names:
         return self.only_seen(found)
 
     def records_at(self, file: str, first: int, last: int | None) -> list[tuple[str, int]]:
-        """Return path and line of the records in these lines of a file, maybe none.
+        """Return path and line of the records in these lines of a file; may be empty.
 
         The file is named by its path, or without folders; ``None`` is up to its end.
         """
@@ -127,9 +127,9 @@ class Names:
         return next(filter(None, seen), [])
 
     def keep_whole(self, tree: Filter) -> Filter:
-        """Return the filter, under which the files of a document that a name fits stay together.
+        """Extend the filter so that all files of a document that a name fits stay together.
 
-        Conditions on fields that name documents take every name.
+        Conditions on fields that name documents accept every name.
         """
         match tree:
             case And():
@@ -183,7 +183,7 @@ class Names:
         return any(file in files or _without_folder(file) in files for file in self._record_files)
 
     def _further(self, tree: Condition) -> tuple[Filter, ...]:
-        """Return a condition on the documents that are named and that the filter itself misses."""
+        """Return a condition on documents that are named but missed by the filter itself."""
         paths = {
             member.path: None
             for group in self.documents.groups.values()
@@ -200,7 +200,7 @@ class Names:
         return (Condition("path", Op.IN, tuple(paths)),) if paths else ()
 
     def _unmatched(self, tree: Condition) -> Iterator[str]:
-        """Yield the texts of a condition that may be names of documents it does not hold on."""
+        """Yield texts in a condition that may be other names of documents."""
         values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
         names = [value for value in values if isinstance(value, str)]
         if tree.field == "title":
@@ -226,7 +226,7 @@ class Names:
 def keep_whole(
     connection: Connection, datasets: tuple[str, ...], tree: Filter | None
 ) -> Filter | None:
-    """Return the filter as :meth:`Names.keep_whole` does in each of the datasets."""
+    """Extend the filter like :meth:`Names.keep_whole` in each of the datasets."""
     if tree is None:
         return None
     stamps = read_stamps(connection, datasets)
@@ -256,7 +256,7 @@ def _stored(member: Member) -> Callable[[str], tuple[MetadataScalar, ...]]:
 
 
 def _forms(name: str) -> Iterable[str]:
-    """Return the document names that a name, link or reference may contain, the likeliest first."""
+    """Return the names that a name, link or reference may contain, likeliest first."""
     bare = name.partition("#")[0]
     forms = (name, unquote(name), bare, unquote(bare), _PLACE.sub("", name))
     return dict.fromkeys(filter(None, forms))
@@ -270,7 +270,7 @@ def _by_key(named: Iterable[tuple[str, str]], key: Callable[[str], str]) -> Mapp
 
 
 def _one_line(title: str) -> str:
-    """Return the title as a citation has it."""
+    """Return the title in the form of a citation."""
     return " ".join(title.replace("[", "(").replace("]", ")").split())
 
 

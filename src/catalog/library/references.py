@@ -1,6 +1,6 @@
-"""Finding documents, and parts of them, by what people type.
+"""Find documents, and parts of them, by what people type.
 
-That is a path, a glob, ``dataset:path``, ``#docid`` or any other name, with a place in it.
+That is a path, a glob, ``dataset:path``, ``#docid`` or any other name, optionally with a place.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def find_named(
 def find_exactly(
     connection: Connection, reference: str, dataset: DatasetNames | None, seen: Scope = ALL
 ) -> StoredDocument | None:
-    """Return the document whose path, id or docid this is; raise if that is not one alone."""
+    """Return the document with this path, id or docid; raise unless there is exactly one."""
     docid = DOCID.fullmatch(reference)
     if docid is not None:
         found = find_by_docid(connection, docid[1], dataset)
@@ -162,7 +162,7 @@ def find_exactly(
 
 
 def named_datasets(connection: Connection, dataset: DatasetNames | None) -> Sequence[str]:
-    """Return the names as several, or those of all datasets for ``None``."""
+    """Return the names as a list, or those of all datasets for ``None``."""
     if dataset is None:
         return list_dataset_names(connection)
     return (dataset,) if isinstance(dataset, str) else dataset
@@ -236,7 +236,7 @@ def _find_records(
 def _find_groups(
     connection: Connection, reference: str, dataset: DatasetNames | None, seen: Scope
 ) -> list[list[StoredDocument]]:
-    """Return the files of each document that has the name though not as its path."""
+    """Return the files of each document that has the name other than as its path."""
     groups: list[list[StoredDocument]] = []
     for one in named_datasets(connection, dataset):
         names = Names(connection, one, seen)
@@ -264,9 +264,9 @@ def _cut_group(
     place: Place | CitedPlace | None,
     given: Part,
 ) -> NamedDocument | None:
-    """Return a place of the document that has these files and this name; ``None`` if it has none.
+    """Return a place of the document with these files and this name; ``None`` if it has none.
 
-    A time is that of all its files, any other place that of the first that has it.
+    A time is that of all its files, any other place that of the first file that has it.
     """
     if name.startswith(CITATION):  # the file whose title is cited comes first
         files = sorted(files, key=lambda file: not name.startswith(f"{CITATION}{file.title},"))
@@ -292,13 +292,13 @@ def _cut_group(
 
 
 def _part_cited(place: CitedPlace, document: DocumentPlaces) -> Part | None:
-    """Return the part of the document that is cited; ``None`` if it can have none such."""
+    """Return the cited part of the document; ``None`` if it cannot have such a part."""
     has_it = document.timed if place.unit == "time" else place.unit == document.places.unit
     return place.part if has_it else None
 
 
 def _read_place(place: Place, document: DocumentPlaces) -> Part | None:
-    """Return what part of the document a place is; ``None`` if it can be none."""
+    """Return the part of the document for a place; ``None`` if it cannot have it."""
     start, end = place
     match len(start), len(end):
         case 1, 0 | 1:
@@ -450,7 +450,7 @@ def _names_by_dataset(
 
 
 def _as_ids(paths: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return paths, given by dataset, as ids."""
+    """Return paths by dataset as ids."""
     return [f"{dataset}:{path}" for dataset, found in paths.items() for path in found]
 
 

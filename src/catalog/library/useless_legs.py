@@ -1,14 +1,14 @@
 """Check whether the vectors of a dataset agree with its words, and find the useless leg if not.
 
-The text of some passages is looked for by its words. What is found in other documents is mostly
-about the same, so vectors that carry any meaning set it apart from passages in general:
+The text of some passages is searched by its words. Most results in other documents are about the
+same topic, so vectors with any meaning are nearer to them than to passages in general:
 
     agreement = mean over the passages of (mean cosine of the best 3 by words - mean) / deviation
 
-Vectors that have nothing to do with their texts agree by 0, and so do words that find anything. So
-where they do not agree, a stretch from the middle of each passage is looked for by its words: if
-the first hit mostly has it, the words are in order and the vectors useless, else the words. No
-model is asked.
+Vectors that have nothing to do with their texts have an agreement of 0; so have words that find
+random passages. If the agreement is low, a stretch from the middle of each passage is searched by
+its words. If the first hit usually contains it, the words work and the vectors are useless;
+otherwise the words are. No model is called.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from catalog.library.library import Library
     from catalog.store import Database
 
-LEAST_AGREEMENT = 0.5  # of vectors that are of use: chance gives at most .2, any text 1.2 or more
-LEAST_FOUND = 0.5  # by words that are of use: .86 or more of any text, by stop words .3 at most
+LEAST_AGREEMENT = 0.5  # of useful vectors: chance gives at most .2, any text 1.2 or more
+LEAST_FOUND = 0.5  # by useful words: .86 or more of any text, by stop words at most .3
 PASSAGES = 64  # to ask with
 LEAST_PASSAGES = 32  # with neighbours
 _NEIGHBOURS = 3
@@ -47,9 +47,9 @@ def _itself(seq: int) -> int:
 
 
 def refresh_agreement(library: Library, dataset: str) -> None:
-    """Measure the agreement and keep it, unless it was on the same passages before.
+    """Measure and save the agreement, unless it was measured on the same passages before.
 
-    Raises as ``Indexes.sample`` does, and :class:`~catalog.core.errors.StoreError`.
+    Raises like ``Indexes.sample``, and :class:`~catalog.core.errors.StoreError`.
     """
     with library.database.read() as connection:
         probes = read_probes(connection, dataset, PASSAGES)
@@ -72,16 +72,16 @@ def read_useless_leg(database: Database, dataset: str) -> UselessLeg | None:
 def find_useless_leg(
     library: Library, dataset: str, agreement: float | None, words_of: RowOf = _itself
 ) -> UselessLeg | None:
-    """Return the leg that is to blame for such an agreement, ``None`` if it is high enough."""
+    """Return the leg that causes such an agreement, ``None`` if it is high enough."""
     if agreement is None or agreement >= LEAST_AGREEMENT:
         return None
     return "lexical" if measure_found(library, dataset, words_of) < LEAST_FOUND else "vector"
 
 
 def measure_found(library: Library, dataset: str, words_of: RowOf = _itself) -> float:
-    """Return the share of passages whose middle the first hit for its words has, 0 to 1.
+    """Return the share of passages whose middle is found by its words as first hit, 0 to 1.
 
-    ``words_of`` says of a hit's row number which passage to take it for.
+    ``words_of`` maps a hit's row number to the passage to take for it.
     """
     lexical, within = library.indexes.lexical(dataset), Restriction(dataset)
     with library.database.read() as connection:
@@ -100,10 +100,10 @@ def measure_found(library: Library, dataset: str, words_of: RowOf = _itself) -> 
 def measure_agreement(
     library: Library, dataset: str, vector_of: RowOf = _itself, words_of: RowOf = _itself
 ) -> float | None:
-    """Return the agreement, ``None`` where too few passages have neighbours.
+    """Return the agreement, ``None`` if too few passages have neighbours.
 
-    ``vector_of`` says of a passage's row number which one's vectors to take for its own,
-    ``words_of`` of a hit's by words which passage to take it for.
+    ``vector_of`` maps a passage's row number to the one whose vectors to use; ``words_of`` maps a
+    hit by words to the passage to take for it.
     """
     lexical, sample = library.indexes.lexical(dataset), library.indexes.sample(dataset)
     with library.database.read() as connection:

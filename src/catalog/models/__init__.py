@@ -1,1 +1,1 @@
-"""Model files: where those of a model lie, of whatever kind, and whether they are sound."""
+"""Model files: where they are, for all kinds of models, and whether they are intact."""

@@ -1,4 +1,4 @@
-"""The model hub: look models up in its cache on this disk, and fetch missing ones."""
+"""The model hub: look up models in its cache on this disk, and fetch missing ones."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def is_repository_name(name: str) -> bool:
 
 
 def find_on_hub(kind: Kind, provider: str, name: str) -> HubModel | None:
-    """Return the hub model that the provider takes under this name, ``None`` without one.
+    """Return the hub model that the provider uses for this name, ``None`` without one.
 
-    For fastembed it must be a model that it lists; every other provider takes any repository.
+    For fastembed it must be a model that fastembed lists; other providers take any repository.
     """
     if provider == "fastembed":
         return _find_export(kind, name)
@@ -92,9 +92,9 @@ def list_exports() -> Iterator[tuple[Kind, str]]:
 
 
 def cache_folder(provider: str = "") -> Path:
-    """Return where models of the hub are kept (``HF_HUB_CACHE``, ``HF_HOME``).
+    """Return the cache folder of hub models (``HF_HUB_CACHE``, ``HF_HOME``).
 
-    Those of fastembed have a folder of their own where ``FASTEMBED_CACHE_PATH`` names one.
+    Those of fastembed have their own folder if ``FASTEMBED_CACHE_PATH`` is set.
     """
     from huggingface_hub import constants
 
@@ -144,7 +144,7 @@ def fetch(model: HubModel) -> Path:
 
 
 def is_reachable(seconds: float = CONNECT_SECONDS) -> bool:
-    """Return whether the hub, or the proxy before it, takes a connection within that time."""
+    """Return whether the hub, or a proxy to it, accepts a connection within that time."""
     from urllib.request import getproxies, proxy_bypass
 
     from huggingface_hub import constants
@@ -169,10 +169,10 @@ def is_reachable(seconds: float = CONNECT_SECONDS) -> bool:
 
 
 def published_hashes(folder: Path) -> dict[str, str]:
-    """Return the hash that each file of a cached folder must have, by its name there.
+    """Return the expected hash of each file in a cached folder, by its name there.
 
-    The cache keeps a file under its hash, and links to it: large files by their SHA-256, small ones
-    as Git hashes. Where a disk has no links nothing is known.
+    The cache stores a file under its hash and links to it: large files by their SHA-256, small ones
+    as Git hashes. On a disk without links no hashes are known.
     """
     hashes = {
         file.relative_to(folder).as_posix(): file.resolve().name

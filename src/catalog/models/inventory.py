@@ -34,11 +34,11 @@ _HASHES: Mapping[Origin, HashState] = {
 class ModelEntry:
     """A model and the state of its files.
 
-    ``used`` says whether the settings name it, and ``is_on`` whether searches or answers use it as
-    they are set. ``origin`` is ``None`` where the files are not on this machine; ``problem`` then
-    says how to get them. ``source`` is the package with its version, or else the folder. ``hashes``
-    says where the expected hashes of the files come from, and after a comparison its result;
-    ``unknown`` without expected hashes.
+    ``used`` says whether the settings name it, and ``is_on`` whether searches or answers use it
+    under these settings. ``origin`` is ``None`` if the files are not on this machine; ``problem``
+    then says how to get them. ``source`` is the package with its version, or else the folder.
+    ``hashes`` says where the expected hashes of the files come from, and after a comparison its
+    result; ``unknown`` without expected hashes.
     """
 
     kind: Kind
@@ -57,7 +57,7 @@ class ModelEntry:
 
     @property
     def is_failure(self) -> bool:
-        """Whether its files are wrong, or are missing though searches or answers use them."""
+        """Whether its files are wrong, or missing although searches or answers use them."""
         return self.hashes == "wrong" or (self.problem is not None and self.is_on)
 
 
@@ -80,7 +80,7 @@ def list_models(settings: Settings) -> list[ModelEntry]:
 
 
 def named_models(settings: Settings, name: str) -> list[ModelEntry]:
-    """Return the models of that name; for one that is not listed, it as the embedding model."""
+    """Return the models of that name; an unlisted name is treated as the embedding model."""
     entries = [entry for entry in list_models(settings) if entry.name == name]
     if entries:
         return entries
@@ -90,7 +90,7 @@ def named_models(settings: Settings, name: str) -> list[ModelEntry]:
 
 
 def find_files(settings: Settings, name: str) -> ModelFiles:
-    """Return the files of the first model of that name, see :func:`named_models`.
+    """Return the files of the first model of that name; see :func:`named_models`.
 
     Raises :class:`ModelUnavailableError` for one that runs elsewhere.
     """
@@ -103,15 +103,15 @@ def find_files(settings: Settings, name: str) -> ModelFiles:
 
 
 def count_bytes(entries: Iterable[ModelEntry]) -> int:
-    """Return how many bytes a check of these reads."""
+    """Return the number of bytes that a check of these reads."""
     return sum(entry.bytes or 0 for entry in entries if entry.origin)
 
 
 def check_model(entry: ModelEntry, advance: Callable[[int], None]) -> ModelEntry:
-    """Return the entry with its files' hashes compared.
+    """Return the entry after comparing its files' hashes.
 
-    ``advance`` is called with the number of bytes read since its last call. Where no hash is
-    known that of the weights is computed, for the user to compare.
+    ``advance`` is called with the number of bytes read since its last call. If no hash is known,
+    that of the weights is computed for the user to compare.
     """
     if entry.origin in (None, "elsewhere") or entry.path is None:
         return entry
@@ -176,7 +176,7 @@ def _files_of(files: ModelFiles, path: Path) -> list[Path]:
 
 
 def _dimension(files: ModelFiles) -> int | None:
-    """Return how long the model's vectors are, as its files say; ``None`` if they do not."""
+    """Return the length of the model's vectors according to its files, ``None`` if unknown."""
     if files.provider == "static":
         return find_table(files.weights_file).shape[1]
     for name, key in (("2_Dense/config.json", "out_features"), ("config.json", "hidden_size")):

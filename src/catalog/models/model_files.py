@@ -24,7 +24,7 @@ _MAX_HEADER = 100_000_000  # bytes, as the format's own reader takes
 
 
 class StaticTable(NamedTuple):
-    """Where the vectors by token number lie: shape ``(tokens, dim)``, numpy's type, first byte."""
+    """The place of the vectors by token number: shape ``(tokens, dim)``, dtype, first byte."""
 
     shape: tuple[int, int]
     dtype: str
@@ -34,8 +34,8 @@ class StaticTable(NamedTuple):
 def find_table(file: Path) -> StaticTable:
     """Return the place of the only table; raise :class:`ModelUnavailableError` without one.
 
-    A safetensors file is the length of its header in eight bytes, the header in JSON with
-    type, shape and place of each tensor, and the tensors.
+    A safetensors file has the length of its header in eight bytes, the header as JSON with type,
+    shape and place of each tensor, and the tensors.
     """
     try:
         with file.open("rb") as opened:
@@ -79,11 +79,11 @@ def runs_here(kind: Kind, provider: str) -> bool:
 
 
 class ModelFiles:
-    """Finds the files of a model that a provider of this kind is to run. Cheap to make.
+    """Find the files of a model for a provider of this kind. Cheap to make.
 
-    ``name`` is a folder (a file for a language model), or else a model that an installed package
-    carries, or one of the hub: from its cache, or fetched unless ``offline``. What cannot be had
-    raises :class:`ModelUnavailableError`.
+    ``name`` is a folder (a file for a language model), a model in an installed package, or one of
+    the hub: from its cache, or fetched unless ``offline``. A model that is not available raises
+    :class:`ModelUnavailableError`.
     """
 
     def __init__(self, kind: Kind, provider: str, name: str, *, offline: bool = False) -> None:
@@ -93,7 +93,7 @@ class ModelFiles:
 
     @cached_property
     def found(self) -> tuple[Origin, Path] | None:
-        """Where the folder is on this machine, its files readable; ``None`` if it is not here."""
+        """The origin and folder on this machine, with readable files; ``None`` if not here."""
         path = Path(self.name)
         if self._is_path(path):
             self._require_files(path)
@@ -115,14 +115,14 @@ class ModelFiles:
         return self.found[1] if self.found else self.fetch()
 
     def require(self) -> None:
-        """Raise at once, without fetching anything, if the files can be had nowhere."""
+        """Raise at once, without fetching anything, if the files are not available anywhere."""
         if not self.found:
             self._require_hub()
 
     def fetch(self, *, is_patient: bool = False) -> Path:
-        """Return the folder that the hub's files are in now.
+        """Return the folder of the hub's files after fetching them.
 
-        The hub has half a second to answer unless ``is_patient``.
+        The hub must answer within half a second unless ``is_patient``.
         """
         self._require_hub(is_patient=is_patient)
         if self._hub_model is None:
@@ -139,18 +139,18 @@ class ModelFiles:
 
     @property
     def known(self) -> PackagedModel | None:
-        """The packaged model whose files these are, if they are those of a package."""
+        """The packaged model to which these files belong, if any."""
         return self.packaged if self.found and self.found[0] == "package" else None
 
     @property
     def export(self) -> str | None:
-        """What fastembed calls the model, if the files are those that it takes from the hub."""
+        """The model's name in fastembed, if the files are those that fastembed fetches."""
         is_from_hub = not self.found or self.found[0] == "hub cache"
         return self._hub_model.export if is_from_hub and self._hub_model else None
 
     @cached_property
     def weights_file(self) -> Path:
-        """The file of the weights: of several the least deep one, then the first by name."""
+        """The file of the weights; of several the least nested one, then the first by name."""
         folder, pattern = self.folder, _NEEDS[self.kind, self.provider].weights
         if self.known is not None:
             return folder / self.known.weights
@@ -165,7 +165,7 @@ class ModelFiles:
 
     @cached_property
     def weights_hash(self) -> str:
-        """SHA-256 of the weights: known beforehand for a packaged model, else computed."""
+        """SHA-256 of the weights: known for a packaged model, else computed."""
         if self.known is not None:
             return self.known.sha256[self.known.weights]
         return hash_weights(self.weights_file)
@@ -176,7 +176,7 @@ class ModelFiles:
             packaged.verify(self.known, self.folder)
 
     def _is_path(self, path: Path) -> bool:
-        """Return whether the name is that of a folder or file, or nothing else it could be."""
+        """Return whether the name is that of a folder or file, or can be nothing else."""
         try:
             if path.is_dir() or (self.kind == "language model" and path.is_file()):
                 return True
@@ -252,10 +252,10 @@ def fetch_command(name: str) -> str:
 
 
 def hash_weights(weights: Path) -> str:
-    """Return the SHA-256 of a weights file, or of the hashes where files go with it.
+    """Return the SHA-256 of a weights file, or of all hashes if files belong to it.
 
-    Large ONNX models keep only the graph in the ``.onnx`` file, the rest in ``model.onnx_data`` and
-    the like; large ``.safetensors`` models are several files in one folder.
+    Large ONNX models have only the graph in the ``.onnx`` file and the rest in ``model.onnx_data``
+    and the like; large ``.safetensors`` models are several files in one folder.
     """
     pattern = "*.safetensors" if weights.suffix == ".safetensors" else f"{escape(weights.name)}*"
     parts = sorted(weights.parent.glob(pattern))
@@ -264,7 +264,7 @@ def hash_weights(weights: Path) -> str:
 
 
 class ConfiguredModel(NamedTuple):
-    """A model that the settings name; ``is_on``: searches or answers use it as they are set."""
+    """A model of the settings; ``is_on`` if searches or answers use it under these settings."""
 
     kind: Kind
     provider: str
@@ -274,7 +274,7 @@ class ConfiguredModel(NamedTuple):
 
     @property
     def files(self) -> ModelFiles | None:
-        """Its files; ``None`` for one that runs elsewhere, or in somebody's own code."""
+        """Its files; ``None`` if it runs elsewhere, or in a user's own code."""
         if not runs_here(self.kind, self.provider):
             return None
         return ModelFiles(self.kind, self.provider, self.name, offline=self.offline)
@@ -283,7 +283,7 @@ class ConfiguredModel(NamedTuple):
 def list_configured(settings: Settings) -> Iterator[ConfiguredModel]:
     """Yield the embedding model, the reranker, and the language models of all profiles, each once.
 
-    A reranker that is a language model is not one of its own.
+    A reranker that is a language model is not listed separately.
     """
     yield embedding_model(settings)
     if settings.rag_v2.rerank_provider != "llm":

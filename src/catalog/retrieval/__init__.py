@@ -1,4 +1,4 @@
-"""A search, as functions and without a framework.
+"""Search as plain functions, without a framework.
 
 searcher.py     the search itself: read, gather, refine, shape; and the service that runs it
 request.py      the parameters of a call, checked

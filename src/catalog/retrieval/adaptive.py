@@ -1,15 +1,16 @@
-"""Fusion whose balance is each query's own: what the best keyword hit lacks, meaning makes up for.
+"""Fusion with a balance for each query: meaning counts more, the less the best keyword hit covers.
 
     a = 1 - (1 - base - shift) · min(1, cover / .8) ** (2 · known)
     score(d) = (1 - a) · part_lexical(d) + a · part_vector(d)
 
 ``cover`` is the share of the query's different words that the best keyword hit contains; four in
-five count as all. ``shift`` belongs to the dataset: the value its labels taught, else a negative
-one where the model does not know the language of its passages, -1 where its vectors are useless,
-and 1 where its words are. ``known`` is the share of passages in languages that the model knows.
+five count as all. ``shift`` belongs to the dataset: the value fitted to its labels. Without labels
+it is negative if the model does not know the language of the passages, -1 if the vectors are
+useless, and 1 if the words are. ``known`` is the share of passages in languages that the model
+knows.
 
-A rare word decides more than common ones: ``rerere.enabled`` in "I get an error with
-rerere.enabled in my program". ``rarity`` (0 to 1) says how rare it is:
+A rare word decides more than common ones: ``rerere.enabled`` in "I get an error with rerere.enabled
+in my program". ``rarity`` (0 to 1) says how rare it is:
 
     rarity = (idf / idf(1) - .8) / .2, cut to 0..1, with idf(1) of a word in a single passage
     cover  = max(cover, .8 · rarity)  if the best keyword hit contains the word
@@ -23,15 +24,15 @@ A query of one to three keywords and nothing else asks for passages with these w
     score += 3                        of each passage that contains them as they are written,
                                       2 with other joints: XK320 for XK-320
 
-All of this is times the lexical list's weight. The score is in deviations, so meaning outweighs it
-only where it is far more certain.
+All of this is multiplied by the lexical list's weight. The score is in deviations, so meaning
+outweighs it only if it is far more certain.
 
     part_leg(d) = (score_leg(d) - floor_leg) / deviation_leg, at least 0; 0 if d is not in the list
 
-The deviation is of the scores that the query gives all chunks of the dataset. The floor is the
-score of the list's 100th hit. In a lexical list of fewer it is 0, because the other chunks have
-none of the words; in such a vector list it is the last one's. A sum of z-scores: Renda and
-Straccia 2003. ``docs/evidence/quality.md`` tells how it fares, and how that was measured.
+The deviation is that of the scores of all chunks of the dataset for this query. The floor is the
+score of the list's 100th hit. A lexical list with fewer hits has the floor 0, because all other
+chunks have none of the words; a vector list with fewer has the score of its last hit. This is a sum
+of z-scores: Renda and Straccia 2003. ``docs/evidence/quality.md`` has the measurements.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ if TYPE_CHECKING:
 
 
 DEPTH = 100
-SCALE_VERSION = 5  # of the formula: raise it whenever the same hits would get other scores
+SCALE_VERSION = 5  # raise it with every change that gives the same hits other scores
 _ENOUGH = 0.8  # of the query's words: a question also has words that no answer has
 _STEEPNESS = 2.0
 _RARE = 0.8  # of the highest idf: reached by a word in 4 of 500 passages or in 11 of 50,000
 HAS_WORDS = 3.0  # deviations that a passage gains by all keywords of a query of up to three
 AS_WRITTEN = 3.0  # and those that it gains by having them as they are written
 OTHER_JOINTS = 2 / 3  # the share of AS_WRITTEN for a name with other joints: XK320 for XK-320
-_LEAST_FOREIGN = 0.2  # of the passages: fewer may be short ones that were mistaken
+_LEAST_FOREIGN = 0.2  # share of passages: fewer may be short ones with a wrongly detected language
 _FOREIGN = -0.35  # the shift where the model knows the language of no passage
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How the vector leg's share of the score follows from the cover of the best keyword hit."""
+    """The rule for the vector leg's share of the score, from the cover of the best keyword hit."""
 
     base: float = 0.65  # the vector leg's share where that hit has enough of the query
     shift: float = 0.0  # the dataset's own
@@ -87,9 +88,9 @@ class Balance:
 
 
 def rarity_of(passages: int, holding: int) -> float:
-    """Return how rare a word is that ``holding`` of so many passages contain, from 0 to 1.
+    """Return how rare a word is that ``holding`` of ``passages`` passages contain, from 0 to 1.
 
-    A word that no passage contains has no rarity.
+    A word that no passage contains has the rarity 0.
     """
     if holding == 0:
         return 0.0
@@ -110,10 +111,11 @@ BY_MEANING = Balance(
 
 
 def balance_of_languages(passages: Mapping[str, int], known: Collection[str]) -> Balance:
-    """Return the prior, shifted by the share of passages in languages that the model does not know.
+    """Return the prior balance, shifted by the share of passages whose language the model lacks.
 
-    ``passages`` counts them by language, ``""`` where it is not known; an empty ``known`` says
-    that the model knows all, or that nothing is known of it. Below a fifth nothing is shifted.
+    ``passages`` counts them by language, with ``""`` for unknown. An empty ``known`` means that the
+    model knows all languages, or that its languages are unknown. A share below a fifth shifts
+    nothing.
     """
     foreign = sum(count for name, count in passages.items() if name and name not in known)
     share = foreign / max(1, sum(passages.values()))
@@ -125,7 +127,7 @@ def balance_of_languages(passages: Mapping[str, int], known: Collection[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How a list's raw scores become parts: ``(score - floor) / deviation``, not below 0."""
+    """The map from a list's raw scores to parts: ``(score - floor) / deviation``, at least 0."""
 
     floor: float
     deviation: float
@@ -151,7 +153,7 @@ def adaptive(
 ) -> list[FusedHit]:
     """Fuse the lists, each weighted by its own and its leg's share; ties as in ``rrf``.
 
-    The balance is struck over the original query's two lists. A leg that is alone has all of it.
+    The balance comes from the two lists of the original query. A single leg gets the whole share.
     """
     shares = _balance_legs(lists, balance)
     weighted = [replace(ranked, weight=ranked.weight * shares[ranked.leg]) for ranked in lists]
@@ -184,10 +186,7 @@ def _balance_legs(lists: Sequence[RankedList], balance: Balance) -> dict[str, fl
 def find_shift(
     database: Database, dataset: str, embedding: str, rag: RAGv2Settings
 ) -> float | None:
-    """Return the shift that labels taught for hybrid searches with an embedding model.
-
-    ``None``: they taught none.
-    """
+    """Return the fitted shift of hybrid searches with an embedding model, ``None`` without one."""
     return database.note(_key(dataset, embedding, rag), "the balance of searches", _kept_shift)
 
 
@@ -204,15 +203,15 @@ def save_balance(
     shift: float | None,
     about: str,
 ) -> None:
-    """Save how far the vector leg's share is shifted, ``None``: as it is where nothing was learnt.
+    """Save the fitted shift of the vector leg's share; ``None`` goes back to the unfitted one.
 
-    Searches use it from the next opening on.
+    Searches use it after the store is opened again.
     """
     entry = {"fit": shift, "of": dataset, "about": about, "embedding": embedding}
     database.set_meta(_key(dataset, embedding, rag), json.dumps(entry))
 
 
 def _key(dataset: str, embedding: str, rag: RAGv2Settings) -> str:
-    """Return the name of the entry: it holds for one model, engine, formula and weights only."""
+    """Return the key of the entry, which is valid for one model, engine, formula and weights."""
     formula = f"{SCALE_VERSION}|{rag.lexical_weight}|{rag.vector_weight}|{rag.lexical_engine}"
     return f"balance:{sha256_hex(f'{dataset}|{formula}|{embedding}')[:16]}"

@@ -1,4 +1,4 @@
-"""Caches of models' answers, in memory and in the store: vectors, expansions, scores."""
+"""Caches of models' answers in memory and in the store: vectors, expansions, scores."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SAVED_TOGETHER = 32  # query vectors: to save one takes a third of the time of 
 
 
 class ModelCache:
-    """Looks answers up in memory, then in the store; safe between threads.
+    """A cache that looks answers up in memory, then in the store; safe to share between threads.
 
-    ``lifetime`` in seconds counts from when an answer was saved, wherever it is found; 0 turns
-    the cache off. Memory holds the ``size`` last used. The store counts a hit only when an
-    answer was read from it, not from memory: a warm repeat touches no database. A store that is
-    busy or read-only is simply not written to.
+    An answer expires ``lifetime`` seconds after it was saved, wherever it is found; 0 turns the
+    cache off. Memory holds the ``size`` last used answers. The store counts a hit only if an answer
+    was read from it, so a repeated search touches no database. If the store is busy or read-only,
+    nothing is written.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ModelCache:
         self._memory: LRUCache[str, tuple[str, float]] = LRUCache(size)
 
     def get(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the cached values by key, as JSON, without keys that are absent or expired."""
+        """Return the cached values as JSON, by key; leave out keys that are missing or expired."""
         if self._lifetime <= 0:
             return {}
         after = self._clock() - self._lifetime
@@ -88,12 +88,12 @@ class ModelCache:
 
 
 class QueryVectors:
-    """Embeds queries through a cache keyed by model, prefix and text.
+    """Embed queries through a cache keyed by model, prefix and text.
 
-    ``hits`` and ``misses`` count since the object was made, ``model_ms`` is what the model took
-    since, in milliseconds; the store counts each cached query's hits too. Vectors are saved 32 at a
-    time, and by :meth:`save`. A store that is busy or read-only is simply not written to. With
-    ``size`` 0 the store is not used.
+    ``hits`` and ``misses`` count since the object was made; ``model_ms`` is the model's time since
+    then in milliseconds. The store also counts each cached query's hits. Vectors are saved in
+    groups of 32 and by :meth:`save`. If the store is busy or read-only, nothing is written.
+    ``size`` 0 turns the store's cache off.
     """
 
     def __init__(self, model: EmbeddingModel, database: Database, size: int) -> None:
@@ -110,7 +110,7 @@ class QueryVectors:
     def embed(self, query: str, side: embedding_cache.Side = "query") -> tuple[Vector, bool]:
         """Return the query's vector, shape ``(dim,)``, and whether it came from the cache.
 
-        ``side="document"`` embeds it as a passage would be: for hypothetical documents.
+        ``side="document"`` embeds it like a passage, for hypothetical documents.
         """
         model = self.model
         text = (model.query_prefix if side == "query" else model.document_prefix) + query
@@ -132,7 +132,7 @@ class QueryVectors:
         return vector, False
 
     def save(self) -> None:
-        """Save the vectors that wait for it."""
+        """Save the vectors that are not saved yet."""
         with self._saving:
             unsaved, self._unsaved = self._unsaved, {}
         if not unsaved:

@@ -1,4 +1,4 @@
-"""Gathering the candidates of an answer: routing, legs, expansion, fusion and selection."""
+"""Gather the candidates of an answer: routing, legs, expansion, fusion and selection."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from catalog.store.listing import (
     read_source_ids,
 )
 
-PASSAGES = 100  # of the lexical index, whose documents are candidates
+PASSAGES = 100  # best passages of the lexical index whose documents are candidates
 
 
 def shortlist(
     parts: SearchParts, query: str, restriction: Restriction, limit: int
 ) -> tuple[list[str], str]:
-    """Return at most ``limit`` source document ids, likeliest first, and the other files of these.
+    """Return at most ``limit`` source document ids, best first, with all their files, and a note.
 
-    Documents are taken in turn from those of the best passages by keywords and from those of
-    the best cards by BM25 (title, name, headings, summary, metadata): the one list finds
-    what only a passage says, the other what a document is about. Beside the ids stands a note. No
-    id means that all documents are to be searched, and the note says why: the query has no words
-    or no match, or the restriction leaves no more than ``limit`` documents. Raises what the store
-    and the lexical engine raise.
+    Documents are taken in turn from two lists: those of the best passages by keywords, and those of
+    the best cards by BM25 (title, name, headings, summary, metadata). The first list finds what
+    only a passage mentions, the second what a document is about. An empty result means that all
+    documents are to be searched; the note gives the reason: the query has no words or no match, or
+    the restriction allows at most ``limit`` documents. Raises the errors of the store and the
+    lexical engine.
     """
     terms = card_terms(query)
     if not terms:
@@ -76,9 +76,9 @@ def shortlist(
 def route(
     parts: SearchParts, request: SearchRequest, stages: StageLog
 ) -> tuple[list[str], str] | None:
-    """Return the short-list of a request with its note; ``None`` where routing is off or fails.
+    """Return the short-list of a request with its note; ``None`` if routing is off or fails.
 
-    A skip or a failure is reported in ``stages``, a short-list is the caller's to report.
+    A skip or failure is reported in ``stages``; the caller reports a short-list.
     """
     if not parts.rag.router_enabled:
         return None
@@ -104,7 +104,7 @@ def route(
 
 
 def _refresh_cards(database: Database, dataset: DatasetNames) -> list[str]:
-    """Make some cards if nobody else is writing; return a note of the rest if any is left."""
+    """Make some cards unless another process is writing; return a note if any are still missing."""
     why = CARDS_MADE_LATER
     try:
         if make_cards(database, dataset, wait=False, limit=CARDS_PER_QUERY) < CARDS_PER_QUERY:
@@ -115,7 +115,7 @@ def _refresh_cards(database: Database, dataset: DatasetNames) -> list[str]:
 
 
 def _take_in_turn(first: Iterable[str], second: Iterable[str], limit: int) -> list[str]:
-    """Return one of the first, one of the second, and so on, each once."""
+    """Return items of the two lists in turn, without repetitions."""
     pairs = zip_longest(first, second)
     return list(dict.fromkeys(one for pair in pairs for one in pair if one is not None))[:limit]
 
@@ -133,10 +133,9 @@ def gather_candidates(
 ) -> tuple[list[Passage], str]:
     """Return fused and selected passages, best first, and the name of the fusion.
 
-    ``question`` may bring what to embed in place of the query.
-
-    They come from the documents that the router chooses, if it is on, else from all. Where its
-    documents give fewer than ``request.top_k`` passages, all are searched after all.
+    ``question`` may have an embedding or texts to embed instead of the query. With the router on,
+    passages come from the documents that it chooses. If these give fewer than ``request.top_k``
+    passages, all documents are searched.
     """
     started = time.perf_counter()
     question = question_about(question or Question(""), request.query, request.mode)
@@ -161,7 +160,7 @@ def gather_candidates(
 def select_passages(
     passages: list[Passage], query: str, rag: RAGv2Settings, limit: int, *, distinct: bool
 ) -> list[Passage]:
-    """Thin out the fused list before anything reads it; ``limit`` per document, 0 for any."""
+    """Select passages of the fused list; at most ``limit`` of each document, 0 for any number."""
     if rag.chunk_selection == "keyword":
         passages = select_by_keyword(passages, query)
     if distinct:
@@ -172,8 +171,9 @@ def select_passages(
 def favour_recent(passages: Sequence[Passage], half_life_days: float, now: float) -> list[Passage]:
     """Return the passages with ``score * 2 ** (-age / half_life)``, best first.
 
-    The age is that of the document at the timestamp ``now``, by the date that ``after`` and
-    ``before`` go by; without a date, or with one to come, it is 0. A negative score stays.
+    The age is that of the document at the timestamp ``now``, by the same date that ``after`` and
+    ``before`` compare. It is 0 for a document without a date or with a future one. Negative scores
+    stay.
 
     >>> favour_recent([], 30.0, 0.0)
     []
@@ -196,10 +196,10 @@ def _search(
     stages: StageLog,
     wanted: int,
 ) -> tuple[list[Passage], str]:
-    """Run legs, fusion and selection for ``wanted`` candidates, ``request.top_k`` at least.
+    """Run legs, fusion and selection for at least ``wanted`` and ``request.top_k`` candidates.
 
-    The legs go deeper while the cap for each document leaves too few passages. There is no cap
-    where the search is confined to one document or recording, except in best-chunk mode.
+    If the cap for each document leaves too few passages, the legs are run again with more hits. A
+    search within one document or recording has no cap, except in best-chunk mode.
     """
     rag = parts.rag
     for leg in ("lexical", "vector"):
@@ -245,7 +245,7 @@ def _search(
 def _cap_per_document(rag: RAGv2Settings, request: SearchRequest) -> int:
     """Return how many passages one document may give, 0 for any number.
 
-    There is nothing to share out when only one may answer. Best-chunk mode (a cap of 1) stays.
+    If only one document may answer, there is no cap, except for best-chunk mode (a cap of 1).
     """
     cap = rag.max_chunks_per_doc
     return 0 if cap > 1 and request.is_one_document else cap
@@ -254,7 +254,7 @@ def _cap_per_document(rag: RAGv2Settings, request: SearchRequest) -> int:
 def _plan_expansion(
     parts: SearchParts, request: SearchRequest, stages: StageLog
 ) -> ExpansionPlan | None:
-    """Return the plan of an expansion, if the call wants one and the query is not typed."""
+    """Return the plan of an expansion if the call wants one and the query has no typed lines."""
     if not request.expand:
         return None
     if request.query.is_typed:

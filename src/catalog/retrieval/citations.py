@@ -1,8 +1,8 @@
-"""Citations: where a passage stands, in one line; and links that open its source there.
+"""Format citations (the place of a passage in one line) and links that open the source there.
 
-YouTube reads ``t`` (its embedded player ``start``) of the query, Vimeo ``#t=65s``; every other
-address and file gets a media fragment ``#t=65`` (https://www.w3.org/TR/media-frags/) or, for a
-page, ``#page=4`` (RFC 8118). A link never names a scheme but http and https.
+YouTube reads the parameter ``t`` (its embedded player ``start``), Vimeo ``#t=65s``. All other
+addresses and files get a media fragment ``#t=65`` (https://www.w3.org/TR/media-frags/) or, for a
+page, ``#page=4`` (RFC 8118). Links have no scheme but http and https.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SAFE = "%:@!$&'()*+,;=/?~-._[]"  # characters of an address that stay as they a
 
 
 def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
-    """Return ``[source: Title, lines 120-131]``, or with ``t=12:34``, by the format.
+    """Return ``[source: Title, lines 120-131]`` or another place, such as ``t=12:34``.
 
-    That is ``page 4 (pages 3-5)``, ``slide 4``, ``cell 3, lines 2-8``, ``record 17 of
-    corpus.jsonl``, or in a document of paragraphs the headings and ``paragraphs 12-15``. Time and
-    first page are those of the best sentence, ``at``; all else is the whole passage's. Of a
-    recording the time comes before the page (of a slide), of anything else the page before the
-    time. A title that is blank gives way to the path; square brackets become round ones, so that
-    the citation is one line and closes once.
+    The place depends on the format: ``page 4 (pages 3-5)``, ``slide 4``, ``cell 3, lines 2-8``,
+    ``record 17 of corpus.jsonl``, or the headings and ``paragraphs 12-15``. Time and first page are
+    those of the best sentence, ``at``; everything else is the whole passage's. For a recording the
+    time comes before the page (of a slide), otherwise the page comes before the time. A blank title
+    is replaced by the path; square brackets become round ones, so that the citation stays one line
+    with one closing bracket.
     """
     name = _one_line(chunk.title) or _one_line(chunk.path)
     where = chunk.locator
@@ -66,21 +66,21 @@ def format_chunk_citation(chunk_id: str) -> str:
 
 
 def format_header(result: SearchResult) -> str:
-    """Return ``@@ notes/keys.md:120-131 @@``: the path and where the snippet stands."""
+    """Return ``@@ notes/keys.md:120-131 @@``: the path and the place of the snippet."""
     return f"@@ {format_snippet_place(result)} @@"
 
 
 def format_snippet_place(result: SearchResult) -> str:
     """Return ``notes/keys.md:120-131``: the path and the snippet's lines.
 
-    Of a recording ``talk.vtt 12:34-13:05``, the snippet's seconds. Of what has no lines that
-    too, or what it has: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``.
+    For a recording this is ``talk.vtt 12:34-13:05``, the snippet's seconds. Other units are added
+    or replace the lines: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``.
     """
     return _format_path(result, result.snippet_locator or result.locator, result.snippet_lines)
 
 
 def format_other_place(other: OtherPlace) -> str:
-    """Return the same of another place of a result's text: where all of that stands."""
+    """Return the place of a copy of a result's text, in the same form."""
     where = other.locator
     has_lines = where.unit in ("line", "time") and where.line_start is not None
     lines = (where.line_start, where.line_end) if has_lines else None
@@ -116,7 +116,7 @@ def split_at_matches(
 
 
 def format_clock(seconds: float) -> str:
-    """Return ``12:34``, beyond an hour ``1:02:03``; a part of a second is dropped."""
+    """Return ``12:34``, or ``1:02:03`` from an hour on; fractions of a second are dropped."""
     minutes, second = divmod(_whole(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
@@ -125,33 +125,33 @@ def format_clock(seconds: float) -> str:
 def recording_link(source_url: object, file: str, seconds: float) -> str:
     """Return the link that plays a recording from a second, rounded down.
 
-    That is its address if it has one of the web, else its file. A time that the address has
-    already is replaced, its other parameters stay; a user's name or password goes.
+    The link is the recording's web address if it has one, else its file. A time in the address is
+    replaced and its other parameters stay; user name and password are removed.
     """
     address = _address_at(source_url, seconds) if isinstance(source_url, str) else None
     return address or file_link(file, f"t={_whole(seconds)}")
 
 
 def move_link(link: str, seconds: float) -> str:
-    """Return a link of :func:`recording_link` for another second."""
+    """Change the second in a link that :func:`recording_link` returned."""
     address = _address_at(link, seconds) if _SCHEME.match(link) else None
     return address or f"{link.rpartition('#')[0]}#t={_whole(seconds)}"
 
 
 def page_link(path: str, page: int) -> str | None:
-    """Return the link to a page of a PDF, which browsers open at it; of other files ``None``."""
+    """Return the link that opens a PDF at a page in a browser; ``None`` for other files."""
     return file_link(path, f"page={page}") if path.lower().endswith(".pdf") else None
 
 
 def file_link(path: str, fragment: str) -> str:
-    """Return a relative link to a file, percent-encoded: no path can be taken for an address."""
+    """Return a relative link to a file, percent-encoded so that no path looks like an address."""
     return f"{quote(re.sub(r'^/{2,}', '/', path))}#{fragment}"
 
 
 def _format_place(
     where: ResultLocator | Locator, *, file: str | None = None, best_page: int | None = None
 ) -> str:
-    """Return what is counted and how far, such as ``pages 3-4``; nothing if that is not known."""
+    """Return the unit and its numbers, such as ``pages 3-4``; "" if unknown."""
     if where.page is not None:
         unit = "slide" if where.unit == "slide" else "page"
         pages = format_count(unit, where.page, where.page_end)
@@ -167,7 +167,7 @@ def _format_place(
 
 
 def is_cited_by_time(passage: SearchResult | OtherPlace | Chunk) -> bool:
-    """Return whether a passage with a time is cited by it: it has no page, or is timed."""
+    """Return whether a passage with a time is cited by it: it has no page, or is a recording's."""
     return passage.locator.page is None or passage.modality in TIMED_MODALITIES
 
 
@@ -176,7 +176,7 @@ def _format_range(first: str, last: str) -> str:
 
 
 def _one_line(name: str) -> str:
-    """Strip control and formatting characters; white space of any kind is one blank."""
+    """Remove control and formatting characters; replace white space of any kind by one blank."""
     if name.isprintable():  # most names are
         return " ".join(name.split())
     visible = (
@@ -192,7 +192,7 @@ def _whole(seconds: float) -> int:
 
 
 def _address_at(address: str, seconds: float) -> str | None:
-    """Return a web address at a second; ``None`` if it is broken or of another scheme."""
+    """Return a web address at a second; ``None`` if it is invalid or has another scheme."""
     try:
         url = urlsplit(strip_userinfo(address.strip()))
         host = (url.hostname or "").lower()
@@ -211,7 +211,7 @@ def _address_at(address: str, seconds: float) -> str | None:
 
 
 def _replace_parameters(parameters: str, added: str, names: tuple[str, ...]) -> str:
-    """Return ``a=1&b=2`` without those of the names, and with one more at the end."""
+    """Return ``a=1&b=2`` without the parameters in ``names``, and with ``added`` at the end."""
     others = (part for part in parameters.split("&") if part.partition("=")[0] not in names)
     return "&".join(filter(None, (*others, added)))
 

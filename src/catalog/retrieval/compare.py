@@ -1,4 +1,4 @@
-"""One question put to the baseline as well: what each found that the other did not."""
+"""Ask the baseline the same question, and compare what each search found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from catalog.retrieval.stages import StageLog
 
 
 class Baseline:
-    """The search named by the settings, loaded at the first question. Thread-safe."""
+    """The search set as the baseline, loaded at the first question. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -23,7 +23,7 @@ class Baseline:
         self._lock = Lock()
 
     def is_warm(self, dataset: str) -> bool:
-        """Return whether it was asked about the dataset before."""
+        """Return whether the baseline was asked about the dataset before."""
         return dataset in self._warm
 
     def compare(
@@ -41,8 +41,7 @@ class Baseline:
         v2_ms: float,
         hidden: int | None = None,
     ) -> Comparison:
-        """Put the same question to the baseline, and compare with the paths that v2 found in
-        ``v2_ms``.
+        """Put the same question to the baseline, and compare with the ``paths`` that v2 found.
 
         Whatever it was told, what it found outside the ``allowed`` paths (``None``: all are) is
         left out and counted. Its failure is a failed stage, not a failed query. As a role, it is
@@ -84,8 +83,8 @@ class Baseline:
     ) -> tuple[Ranking, float]:
         """Return the baseline's answer and its milliseconds; raise its errors.
 
-        The first question of a dataset is asked twice and the second timed: the first may build
-        an index or load a model.
+        The first question for a dataset is asked twice and only the second time counts, because the
+        first one may build an index or load a model.
         """
         search = self._load()
         for _ in range(1 if self.is_warm(dataset) else 2):
@@ -98,7 +97,7 @@ class Baseline:
         return answer, ms
 
     def _unsupported(self, names: Sequence[str]) -> str:
-        """Say which of the arguments it could not be given, if any."""
+        """Name the arguments that the baseline does not support, if any."""
         ignored = " and ".join(self._load().unsupported(names))
         return f"asked without {ignored}, which it does not take" if ignored else ""
 
@@ -118,7 +117,7 @@ def compare_paths(
     v2_ms: float,
     note: str = "",
 ) -> Comparison:
-    """Compare two ranked lists of paths; a path counts where it stands first."""
+    """Compare two ranked lists of paths; a path counts at its first place."""
     first, second = list(dict.fromkeys(v1)), list(dict.fromkeys(v2))
     ranks = {path: rank for rank, path in enumerate(first, start=1)}
     both = [path for path in second if path in ranks]

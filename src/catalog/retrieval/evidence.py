@@ -1,4 +1,4 @@
-"""Evidence: the lines said and shown around a moment of a recording, in the order of time."""
+"""Evidence: the lines said and shown around a moment of a recording, in order of time."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class TimeWindow(NamedTuple):
 
 
 def times_of(chunk: Chunk) -> TimeWindow:
-    """Return when a timed passage begins and ends; at once, if it has no end or an earlier one."""
+    """Return begin and end of a timed passage; the end is the begin if it is missing or earlier."""
     first, last = chunk.locator.time_start or 0.0, chunk.locator.time_end
     return TimeWindow(first, first if last is None else max(first, last))
 
 
 def format_evidence(evidence: Evidence) -> str:
-    """Return the lines as a person or a language model reads them, one under the other."""
+    """Return the lines as text for a person or a language model, one below the other."""
     return "\n".join(format_lines(evidence.lines, evidence.best_sentence))
 
 
 def format_lines(
     lines: Iterable[EvidenceLine], best_sentence: EvidenceLine | None, indent: str = ""
 ) -> Iterator[str]:
-    """Yield each line behind the indent, the best sentence of the best passage behind ``>``."""
+    """Yield each line after the indent; ``>`` marks the best sentence of the best passage."""
     for line in lines:
         chunk_id = None if best_sentence is None else best_sentence.chunk_id
         is_marked = line.is_best and line.chunk_id == chunk_id
@@ -47,7 +47,7 @@ def format_lines(
 
 
 def format_line(line: EvidenceLine) -> str:
-    """Return ``00:01:05–00:01:18 (Audio, Anna): "…"``; one time where both are the same second."""
+    """Return ``00:01:05–00:01:18 (Audio, Anna): "…"``; one time if both are the same second."""
     first, last = format_timecode(line.time_start), format_timecode(line.time_end)
     times = first if first == last else f"{first}–{last}"
     return f'{times} ({", ".join(filter(None, (line.kind, line.speaker)))}): "{line.text}"'
@@ -61,13 +61,13 @@ def build_evidence_lines(
     max_chars: int,
     best: Mapping[str, tuple[int, int]] | None = None,
 ) -> tuple[EvidenceLine, ...]:
-    """Return the lines of the anchors, and those of other passages within the window, by time.
+    """Return the lines of the anchors and of other passages within the window, by time.
 
-    Cues that follow one another are one line until the speaker changes, a frame comes, or the
-    passage ends. ``best`` says where the best sentence of an anchor stands, by chunk id: it is a
-    line of its own. Of other passages' frames that show the same one after another, the first is
-    told, until the last of them; if an anchor is among them, that. Lines beyond ``max_chars``
-    characters of text are left out as :func:`cut_lines` does.
+    Consecutive cues are joined to one line until the speaker changes, a frame comes, or the passage
+    ends. ``best`` has the place of an anchor's best sentence by chunk id; that sentence gets its
+    own line. If frames of other passages show the same one after another, the first stands for all
+    of them, or an anchor if there is one. :func:`cut_lines` limits the text to ``max_chars``
+    characters.
     """
     best = best or {}
     times = {chunk.chunk_id: times_of(chunk) for chunk in anchors}
@@ -83,9 +83,9 @@ def build_evidence_lines(
 
 
 def keep_nearest(anchor: Chunk, near: Iterable[Chunk], max_chars: int) -> list[Chunk]:
-    """Return the neighbours nearest in time that have some times ``max_chars`` characters in all.
+    """Return the neighbours nearest in time, up to a small multiple of ``max_chars`` characters.
 
-    More can never be shown, and a hostile transcript may have thousands of cues in a second.
+    More could never be shown, and a hostile transcript may have thousands of cues in a second.
     """
     middle, room = times_of(anchor).start, max(1, _SPARE * max_chars)
     kept = []
@@ -98,11 +98,11 @@ def keep_nearest(anchor: Chunk, near: Iterable[Chunk], max_chars: int) -> list[C
 
 
 def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk]:
-    """Return the neighbours without lines that an anchor's recording has twice.
+    """Return the neighbours without lines that the recording has twice.
 
-    That is another transcript (a second format or language) of seconds that one has been taken
-    for: an anchor's before any other, then the one of the shortest path. It is also a passage of
-    another revision of an anchor's document.
+    Lines are repeated by a second transcript of the same seconds (another format or language) and
+    by another revision of an anchor's document. The transcript of an anchor is preferred, then the
+    one with the shortest path.
     """
     revisions = {chunk.source_doc_id: chunk.docid for chunk in anchors}
     transcripts = [chunk for chunk in anchors if chunk.modality != _FRAME]
@@ -124,9 +124,9 @@ def drop_repeated(anchors: Sequence[Chunk], near: Sequence[Chunk]) -> list[Chunk
 
 
 def group_transcripts(chunks: Sequence[Chunk]) -> list[list[int]]:
-    """Group the numbers of a recording's passages: transcripts of the same seconds lie apart.
+    """Group the positions of a recording's passages so that no group has two transcripts at once.
 
-    Each goes with the first ones possible, so that frames go with the first transcript.
+    Each passage joins the first possible group, so frames join the first transcript.
     """
     groups: list[list[int]] = []
     for number, chunk in enumerate(chunks):
@@ -152,7 +152,7 @@ def _by_row(chunks: Iterable[Chunk]) -> list[Chunk]:
 
 
 def _without_overlaps(chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Cue]]]:
-    """Yield each passage with its cues, without those that an earlier one of the document has."""
+    """Yield each passage with the cues that no earlier passage of its document has."""
     told: dict[str, list[tuple[int, int]]] = {}
     for chunk in chunks:
         times, base = times_of(chunk), chunk.start_offset
@@ -170,7 +170,7 @@ def _without_overlaps(chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, list[Cue
 
 
 def _subtract(span: tuple[int, int], told: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a span that are in none of the disjoint, sorted spans."""
+    """Yield the parts of a span that are outside the disjoint, sorted spans."""
     start, end = span
     for low, high in told[bisect_right(told, start, key=itemgetter(1)) :]:
         if low >= end:
@@ -191,7 +191,7 @@ def _add(told: list[tuple[int, int]], span: tuple[int, int]) -> None:
 
 
 def best_line(chunk: Chunk, best: tuple[int, int]) -> EvidenceLine | None:
-    """Return the sentence at ``best`` in a passage as one line, of a frame the whole."""
+    """Return the sentence at ``best`` in a passage as one line; for a frame, the whole text."""
     cues = chunk.cues or (Cue(0, len(chunk.text), *times_of(chunk)),)
     lines = [line for line in _moments(chunk, cues, best) if line.is_best]
     if not lines:
@@ -202,7 +202,7 @@ def best_line(chunk: Chunk, best: tuple[int, int]) -> EvidenceLine | None:
 
 
 def _split_at(cue: Cue, best: tuple[int, int] | None) -> Iterator[tuple[Cue, bool]]:
-    """Yield the parts of a cue before, in and after the best sentence, and which one is of it."""
+    """Yield the parts of a cue before, in and after the best sentence, and which one is in it."""
     low, high = (cue.end, cue.end) if best is None else best
     low, high = (min(max(offset, cue.start), cue.end) for offset in (low, high))
     for start, end, is_best in ((cue.start, low, False), (low, high, True), (high, cue.end, False)):
@@ -213,7 +213,7 @@ def _split_at(cue: Cue, best: tuple[int, int] | None) -> Iterator[tuple[Cue, boo
 def _moments(
     chunk: Chunk, cues: Iterable[Cue], best: tuple[int, int] | None
 ) -> Iterator[EvidenceLine]:
-    """Return a line for each of the cues of a passage, or for its frame."""
+    """Return a line for each cue of a passage, or one for its frame."""
     whole = times_of(chunk)
     if chunk.modality == _FRAME:
         yield EvidenceLine(
@@ -254,7 +254,7 @@ def _is_within(line: EvidenceLine, window: TimeWindow) -> bool:
 
 
 def _show_once(moments: Sequence[EvidenceLine], anchors: Container[str]) -> Iterator[EvidenceLine]:
-    """Return, of frames after one another that show the same, the anchors, else one for all."""
+    """Reduce consecutive frames that show the same to the anchors among them, or else to one."""
     frames = [number for number, moment in enumerate(moments) if _is_frame(moment)]
     shown: dict[int, EvidenceLine] = {}
     for _, run in groupby(frames, key=lambda number: moments[number].text):
@@ -272,7 +272,7 @@ def _show_once(moments: Sequence[EvidenceLine], anchors: Container[str]) -> Iter
 
 
 def _join_cues(moments: Iterable[EvidenceLine]) -> list[EvidenceLine]:
-    """Join cues of one passage and speaker that follow one another into one line."""
+    """Join consecutive cues of one passage and speaker to one line."""
     lines: list[EvidenceLine] = []
     for _, run in groupby(moments, key=_join_key):
         first, *more = run
@@ -300,11 +300,11 @@ _Window = tuple[float, float]  # first and last second
 def cut_lines(
     lines: Sequence[EvidenceLine], max_chars: int, *, anchors: Container[str] = ()
 ) -> tuple[EvidenceLine, ...]:
-    """Return the best sentences, and as much around them as ``max_chars`` characters let stay.
+    """Return the best sentences, and the nearest lines around them within ``max_chars`` characters.
 
-    Nearer lines come first, those of the passages found (``anchors``, by chunk id) before any
-    other; the last that has room is cut, with an ellipsis where it was. Where there is no best
-    sentence the lines of ``anchors`` are whole instead.
+    Lines of the found passages (``anchors``, by chunk id) come before other lines. The last line
+    that has room is cut, with an ellipsis. Without a best sentence the lines of ``anchors`` are
+    kept whole.
     """
     if sum(len(line.text) for line in lines) <= max_chars:
         return tuple(lines)
@@ -345,7 +345,7 @@ def cut_lines(
 
 
 def _cut_text(text: str, max_chars: int, *, at_end: bool) -> str:
-    """Return the words at one end of a text, within ``max_chars``; nothing if that is too few."""
+    """Return the words at one end of a text within ``max_chars``; "" if these are too few."""
     if max_chars < _LEAST_CHARS:
         return ""
     if at_end:
@@ -356,7 +356,7 @@ def _cut_text(text: str, max_chars: int, *, at_end: bool) -> str:
 
 
 def _merge(windows: Iterable[_Window]) -> list[_Window]:
-    """Return the windows' union as disjoint ones, by time."""
+    """Return the union of the windows as disjoint windows, by time."""
     merged: list[_Window] = []
     for start, end in sorted(windows):
         if merged and start <= merged[-1][1]:

@@ -26,7 +26,7 @@ _IMAGE = re.compile(r"!\[[^\[\]]*+\]\([^()]*+\)")
 
 
 def short_frame_text(text: str) -> str:
-    """Return what :func:`frame_text` does, at most :data:`FRAME_CHARS` characters of it."""
+    """Return the first :data:`FRAME_CHARS` characters of :func:`frame_text`."""
     shown = frame_text(text)
     if len(shown) <= FRAME_CHARS:
         return shown
@@ -35,10 +35,10 @@ def short_frame_text(text: str) -> str:
 
 
 def frame_text(text: str) -> str:
-    """Return a frame's description on one line: without its heading, fields under it, and pictures.
+    """Return a frame's description on one line, without its heading, fields below it, and pictures.
 
-    Of a heading that says more than when the frame is shown the rest stays, as of a slide's title,
-    unless it is only a label (``### Description``). A frame that has nothing else is its heading.
+    If the heading has more than the frame's time, such as a slide's title, the rest stays, unless
+    it is just a label (``### Description``). A frame with nothing else gives its heading.
     """
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     titles = [line.lstrip("# \t") for line in lines if _HEADING.match(line)]

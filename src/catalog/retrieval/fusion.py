@@ -1,16 +1,16 @@
-"""Fusing ranked lists into one: pure functions over chunk ids, no framework.
+"""Fuse ranked lists into one, by pure functions over chunk ids.
 
 Weighted reciprocal rank fusion (Cormack, Clarke, Büttcher 2009, with weights):
 
     score(d) = Σ_lists weight / (k + rank_in_list(d)),  ranks from 1
              + bonus by d's best rank in an original-query list: first, or second and third
 
-Relative score fusion: each list's scores are mapped to [0, 1] by its own minimum and maximum
-and summed with the weights; a passage a list lacks gets nothing from it.
+Relative score fusion: the scores of each list are mapped to [0, 1] by the list's minimum and
+maximum and added up with the weights. A passage gets nothing from a list that lacks it.
 
-The third way, ``adaptive``, has its own module. In all three, what the lexical lists give to a
-passage that is ``unembedded`` yet counts for both legs, as if the vector lists ranked it alike:
-times the weights of all lists over those of the lexical ones.
+The third way, ``adaptive``, has its own module. In all three, a passage that is ``unembedded``
+cannot be in the vector lists. What it gets from the lexical lists is therefore scaled up for both
+legs, by the weights of all lists over those of the lexical ones.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Leg = Literal["lexical", "vector"]
 
 @dataclass(frozen=True, slots=True)
 class FoundWords:
-    """Which words of a query its keyword hits contain.
+    """The words of a query that its keyword hits contain.
 
-    ``cover`` is the share (0 to 1) of them that the best hit contains. ``weights`` are their idf.
-    ``rare`` are the chunk ids that contain the rarest one, ``rarity`` (0 to 1) says how rare it is,
-    and ``is_name`` whether it looks like a name.
+    ``cover`` is the share (0 to 1) in the best hit. ``weights`` are the words' idf. ``rare`` are
+    the ids of chunks with the rarest word, ``rarity`` (0 to 1) says how rare it is, and ``is_name``
+    whether it looks like a name.
     """
 
     cover: float = 1.0
@@ -43,7 +43,7 @@ class FoundWords:
 
     @property
     def bonus(self) -> float:
-        """The gain of a passage with the rarest word, in deviations."""
+        """The bonus of a passage with the rarest word, in deviations."""
         return self.rarity if self.is_name else self.rarity / 2
 
 
@@ -52,10 +52,10 @@ NO_WORDS = FoundWords()
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """The ranked list of one leg for one sub-query: chunk ids with raw scores, none twice.
+    """The ranked list of one leg for one sub-query: distinct chunk ids with raw scores.
 
-    ``spread`` is of the scores of all chunks of the dataset; ``words`` says which of the query's
-    words a lexical list found. Only ``adaptive`` reads these two.
+    ``spread`` is that of the scores of all chunks of the dataset; ``words`` are the query's words
+    that a lexical list found. Only ``adaptive`` reads these two.
     """
 
     leg: Leg
@@ -69,7 +69,7 @@ class RankedList:
 
 
 class ListContribution(NamedTuple):
-    """The part of one list in the score of one chunk."""
+    """The part of a chunk's score that comes from one list."""
 
     source: RankedList
     rank: int
@@ -109,7 +109,7 @@ def rrf(
 ) -> list[FusedHit]:
     """Fuse by weighted reciprocal ranks with the top-rank bonus; best first.
 
-    Equal scores are ordered by best single rank, then by chunk id. The lists are not changed.
+    Ties are ordered by best single rank, then by chunk id. The lists are not changed.
     """
 
     def contribution(source: RankedList, rank: int, _score: float) -> float:
@@ -128,7 +128,7 @@ def relative_score(
 ) -> list[FusedHit]:
     """Fuse by the weighted sum of min-max normalised scores; best first, ties as in :func:`rrf`.
 
-    A list whose scores are all equal gives each of its passages its whole weight.
+    If all scores of a list are equal, each of its passages gets the list's whole weight.
     """
     bounds = {
         id(ranked): (ranked.hits[-1][1], ranked.hits[0][1]) for ranked in lists if ranked.hits
@@ -155,7 +155,7 @@ def fuse(
     bonus: Callable[[str, Sequence[ListContribution]], float] = lambda _chunk, _parts: 0.0,
     unembedded: AbstractSet[str] = frozenset(),
 ) -> list[FusedHit]:
-    """Sum what ``contribution`` says of each (list, rank, raw score), and the bonus, by passage."""
+    """Sum up, by passage, the ``contribution`` of each (list, rank, raw score), and the bonus."""
     by_chunk: dict[str, list[ListContribution]] = {}
     both_legs = _weight_for_both(lists)
     for source in lists:
@@ -175,6 +175,6 @@ def fuse(
 
 
 def _weight_for_both(lists: Sequence[RankedList]) -> float:
-    """Return how many times more the lexical lists count where they speak for both legs."""
+    """Return the factor for the lexical lists' contributions if they stand for both legs."""
     lexical = sum(ranked.weight for ranked in lists if ranked.leg == "lexical")
     return sum(ranked.weight for ranked in lists) / lexical if lexical > 0 else 1.0

@@ -24,20 +24,20 @@ from catalog.store.engine_types import Restriction, Stamp, read_chunk_ids, read_
 from catalog.store.filter_sql import DatasetNames
 from catalog.store.lexical.languages import language_of_letters
 
-ATTEMPTS = 3  # how often the legs run free before a search holds one state of the store
-HELD_ATTEMPTS = 3  # then: another thread of this process may still move an index on
-_MOST_KEYWORDS = 3  # of a query whose passages with all words come first
-_LETTERS_READ = 1000  # characters of a passage that say in which letters it is
+ATTEMPTS = 3  # runs without a snapshot; after that a search holds one state of the store
+HELD_ATTEMPTS = 3  # runs with a snapshot: another thread may still change an index
+_MOST_KEYWORDS = 3  # of a query that puts passages with all words first
+_LETTERS_READ = 1000  # characters of a passage that are read to find its script
 FurtherLegs = Callable[[Question, Sequence[LegRun]], list[LegQuery]]
 _RunLegs = Callable[[Sequence[LegQuery], Question], list[LegRun]]
 
 
 @dataclass(frozen=True, slots=True)
 class HybridRun:
-    """How each leg answered, and the best ``top_k`` of the ``candidates`` that they gave.
+    """The answer of each leg, and the best ``top_k`` of all their ``candidates``.
 
-    ``is_whole``: both legs saw the state of the store that was fused. ``ms`` is the fusion's.
-    ``damaged``: passages that are left out, because their bytes changed since they were stored.
+    ``is_whole``: both legs saw the state of the store that was fused. ``ms`` is the fusion's time.
+    ``damaged`` are passages that are left out because their bytes changed since they were stored.
     """
 
     legs: tuple[LegRun, ...]
@@ -51,7 +51,7 @@ class HybridRun:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether this is all that there is, however deep the legs go."""
+        """Whether deeper legs would find nothing more."""
         return self.candidates <= self.top_k and all(
             run.error or len(run.hits) < run.top_k for run in self.legs
         )
@@ -64,9 +64,9 @@ def find(
     top_k: int,
     further: FurtherLegs | None = None,
 ) -> HybridRun:
-    """Return the best ``top_k`` passages of all legs, fused; :func:`report` accounts for them.
+    """Return the best ``top_k`` passages of all legs, fused; :func:`report` reports them.
 
-    ``further`` says which legs to run as well, seeing how the first answered.
+    ``further`` returns additional legs to run, given the first answers.
     """
     check_embedding(question, parts)
     within = legs[0].restriction
@@ -91,7 +91,7 @@ def find(
         run = _fuse(parts, within, run_all(run_beside), top_k, before)
         if run.is_whole:
             return run
-    for _ in range(HELD_ATTEMPTS):  # leg after leg on one state: no writer can come between
+    for _ in range(HELD_ATTEMPTS):  # leg after leg on one state: no writer can interfere
         with parts.database.snapshot():
             run = _fuse(parts, within, run_all(_run_in_turn), top_k, None)
         if run.is_whole:
@@ -110,7 +110,7 @@ def _fuse(
     top_k: int,
     before: tuple[Stamp | None, ...] | None,
 ) -> HybridRun:
-    """Join the hits to the truth, fuse, and read the best passages: one state of the store.
+    """Join the hits to the store, fuse, and read the best passages, all in one state of the store.
 
     ``before`` is its state before the legs ran; ``None`` if they ran on this one.
     """
@@ -132,7 +132,7 @@ def _fuse(
             of_vectors = {hit.seq for run in answered if run.leg == "vector" for hit in run.hits}
             others = ids.keys() - of_vectors
             waiting = find_unembedded(connection, dataset, others)
-            if before is None:  # the vector index may lack what was deleted meanwhile
+            if before is None:  # the vector index may lack chunks that were deleted meanwhile
                 waiting |= _deleted_since(parts, dataset, others)
             balance = parts.balance(dataset)
             if (useless := balance.left_out) is not None:
@@ -152,7 +152,7 @@ def _fuse(
     )
     if lists and parts.rag.fusion_mode == "adaptive":
         text, rag = next(r.query.text for r in runs if r.query.origin == "original"), parts.rag
-        # BM25 alone orders plain words well, and knows nothing of signs.
+        # BM25 ranks plain words well by itself, but ignores signs.
         has_signs = any(not word.isalpha() for word in phrases or keywords_of(text))
         if len(lists) > 1 or (lists[0].leg == "lexical" and has_signs):
             scale = rag.lexical_weight * rag.original_weight
@@ -167,13 +167,13 @@ def _fuse(
 def _deleted_since(
     parts: SearchParts, dataset: DatasetNames, seqs: AbstractSet[int]
 ) -> frozenset[int]:
-    """Return those of the chunks of a snapshot that the store has no more."""
+    """Return the chunks of a snapshot that the store no longer has."""
     with parts.database.read(latest=True) as connection:
         return frozenset(seqs - read_chunk_ids(connection, dataset, seqs).keys())
 
 
 def fusion_of(run: HybridRun, rag: RAGv2Settings) -> str:
-    """Say how the lists became one, as explanations name it."""
+    """Return the name of the fusion for explanations."""
     return "none" if len(run.legs) == 1 else rag.fusion_mode
 
 
@@ -235,7 +235,7 @@ def fuse_lists(
     unembedded: AbstractSet[str] = frozenset(),
     balance: Balance = PRIOR,
 ) -> list[FusedHit]:
-    """Return the lists as one, fused as the settings say."""
+    """Fuse the lists as the settings say."""
     if rag.fusion_mode == "adaptive":
         return adaptive(lists, balance, unembedded=unembedded)
     if rag.fusion_mode == "relative_score":
@@ -251,12 +251,12 @@ def prefer_words(
     known: Collection[str] = (),
     phrases: tuple[str, ...] = (),
 ) -> tuple[Passage, ...]:
-    """Return fused passages ordered again by the words that they contain, best first.
+    """Sort fused passages again by the words that they contain, best first.
 
     A query of one to three keywords, or with quoted ``phrases``, gives a bonus to passages that
-    contain them, and a higher one where they are written as in the query. ``scale`` is the weight
-    of the keyword list. Where the model knows only the languages ``known``, a passage in letters
-    that neither they nor the query use loses half of its score: its vector is mostly noise.
+    contain them, and a higher one if they are written as in the query. ``scale`` is the weight of
+    the keyword list. If the model knows only the languages ``known``, a passage in letters of
+    neither these nor the query loses half of its score, because its vector is mostly noise.
     """
     keywords, asked_in = phrases or keywords_of(query, _MOST_KEYWORDS), language_of_letters(query)
     has_name, ordered = any(map(looks_like_name, keywords)), []
@@ -281,7 +281,7 @@ def prefer_words(
 
 
 def _without(leg: Leg, lists: list[RankedList]) -> list[RankedList]:
-    """Return the other leg's lists, or all where these are empty: better any answer than none."""
+    """Return the other leg's lists, or all lists if it has none: any answer is better than none."""
     others = [ranked for ranked in lists if ranked.leg != leg]
     return others if any(ranked.hits for ranked in others) else lists
 

@@ -1,7 +1,7 @@
-"""Spans of questions, searches and their stages, reported to LlamaIndex's instrumentation.
+"""Report spans of questions, searches and their stages to LlamaIndex's instrumentation.
 
-A span handler of its dispatcher gets them together with LlamaIndex's own. They contain names,
-times, the edge and the class of an error, and no text of a question or a document.
+A span handler of its dispatcher gets them together with LlamaIndex's own spans. They contain names,
+times, the edge and the class of an error, but no text of a question or document.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STARTING = Lock()
 
 @contextmanager
 def report_span(name: str) -> Iterator[None]:
-    """Report the begin and the end of a block, and the class of an error."""
+    """Report begin and end of a block, and the class of an error."""
     if not _is_watched():
         yield
         return
@@ -54,7 +54,7 @@ def report_span(name: str) -> Iterator[None]:
 
 
 def report_stage(report: StageReport) -> None:
-    """Report a stage that has ended, with its milliseconds; skipped stages are not reported."""
+    """Report a completed stage with its milliseconds; skipped stages are not reported."""
     if report.status == "skipped" or not _is_watched():
         return
     number = f"{report.name}-{uuid4()}"
@@ -68,11 +68,12 @@ def report_stage(report: StageReport) -> None:
 
 
 def export() -> None:
-    """Send spans to OpenTelemetry from now on, once in a process.
+    """Send spans to OpenTelemetry from now on; only the first call in a process counts.
 
-    To the tracer provider that the program has set, or else, as ``OTEL_*`` variables say
-    (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables), to an OTLP
-    endpoint. Raises :class:`MissingExtraError` without the packages.
+    They go to the tracer provider that the program has set. Without one, they go to the OTLP
+    endpoint in the ``OTEL_*`` variables
+    (https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables). Raises
+    :class:`MissingExtraError` without the packages.
     """
     with _STARTING:
         if any(isinstance(one, OtelSpanHandler) for one in _DISPATCHER.root.span_handlers):
@@ -100,10 +101,10 @@ def _make_tracer() -> Any:
 
 
 class OtelSpanHandler(BaseSpanHandler[BaseSpan]):
-    """Make OpenTelemetry spans of LlamaIndex's and ours, with neither arguments nor results.
+    """Make OpenTelemetry spans of LlamaIndex's and our spans, without arguments or results.
 
-    LlamaIndex's own handler for it (llama-index-observability-otel) also takes its events, which
-    hold whole prompts, and knows no span that is told after it ended.
+    LlamaIndex's own handler (llama-index-observability-otel) also records events, which contain
+    whole prompts, and does not support spans that are reported after their end.
     """
 
     _tracer: Any = PrivateAttr()
@@ -122,7 +123,7 @@ class OtelSpanHandler(BaseSpanHandler[BaseSpan]):
         tags: dict[str, Any] | None = None,
         **_: Any,
     ) -> BaseSpan:
-        """Begin a span; one with milliseconds in its tags began that long ago."""
+        """Begin a span; with milliseconds in its tags, it began that long ago."""
         from opentelemetry.trace import set_span_in_context
 
         del bound_args, instance
@@ -157,7 +158,7 @@ class OtelSpanHandler(BaseSpanHandler[BaseSpan]):
 
 
 class _UnquotedError(CatalogError):
-    """An error without its message, which may quote a document."""
+    """An error without its message, because the message may quote a document."""
 
 
 def _unquoted(name: str) -> _UnquotedError:

@@ -52,7 +52,7 @@ UNSEARCHABLE = "the query has no words, or only such as are too common to look f
 
 
 class Question(NamedTuple):
-    """A query's text, and optionally a vector or texts to search for by meaning instead.
+    """A query's text, with an optional vector or texts to search by meaning instead.
 
     The vector is ``embedding``, shape ``(dim,)``, or the mean of the vectors of ``texts``.
     """
@@ -64,12 +64,11 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LegRun:
-    """How one leg answered one sub-query: its hits, best first, or the error that it ended with.
+    """The answer of one leg to one sub-query: hits, best first, or an error.
 
-    ``spread`` is of the scores of all chunks of the dataset. ``words`` says which of the query's
-    words the keyword hits contain, where that was asked.
-    ``fallback`` says why another engine than the one set answered, "" if it did not; ``damaged``
-    which documents it left out a vector of.
+    ``spread`` is that of the scores of all chunks of the dataset. ``words`` are the query's words
+    that the keyword hits contain, if requested. ``fallback`` explains why another engine answered,
+    "" if none did. ``damaged`` are documents with a skipped vector.
     """
 
     query: SubQuery
@@ -92,9 +91,9 @@ class LegRun:
 
 @dataclass(frozen=True, slots=True)
 class LegQuery:
-    """One leg of one search: whom to ask, for the best ``top_k`` within a restriction.
+    """One leg of one search: the engine to ask for the best ``top_k`` under a restriction.
 
-    With a ``sub_query`` it always looks for that; without, for the question it is given.
+    With a ``sub_query`` it always searches for that, otherwise for the question it gets.
     """
 
     kind: SubQueryKind
@@ -104,12 +103,15 @@ class LegQuery:
     ask: Callable[[LegQuery, Question], LegRun]
 
     def sub_query_for(self, question: Question) -> SubQuery:
-        """Return the sub-query that it looks for."""
+        """Return the sub-query to search for."""
         return self.sub_query or SubQuery(self.kind, question.text)
 
 
 class UnembeddedError(Exception):
-    """A query has no vector, because a key, credit or the model is missing: words may answer."""
+    """A query has no vector, because a key, credit or the model is missing.
+
+    The lexical leg may still answer.
+    """
 
     def __init__(self, reason: ConfigError) -> None:
         super().__init__(str(reason))
@@ -131,12 +133,12 @@ def lexical_leg(
 def vector_leg(
     parts: SearchParts, restriction: Restriction, top_k: int, sub_query: SubQuery | None = None
 ) -> LegQuery:
-    """Return the leg by meaning: nearest neighbours; a cosine is the same in every dataset.
+    """Return the leg by meaning: nearest neighbours. Cosines are comparable between datasets.
 
-    Where another process has the index, or room or rights for it are missing, the stored vectors
-    are searched instead: the answer is the same, it takes longer, and the note says so.
-    Where the store adopted a model that was tried, the search goes on with that.
-    A sub-query of the kind ``hyde``, a hypothetical answer, is embedded as a passage.
+    If another process holds the index, or space or permission is missing, the stored vectors are
+    compared instead: the answer is the same, it takes longer, and a note says so. If the store
+    adopted a tried model, the search continues with that model. A sub-query of kind ``hyde``, a
+    hypothetical answer, is embedded like a passage.
     """
     return LegQuery("vec", restriction, top_k, sub_query, partial(_search_meaning, parts))
 
@@ -151,10 +153,10 @@ def plan_legs(
     k_dense: int,
     is_own: bool = False,
 ) -> list[LegQuery]:
-    """Return a leg for each sub-query that the mode has one for, all under one restriction.
+    """Return the legs of the mode for each sub-query, all under one restriction.
 
-    The phrases of a lexical sub-query bind its own leg, too. ``is_own`` sub-queries are the
-    question itself: their legs take the question they are given, except for corrected words.
+    Phrases of a lexical sub-query also restrict its own leg. ``is_own`` marks sub-queries that are
+    the question itself: their legs use the question they get, except for corrected words.
     """
     legs: list[LegQuery] = []
     queries = list(queries)
@@ -177,9 +179,9 @@ def plan_legs(
 def plan_own_legs(
     make_legs: Callable[..., list[LegQuery]], query: ParsedQuery, mode: Mode
 ) -> list[LegQuery]:
-    """Return the legs of a parsed query itself; raise :class:`QueryError` if the mode has none.
+    """Return the legs of a parsed query itself; raise :class:`QueryError` if it has none.
 
-    ``make_legs`` is :func:`plan_legs` with all but the sub-queries.
+    ``make_legs`` is :func:`plan_legs` with all arguments but the sub-queries.
     """
     legs = make_legs(query.parts, is_own=not query.is_typed)
     if not legs:
@@ -188,16 +190,16 @@ def plan_own_legs(
 
 
 def question_about(question: Question, query: ParsedQuery, mode: Mode) -> Question:
-    """Return the question with the text of the parsed query, and its own vector or texts."""
+    """Return the question with the parsed query's text and the given vector or texts."""
     text = query.about(mode)
     texts = tuple(text if one == question.text else one for one in question.texts)
     return Question(text, question.embedding, texts)
 
 
 def run_leg(leg: LegQuery, question: Question) -> LegRun:
-    """Return how the leg answers; an exception is recorded, not raised.
+    """Return the leg's answer; an exception is recorded and not raised.
 
-    Raise :class:`ConfigError` for an index that the settings make impossible.
+    Only a :class:`ConfigError` for settings that make the index impossible is raised.
     """
     started = time.perf_counter()
     try:
@@ -218,7 +220,7 @@ def run_leg(leg: LegQuery, question: Question) -> LegRun:
 def _search_words(
     database: Database, engine: LexicalEngine, leg: LegQuery, question: Question
 ) -> LegRun:
-    """Search by words; say which words of the user's own query the hits contain."""
+    """Search by words; also find which words of the user's own query the hits contain."""
     sub_query, top_k, within = leg.sub_query_for(question), leg.top_k, leg.restriction
     is_original = sub_query.origin == "original"
     hits = engine.search(sub_query.text, top_k, within)
@@ -238,9 +240,9 @@ def _search_words(
 
 
 def _holding(database: Database, leg: LegQuery, fallback: str) -> Hits:
-    """Return passages that hold the quoted phrases, unranked, as stored.
+    """Return passages that contain the quoted phrases, in stored order.
 
-    Not every engine cuts the words of a script without spaces between them.
+    This is needed because not every engine cuts words in scripts without spaces.
     """
     with database.read() as connection:
         seqs = allowed_seqs(connection, leg.restriction)
@@ -257,7 +259,7 @@ class _Nearest(NamedTuple):
 
 
 def _search_meaning(parts: SearchParts, leg: LegQuery, question: Question) -> LegRun:
-    """Search by the store's model, once more if another process had it replaced meanwhile."""
+    """Search by the store's model; again if another process replaced it meanwhile."""
     library = parts.library
     while True:
         model = library.model
@@ -292,12 +294,12 @@ def _search_once(parts: SearchParts, leg: LegQuery, question: Question) -> LegRu
     samples = map(indexes.sample, datasets)
     with parts.database.snapshot():
         spread = spread_over(samples, vector)
-        indexes.require_model()  # else they may be scores of two models
+        indexes.require_model()  # otherwise these may be scores of two models
     return LegRun(sub_query, leg.top_k, engine, hits, spread, note, fallback, damaged)
 
 
 def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) -> _Nearest:
-    """Return the answer of one dataset's index, or of an exact search where that is blocked."""
+    """Return the answer of one dataset's index, or of an exact search if that is blocked."""
     within, fallback = leg.restriction.of(dataset), ""
     engine = parts.vector(dataset)
     try:
@@ -313,7 +315,7 @@ def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) ->
 
 
 def _embed(parts: SearchParts, leg: LegQuery, question: Question) -> tuple[Vector, str]:
-    """Return the vector to search by, shape ``(dim,)``, and a note of where it comes from."""
+    """Return the vector to search by, shape ``(dim,)``, and a note about its source."""
     import numpy as np
 
     embed = parts.query_vectors.embed
@@ -334,7 +336,7 @@ def _embed(parts: SearchParts, leg: LegQuery, question: Question) -> tuple[Vecto
 def _damaged(
     parts: SearchParts, leg: LegQuery, documents: frozenset[str]
 ) -> tuple[DamagedDocumentError, ...]:
-    """Return an error for each of the documents that the restriction lets be seen."""
+    """Return an error for each damaged document that the restriction allows the caller to see."""
     if not documents:
         return ()
     allowed = allowed_documents(replace(leg.restriction, containing=()))
@@ -348,7 +350,7 @@ def _each_once(notes: Iterable[str]) -> str:
 
 
 def check_embedding(question: Question, parts: SearchParts) -> None:
-    """Raise :class:`QueryError` for an embedding that is not of the store's model's length."""
+    """Raise :class:`QueryError` for an embedding of another length than the store's model's."""
     if question.embedding is None:
         return
     wanted = parts.library.wanted_model

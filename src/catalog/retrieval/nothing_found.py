@@ -1,4 +1,4 @@
-"""Explaining a search that found nothing: the reason, the conditions, near documents."""
+"""Explain a search that found nothing: the reason, the conditions, and near documents."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NARROWING = (
     *("file_type", "name", "docs", "doc_ids", "filters", "after", "before"),
     "similarity_threshold",
 )
-_NEAREST = 3  # documents that are named where nothing was found
+_NEAREST = 3  # documents to name if nothing was found
 
 
 def explain_nothing(
     library: Library, params: SearchParams, request: SearchRequest, stages: StageLog
 ) -> Iterator[str]:
-    """Say why there may be no result, and which types or names there are instead."""
+    """Explain why there is no result; name existing types or names instead."""
     if any(UNSEARCHABLE in report.note for report in stages.reports):
         yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
     if any(UNWRITTEN in report.note for report in stages.reports):
@@ -42,7 +42,7 @@ def explain_nothing(
     narrowing = {name: getattr(params, name) for name in ("file_type", "name", "after", "before")}
     if not any(value is not None for value in narrowing.values()):
         return
-    # What the caller's own conditions hide no note may tell.
+    # A note must not reveal documents that the caller's own conditions hide.
     visible = request.visible
     conditions = [] if visible.filter is None else [visible.filter]
     if visible.scope.ids is not None:
@@ -57,7 +57,7 @@ def explain_nothing(
 
 
 def tell_searched(library: Library, params: SearchParams, request: SearchRequest) -> str:
-    """Say how, where and under which conditions was searched."""
+    """Describe how, where and under which conditions the search ran."""
     allowed = allowed_documents(request.restriction)
     with library.database.read() as connection:
         count = count_documents(connection, allowed, sys.maxsize)
@@ -78,7 +78,7 @@ def tell_searched(library: Library, params: SearchParams, request: SearchRequest
 
 
 def find_nearest(parts: SearchParts, request: SearchRequest) -> list[str]:
-    """Return the best documents without threshold, phrases, dates, file type and name."""
+    """Return the best documents, ignoring threshold, phrases, dates, file type and name."""
     query, visible = request.query, request.visible
     is_loose = request.threshold == 0 and request.restriction == visible
     if is_loose and not query.required:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Passage(NamedTuple):
-    """A stored chunk that a search found, with its score and how that came about."""
+    """A stored chunk that a search found, with its score and the parts of the score."""
 
     chunk: Chunk
     score: float
@@ -28,9 +28,9 @@ class Passage(NamedTuple):
     restriction: Restriction | None = None
     snippet: Snippet | None = None
     evidence: Evidence | None = None
-    repeats_evidence: bool = False  # of an earlier passage, where a language model reads it
+    repeats_evidence: bool = False  # an earlier passage has the evidence already
     recency: Recency | None = None
-    copies: tuple[Chunk, ...] = ()  # passages of the same text that it stands for
+    copies: tuple[Chunk, ...] = ()  # passages that say the same
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
@@ -39,5 +39,5 @@ class Passage(NamedTuple):
 
     @property
     def document(self) -> str:
-        """The document that it was cut from; the files of one recording are one document."""
+        """The key of its document; the files of one recording are one document."""
         return document_key(self.chunk)

@@ -1,4 +1,4 @@
-"""Finding a query's words in a text by the tokens the lexical index counts, with offsets."""
+"""Find a query's words in a text, by the lexical index's tokens, with offsets."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from catalog.store import Database
     from catalog.store.lexical.base import LexicalEngine
 
-_SEPARATORS = (", ", ";", ":", "(", ")", ". ", "\n")  # the commonest characters of no word
+_SEPARATORS = (", ", ";", ":", "(", ")", ". ", "\n")  # the most frequent characters between words
 _NAME = re.compile(r"^(?=.*\d)(?=.*[^\W\d_])|_|[a-z][A-Z]|\w\.\w|^[A-Z]{2,}s?$")
-MOST_KEYWORDS = 2  # of a query that is judged by its words alone
+MOST_KEYWORDS = 2  # of a query whose relevance depends on its words only
 _BEFORE_WORDS, _AFTER_WORDS = "\"'([{", "\"')]}.,;:!?"
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0d", "-"))
 _RUNS = re.compile(r"[^\W\d_]+|\d+")  # of letters or digits
 _WHITE = re.compile(r"\s")
-_LONGEST_ENDING = 3  # letters that another form of a word may lack
+_LONGEST_ENDING = 3  # letters that other forms of a word may drop
 _LONGEST_CACHED = 64
 _CACHED_WORDS = 5_000
 _MOST_POSTINGS = 200_000  # of indexed pieces: some tens of megabytes
-_MOST_TEXTS = 64  # whose matches a query keeps: they are asked for relevance and for snippets
-_MOST_PIECES = 1_000  # cached of one query's passages
+_MOST_TEXTS = 64  # with cached matches: relevance and snippets both ask for them
+_MOST_PIECES = 1_000  # cached for one query's passages
 
 
 class Match(NamedTuple):
-    """``text[start:end]`` is a word that has tokens of the query: bit ``n`` for its nth."""
+    """A word ``text[start:end]`` with tokens of the query: bit ``n`` stands for its nth token."""
 
     start: int
     end: int
@@ -60,9 +60,9 @@ _new_match = tuple.__new__
 
 
 def unite(tokens: Iterable[int]) -> int:
-    """Return the tokens that any of the matches has."""
+    """Return all tokens of the matches."""
     bits = 0
-    for some in set(tokens):  # many matches, few different ones
+    for some in set(tokens):  # many matches, few distinct ones
         bits |= some
     return bits
 
@@ -78,13 +78,12 @@ def has_word(word: Word, tokens: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QueryWords:
-    """The different words of a query, each as the bits of its tokens; stop words have none.
+    """The distinct words of a query, each as the bits of its tokens; stop words have none.
 
-    ``raws`` are the same words as the query has them.
-    ``tokens`` gives each token its bit; they are of ``language``, as the texts have to be. Tokens
-    in ``together`` match only next to each other: 10 and kg, where the query has ``10kg``. Where
-    they stand in a piece of text is cached, for passages that answer one query share many of
-    their words; and how many words and tokens a set of tokens covers.
+    ``raws`` are the same words as in the query. ``tokens`` maps each token of ``language`` to its
+    bit; texts must be in the same language. Tokens in ``together`` match only next to each other:
+    10 and kg for ``10kg``. Matches in pieces of text are cached, because passages for one query
+    share many words. So is the number of words and tokens in a set of tokens.
     """
 
     words: tuple[Word, ...]
@@ -97,10 +96,10 @@ class QueryWords:
     _found: dict[str, list[Match]] = field(default_factory=dict, repr=False, compare=False)
 
     def matches(self, text: str) -> list[Match]:
-        """Return the words of a text that have a token of the query, in order, none overlapping.
+        """Return the words of a text that have a token of the query, in order, without overlaps.
 
-        Of a script without spaces between words, where a word would be half a sentence, only the
-        characters that match.
+        In scripts without spaces a word would be half a sentence; only the matching characters are
+        returned.
         """
         if not self.tokens:
             return []
@@ -120,13 +119,13 @@ class QueryWords:
         at = 0
         for spaced_piece, of_piece in [within[piece] for piece in pieces if piece in within]:
             at = spaced.find(spaced_piece, at)  # where it begins in the text itself
-            for low, high, bits in of_piece:  # past the class's own function: there are many
+            for low, high, bits in of_piece:  # no function call here, for speed
                 matches.append(_new_match(Match, (at + low, at + high, bits)))
             at += len(spaced_piece) - 1
         return self._drop_lonely(matches) if self.together else matches
 
     def _drop_lonely(self, matches: Sequence[Match]) -> list[Match]:
-        """Drop matches of tokens that match only next to each other, where they are alone."""
+        """Drop matches of tokens that match only next to each other but are alone."""
         is_kept = [bool(match.tokens & ~self.together) for match in matches]
         for at, (one, other) in enumerate(pairwise(matches)):
             if other.start - one.end <= 1 and one.tokens & self.together & ~other.tokens:
@@ -135,12 +134,12 @@ class QueryWords:
         return list(compress(matches, is_kept))
 
     def rank(self, matches: Iterable[Match]) -> tuple[int, int, int]:
-        """Return how well matches cover the query: different words, different tokens, count."""
+        """Return how well matches cover the query: (distinct words, distinct tokens, count)."""
         tokens = [match.tokens for match in matches]
         return self.rank_of(unite(tokens), len(tokens))
 
     def rank_of(self, tokens: int, count: int) -> tuple[int, int, int]:
-        """Return the rank of a number of matches that have these tokens between them."""
+        """Return the rank of ``count`` matches that together have these tokens."""
         covered = self._covered.get(tokens)
         if covered is None:
             if len(self._covered) >= _MOST_PIECES:
@@ -187,9 +186,9 @@ class QueryWords:
 
 
 class _PieceIndex:
-    """Pieces of text met so far, by their tokens; twice as fast as a look at each.
+    """The known pieces of text by their tokens; twice as fast as testing each piece.
 
-    Safe to share between threads: a piece is known only once it is held by all its tokens.
+    Safe to share between threads, because a piece becomes known last, after all its tokens.
     """
 
     def __init__(self, language: str) -> None:
@@ -198,7 +197,7 @@ class _PieceIndex:
         self._postings = 0
 
     def with_any(self, tokens: Iterable[str], pieces: set[str]) -> set[str]:
-        """Return those of the pieces that have any of the tokens."""
+        """Return the pieces that have any of the tokens."""
         if self._postings > _MOST_POSTINGS:
             self._tables, self._postings = (set(), {}), 0
         known, by_token = self._tables
@@ -228,14 +227,14 @@ def _passage_analyzer(language: str) -> Analyzer:
 
 @lru_cache(maxsize=256)
 def language_of_words(text: str) -> str:
-    """Return the language by whose rules the words of a passage in Latin letters are compared."""
+    """Return the language whose rules apply to the words of a passage in Latin letters."""
     language = detect_language(text, text.split())
     return language if language in LATIN_LANGUAGES else "english"
 
 
 @lru_cache(maxsize=64)
 def query_words(query: str, language: str = "english") -> QueryWords:
-    """Return what to look for in the passages of one search that are in that language."""
+    """Return the words to find in passages of a search that are in that language."""
     raws = [word[1] for word in WORD.finditer(query)]
     words: dict[Term, list[Term]] = {}
     names: dict[Term, str] = {}
@@ -261,13 +260,13 @@ def query_words(query: str, language: str = "english") -> QueryWords:
 def cover_of(
     chunk: Chunk, query: str, weights: Mapping[str, float] = MappingProxyType({})
 ) -> float:
-    """Return the share (0 to 1) of the query's different words that a passage contains.
+    """Return the share (0 to 1) of the query's distinct words that a passage contains.
 
-    Title and headings count. ``weights`` gives raw words their idf; a word that it lacks weighs as
-    much as the heaviest one. A query of stop words alone is covered by any passage.
+    Title and headings count. ``weights`` has the idf of raw words; a word without one weighs as
+    much as the heaviest. Any passage covers a query of stop words only.
     """
     language, asked_in = language_of_words(chunk.text), language_of_words(query)
-    if language != asked_in:  # or the passage would lack the stop words of the query's language
+    if language != asked_in:  # otherwise the query's stop words would count as missing
         common = stop_words(asked_in)
         query = WORD.sub(lambda word: "" if word[1].casefold() in common else word[0], query)
     words = query_words(query, language)
@@ -282,7 +281,7 @@ def cover_of(
 
 
 def query_coverage(query: str, text: str, headings: Sequence[str]) -> float:
-    """Return the share of the query's words, 0 to 1, in a passage and its headings; 1 of none."""
+    """Return the share of the query's words in a passage and its headings, 0 to 1; 1 if none."""
     words = query_words(query, language_of_words(text))
     bits = 0
     for part in (text, *headings):
@@ -300,7 +299,7 @@ def find_words(
     text: str,
     hits: Sequence[Hit],
 ) -> FoundWords:
-    """Return which words of ``text`` its keyword hits, best first, contain."""
+    """Return the words of ``text`` that its keyword hits contain, best hit first."""
     words = list(dict.fromkeys(raw_words(text)))
     passages, counts = engine.document_counts(words)
     held = [(word, count) for word, count in zip(words, counts, strict=True) if count > 0]
@@ -310,7 +309,7 @@ def find_words(
         if (rarity := rarity_of(passages, count)) > 0
     ]
     is_name, rarity, count, word = max(ranked, default=(False, 0.0, 0, ""))
-    # The best hits for that word alone: those with only a part of a compound word follow them.
+    # The best hits for that word come first; hits with a part of a compound word follow.
     rare = [hit.seq for hit in engine.search(word, count, restriction)] if word else []
     with database.read() as connection:
         first = load_chunks(connection, restriction.dataset, [h.seq for h in hits[:1]], damaged=[])
@@ -327,16 +326,16 @@ def find_words(
 def looks_like_name(word: str) -> bool:
     """Return whether a word looks like a name: ``maxRetries``, ``rerere.enabled``, ``XK-320``.
 
-    It has letters and a digit, an underscore, a dot or a capital within, or capitals alone.
+    Such a word has letters and a digit, an underscore, a dot or a capital inside, or capitals only.
     """
     return _NAME.search(word) is not None
 
 
 def keywords_of(query: str, most: int = MOST_KEYWORDS) -> tuple[str, ...]:
-    """Return the words of a query of at most ``most`` and no stop word, else nothing.
+    """Return the words of a query of at most ``most`` words without stop words, else ``()``.
 
-    They are as the query writes them, with the signs around them: ``-O2``, ``--force``, ``°C``. A
-    stop word in capitals, such as ``IT``, is a word.
+    Words keep their form and the signs around them: ``-O2``, ``--force``, ``°C``. A stop word in
+    capitals, such as ``IT``, counts as a word.
 
     >>> keywords_of('gcc -O2')
     ('gcc', '-O2')
@@ -358,9 +357,9 @@ def keywords_of(query: str, most: int = MOST_KEYWORDS) -> tuple[str, ...]:
 def how_written(chunk: Chunk, words: Iterable[str]) -> float:
     """Return 1.0 if a passage contains words exactly as written, less if nearly, 0.0 if not.
 
-    Title and headings count. A phrase may run over a line break. Case counts for stop words in
-    capitals alone: ``IT`` is not ``it``. :data:`OTHER_JOINTS` is for names whose joints differ:
-    ``XK320`` and ``XK-320``, ``maxRetries`` and ``max_retries``, ``10 kg`` and ``10kg``.
+    Title and headings count. A phrase may continue on the next line. Case counts only for stop
+    words in capitals: ``IT`` is not ``it``. The value is :data:`OTHER_JOINTS` for names with other
+    joints: ``XK320`` and ``XK-320``, ``maxRetries`` and ``max_retries``, ``10 kg`` and ``10kg``.
     """
     text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
     text = unicodedata.normalize("NFC", text).translate(_DASHES)  # as queries are
@@ -381,7 +380,7 @@ def how_written(chunk: Chunk, words: Iterable[str]) -> float:
 
 
 def find_phrase(text: str, phrase: str) -> tuple[int, int] | None:
-    """Return where a text contains a phrase: as written, else with other endings of its words."""
+    """Return the place of a phrase in a text: as written, or with other endings of its words."""
     whole = _written(phrase.translate(_DASHES), joined=False).pattern
     if found := re.search(whole, text.translate(_DASHES), re.IGNORECASE):
         return found.span()
@@ -393,7 +392,7 @@ def find_phrase(text: str, phrase: str) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=256)
 def _written(word: str, *, joined: bool) -> re.Pattern[str]:
-    """Return the pattern of a word or phrase as written, for a text whose dashes are all ``-``."""
+    """Return a pattern for a word or phrase as written; in the text all dashes must be ``-``."""
     if joined and word[0].isalnum() and word[-1].isalnum() and (parts := _RUNS.findall(word)):
         body = "[-_. ]?".join("[-_.,]?".join(map(re.escape, part)) for part in parts)
     else:
@@ -404,7 +403,7 @@ def _written(word: str, *, joined: bool) -> re.Pattern[str]:
 
 
 def _space_out(text: str) -> str:
-    """Return the text at the same length, with spaces for white space and common separators."""
+    """Replace white space and common separators by spaces; the length stays the same."""
     for separator in _SEPARATORS:
         text = text.replace(separator, " " * len(separator))
     return text if text.isprintable() else _WHITE.sub(" ", text)
@@ -423,7 +422,7 @@ _cached_tokens = lru_cache(maxsize=_CACHED_WORDS)(_analyse)
 
 
 def _parts(word: str) -> Iterator[tuple[int, int]]:
-    """Return an unspaced script's characters and overlapping pairs, and the words between them."""
+    """Return single characters and overlapping pairs of unspaced scripts, and other words."""
     at = 0
     for run in UNSPACED.finditer(word):
         yield from (other.span(1) for other in WORD.finditer(word, at, run.start()))

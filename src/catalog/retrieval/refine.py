@@ -1,4 +1,4 @@
-"""From good candidates to the answer: rerank, relevance, cuts, best sentences and time."""
+"""Turn candidates into the answer: rerank, relevance, cuts, best sentences and evidence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def candidates_wanted(rag: RAGv2Settings, top_k: int, *, rerank: bool) -> int:
 
 
 def rerank_options(rag: RAGv2Settings) -> RerankOptions:
-    """Return how the settings say to rerank."""
+    """Return the options of reranking in the settings."""
     return RerankOptions(
         candidates=rag.rerank_candidates,
         blend=rag.rerank_blend,
@@ -39,12 +39,12 @@ def rerank_options(rag: RAGv2Settings) -> RerankOptions:
 def refine(
     parts: SearchParts, request: SearchRequest, candidates: Sequence[Passage], stages: StageLog
 ) -> tuple[list[Passage], float]:
-    """Return the passages of the answer, and the confidence in them, 0 without any.
+    """Return the passages of the answer and the confidence in them, 0 if there are no passages.
 
     A stage that fails does not change the passages.
     """
     rag, words, top_k = parts.rag, request.query.words, request.top_k
-    query = request.query.about(request.mode)  # for the models; words are for what is shown
+    query = request.query.about(request.mode)  # for models; words are for snippets
     temporal = TemporalExpander.of(parts.database, rag) if rag.temporal_enabled else None
     passages, rerank = list(candidates), request.rerank and bool(candidates)
     if rerank:
@@ -69,7 +69,7 @@ def _rerank(
         done = rerank_passages(passages, query, parts.reranker, parts.rerank_cache, options)
         passages = done.passages
         notes.append(done.note)
-        if done.error is not None:  # it stopped, and what was scored counts
+        if done.error is not None:  # it stopped; scores until then count
             raise done.error
     return passages
 
@@ -96,7 +96,7 @@ def _cut(
     temporal: TemporalExpander | None,
     stages: StageLog,
 ) -> list[Passage]:
-    """Keep ``top_k`` passages that are relevant enough and fit into the token budget."""
+    """Keep the ``top_k`` passages that are relevant enough and fit the token budget."""
     top_k, before = request.top_k, len(passages)
     if request.threshold > 0:
         with stages.run("threshold") as notes:
@@ -115,7 +115,7 @@ def _cut(
 
 
 def _with_snippet(passage: Passage, query: ParsedQuery, snippet_chars: int) -> Passage:
-    """Return a passage of a recording with the snippet around its best sentence by words."""
+    """Return a recording's passage with the snippet around its best sentence by words."""
     if not is_timed(passage.chunk):
         return passage
     return passage._replace(snippet=find_query_snippet(passage.chunk, query, snippet_chars))
@@ -124,7 +124,7 @@ def _with_snippet(passage: Passage, query: ParsedQuery, snippet_chars: int) -> P
 def _choose_sentences(
     parts: SearchParts, passages: list[Passage], query: str, words: str, stages: StageLog
 ) -> list[Passage]:
-    """Let the reranker choose the best sentences in what its passages left of the budget."""
+    """Let the reranker choose the best sentences in the rest of its time budget."""
     started, budget_ms = time.perf_counter(), parts.rag.rerank_budget_ms
     spent_ms = sum(report.ms for report in stages.reports if report.name == "rerank")
     try:

@@ -6,27 +6,26 @@ Relevance is the probability that a passage answers:
                   + name · N + named · M + exact · E + keywords · K)
     σ(x) = 1 / (1 + exp(-x))
 
-C is the cosine of the passage, or of the vector leg's last hit for a passage that leg did not find.
-W is the share of the query's words that the passage contains, weighted by idf. n is the place in
-the order of the search, from 1. M is the rarity of the name that the query asks for
-(:mod:`catalog.retrieval.adaptive`), and N the same if the passage contains that name. A query of
-one or two words, none a stop word, is a keyword query: then K is 1, and E is 1 if the passage
-contains the words as they are written. C is 0 for a keyword query and loses its weight with M: the
-cosine of a single word or name says little.
+C is the cosine of the passage, or that of the vector leg's last hit for a passage that the leg did
+not find. W is the share of the query's words in the passage, weighted by idf. n is the rank in the
+search, from 1. M is the rarity of the name in the query (:mod:`catalog.retrieval.adaptive`), and N
+is the same if the passage contains the name. A query of one or two words without stop words is a
+keyword query: then K is 1, and E is 1 if the passage contains the words as written. C is 0 for a
+keyword query and loses weight as M grows, because the cosine of a single word or name says little.
 
-Relevance falls with the order of a search: passages whose estimates contradict the order share
-their mean (Ayer et al. 1955).
+Relevance never rises along the results: passages whose estimates contradict the order get their
+mean (Ayer et al. 1955).
 
 Confidence is the probability that any passage answers. For a keyword query, and for one with a
-name, it is the relevance of the first passage. Else it follows from the best cosine and from the
-largest W of the first three passages, and a quoted phrase that the first passage contains as
-written makes it .5 at least:
+name, it is the relevance of the first passage. Otherwise it depends on the best cosine and the
+largest W of the first three passages; it is at least .5 if the first passage contains a quoted
+phrase as written:
 
     confidence = σ(answer_constant + answer_cosine · max C + answer_words · max W)
 
 All coefficients are logistic regressions over labelled queries (Platt 1999). Those with a cosine
-hold for one embedding model, those without for any search. ``docs/evidence/quality.md`` shows how
-well they agree with labels.
+are valid for one embedding model, those without for any search. ``docs/evidence/quality.md`` shows
+how well they agree with labels.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ from catalog.store.lexical.languages import detect_language
 if TYPE_CHECKING:
     from catalog.store import Database
 
-LIKELY = 0.5  # the relevance from which on a passage is called likely
+LIKELY = 0.5  # the least relevance of a passage that is called likely
 _LIMIT = 40.0  # exp of more says nothing new
 _TELLING, _READ = 3, 1000  # passages that show the language, and characters read of each
 _FIRST = 3  # passages whose words count for confidence
 _PACKAGED = "calibrations.json"
-WORDS_ONLY = ""  # in place of a model: for searches whose cosines say nothing that was fitted
+WORDS_ONLY = ""  # instead of a fingerprint: for searches whose cosines have no fit
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The variables of the relevance of one passage."""
+    """The variables of one passage's relevance."""
 
     cosine: float = 0.0
     words: float = 0.0
@@ -71,7 +70,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The coefficients of the module's formulas; ``about`` names the labels they were fitted to."""
+    """The coefficients of the module's formulas; ``about`` names the labels of the fit."""
 
     constant: float
     cosine: float = 0.0
@@ -87,12 +86,12 @@ class Calibration:
     about: str = ""
 
     def relevance(self, features: Features) -> float:
-        """Estimate the probability, above 0 and at most 1, that such a passage answers."""
+        """Estimate the probability that such a passage answers: above 0, at most 1."""
         values = (getattr(self, name) * getattr(features, name) for name in FEATURES)
         return _logistic(self.constant + sum(values))
 
     def confidence(self, cosine: float, words: float) -> float:
-        """Estimate the probability, above 0 and at most 1, that such passages answer."""
+        """Estimate the probability that one of the passages answers: above 0, at most 1."""
         return _logistic(
             self.answer_constant + self.answer_cosine * cosine + self.answer_words * words
         )
@@ -114,13 +113,12 @@ def judge_relevance(
     find: CalibrationFinder,
     phrases: Sequence[str] = (),
 ) -> tuple[list[Passage], float]:
-    """Return the passages of one search, in its order, judged, and the confidence in them.
+    """Set relevance and certainty of the passages of one search; return them and the confidence.
 
-    Each has its relevance, which never rises, and its certainty. A passage without a vector, or
-    found by a hypothetical answer, is judged by its words alone. So are all passages where the
-    first ones are in a language that the model does not know. With ``phrases`` that the
-    query quotes, those are exact that contain them as written. Without a passage the confidence
-    is 0.
+    Passages keep their order, along which relevance never rises. A passage without a vector, or
+    found by a hypothetical answer, is judged by its words only. So are all passages if the first
+    ones are in a language that the model does not know. With quoted ``phrases``, passages are exact
+    if they contain these as written. Without passages the confidence is 0.
     """
     if not passages:
         return [], 0.0
@@ -157,7 +155,7 @@ def _describe(relevance: float, *, is_exact: bool) -> Certainty:
 
 
 def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
-    """Return the formula's variables for each passage of one search, given in its order."""
+    """Return the formula's variables for each passage of one search, in the given order."""
     found = _found_words(passages)
     keywords = keywords_of(query)
     named = found.rarity if found.is_name and not keywords else 0.0
@@ -179,7 +177,7 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
 
 
 def _found_words(passages: Sequence[Passage]) -> FoundWords:
-    """Return the keyword leg's report on the query's words, empty if it found no passage."""
+    """Return the keyword leg's report on the query's words; empty if it found no passage."""
     sources = (share.source for one in passages for share in one.fused.originals("lexical"))
     return next((source.words for source in sources), NO_WORDS)
 
@@ -191,7 +189,7 @@ def _is_english(passages: Sequence[Passage]) -> bool:
 
 
 def _never_rising(estimates: Sequence[float]) -> list[float]:
-    """Return the estimates with every rise replaced by the mean of the numbers it joins."""
+    """Return the estimates with each rise replaced by the mean of the numbers involved."""
     pools: list[tuple[float, int]] = []
     for estimate in estimates:
         mean, size = estimate, 1
@@ -203,9 +201,9 @@ def _never_rising(estimates: Sequence[float]) -> list[float]:
 
 
 def find_calibration(database: Database, embedding: str) -> Calibration:
-    """Return the calibration that the store keeps for a model, else the packaged one.
+    """Return the calibration saved in the store for a model, else the packaged one.
 
-    Where neither has one for the model, it is the one for searches by words.
+    If the model has neither, return the one for searches by words.
     """
     stored = database.note(_key(embedding), "the calibration of relevance", _kept_calibration)
     if stored is not None:
@@ -219,17 +217,17 @@ def _kept_calibration(fit: dict[str, Any] | None = None, **_about: object) -> Ca
 
 
 def packaged_calibration(embedding: str) -> Calibration | None:
-    """Return the calibration that the package has for a model, by its fingerprint, if it has one.
+    """Return the package's calibration for a model's fingerprint, if there is one.
 
-    :data:`WORDS_ONLY` is that of searches without a fitted model.
+    :data:`WORDS_ONLY` is the key for searches without a fitted model.
     """
     return _packaged().get(embedding)
 
 
 def save_calibration(database: Database, embedding: str, calibration: Calibration | None) -> None:
-    """Save a calibration for a model; ``None`` brings the packaged one back.
+    """Save a calibration for a model; ``None`` restores the packaged one.
 
-    Searches use it the next time the store is opened.
+    Searches use it after the store is opened again.
     """
     entry = {
         "fit": None if calibration is None else asdict(calibration),

@@ -1,4 +1,4 @@
-"""Reading a search: its params, checked against the store before anything runs."""
+"""Read a search: check its params against the store before anything runs."""
 
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ _LOOSE = "searched for the words without the quotes"
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search, checked: what to look for, where, how many, and with which stages.
+    """A checked search: the query, where to search, how many results, and which stages.
 
-    ``visible`` is what the caller's own scope and filters let through; the restriction also has
-    the conditions that a file type, a name and dates make. ``distinct``: passages that say the same
-    are one. ``is_one_document``: scope or filter name the only one that may answer. ``notes`` are
-    for the results.
+    ``visible`` is the restriction by the caller's own scope and filters; ``restriction`` adds file
+    type, name and dates. ``distinct`` merges passages that say the same. ``is_one_document``: scope
+    or filter select a single document. ``notes`` are for the results.
     """
 
     query: ParsedQuery
@@ -68,7 +67,7 @@ class SearchRequest:
 
 
 def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> SearchRequest:
-    """Return the request that the params make; raise :class:`InputError` kinds for a bad one."""
+    """Return the request for these params; raise :class:`InputError` kinds for invalid ones."""
     check_search(params)
     library, rag = parts.library, parts.rag
     dataset = library.chosen_datasets(params.dataset)
@@ -128,10 +127,11 @@ def _read_by_documents(
     params: SearchParams,
     rag: RAGv2Settings,
 ) -> ParsedQuery:
-    """Return the query as the documents that may answer write it.
+    """Adapt the query to how the documents that may answer write it.
 
-    A word after a minus is looked for if they write it as a flag. A quoted phrase that no passage
-    has binds nothing, unless the search is ``strict``; nor do phrases that no passage has together.
+    A word after a minus is searched instead of excluded if the documents write it as a flag. A
+    quoted phrase that no passage has does not restrict, unless the search is ``strict``; the same
+    holds for phrases that no passage has together.
     """
     flags = [word for word in query.exclusions if is_written_as_flag(connection, restriction, word)]
     if flags:
@@ -164,10 +164,10 @@ def _quote(phrase: str) -> str:
 
 
 def correct_spelling(request: SearchRequest, parts: SearchParts) -> SearchRequest:
-    """Return the request with misspelt words corrected for the lexical leg, and a note for each.
+    """Return the request with misspelt words corrected for the lexical leg, with notes.
 
-    The vector leg looks for the words as typed. Quoted words stay. An engine that fails corrects
-    nothing: its leg reports the failure.
+    The vector leg uses the words as typed. Quoted words stay. If the engine fails, nothing is
+    corrected, and its leg will report the failure.
     """
     corrected_parts, notes = list[SubQuery](), list[str]()
     for part in request.query.parts:
@@ -193,16 +193,16 @@ def correct_spelling(request: SearchRequest, parts: SearchParts) -> SearchReques
 
 
 def chosen_threshold(params: SearchParams, rag: RAGv2Settings) -> float:
-    """Return the least relevance that is shown: the call's, else that of the settings."""
+    """Return the least relevance to show: the call's, else the settings'."""
     own = params.similarity_threshold
     return rag.similarity_threshold if own is None else own
 
 
 def for_agent(params: SearchParams, settings: Settings) -> SearchParams:
-    """Return the params as those of the agent that they name, if any, are added to them.
+    """Return the params with those of the agent that they name, if any.
 
-    Raises :class:`InputError` kinds for an agent there is not, or one that has nothing in common
-    with the call, and :class:`ConfigError` for one that is written wrong.
+    Raises :class:`InputError` kinds for an unknown agent or one whose filters exclude the call's,
+    and :class:`ConfigError` for an invalid agent.
     """
     if params.agent is None:
         return params
@@ -211,10 +211,10 @@ def for_agent(params: SearchParams, settings: Settings) -> SearchParams:
 
 
 def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
-    """Return the parameters that a LlamaIndex part got for its searches.
+    """Return the search parameters that a LlamaIndex part was given.
 
-    LlamaIndex's ``similarity_top_k`` is ``top_k``. ``own`` are the part's own names. Raises
-    :class:`InputError` for any other name, with the nearest.
+    LlamaIndex's ``similarity_top_k`` becomes ``top_k``. ``own`` are the part's own names. Raises
+    :class:`InputError` for any other name and suggests the nearest.
     """
     arguments = dict(given)
     if "similarity_top_k" in arguments:
@@ -260,7 +260,7 @@ def _read_scope(library: Library, within: Restriction, params: SearchParams) -> 
 
 
 def _qualify(datasets: Iterable[str], doc_ids: Iterable[str] | None) -> list[str] | None:
-    """Return ids unchanged, and paths as ids of each dataset; ``None`` stays ``None``."""
+    """Return ids unchanged, and paths as ids in each dataset; ``None`` stays ``None``."""
     if doc_ids is None:
         return None
     names = [storable(name) for name in doc_ids]
@@ -277,7 +277,7 @@ def _narrow(params: SearchParams) -> Iterator[Filter]:
 def _within_dates(
     library: Library, restriction: Restriction, params: SearchParams, notes: list[str]
 ) -> Restriction:
-    """Return the restriction to documents whose date is within the params' bounds, if any."""
+    """Restrict to documents whose date is within the params' bounds, if there are any."""
     after, before = read_bound("after", params.after), read_bound("before", params.before)
     if after is None and before is None:
         return restriction
@@ -289,7 +289,10 @@ def _within_dates(
 
 
 def _is_of_one_dataset(connection: Connection, restriction: Restriction) -> bool:
-    """Return whether one dataset has all documents that may answer: any may have the path."""
+    """Return whether all documents that may answer are in one dataset.
+
+    Otherwise several documents may have the same path.
+    """
     if isinstance(restriction.dataset, str):
         return True
     allowed = (allowed_documents(restriction.of(name)) for name in restriction.datasets)
@@ -299,7 +302,7 @@ def _is_of_one_dataset(connection: Connection, restriction: Restriction) -> bool
 def _name_whole(
     connection: Connection, restriction: Restriction, notes: list[str]
 ) -> tuple[Restriction, int]:
-    """Return the restriction with all files of each document, and how many its scope holds."""
+    """Extend the restriction to all files of each document; also count its documents."""
     scope, tree, count = restriction.scope, restriction.filter, 0
     if scope.ids is not None:
         count = count_whole(connection, restriction.datasets, scope.ids)

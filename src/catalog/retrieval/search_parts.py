@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     _Retrievals = tuple[Hashable, LRUCache[Hashable, Any]]
 
 LEG_THREADS = 8
-_PROBES = 64  # passages that tell a dataset's languages where its engine does not
+_PROBES = 64  # passages read for a dataset's languages if its engine has none
 _CACHED_RETRIEVALS = 64  # of each dataset, or several searched as one
 _RERANKER_SETTINGS = (
     "rerank_provider",
@@ -55,10 +55,10 @@ _STORE_SETTINGS = ("qdrant_url", "qdrant_api_key")  # engines are shared
 
 
 class SearchParts:
-    """Hold the parts for searches over one library under one set of v2 settings. Thread-safe.
+    """The parts of searches in one library under one set of v2 settings. Thread-safe.
 
-    Everything is made when first needed. ``make_reranker`` and ``expansion_source`` stand in for
-    what the settings name.
+    Each part is made at its first use. ``make_reranker`` and ``expansion_source`` replace those of
+    the settings.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class SearchParts:
         survive_forks(self)
 
     def with_settings(self, changes: Mapping[str, Any]) -> SearchParts:
-        """Return the parts of searches under other v2 settings; models and threads are shared.
+        """Return the parts for other v2 settings; models and threads are shared.
 
-        Raises :class:`ConfigError` for a setting that would need a rebuild.
+        Raises :class:`ConfigError` for a setting that needs a rebuild.
         """
         for name in changes:
             if needs_rebuild(f"rag_v2.{name}") or name in _STORE_SETTINGS:
@@ -101,7 +101,7 @@ class SearchParts:
         settings = with_rag(self.settings, changes)
         rag = settings.rag_v2
         if rag.expansion_enabled or (rag.rerank_enabled and rag.rerank_provider == "llm"):
-            _ = self.library.llm  # so that a setting that is missing is named now
+            _ = self.library.llm  # reports a missing setting now
         is_same_reranker = not any(name in changes for name in _RERANKER_SETTINGS)
         if is_same_reranker and rag.rerank_enabled:
             _ = self.reranker
@@ -120,16 +120,16 @@ class SearchParts:
         return self.settings.rag_v2
 
     def lexical(self, dataset: DatasetNames) -> LexicalEngine:
-        """Return the lexical engine that the settings name, one for all of several datasets."""
+        """Return the lexical engine of the settings, one for several datasets."""
         return self.library.indexes.lexical(dataset, self.rag.lexical_engine)
 
     def vector(self, dataset: str) -> VectorEngine:
-        """Return the vector engine that the settings name; raises as ``Indexes.vector`` does."""
+        """Return the vector engine of the settings; raises like ``Indexes.vector``."""
         return self.library.indexes.vector(dataset, self.rag.vector_engine)
 
     @property
     def model(self) -> EmbeddingModel:
-        """The library's model, which may change once, with the query prefix of these settings."""
+        """The library's model (it may change once), with the query prefix of these settings."""
         from catalog.embedding import query_prefix
 
         model = self.library.model
@@ -151,7 +151,7 @@ class SearchParts:
 
     @cached_property
     def expander(self) -> Expander:
-        """Other words for queries, through the cache; raises as ``Library.llm`` does."""
+        """Other words for queries, through the cache; raises like ``Library.llm``."""
         if self._source is not None:
             return self._make_expander(self._source)
         return self.expander_of(self.library.llm)
@@ -189,14 +189,14 @@ class SearchParts:
         return self._calibrations[embedding]
 
     def balance(self, dataset: DatasetNames) -> Balance:
-        """Return how adaptive fusion weighs the legs there: as labels taught, else by languages."""
+        """Return the legs' balance in adaptive fusion: fitted to labels, else by languages."""
         if self.rag.fusion_mode != "adaptive":
             return PRIOR
         learnt = self._learnt_balance(dataset) if isinstance(dataset, str) else None
         return learnt or self.usual_balance(dataset)
 
     def usual_balance(self, dataset: DatasetNames) -> Balance:
-        """Return how the legs are weighed there without labels."""
+        """Return the legs' balance without labels."""
         from catalog.library.useless_legs import read_useless_leg
 
         useless = read_useless_leg(self.database, dataset) if isinstance(dataset, str) else None
@@ -207,13 +207,13 @@ class SearchParts:
 
     @property
     def known_languages(self) -> tuple[str, ...]:
-        """The languages that the embedding model knows; ``()``: many, or unknown."""
+        """The languages that the embedding model knows; ``()`` if they are many or unknown."""
         from catalog.embedding.profiles import profile_of
 
         return profile_of(self.library.wanted_model.model).languages
 
     def _languages(self, dataset: DatasetNames) -> Mapping[str, int]:
-        """Return the languages of passages from the keyword engine, else those of a sample."""
+        """Return the passages' languages from the keyword engine, or those of a sample."""
         from catalog.store.chunks import load_chunks
         from catalog.store.engine_types import read_stamps
         from catalog.store.lexical.languages import detect_language
@@ -244,7 +244,7 @@ class SearchParts:
         return replace(self.usual_balance(dataset), shift=shift, reason="as labels taught")
 
     def cached_retrievals(self, dataset: DatasetNames, stamps: Hashable) -> LRUCache[Hashable, Any]:
-        """Return the expanded retrievals of late over this state; those of another are dropped."""
+        """Return recent expanded retrievals for this state; drop those for other states."""
         with self._lock:
             cached = self._retrievals.get(dataset)
             if cached is None or cached[0] != stamps:
@@ -252,7 +252,7 @@ class SearchParts:
             return cached[1]
 
     def close(self) -> None:
-        """End the threads, which those of other settings share, and close the library."""
+        """Close the library and end the threads, which other settings' parts share."""
         if self.database.is_of_parent:
             return
         self.threads.shutdown()
@@ -272,7 +272,7 @@ class SearchParts:
 
 
 def _once(make: Callable[[], Reranker]) -> Callable[[], Reranker]:
-    """Return a function that makes it at the first call, of whichever thread, and keeps it."""
+    """Return a function that calls ``make`` once, in whichever thread, and keeps the result."""
     made, lock = cache(make), Lock()
 
     def get() -> Reranker:

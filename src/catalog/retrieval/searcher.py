@@ -1,4 +1,4 @@
-"""A search: one query through every stage, and the account of how it went."""
+"""A search: one query through every stage, with a report of each stage."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _DAMAGED = 3  # documents named in notes
 
 
 class Searcher:
-    """Search one store. Thread-safe; keep it open, since models and indexes load once.
+    """Search one store. Thread-safe; keep it open, because models and indexes load once.
 
-    ``parts`` replace those that the library's settings make.
+    ``parts`` replace those of the library's settings.
     """
 
     def __init__(self, library: Library, parts: SearchParts | None = None) -> None:
@@ -52,10 +52,9 @@ class Searcher:
         self._baseline = Baseline(self.parts.settings)
 
     def with_settings(self, changes: Mapping[str, Any]) -> Self:
-        """Return a service of the same store, models and indexes under other v2 settings.
+        """Return a service for other v2 settings on the same store, models and indexes.
 
-        Close one of them only. Raises :class:`ConfigError` for a setting that would need a
-        rebuild.
+        Close only one of them. Raises :class:`ConfigError` for a setting that needs a rebuild.
         """
         return type(self)(self.library, self.parts.with_settings(changes))
 
@@ -78,7 +77,7 @@ class Searcher:
             return search(self.parts, params, self._baseline)
 
     def run_logged(self, params: SearchParams) -> SearchResults:
-        """Return the same, and note it where the search was asked at an edge."""
+        """Return the results of a search, and log it if it came from an edge."""
         with self.library.log.watching(params) as note:
             results = self.run(params)
             note(results, agent=results.agent)
@@ -95,7 +94,7 @@ class Searcher:
 
 
 class Found(NamedTuple):
-    """The passages of an answer, and how they came about."""
+    """The passages of an answer, and how they were found."""
 
     passages: list[Passage]
     fusion: str
@@ -107,14 +106,14 @@ class Found(NamedTuple):
 def search(parts: SearchParts, params: SearchParams, baseline: Baseline) -> SearchResults:
     """Return the results of one search.
 
-    Read the query, find and refine passages, and shape them; where asked, put the same question to
-    the baseline and compare.
+    Read the query, find, refine and shape passages; if requested, ask the baseline, too, and
+    compare.
     """
     params = for_agent(params, parts.settings)
     if params.doc_ids is not None and not isinstance(params.doc_ids, str):
         params = replace(params, doc_ids=list(params.doc_ids))  # it may be read twice
     if params.compare_with_v1:
-        name = _only_dataset(parts, params)  # the baseline is timed warm, so this is, too
+        name = _only_dataset(parts, params)  # the baseline is timed warm, so v2 is, too
         if not baseline.is_warm(name):
             find_passages(parts, SearchParams("warm up", dataset=name, mode=params.mode))
     started = time.perf_counter()
@@ -155,16 +154,15 @@ def find_passages(
     *,
     is_refined: bool = True,
 ) -> Found:
-    """Find the passages of a search, or with ``is_refined`` off the candidates for them.
+    """Find the passages of a search; without ``is_refined``, the candidates for them.
 
-    The steps are: read the query, gather candidates from the legs, refine them. A ``question``
-    may bring an embedding, or texts to embed, in place of the query's. An agent that the params
-    name is not read.
+    A ``question`` may have an embedding, or texts to embed, instead of the query's. An agent in the
+    params is ignored.
     """
     stages = StageLog(strict=params.strict)
     request = correct_spelling(read_request(params, parts, stages), parts)
     if request.rerank:
-        _ = parts.reranker  # a setting that is missing is an error, not a failed stage
+        _ = parts.reranker  # a missing setting is an error, not a failed stage
     wanted = candidates_wanted(parts.rag, request.top_k, rerank=request.rerank)
     passages, fusion = gather_candidates(parts, request, stages, wanted=wanted, question=question)
     confidence = 0.0
@@ -199,7 +197,7 @@ def _shape(
 
 
 def _tell_waiting(parts: SearchParts, request: SearchRequest) -> Iterator[str]:
-    """Say how much of what may answer can be found by meaning, if it is not all."""
+    """Return a note on the share of passages that can be found by meaning, unless it is all."""
     if request.mode == "lexical":
         return
     with parts.database.read() as connection:
@@ -210,7 +208,7 @@ def _tell_waiting(parts: SearchParts, request: SearchRequest) -> Iterator[str]:
 
 
 def _only_dataset(parts: SearchParts, params: SearchParams) -> str:
-    """Return the dataset that is searched; the baseline knows no search over several."""
+    """Return the searched dataset; the baseline cannot search several."""
     dataset = parts.library.chosen_datasets(params.dataset)
     if isinstance(dataset, str):
         return dataset
@@ -226,7 +224,7 @@ def _compare(
     elapsed_ms: float,
     stages: StageLog,
 ) -> Comparison:
-    """Put the same question to the baseline, as the caller put it where that is possible."""
+    """Put the same question to the baseline, as the caller put it if possible."""
     filters, doc_ids = params.filters, params.doc_ids
     if params.file_type is not None or params.name is not None:
         filters = request.restriction.filter
@@ -260,7 +258,7 @@ def _count_hidden(parts: SearchParts, params: SearchParams) -> int | None:
 
 
 def _allowed(parts: SearchParts, request: SearchRequest) -> frozenset[str] | None:
-    """Return the paths of the documents that may answer; ``None``: all may."""
+    """Return the paths of the documents that may answer, ``None`` for all."""
     if request.restriction.is_whole_dataset:
         return None
     with parts.database.read() as connection:
@@ -268,7 +266,7 @@ def _allowed(parts: SearchParts, request: SearchRequest) -> frozenset[str] | Non
 
 
 def _newest_first(passages: Sequence[Passage]) -> list[Passage]:
-    """Return the passages by the date of their document, newest first, those without one last."""
+    """Sort passages by the date of their document, newest first, those without a date last."""
 
     def age(passage: Passage) -> float:
         dated = passage.chunk.dated
@@ -278,7 +276,7 @@ def _newest_first(passages: Sequence[Passage]) -> list[Passage]:
 
 
 def _name_damaged(stages: StageLog) -> Iterator[str]:
-    """Name the documents with damaged passages or vectors, which were left out."""
+    """Name the documents whose damaged passages or vectors were left out."""
     notes = [one.note for one in stages.reports if (one.name, one.status) == ("read", "failed")]
     yield from (note.partition(": ")[2] for note in notes[:_DAMAGED])
     if len(notes) > _DAMAGED:

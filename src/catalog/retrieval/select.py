@@ -1,4 +1,4 @@
-"""Selection: which of the passages found are kept."""
+"""Select the passages to keep."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from catalog.store.lexical.analysis import WORD_CHARACTERS
 
 
 def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
-    """Keep the first of the passages that say the same, and name the rest as its ``copies``.
+    """Keep the first of the passages that say the same; the rest become its ``copies``.
 
-    Two passages say the same if their words are equal, in order. White space, the signs around
-    words, bullets, emphasis and the marks of headings do not count. Case does, and so does every
-    number, name and word: two versions of a contract are both kept. A passage without a text
-    equals no other. Of a video's frame the heading with its time does not count: a slide that
-    stays is one text, at whichever second.
+    Two passages say the same if their words are equal, in order. White space, signs around words,
+    bullets, emphasis and heading marks do not count. Case counts, and so does every number, name
+    and word: two versions of a contract are both kept. A passage without text equals no other. In a
+    video frame, the heading with its time does not count, so a slide that stays on the screen is
+    one text.
 
     >>> keep_distinct([])
     []
@@ -48,20 +48,20 @@ def _text_shown(passage: Passage) -> str:
     return frame_text(chunk.text) if chunk.modality == "video_frame" else chunk.text
 
 
-_OPENING_WORDS = 8  # enough to tell most passages apart
+_OPENING_WORDS = 8  # enough to distinguish most passages
 _LETTERS_OR_DIGITS = re.compile(r"[^\W_]+")
 _BULLET = re.compile(r"^[ \t]*[-+*•][ \t]+(?=[^\W\d_])", re.MULTILINE)  # "- 5" may be a number
 _EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`{1,2})(?=\S)([^*`\n]+)\1(?![\w*`])")
 _SAME_SIGNS = str.maketrans("‘’“”‐‑–—−", "''\"\"-----")
 _BEFORE_WORD, _AFTER_WORD, _AFTER_NUMBER = "\"'([{", "\"')]}.,;:", ".,;:"
-_RULE = "|:-=~^*_#+"  # the signs that rules, underlines and tables are made of
+_RULE = "|:-=~^*_#+"  # characters of rules, underlines and tables
 
 
 def _compared_forms(texts: Iterable[str]) -> dict[str, str]:
-    """Return each text in the form that says the same as another's if it is equal.
+    """Return each text in a form that is equal for texts that say the same.
 
-    To strip the signs takes 1 µs a word, so only texts with the same letters and digits are
-    stripped, and those are looked for among texts that begin alike.
+    Removing signs takes 1 µs a word. So it is done only for texts with the same letters and digits,
+    which are searched among texts with the same opening.
     """
     forms = {text: text for text in texts}
     for alike in _group_by(forms, _opening):
@@ -71,7 +71,7 @@ def _compared_forms(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _group_by(texts: Iterable[str], key: Callable[[str], str]) -> list[list[str]]:
-    """Return the groups of two and more texts that have one key."""
+    """Return the groups of two or more texts with the same key."""
     groups: dict[str, list[str]] = {}
     for text in texts:
         groups.setdefault(key(text), []).append(text)
@@ -88,13 +88,13 @@ def _letters_and_digits(text: str) -> str:
 
 
 def _words_said(text: str) -> str:
-    """Return what counts when texts are compared; see :func:`keep_distinct`."""
+    """Return the words that count in a comparison; see :func:`keep_distinct`."""
     plain = _EMPHASIS.sub(r"\2", _BULLET.sub("", text.translate(_SAME_SIGNS)))
     return " ".join(filter(None, map(_without_signs, plain.split())))
 
 
 def _without_signs(word: str) -> str:
-    """Return a word without the signs around it; signs that stand alone stay, such as ``<``."""
+    """Remove the signs around a word; a sign that is a word, such as ``<``, stays."""
     if word.isalpha():
         return word
     if not any(map(str.isalnum, word)):
@@ -110,15 +110,14 @@ _LONGER_THAN = 2  # characters: shorter words are mostly articles and prepositio
 
 
 def select_by_keyword(passages: Sequence[Passage], query: str | None) -> list[Passage]:
-    """Keep the best passage of each document, where the document's first passage stood.
+    """Keep the best passage of each document, at the place of the document's first passage.
 
-    The best one holds the most occurrences of the query's terms: its words of more than two
-    characters, case-folded, found as whole words; every occurrence counts. Passages that tie,
-    at zero too, are told apart by the original query's vector leg, the better rank first, then
-    by the order given. With a query that has no such word, only the tie rule decides; without a
-    query it is the first passage.
+    The best one has most occurrences of the query's terms: words of more than two characters,
+    case-folded, found as whole words. Ties, also at zero, go by rank in the original query's vector
+    leg, then by the given order. A query without such words leaves only the rule for ties; without
+    a query the first passage is kept.
 
-    The rule is qmd's selection of a document's best chunk by keyword.
+    This is qmd's rule to select a document's best chunk by keyword.
     """
     documents: dict[str, list[Passage]] = {}
     for passage in passages:
@@ -148,7 +147,7 @@ def _words(text: str) -> list[str]:
 
 
 def keep_few_of_each(passages: Sequence[Passage], limit: int) -> list[Passage]:
-    """Keep at most ``limit`` passages of one document, in the order given; 0 keeps all."""
+    """Keep at most ``limit`` passages of each document, in the given order; 0 keeps all."""
     if limit == 0:
         return list(passages)
     seen: Counter[str] = Counter()
@@ -165,8 +164,8 @@ def keep_relevant(
 ) -> list[Passage]:
     """Drop passages whose relevance is below ``minimum``, 0 to 1; 0 keeps all.
 
-    A passage that contains the words of a keyword query as written, or its quoted phrase, stays.
-    One without a relevance stays unless ``keep_unjudged`` is off.
+    A passage with the words of a keyword query as written, or with its quoted phrase, stays. A
+    passage without a relevance stays unless ``keep_unjudged`` is off.
     """
     if minimum == 0:
         return list(passages)
@@ -181,9 +180,9 @@ def keep_relevant(
 def keep_within_budget(
     passages: Sequence[Passage], limit: int, counter: TokenCounter
 ) -> list[Passage]:
-    """Keep passages, in the order given, while their texts fit into ``limit`` tokens; 0 keeps all.
+    """Keep passages in the given order while their texts fit into ``limit`` tokens; 0 keeps all.
 
-    A passage that does not fit is left out and the next one is tried.
+    A passage that does not fit is left out, and the next one is tried.
     """
     if limit == 0:
         return list(passages)

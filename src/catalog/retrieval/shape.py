@@ -1,4 +1,4 @@
-"""Shaping passages into results: the snippet, the locator, the explanation."""
+"""Shape passages into results: the snippet, the locator, the explanation."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def locate_part(result: SearchResult, start: int, end: int) -> Place:
 
 
 def explain_score(passage: Passage, fusion: str) -> Explanation:
-    """Return how the score came about; the contributions and the bonus sum to ``fused``."""
+    """Return the parts of the score; the contributions and the bonus sum up to ``fused``."""
     fused = passage.fused
     return Explanation(
         fusion=fusion,
@@ -176,7 +176,7 @@ def _to_locator(chunk: Chunk, where: Locator) -> ResultLocator:
 
 
 def _find_link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str | None:
-    """Return where to play or open the best sentence; see :class:`SearchResult`."""
+    """Return the link that plays or opens the best sentence; see :class:`SearchResult`."""
     seconds = where.time_start
     if evidence is not None and seconds is not None:
         return move_link(evidence.link, seconds)

@@ -1,4 +1,4 @@
-"""The service that :func:`catalog.search_v2.search` and the LlamaIndex parts of a process share."""
+"""The service shared by :func:`catalog.search_v2.search` and a process's LlamaIndex parts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _last: tuple[Settings, str] | None = None
 
 
 def shared_service(*, make_store: bool = False) -> Searcher:
-    """Return the service of the effective settings (``catalog config``), opened at first need.
+    """Return the service of the effective settings (``catalog config``), opened at first use.
 
-    Raises :class:`NoStoreError` where no store is, unless it is to ``make_store``.
+    Raises :class:`NoStoreError` if there is no store, unless ``make_store``.
     """
     from catalog.core.settings import get_settings
     from catalog.library.library import Library
@@ -35,7 +35,7 @@ def shared_service(*, make_store: bool = False) -> Searcher:
 
 
 def _key_of(settings: Settings) -> str:
-    """Return the settings as text; they are mostly the object of the last call."""
+    """Return the settings as text; this is cached for the object of the last call."""
     global _last
     if _last is None or _last[0] is not settings:
         _last = (settings, settings.model_dump_json())
@@ -43,5 +43,5 @@ def _key_of(settings: Settings) -> str:
 
 
 def close() -> None:
-    """Release every shared service: connections, models, index locks; the next use opens anew."""
+    """Close all shared services with connections, models and locks; the next use reopens them."""
     _services.close()

@@ -1,4 +1,4 @@
-"""The part of a passage to show: whole lines around the sentence that answers best."""
+"""Find the part of a passage to show: whole lines around the best sentence."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MARKUP = 20  # characters that a heading's line may have beyond its title
 
 
 class BestSentence:
-    """The sentence of a passage that ranks best, or a line's part of one over ``max_chars``.
+    """The sentence of a passage that ranks best, or a part of it if it exceeds ``max_chars``.
 
-    ``span`` is where it stands and ``matches`` are those in it. Without any match it is the first
-    sentence that is no heading. One that is ``chosen`` already is taken. ``lines`` are the
+    ``span`` is its place and ``matches`` are those in it. Without matches it is the first sentence
+    that is not a heading. A ``chosen`` sentence is used without a search. ``lines`` are the
     passage's lines that are not blank.
     """
 
@@ -72,10 +72,10 @@ class BestSentence:
         return self._line_at(start), bisect_left(self._line_starts, end) - 1
 
     def _find(self) -> None:
-        """Find the best sentence: the most promising block first, so that most need no look.
+        """Find the best sentence, most promising block first, so that most blocks can be skipped.
 
-        Text is split into sentences only where the matches in it could outrank the best so far: the
-        rank of a part is never above that of the whole.
+        Text is split into sentences only if its matches could outrank the best one so far: a part
+        never ranks above the whole.
         """
         blocks = sorted(self._blocks(), key=itemgetter(0), reverse=True)
         for bound, low, high, first, last in blocks:
@@ -92,7 +92,7 @@ class BestSentence:
             self.span = self._pieces(*sentence)[0]
 
     def _blocks(self) -> Iterator[tuple[tuple[int, int, int], int, int, int, int]]:
-        """List blocks that have matches: their rank, the matches' numbers, the lines' numbers."""
+        """List blocks with matches: their rank, numbers of matches, and numbers of lines."""
         starts, lines = self._match_starts, self._lines
         low = 0
         while low < len(starts):
@@ -109,14 +109,14 @@ class BestSentence:
         return bisect_right(self._line_starts, offset) - 1
 
     def _is_heading(self, number: int) -> bool:
-        """Return whether a line says no more than a heading; never if all are such lines."""
+        """Return whether a line only repeats a heading; never if all lines do."""
         start, end, _ = self._lines[number]
         if end - start > self._longest_heading:
             return False
         return tuple(_PLAIN_WORD.findall(self._text, start, end)) in self._titles
 
     def _block_around(self, number: int) -> tuple[int, int]:
-        """Return the first and last line around one, up to a blank or a heading line."""
+        """Return the first and last line of the block, which ends at a blank or heading line."""
         lines = self._lines
         first = last = number
         while first and lines[first - 1].next == lines[first].start:
@@ -132,8 +132,8 @@ class BestSentence:
     def _search_block(self, first: int, last: int, low: int, high: int) -> bool:
         """Rank the sentences of a block; return whether one is the best so far.
 
-        Its matches are those from ``low`` to ``high``. ``low`` moves on to the first match of a
-        sentence, which ends at ``after``; ``begin`` is where that one or one before it begins.
+        Its matches are numbers ``low`` to ``high``. ``low`` moves to the first match of the next
+        sentence. ``begin`` is the start of this sentence or an earlier one, ``after`` is its end.
         """
         text, starts = self._text, self._match_starts
         begin = after = self._line_starts[first]
@@ -152,7 +152,7 @@ class BestSentence:
         return is_better
 
     def _match_needed(self, low: int, high: int) -> int | None:
-        """Return the match with which those from ``low`` on outrank the best, if any does."""
+        """Return the match up to which those from ``low`` on outrank the best, if any."""
         rank_of, best = self._words.rank_of, self._rank
         tokens, rank = 0, (0, 0)
         for number in range(low, high):
@@ -165,7 +165,7 @@ class BestSentence:
         return None
 
     def _pieces(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return a sentence, or its part of each line if they are too long together."""
+        """Return a sentence, or if it is too long, its part of each line."""
         first, last = self.lines_of(start, end)
         lines = self._lines[first : last + 1]
         if lines[-1].end - lines[0].start <= self._max_chars:
@@ -173,7 +173,7 @@ class BestSentence:
         return [(max(start, line.start), min(end, line.end)) for line in lines]
 
     def _offer(self, start: int, end: int) -> bool:
-        """Keep a piece if it ranks best so far, and return whether it does."""
+        """Keep a piece if it ranks best so far; return whether it does."""
         starts = self._match_starts
         matches = self._all_matches[bisect_left(starts, start) : bisect_left(starts, end)]
         rank = self._words.rank(matches)
@@ -184,7 +184,7 @@ class BestSentence:
 
 
 def _sentence_at(text: str, offset: int, begin: int, after: int) -> tuple[int, int]:
-    """Return the last sentence from ``begin`` that holds an offset; the next is at ``after``."""
+    """Return the last sentence from ``begin`` on that contains an offset; it ends at ``after``."""
     while (following := _next_sentence(text, begin, offset + 1)) <= offset:
         begin = following
     sentence = text[begin:after].rstrip()
@@ -192,7 +192,7 @@ def _sentence_at(text: str, offset: int, begin: int, after: int) -> tuple[int, i
 
 
 def _next_sentence(text: str, start: int, stop: int) -> int:
-    """Return where the first sentence after ``start`` begins; ``stop`` if none does."""
+    """Return the start of the first sentence after ``start``; ``stop`` if there is no other."""
     mark = END_MARK.search(text, start, stop)
     return stop if mark is None else next(sentence_starts(text, mark.start(), stop), stop)
 
@@ -206,10 +206,10 @@ class Snippet:
     """A verbatim part of a passage.
 
     ``matches`` are the ``[start, end)`` of query words in ``text``. ``locator`` is the snippet's
-    place: its lines, pages, cells or paragraphs, and the seconds of the cues that it covers; of a
-    passage without cues, the passage's. ``moment`` is the second from which the best sentence is
-    said, and ``page`` the page on which it begins, ``None`` where nothing is timed or has pages.
-    ``best`` is where that sentence, or the part of it that answers, stands in the passage.
+    place: lines, pages, cells or paragraphs, and the seconds of its cues (or the passage's if it
+    has no cues). ``moment`` is the second at which the best sentence begins and ``page`` the page,
+    ``None`` if nothing is timed or has pages. ``best`` is the place in the passage of that
+    sentence, or of the part of it that answers.
     """
 
     text: str
@@ -225,11 +225,11 @@ def find_snippet(
 ) -> Snippet:
     """Find the run of whole lines, at most ``max_chars`` long, around the best sentence.
 
-    Best is the sentence with most different words of the query (by their analysed tokens), then
-    with most of their parts, then with most occurrences, then the first; lines that only repeat
-    the passage's heading are no candidates. A longer line is cut around its best sentence. A
-    passage that fits is given whole, without the blank lines around it. ``best_sentence`` is one
-    that a reranker chose, by its offsets, and then the best.
+    The best sentence has most distinct words of the query (by analysed tokens), then most of their
+    parts, then most occurrences, then it is the first one. Lines that only repeat the passage's
+    heading are skipped. A longer line is cut around its best sentence. A passage that fits is
+    returned whole, without blank lines around it. ``best_sentence`` has the offsets of a reranker's
+    choice, which replaces the search.
     """
     text = chunk.text
     words = query_words(query, language_of_words(text))
@@ -246,7 +246,7 @@ def find_snippet(
 
 
 def find_query_snippet(chunk: Chunk, query: ParsedQuery, max_chars: int) -> Snippet:
-    """Find the snippet of a query: around its quoted phrase, else as :func:`find_snippet` does."""
+    """Find a query's snippet: around its quoted phrase, or else as :func:`find_snippet` does."""
     places = (find_phrase(chunk.text, phrase) for phrase in query.phrases)
     return find_snippet(chunk, query.words, max_chars, next(filter(None, places), None))
 
@@ -260,7 +260,7 @@ def find_place(chunk: Chunk, start: int, end: int) -> Locator:
     pages = _page_at(chunk, start), _page_at(chunk, max(start, end - 1))
     known = Locator(*pages, first, last, *_find_seconds(chunk, start, end))
     shown = chunk.text[start:end]
-    visible = start + len(shown) - len(shown.lstrip())  # blanks have no place of their own
+    visible = start + len(shown) - len(shown.lstrip())  # blanks are not part of the place
     return locate(chunk.places, visible, max(end, visible + 1), known)
 
 
@@ -305,7 +305,7 @@ def _nonblank_lines(text: str) -> list[Line]:
 
 
 def _grow(lines: Sequence[Line], first: int, last: int, max_chars: int) -> tuple[int, int]:
-    """Add to the lines in turn one before and one after, as long as they fit."""
+    """Extend the lines by one before and one after, in turn, as long as they fit."""
     has_grown = True
     while has_grown:
         has_grown = False
@@ -319,9 +319,9 @@ def _grow(lines: Sequence[Line], first: int, last: int, max_chars: int) -> tuple
 def _cut_line(
     text: str, line: Line, best: BestSentence, words: QueryWords, max_chars: int
 ) -> tuple[int, int]:
-    """Return the offsets of at most ``max_chars`` of a longer line, around its best sentence.
+    """Return the offsets of at most ``max_chars`` of a long line, around its best sentence.
 
-    Of a longer sentence, around its matches that rank best together; its head if it has none.
+    If the sentence is too long, they are around its best matches, or its head without any.
     """
     low, high = best.span
     begin = low
@@ -333,7 +333,7 @@ def _cut_line(
         start = _choose_break(text, range(start, low + 1))
     end = min(line.end, start + max_chars)
     if end < line.end:
-        least = max(high, start + max_chars // 2)  # rather half a word than next to nothing
+        least = max(high, start + max_chars // 2)  # half a word is better than almost nothing
         end = _choose_break(text, range(end, least - 1, -1))
     shown = text[start:end]
     return start + len(shown) - len(shown.lstrip()), start + len(shown.rstrip())
@@ -342,7 +342,7 @@ def _cut_line(
 def _densest_run(
     matches: Sequence[Match], start: int, words: QueryWords, max_chars: int
 ) -> tuple[int, int]:
-    """Return the run of matches within ``max_chars`` that ranks best; the head without any."""
+    """Return the best run of matches within ``max_chars``, or the head if there are no matches."""
     best, best_rank = (start, start), (0, 0, 0)
     counts = dict.fromkeys([match.tokens for match in matches], 0)  # from first to last
     tokens = last = 0
@@ -367,9 +367,9 @@ def _densest_run(
 
 
 def _choose_break(text: str, offsets: range) -> int:
-    """Return the first offset at white space, or else between words, or else between characters.
+    """Return the first offset at white space, else between words, else between characters.
 
-    The first two are looked for no further than a long word.
+    The first two are searched no further than a long word.
     """
     near = offsets[:_LONGEST_STEP]
     for is_break in (_is_at_space, _is_between_words):
@@ -392,7 +392,7 @@ def _is_of_word(char: str) -> bool:
 
 
 def _is_joined(text: str, at: int) -> bool:
-    """Return whether a cut would part a character from its marks."""
+    """Return whether a cut would separate a character from its marks."""
     return unicodedata.category(text[at])[0] == "M" or "\u200d" in (text[at - 1], text[at])
 
 
@@ -404,10 +404,10 @@ def _page_at(chunk: Chunk, offset: int) -> int | None:
 def _find_moment(
     chunk: Chunk, best: tuple[int, int], matches: Sequence[Match]
 ) -> tuple[float | None, tuple[int, int]]:
-    """Return when the best sentence begins, or the part of it that answers, and where it stands.
+    """Return when and where the best sentence begins, or the part of it that answers.
 
-    Captions without punctuation are one long sentence: if its cue with most different words of
-    the query comes more than ten seconds after it begins, that is the moment.
+    Captions without punctuation are one long sentence. If the cue with most distinct words of the
+    query comes more than ten seconds after the beginning, that cue is the moment.
     """
     cues = _cues_within(chunk, *best)
     if not cues:
@@ -420,7 +420,7 @@ def _find_moment(
 
 
 def _count_tokens(matches: Sequence[Match], start: int, end: int) -> int:
-    """Count the different tokens of the query that begin within ``[start, end)``."""
+    """Count the distinct tokens of the query that begin within ``[start, end)``."""
     bits = 0
     for match in matches:
         if start <= match.start < end:
@@ -440,6 +440,6 @@ def _cues_within(chunk: Chunk, start: int, end: int) -> list[Cue]:
 
 
 def _count_breaks(text: str, start: int, end: int) -> int:
-    """Count the line breaks in a part that does not begin or end within one."""
+    """Count the line breaks in a part that neither begins nor ends inside one."""
     feeds, returns = text.count("\n", start, end), text.count("\r", start, end)
     return feeds + returns - (text.count("\r\n", start, end) if returns else 0)

@@ -1,4 +1,4 @@
-"""The account of one search: a report of each step, and spans for whoever traces them."""
+"""The report of a search: one entry for each step, and spans for tracers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PACKAGE = "llama_index_instrumentation"
 
 @contextmanager
 def span(name: str) -> Iterator[None]:
-    """Report the begin and the end of a block, and the class of an error.
+    """Report begin and end of a block, and the class of an error.
 
-    LlamaIndex's instrumentation passes spans on. While a program has not loaded it, nobody can
-    listen, and a search does not load it either: that would take a fifth of a second.
+    LlamaIndex's instrumentation passes spans on. It is used only if the program has loaded it:
+    otherwise nobody listens, and loading it would take a fifth of a second.
     """
     if _PACKAGE not in sys.modules:
         yield
@@ -37,7 +37,7 @@ def span(name: str) -> Iterator[None]:
 
 
 def report_stage(report: StageReport) -> None:
-    """Report a stage that has ended, with its milliseconds; skipped stages are not reported."""
+    """Report a completed stage with its milliseconds; skipped stages are not reported."""
     if _PACKAGE in sys.modules:
         from catalog.retrieval import instrumentation
 
@@ -52,7 +52,7 @@ def export_spans() -> None:
 
 
 class StageLog:
-    """Collect stage reports; with ``strict`` a failure or fallback becomes an error at once."""
+    """Collect stage reports; with ``strict`` a failure or fallback raises at once."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
@@ -64,7 +64,7 @@ class StageLog:
         return tuple(self._reports)
 
     def fork(self) -> StageLog:
-        """Return an empty log of the same strictness, for work that may be done over."""
+        """Return an empty log of the same strictness, for work that may be repeated."""
         return StageLog(strict=self.strict)
 
     def join(self, other: StageLog) -> None:
@@ -73,9 +73,10 @@ class StageLog:
 
     @contextmanager
     def run(self, name: str, *, survives: type[Exception] | tuple[()] = ()) -> Iterator[list[str]]:
-        """Time a step, and report it; the texts in the yielded list become its note.
+        """Time a step and report it; the texts in the yielded list become its note.
 
-        An error that the search ``survives`` is reported as the step's failure, and ends it.
+        If the search ``survives`` an error, the error is reported as the step's failure and not
+        raised.
         """
         notes: list[str] = []
         started = time.perf_counter()
@@ -91,7 +92,7 @@ class StageLog:
         self._add(name, "ran", ms, note)
 
     def skipped(self, name: str, note: str) -> None:
-        """Report that the step was left out, for the reason given."""
+        """Report that the step was left out, with the reason."""
         self._add(name, "skipped", 0.0, note)
 
     def failed(self, name: str, ms: float, error: BaseException) -> None:
@@ -102,13 +103,13 @@ class StageLog:
             raise StageFailedError(f"stage {name} failed: {error}") from error
 
     def log_failures(self, log: logging.Logger) -> None:
-        """Log a warning for each step that failed, where no caller sees the stages."""
+        """Log a warning for each failed step, for callers that do not see the stages."""
         for report in self.reports:
             if report.status == "failed":
                 log.warning("%s failed, the rest answers: %s", report.name, report.note)
 
     def fell_back(self, name: str, note: str, *, reason: str) -> None:
-        """Report that the step worked in another way than set; ``strict`` raises.
+        """Report that the step worked in another way than the settings say; ``strict`` raises.
 
         ``reason`` is logged, so it must not quote a query or a document.
         """

@@ -2,9 +2,9 @@
 
     window of a transcript = its seconds ± 15, of a frame ± 10 (settings), within the recording
 
-Windows of one recording that overlap or touch become one, so that passages near one another
-share one bundle of evidence; two transcripts of the same seconds do not. The passages, their
-order and their scores stay as they are.
+Windows of one recording that overlap or touch are joined, so nearby passages share one bundle of
+evidence. Two transcripts of the same seconds do not share one. Passages, their order and their
+scores stay the same.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def seconds_around(
 
 
 def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[int]]]:
-    """Return the windows' union as disjoint ones by time, each with the numbers of its windows.
+    """Return the union of windows as disjoint windows by time, with the numbers of their parts.
 
-    Windows that touch are one.
+    Windows that touch are joined.
     """
     merged: list[tuple[TimeWindow, list[int]]] = []
     for number in sorted(range(len(windows)), key=lambda number: windows[number].start):
@@ -84,7 +84,7 @@ def merge_windows(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[
 
 
 class _Bundles(NamedTuple):
-    """Passages of one recording, none from two transcripts at once, and their joined windows."""
+    """Passages of one recording, never from two transcripts at once, and their joined windows."""
 
     chunks: list[Chunk]
     windows: list[TimeWindow]
@@ -94,11 +94,11 @@ class _Bundles(NamedTuple):
         return not any(repeats(chunk, other) for other in self.chunks)
 
     def touched(self, window: TimeWindow) -> list[TimeWindow]:
-        """Return the windows that a further one would join."""
+        """Return the windows that an additional one would join."""
         return [w for w in self.windows if w.start <= window.end and window.start <= w.end]
 
     def add(self, chunk: Chunk, window: TimeWindow) -> None:
-        """Add a passage; its window and those that it touches become one."""
+        """Add a passage, and join its window with those that it touches."""
         touched = [*self.touched(window), window]
         apart = [one for one in self.windows if one not in touched]
         start, end = min(one.start for one in touched), max(one.end for one in touched)
@@ -108,10 +108,10 @@ class _Bundles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TemporalExpander:
-    """Give passages of recordings their evidence; other passages are not changed.
+    """Give passages of recordings their evidence; other passages do not change.
 
-    Neighbours are passages that ``restriction`` allows, or else the restriction of the passage's
-    own search. Without either, the evidence is the passage alone.
+    Neighbours are passages that ``restriction`` allows, by default that of the passage's own
+    search. Without either, the evidence is the passage itself.
     """
 
     database: Database
@@ -131,10 +131,10 @@ class TemporalExpander:
         )
 
     def expand(self, passages: Sequence[Passage], words: str = "") -> tuple[list[Passage], str]:
-        """Return the passages with their evidence, and a note of how many bundles they share.
+        """Return the passages with their evidence, and a note on the number of bundles.
 
         The best sentence is that of a passage's snippet, else the one with most of ``words``.
-        Without a timed one the store is not asked and the note is empty.
+        Without timed passages the store is not read and the note is "".
         """
         timed = _timed(passages)
         expanded, bundles = list(passages), 0
@@ -169,7 +169,8 @@ class TemporalExpander:
     def take(self, passages: Sequence[Passage], limit: int) -> list[Passage]:
         """Return the first ``limit`` passages, and one more for each that shares a bundle.
 
-        A passage shares a bundle if an earlier one is near it. Those that are added do not.
+        A passage shares a bundle if an earlier one is near it. Additional passages do not earn
+        more.
         """
         taken: list[Passage] = list(passages[:limit])
         others = passages[limit:]
@@ -206,7 +207,7 @@ class TemporalExpander:
         return passage.restriction if self.restriction is None else self.restriction
 
     def _recording_of(self, passage: Passage) -> object:
-        """Return a key of recording and restriction: passages of one key may be neighbours."""
+        """Return a key of recording and restriction; passages with equal keys may be neighbours."""
         chunk = passage.chunk
         key = media_key(chunk)
         recording = (chunk.dataset, key, chunk.source_doc_id if key is None else "")
@@ -270,7 +271,7 @@ def keep_telling(
 ) -> list[Passage]:
     """Keep the first ``limit`` passages, and one more for each that shares its evidence.
 
-    Example: of three hits within one minute, one counts.
+    For example, three hits within one minute count as one.
     """
     try:
         return temporal.take(passages, limit)
@@ -280,12 +281,12 @@ def keep_telling(
 
 
 def _timed(passages: Sequence[Passage]) -> dict[int, Chunk]:
-    """Return the passages of recordings by their place."""
+    """Return the passages of recordings by their position."""
     return {place: one.chunk for place, one in enumerate(passages) if is_timed(one.chunk)}
 
 
 def _best_sentence(passage: Passage, words: str) -> tuple[int, int] | None:
-    """Return where the best sentence of a passage stands; ``None`` without a query."""
+    """Return the place of a passage's best sentence; ``None`` without a query."""
     if passage.snippet is not None:
         return passage.snippet.best
     return find_snippet(passage.chunk, words, _SENTENCE_CHARS).best if words else None

@@ -1,4 +1,4 @@
-"""The v1 pipeline: LlamaIndex's stock hybrid search, kept as it is so that v2 has a baseline."""
+"""The v1 pipeline: LlamaIndex's stock hybrid search, kept unchanged as a baseline for v2."""
 
 from __future__ import annotations
 

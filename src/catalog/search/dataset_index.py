@@ -1,4 +1,4 @@
-"""v1's index of one dataset on disk: its stamp, its lock, and how a new one takes its place."""
+"""v1's index of one dataset on disk: its stamp, its lock, and its replacement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BaselineStamp:
-    """The state of the store and the model that an index was built from."""
+    """The state of the store and the model from which an index was built."""
 
     store: str | None
     dataset: str
@@ -46,7 +46,7 @@ class BaselineStamp:
 
 @dataclass(frozen=True)
 class LoadedIndex:
-    """Both legs of a dataset, wholly in memory."""
+    """Both legs of a dataset, completely in memory."""
 
     stamp: BaselineStamp
     chunks: ChunksFTS
@@ -56,8 +56,8 @@ class LoadedIndex:
 class DatasetIndex:
     """The folder ``root/dataset``, which may be deleted at any time.
 
-    One process at a time builds or loads it; a build that is killed leaves a folder that the
-    next one sweeps away.
+    One process at a time builds or loads it; the folder of a killed build is removed by the next
+    one.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class DatasetIndex:
         return self._read(stamp)
 
     def _load_current(self, stamp: BaselineStamp) -> LoadedIndex | None:
-        """Load the index on disk, if it has the stamp and is whole."""
+        """Load the index on disk, if it has this stamp and is complete."""
         try:
             stored = BaselineStamp(
                 **json.loads((self._folder / _STAMP).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The configured embedding model, as LlamaIndex takes one."""
+"""The configured embedding model as a LlamaIndex model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ResilientEmbedding(BaseEmbedding):
 
     @property
     def encoder(self) -> Encoder:
-        """What runs the model: its fingerprint, dimension, window and tokenizer."""
+        """The encoder that runs the model: its fingerprint, dimension, window and tokenizer."""
         return self._model.encoder
 
     def _get_query_embedding(self, query: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""v1's lexical leg: chunks in an FTS5 table of their own, ranked by its ``bm25()``."""
+"""v1's lexical leg: chunks in a separate FTS5 table, ranked by its ``bm25()``."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def create_chunks_fts(path: Path, chunks: Iterable[tuple[str, str, str]]) -> Non
 
 
 def match_text(query: str) -> str:
-    """Return the query's words, quoted so that none is an operator, joined by OR; may be empty."""
+    """Return the query's words, quoted so that none is an operator, joined by OR; may be ""."""
     words = list(dict.fromkeys(_WORD.findall(query)))[:MAX_WORDS]
     return " OR ".join(f'"{word}"' for word in words)
 
 
 class ChunksFTS:
-    """The table, read into memory: the file may be replaced while this goes on answering.
+    """The table, read into memory, so that its file may be replaced meanwhile.
 
-    Safe to share between threads. Raises :class:`sqlite3.Error` for a file that is not one of
-    :func:`create_chunks_fts`.
+    Safe to share between threads. Raises :class:`sqlite3.Error` for a file that
+    :func:`create_chunks_fts` did not write.
     """
 
     def __init__(self, path: Path) -> None:

@@ -10,7 +10,7 @@ from llama_index.core.schema import NodeWithScore
 
 
 class HybridSearch:
-    """Reciprocal rank fusion as the stock class does it: ``1 / (60 + rank)``, ranks from 0."""
+    """Reciprocal rank fusion of the stock class: ``1 / (60 + rank)``, ranks from 0."""
 
     def __init__(
         self, lexical: BaseRetriever, vector: BaseRetriever, similarity_top_k: int
@@ -19,7 +19,7 @@ class HybridSearch:
         self._similarity_top_k = similarity_top_k
 
     def as_retriever(self) -> QueryFusionRetriever:
-        """Return the fusion of both legs, which asks no language model."""
+        """Return the fusion of both legs, which calls no language model."""
         return QueryFusionRetriever(
             self._legs,
             llm=MockLLM(),  # never asked; without one the class looks for OpenAI

@@ -14,7 +14,7 @@ MAX_TOP_K = 1000
 
 
 class SearchCriteria(BaseModel):
-    """One search, checked: raises :class:`InputError` kinds for what cannot be searched for."""
+    """One checked search; raises :class:`InputError` kinds for an invalid one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -29,10 +29,10 @@ MIN_DEPTH = 20
 
 
 class SearchService:
-    """Search one store as v1 does. Thread-safe; keep it open, since indexes load once.
+    """Search one store like v1. Thread-safe; keep it open, because indexes load once.
 
-    No ``IDX_RAG_V2__*`` setting reaches it. A dataset's index follows the dataset: the first
-    search after a change builds it anew, as a whole.
+    No ``IDX_RAG_V2__*`` setting affects it. A dataset's index follows the dataset: the first search
+    after a change builds it completely again.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SearchService:
         )
 
     def index(self, dataset: str, progress: Progress | None = None) -> None:
-        """Bring v1's index of a dataset up to date; a search does it, too, when it must."""
+        """Bring v1's index of a dataset up to date; a search does that as well if necessary."""
         self._current_index(dataset, progress)
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class SearchService:
 
 
 def _candidates(index: LoadedIndex, query: str, criteria: SearchCriteria) -> list[NodeWithScore]:
-    """Return ``top_k`` passages of the mode, or as many as a leg gives if they are reranked."""
+    """Return ``top_k`` passages of the mode, or all that a leg gives if they are reranked."""
     depth = max(MIN_DEPTH, 2 * criteria.top_k)
     lexical = FTSChunkRetriever(index.chunks, index.vectors.docstore, depth)
     vector = VectorSearch(index.vectors, depth)

@@ -1,4 +1,4 @@
-"""From a dataset's documents to v1's chunks: a stock LlamaIndex ``IngestionPipeline``."""
+"""Turn a dataset's documents into v1's chunks: a stock LlamaIndex ``IngestionPipeline``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _to_llama(stored: StoredDocument) -> Document:
 
 
 def _node_ids(documents: Sequence[StoredDocument]) -> Callable[[int, BaseNode], str]:
-    """Return a maker of node ids ``{content_hash}:{seq}``; copies of a content go on counting."""
+    """Return a maker of node ids ``{content_hash}:{seq}``; equal contents continue the count."""
     hashes = {document.source_doc_id: document.content_hash for document in documents}
     counted: Counter[str] = Counter()
 

@@ -20,7 +20,7 @@ class VectorStoreManager:
         self._embed_model = embed_model
 
     def build(self, nodes: Sequence[BaseNode]) -> VectorStoreIndex:
-        """Index the nodes, embedding those that are not yet, and persist the index."""
+        """Index the nodes, embed those without a vector, and persist the index."""
         storage = StorageContext.from_defaults(vector_store=SimpleVectorStore())
         index = VectorStoreIndex(nodes, storage_context=storage, embed_model=self._embed_model)
         storage.persist(str(self._folder))

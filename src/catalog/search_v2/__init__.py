@@ -1,8 +1,8 @@
-"""The v2 pipeline: opt-in successor of ``catalog.search``, driven by ``IDX_RAG_V2__*``.
+"""The v2 pipeline: opt-in successor of ``catalog.search``, with settings ``IDX_RAG_V2__*``.
 
-``search`` is the whole of it as a function, ``ask`` answers from what it finds and ``generate``
-makes a document of it. Every LlamaIndex part can be imported from here as well, and is loaded at
-that time: ``from catalog.search_v2 import CatalogRetriever``.
+``search`` runs all of it as one function, ``ask`` answers from its results and ``generate`` makes a
+document from them. Every LlamaIndex part can also be imported from here and is loaded at that time:
+``from catalog.search_v2 import CatalogRetriever``.
 """
 
 # ruff: noqa: F401
@@ -122,7 +122,7 @@ def search(params: SearchParams) -> SearchResults:
 
 
 def _tell_llama_index(*embedding: Any) -> AbstractContextManager[None]:
-    """Report an embedding to LlamaIndex where a program has loaded it: else nobody listens."""
+    """Report an embedding to LlamaIndex if the program has loaded it; otherwise nobody listens."""
     if "llama_index.core" not in sys.modules:
         return nullcontext()
     from catalog.search_v2.embedding_events import report_embedding
@@ -134,7 +134,7 @@ embedding_model.listeners.append(_tell_llama_index)
 
 
 def __getattr__(name: str) -> Any:
-    """Load the LlamaIndex parts, and answers, when the first of them is asked for."""
+    """Load the LlamaIndex parts, and answers, at their first use."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     part = getattr(import_module(_MODULE_OF[name]), name)
@@ -143,5 +143,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List every name there is, loaded or not."""
+    """List all names, loaded or not."""
     return sorted({*globals(), *__all__})

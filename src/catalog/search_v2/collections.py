@@ -1,4 +1,4 @@
-"""Searching a Qdrant collection that other software filled, without a store and without writing.
+"""Search a Qdrant collection that other software filled, without a store and without writing.
 
 ``CollectionSearch`` answers with results and stages, ``CollectionRetriever`` with LlamaIndex nodes.
 See docs/how-to/qdrant-collection.md.
@@ -49,9 +49,9 @@ _MISSING = object()
 
 
 class PayloadReader:
-    """Read points as results by the names in the settings, and count the malformed ones.
+    """Read points as results by the names in the settings, and count malformed ones.
 
-    A field that is missing or no text costs only itself: the point is a result all the same.
+    If a field is missing or not a text, the point is still a result, without the field.
     """
 
     def __init__(self, settings: CollectionSettings) -> None:
@@ -63,7 +63,7 @@ class PayloadReader:
         return [self._read(rank, point) for rank, point in enumerate(points, start=1)]
 
     def warnings(self) -> list[str]:
-        """Say how many passages lacked what; nothing if all was there."""
+        """Say how many passages lacked which field; "" if none did."""
         return [
             f"{count} passage{'' if count == 1 else 's'} {problem}"
             for problem, count in self._problems.items()
@@ -89,7 +89,7 @@ class PayloadReader:
         )
 
     def _text(self, point: ForeignPoint, name: str) -> str:
-        """Return a field's text; headings in a list are joined, a number is its digits."""
+        """Return a field's text; a list of headings is joined, a number becomes its digits."""
         value = self._value(point, name)
         if isinstance(value, list) and all(isinstance(part, str) for part in value):
             value = " > ".join(value)
@@ -122,7 +122,7 @@ class PayloadReader:
 def find_field(payload: dict[str, Any], name: str) -> Any:
     """Return the value of a dotted name, else ``None``.
 
-    Some software keeps JSON in a text (LlamaIndex: ``_node_content.text``): it is looked into.
+    Some software stores JSON as text (LlamaIndex: ``_node_content.text``); that is parsed.
     """
     if name in payload:
         return payload[name]
@@ -136,7 +136,7 @@ def find_field(payload: dict[str, Any], name: str) -> Any:
 
 
 def cite(title: str, section: str, source: str) -> str:
-    """Return one line that says where a passage is from."""
+    """Return one line that names the source of a passage."""
     named = ", ".join(dict.fromkeys(filter(None, (title, section))))
     return f"{named} ({source})" if named else source
 
@@ -150,8 +150,8 @@ SAME_MODEL = 0.7  # of a mean cosine: docs/decisions/0039 has the measurements
 class CollectionSearch:
     """Search one collection by meaning, with the embedding model of the settings.
 
-    ``name`` is by default ``IDX_COLLECTION__NAME``; a given ``client`` or model replaces that of
-    the settings, and its owner closes it. Nothing is opened before the first search, and nothing
+    ``name`` is by default ``IDX_COLLECTION__NAME``. A given ``client`` or model replaces that of
+    the settings, and its owner closes it. Nothing is opened before the first search, and nothing is
     ever written. Thread-safe.
     """
 
@@ -179,12 +179,12 @@ class CollectionSearch:
 
     @property
     def address(self) -> str:
-        """Return where the collection is, without credentials."""
+        """Return the address of the server, without credentials."""
         return self._collection.server.address
 
     @cached_property
     def model(self) -> EmbeddingModel:
-        """Return what embeds queries."""
+        """Return the model that embeds queries."""
         given = self._given_model
         if given is None:
             return get_model(self._settings.embedding, rag=self._settings.rag_v2)
@@ -204,12 +204,12 @@ class CollectionSearch:
         threshold: float | None = None,
         embedding: npt.NDArray[np.float32] | None = None,
     ) -> CollectionResults:
-        """Return the nearest passages, best first; ``embedding`` in place of the query's own.
+        """Return the nearest passages, best first; ``embedding`` replaces the query's own.
 
-        ``filters`` are as a search's, on ``source_url`` (as a whole), ``page_title`` and
-        ``section`` (by their words), and on every field that the collection has an index of. A
-        ``threshold`` leaves out lower scores. Raises :class:`EngineError` when the server cannot be
-        asked, :class:`EmbeddingMismatchError` for a model of another dimension, and
+        ``filters`` are like a search's, on ``source_url`` (as a whole), ``page_title`` and
+        ``section`` (by their words), and on every field with an index in the collection. A
+        ``threshold`` leaves out lower scores. Raises :class:`EngineError` if the server cannot be
+        reached, :class:`EmbeddingMismatchError` for a model of another dimension, and
         :class:`InputError` for an invalid query, filter or number.
         """
         started = time.perf_counter()
@@ -242,11 +242,11 @@ class CollectionSearch:
         )
 
     def check(self) -> dict[str, Any]:
-        """Describe the collection, and whether the settings fit it, as data.
+        """Describe the collection as data, and whether the settings fit it.
 
-        ``fields`` counts in how many of some sampled points each field was found. ``agreement`` is
-        the mean cosine of their vectors with those that the set model gives their texts, ``None``
-        where no text was found: near 1 where it is the model that filled the collection.
+        ``fields`` counts the sampled points that have each field. ``agreement`` is the mean cosine
+        of their vectors with those that the configured model gives their texts, ``None`` without
+        texts. It is near 1 if that model filled the collection.
         """
         shape = self.shape
         points = self._collection.sample(shape, SAMPLED)
@@ -277,7 +277,7 @@ class CollectionSearch:
         }
 
     def close(self) -> None:
-        """Close the client, if it is not its caller's."""
+        """Close the client unless its caller owns it."""
         if self._owns_client:
             self._collection.server.client.close()
 
@@ -290,7 +290,7 @@ class CollectionSearch:
     def _check(
         self, query: str, top_k: int | None, filters: object
     ) -> tuple[str, int, Filter | None]:
-        """Return the query in NFC and cut to length, how many are wanted, and the filter."""
+        """Return the query in NFC and cut to length, the number of results, and the filter."""
         most = self._settings.rag_v2.max_query_chars
         text = compose(storable(" ".join(query.split())))[:most]
         if not text:
@@ -335,13 +335,13 @@ class CollectionSearch:
 
 
 class CollectionRetriever(BaseRetriever):
-    """A collection that other software filled as a LlamaIndex retriever.
+    """A collection that other software filled, as a LlamaIndex retriever.
 
-    ``fields`` names its payload's, as ``{"text": "page_content", "source_url": "metadata.url"}``,
-    and its ``vector`` if it has a name. Parameters that are not given come from the settings
-    (``IDX_COLLECTION__*``). Each node's metadata has ``source_url``, ``page_title``, ``section``,
-    ``chunk_index`` as far as they are there, ``citation``, and ``low_score`` on one whose score is
-    low.
+    ``fields`` names the payload's fields, as ``{"text": "page_content", "source_url":
+    "metadata.url"}``, and its ``vector`` if it has a name. Parameters that are not given come from
+    the settings (``IDX_COLLECTION__*``). Each node's metadata has those of ``source_url``,
+    ``page_title``, ``section`` and ``chunk_index`` that exist, ``citation``, and ``low_score`` if
+    the score is low.
     """
 
     def __init__(
@@ -367,7 +367,7 @@ class CollectionRetriever(BaseRetriever):
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     def close(self) -> None:
-        """Close the client, if it is not its caller's."""
+        """Close the client unless its caller owns it."""
         self._search.close()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -400,7 +400,7 @@ def _node(result: CollectionResult) -> TextNode:
 
 
 def _changed(settings: Settings, changes: dict[str, Any]) -> Settings:
-    """Return settings with some of the collection's changed, checked as loading does."""
+    """Return settings with some of the collection's changed, checked like at loading."""
     unknown = ", ".join(sorted(changes.keys() - CollectionSettings.model_fields.keys()))
     if unknown:
         raise ConfigError(f"no such field of a collection: {unknown}")
@@ -418,6 +418,6 @@ def _open_client(settings: Settings) -> QdrantClient:
     url = chosen.url or rag.qdrant_url
     if url is None:
         raise ConfigError("no Qdrant server is set: IDX_COLLECTION__URL=http://host:6333")
-    # the key of one server is not sent to another
+    # do not send the key of one server to another
     key = chosen.api_key or (rag.qdrant_api_key if chosen.url in (None, rag.qdrant_url) else None)
     return open_client(url, key, chosen.timeout_seconds)

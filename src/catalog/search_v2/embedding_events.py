@@ -29,7 +29,7 @@ _dispatcher = get_dispatcher(__name__)
 def report_embedding(
     about: dict[str, Any], texts: Sequence[str], vectors: list[Vector | None]
 ) -> Iterator[None]:
-    """Report an embedding to LlamaIndex's callbacks and instrumentation, as its own are."""
+    """Report an embedding to LlamaIndex's callbacks and instrumentation, like its own."""
     manager = LlamaSettings.callback_manager
     if not (manager.handlers or _is_heard(_dispatcher)):
         yield
@@ -45,7 +45,7 @@ def report_embedding(
 
 
 def _is_heard(dispatcher: Dispatcher | None) -> bool:
-    """Return whether any handler takes the events: describing one is slow compared with a query."""
+    """Return whether any handler takes the events, because describing one is slow for a query."""
     while dispatcher is not None:
         if any(not isinstance(one, NullEventHandler) for one in dispatcher.event_handlers):
             return True

@@ -55,10 +55,10 @@ _log = logging.getLogger(__name__)
 
 
 class ChunkSplitter(TransformComponent):
-    """Cuts documents into chunks with exact offsets and deterministic ids.
+    """Cut documents into chunks with exact offsets and deterministic ids.
 
-    A LlamaIndex ``splitter`` cuts texts in place of the chunker. ``fallbacks`` says, by document
-    id, why one was measured as four characters a token.
+    A LlamaIndex ``splitter`` replaces the chunker. ``fallbacks`` says, by document id, why a
+    document was measured as four characters a token.
     """
 
     dataset: str
@@ -87,14 +87,13 @@ class ChunkSplitter(TransformComponent):
 
 
 class EmbeddingPrefixTransform(TransformComponent):
-    """Format the text to embed: the document prefix, the passage's place, the passage.
+    """Build the text to embed: the document prefix, the passage's place, the passage.
 
-    The formatted windows are kept on the node, separate from its text; see
-    :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments.
-
-    In a pipeline that is not ours, put it between splitter and embedding model: plain text nodes
-    become :class:`PrefixedNode`. The prefix is that of ``model``, else of the configured one,
-    unless ``prefix`` is given.
+    These windows are kept on the node, separate from its text; see
+    :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments. In a
+    pipeline that is not ours, put this step between splitter and embedding model: plain text nodes
+    become :class:`PrefixedNode`. The prefix is that of ``model`` or the configured model, unless
+    ``prefix`` is given.
     """
 
     context: bool = True
@@ -118,7 +117,7 @@ class EmbeddingPrefixTransform(TransformComponent):
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Set ``windows`` on each :class:`ChunkNode`, and return text nodes with their prefix.
 
-        Whole documents and nodes of other kinds pass untouched.
+        Whole documents and other kinds of nodes are returned unchanged.
         """
         return [self._format(node) for node in nodes]
 
@@ -135,7 +134,7 @@ class EmbeddingPrefixTransform(TransformComponent):
 
 
 def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:
-    """Return where a plain node stands, as far as its metadata says."""
+    """Return the place of a plain node from its metadata."""
     said = node.metadata
     paths = (said.get(key) for key in ("path", "file_name", "file_path"))
     path = next((str(path) for path in paths if path), "")
@@ -153,8 +152,8 @@ def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:
 class CachedEmbedding(TransformComponent):
     """Give each chunk the vectors of its windows; the model embeds only new windows.
 
-    A window the model fails on stays without a vector and is noted in ``failures`` by chunk
-    id; the rest of its document goes on. Raises ``EmbeddingError`` when the model is down.
+    A window on which the model fails stays without a vector and is recorded in ``failures`` by
+    chunk id; the rest of its document continues. Raises ``EmbeddingError`` if the model is down.
     """
 
     failures: dict[str, str] = Field(default_factory=dict, exclude=True)
@@ -186,7 +185,7 @@ class CachedEmbedding(TransformComponent):
         return list(nodes)
 
     def _embed_missing(self, texts: dict[str, str], vectors: dict[str, Vector]) -> dict[str, str]:
-        """Complete the vectors, here and in the cache; return why one is missing, by key."""
+        """Add missing vectors, here and to the cache; return reasons by key for failed ones."""
         keys = [key for key in texts if key not in vectors]
         if not keys:
             return {}
@@ -196,9 +195,9 @@ class CachedEmbedding(TransformComponent):
 
 
 class ChunkPersistenceTransform(TransformComponent):
-    """Turns chunk nodes into the rows that :class:`PersistenceTransform` will publish.
+    """Turn chunk nodes into the rows that :class:`PersistenceTransform` will publish.
 
-    ``pipeline`` names how they were cut and embedded, so that a change of that is noticed.
+    ``pipeline`` identifies how they were cut and embedded, so that a change is noticed.
     """
 
     pipeline: str = ""
@@ -219,7 +218,7 @@ class ChunkPersistenceTransform(TransformComponent):
         return list(nodes)
 
     def take(self) -> list[NewRevision]:
-        """Return the staged revisions, which are then no longer staged."""
+        """Return the staged revisions and clear the stage."""
         staged, self._staged = list(self._staged.values()), {}
         return staged
 
@@ -244,7 +243,7 @@ class PersistenceTransform(TransformComponent):
         self._database, self._staging, self._clock = database, staging, clock
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Commit every staged document; a search sees all of a document or nothing of it."""
+        """Commit every staged document; a search sees all of a document or nothing."""
         publish(self._database, self.dataset, self._staging.take(), self._clock)
         return list(nodes)
 
@@ -252,9 +251,9 @@ class PersistenceTransform(TransformComponent):
 class DatasetPipeline(IngestionPipeline):
     """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
 
-    Each run replaces the documents of the paths it is given and leaves the rest. A passage that
-    could not be embedded is stored all the same, found by its words, and logged. LlamaIndex's own
-    docstore strategies and cache are off: they lose documents when an embedding fails.
+    Each run replaces the documents with the given paths and leaves the rest. A passage that could
+    not be embedded is stored nevertheless, found by its words, and logged. LlamaIndex's own
+    docstore strategies and cache are off, because they lose documents when an embedding fails.
     """
 
     _prepare: Callable[[], None] = PrivateAttr()
@@ -262,7 +261,7 @@ class DatasetPipeline(IngestionPipeline):
     def __init__(
         self, transformations: list[TransformComponent], prepare: Callable[[], None]
     ) -> None:
-        """Set the steps, and the check to do before each run."""
+        """Set the steps, and the check to run before each run."""
         super().__init__(transformations=transformations, disable_cache=True)
         self._prepare = prepare
 
@@ -271,8 +270,8 @@ class DatasetPipeline(IngestionPipeline):
     ) -> Sequence[BaseNode]:
         """Store the documents and return their chunks; see ``IngestionPipeline.run``.
 
-        Raises :class:`InputError` for ``num_workers``, :class:`EmbeddingMismatchError` if the
-        store took another model on meanwhile.
+        Raises :class:`InputError` for ``num_workers``, and :class:`EmbeddingMismatchError` if the
+        store adopted another model meanwhile.
         """
         self._begin(num_workers)
         nodes = super().run(*arguments, **more)
@@ -282,7 +281,7 @@ class DatasetPipeline(IngestionPipeline):
     async def arun(
         self, *arguments: Any, num_workers: int | None = None, **more: Any
     ) -> Sequence[BaseNode]:
-        """Do the same as :meth:`run`."""
+        """Store the documents like :meth:`run`."""
         self._begin(num_workers)
         nodes = await super().arun(*arguments, **more)
         self._report()
@@ -307,7 +306,7 @@ class DatasetPipeline(IngestionPipeline):
 class IngestionPipelineBuilderV2:
     """Build pipelines that put LlamaIndex ``Document`` objects into a dataset of a service's store.
 
-    Every search of the store finds them at once.
+    Searches of the store find them at once.
     """
 
     def __init__(self, service: SearchServiceV2 | None = None) -> None:
@@ -323,13 +322,13 @@ class IngestionPipelineBuilderV2:
         *,
         splitter: NodeParser | None = None,
     ) -> DatasetPipeline:
-        """Return the pipeline of one dataset, which is made at the first run.
+        """Return the pipeline of one dataset, which the first run creates.
 
-        A dataset's id is its name, so either argument will do; a number says nothing and needs the
-        name as well. ``embed_model`` is the store's own unless given, and must be equal to it: any
-        LlamaIndex model that the service was opened with. Sizes are in the model's tokens, those of
-        the settings unless given. A LlamaIndex ``splitter`` cuts texts in place of ours; recordings
-        are still cut by time.
+        A dataset's id is its name, so either argument is enough; a number is not a name and needs
+        ``dataset_name`` as well. ``embed_model`` is by default the store's and must be equal to it;
+        it may be any LlamaIndex model with which the service was opened. Sizes are in the model's
+        tokens, by default the settings'. A LlamaIndex ``splitter`` cuts texts instead of our
+        chunker; recordings are still cut by time.
 
         Raises :class:`EmbeddingMismatchError` for another model than the store's and
         :class:`InputError` for an invalid name; nothing has been written then.
@@ -373,7 +372,7 @@ def _dataset_name(dataset_id: str | int | None, dataset_name: str | None) -> str
 
 
 def _check_model(library: Library, model: EmbeddingModel) -> None:
-    """Raise unless the store is searched by this very model."""
+    """Raise unless searches of the store use this very model."""
     own, encoder = library.wanted_model, model.encoder
     if (encoder.fingerprint, encoder.dim) != (own.fingerprint, own.dim):
         raise EmbeddingMismatchError(

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class SourceDocument(Document):
-    """A LlamaIndex ``Document`` that remembers what its reader found (headings, tables …)."""
+    """A LlamaIndex ``Document`` that keeps what its reader found (headings, tables …)."""
 
     source: InstanceOf[Source] = Field(exclude=True, repr=False)
 
@@ -51,9 +51,9 @@ class SourceDocument(Document):
 class ChunkNode(TextNode):
     """A LlamaIndex ``TextNode`` for one chunk: deterministic id, exact offsets.
 
-    ``windows`` are the texts the model shall see, ``embed_keys`` the cache keys of their
-    vectors, ``vectors`` those there are by key, ``embedded_by`` the model's fingerprint; none is
-    part of the node's text or metadata, so no prefix can leak from here.
+    ``windows`` are the texts for the model, ``embed_keys`` the cache keys of their vectors,
+    ``vectors`` the known vectors by key, ``embedded_by`` the model's fingerprint. None is in the
+    node's text or metadata, so no prefix can leak from here.
     """
 
     source: InstanceOf[Source] = Field(exclude=True, repr=False)
@@ -101,7 +101,7 @@ class PrefixedNode(TextNode):
 
     @classmethod
     def of(cls, node: TextNode, embedded: str) -> PrefixedNode:
-        """Return the same node for a model to see as ``embedded``."""
+        """Return the same node, which a model sees as ``embedded``."""
         fields = {name: getattr(node, name) for name in TextNode.model_fields}
         return cls.model_construct(**fields, embedded=embedded)
 
@@ -118,13 +118,13 @@ class PrefixedNode(TextNode):
 
 
 def read_sources(nodes: Iterable[BaseNode], dataset: str) -> list[Source]:
-    """Return the documents behind nodes, each once, in order.
+    """Return the documents behind nodes, without repetitions, in order.
 
-    A plain LlamaIndex node is Markdown if its path says so or it has none, else plain text. Its
+    A plain LlamaIndex node is Markdown if its path says so or it has no path, else plain text. Its
     path is its metadata ``path``, ``file_path`` or ``file_name``, else the id that it was given,
-    else made of its text. Pages of one file (``page_label``) are one document; other texts under
-    one path are ``path#2``, ``path#3`` …; a text that comes twice under its path counts once. A
-    node without text holds nothing, and is logged.
+    else derived from its text. Pages of one file (``page_label``) are one document; other texts
+    with the same path are ``path#2``, ``path#3`` …; a repeated text with the same path counts once.
+    A node without text is skipped and logged.
     """
     sources: dict[str, Source] = {}
     texts: dict[str, list[_Text]] = {}
@@ -166,13 +166,13 @@ class _Text:
         return cls(storable(path) or _path_of(text), text, metadata, is_markdown, title)
 
 
-_UNNAMED_TITLE = 80  # characters of its first line that a text without a name is called by
+_UNNAMED_TITLE = 80  # characters of the first line that name a text without a name
 _MARKDOWN = ("", ".md", ".markdown", ".mdown", ".mkd", ".mdx")
 _DATES = {"last_modified_date": "modified", "creation_date": "created"}  # of LlamaIndex readers
 
 
 def _given_id(node: BaseNode) -> str:
-    """Return the id that somebody gave the node or its document; "" if LlamaIndex drew it."""
+    """Return the id given to the node or its document; "" if LlamaIndex drew it."""
     name = node.ref_doc_id or node.node_id
     try:
         is_drawn = uuid.UUID(name).version == 4
@@ -182,12 +182,12 @@ def _given_id(node: BaseNode) -> str:
 
 
 def _path_of(text: str) -> str:
-    """Return a path for a text without a name: the same one for the same text."""
+    """Return a path for a text without a name; equal texts give equal paths."""
     return f"text-{int(ids.sha1_hex(text)[:12], 16)}"
 
 
 def _parse(group: list[_Text]) -> Iterator[ParsedDocument]:
-    """Yield the documents of the texts under one path."""
+    """Yield the documents of the texts with one path."""
     distinct: dict[str, _Text] = {}
     for text in group:
         before = distinct.get(text.text)
@@ -201,7 +201,7 @@ def _parse(group: list[_Text]) -> Iterator[ParsedDocument]:
 
 
 def _join_pages(pages: list[_Text]) -> ParsedDocument:
-    """Return the one document that pages make, in order, each beginning where it does."""
+    """Return the document of these pages, in order, with the start of each."""
     metadata = {key: value for key, value in pages[0].metadata.items() if key != "page_label"}
     lengths = [len(page.text) + 2 for page in pages]
     starts = tuple(accumulate(lengths[:-1], initial=0))
@@ -234,10 +234,10 @@ _SPACE = re.compile(r"\s*")
 def split_text(splitter: NodeParser, doc: ParsedDocument) -> list[tuple[int, int]]:
     """Return the offsets of the splitter's passages in ``doc.text``: ``[start, end)``, in order.
 
-    The offsets that LlamaIndex reports are searched for after the cut: in text that repeats itself
-    they point too early, and of chained splitters they count from an inner node. So passages are
-    found again in the text. Raises :class:`InputError` for a splitter that rewrites
-    what it cuts, or cuts the same text twice: its passages could not be cited.
+    LlamaIndex searches for its offsets after the cut: in repetitive text they are too low, and with
+    chained splitters they count from an inner node. So passages are found again in the text. Raises
+    :class:`InputError` for a splitter that rewrites its text, or cuts the same text twice: its
+    passages could not be cited.
     """
     body = doc.text[doc.body_start :]
     nodes = splitter([Document(text=body, id_=doc.path)])
@@ -256,9 +256,9 @@ def split_text(splitter: NodeParser, doc: ParsedDocument) -> list[tuple[int, int
 
 
 def _find(doc: ParsedDocument, text: str, before: int, end: int) -> int:
-    """Return where a passage begins after the one ``[before, end)``; -1 if nowhere.
+    """Return the start of the passage that follows ``[before, end)``; -1 if not found.
 
-    Right behind it, else where the two share as little as possible, else anywhere behind it.
+    It is directly after it, else where the two share as little as possible, else anywhere after it.
     """
     space = _SPACE.match(doc.text, end)
     behind = end if space is None else space.end()

@@ -39,12 +39,12 @@ _REMEMBERED = 3000  # tokens of a conversation
 
 
 class AnswerQueryEngine(BaseQueryEngine):
-    """Answer as ``catalog ask`` does: checked sentences that cite the source nodes, or none.
+    """Answer like ``catalog ask``: checked sentences that cite the source nodes, or abstain.
 
-    ``ask`` are parameters of :class:`AskParams`, such as ``role``; ``llm`` writes in place of the
-    configured model. The response's metadata is the whole answer as JSON, its source nodes are the
-    results in their order, so that ``[n]`` is the nth. With ``streaming`` the response comes
-    sentence by sentence. Without a ``service`` it is the one that this process shares.
+    ``ask`` are parameters of :class:`AskParams`, such as ``role``; ``llm`` writes instead of the
+    configured model. The response's metadata is the whole answer as JSON; its source nodes are the
+    results in order, so that ``[n]`` is the nth. With ``streaming`` the response arrives sentence
+    by sentence. Without a ``service`` the process's shared one is used.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class AnswerQueryEngine(BaseQueryEngine):
         return {}
 
     def as_chat_engine(self) -> CondenseQuestionChatEngine:
-        """Return an engine for a conversation: each message is asked as a separate question.
+        """Return an engine for a conversation, in which each message is a separate question.
 
-        With a language model a later message is rewritten as a question that stands alone; without
+        With a language model, a follow-up message is rewritten as an independent question; without
         one it is asked unchanged.
         """
         return AnswerChatEngine(self)
@@ -124,7 +124,7 @@ class AnswerChatEngine(CondenseQuestionChatEngine):
 
 
 def source_nodes(results: SearchResults) -> list[NodeWithScore]:
-    """Return the results as nodes, each with its number, citation and place in the metadata."""
+    """Return the results as nodes with number, citation and place in the metadata."""
     return [
         NodeWithScore(
             node=TextNode(

@@ -35,7 +35,7 @@ class PassageNode(TextNode):
 
     @classmethod
     def of(cls, chunk: Chunk) -> PassageNode:
-        """Return the node of a chunk, with metadata as LlamaIndex users expect, free to change."""
+        """Return the node of a chunk, with the usual metadata of LlamaIndex; it may be changed."""
         node = cls(
             id_=chunk.chunk_id,
             text=chunk.text,
@@ -63,9 +63,9 @@ class PassageNode(TextNode):
         return self._chunk
 
     def telling(self, passage: Passage) -> PassageNode:
-        """Return the same node with what its recording holds around it, and where copies are.
+        """Return the node with the evidence around it, and the places of copies.
 
-        A language model reads the evidence, unless it reads it with an earlier passage.
+        A language model reads the evidence here unless an earlier passage has it.
         """
         unread: dict[str, str | list[str]] = {}
         read: dict[str, str | list[str]] = {}
@@ -86,13 +86,13 @@ class PassageNode(TextNode):
 
 
 class ScoredPassage(NodeWithScore):
-    """A :class:`PassageNode` with its score and how that came about."""
+    """A :class:`PassageNode` with its score and the parts of the score."""
 
     _passage: Passage = PrivateAttr()
 
     @classmethod
     def of(cls, passage: Passage, node: PassageNode | None = None) -> ScoredPassage:
-        """Return a passage as a node: of its own, or one that was given and may be changed."""
+        """Return a passage as a node: a new one, or the given one, which may be changed."""
         node = node or PassageNode.of(passage.chunk).telling(passage)
         scored = cls(node=node, score=passage.score)
         scored._passage = passage
@@ -108,7 +108,7 @@ class ScoredPassage(NodeWithScore):
 
     @property
     def passage(self) -> Passage:
-        """The passage under the score that the node has now."""
+        """The passage with the node's present score."""
         score = self._passage.score if self.score is None else self.score
         return self._passage._replace(score=score)
 
@@ -124,12 +124,12 @@ class ScoredPassage(NodeWithScore):
 
     @property
     def kinds_answered(self) -> frozenset[SubQueryKind]:
-        """The kinds of the user's own sub-queries that were answered, by hits or by none."""
+        """The kinds of the user's own sub-queries whose legs answered, even without hits."""
         return self._passage.kinds_answered
 
     @property
     def reranked(self) -> Reranked | None:
-        """The reranker's part in the score, if one was asked."""
+        """The reranker's part of the score, if there was one."""
         return self._passage.reranked
 
     @property
@@ -139,40 +139,40 @@ class ScoredPassage(NodeWithScore):
 
     @property
     def certainty(self) -> Certainty | None:
-        """The same in a word: exact, likely or possible; ``None`` until it is judged."""
+        """The relevance in a word: exact, likely or possible; ``None`` until it is judged."""
         return self._passage.certainty
 
     @property
     def restriction(self) -> Restriction | None:
-        """The restriction of the passage's search, exclusions included; ``None`` if not known."""
+        """The restriction of the passage's search with exclusions; ``None`` if unknown."""
         return self._passage.restriction
 
     @property
     def snippet(self) -> Snippet | None:
-        """The part of it to show, around its best sentence; ``None`` until that is looked for."""
+        """The part to show, around its best sentence; ``None`` before it is searched."""
         return self._passage.snippet
 
     @property
     def evidence(self) -> Evidence | None:
-        """What its recording holds around it; ``None`` unless it is timed and was expanded."""
+        """The evidence around it; ``None`` unless it is timed and was expanded."""
         return self._passage.evidence
 
 
 def to_nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
-    """Return new LlamaIndex nodes of passages, free to change."""
+    """Return new LlamaIndex nodes of passages, which may be changed."""
     return [ScoredPassage.of(passage) for passage in passages]
 
 
 def to_question(bundle: QueryBundle) -> Question:
-    """Return the query as LlamaIndex gave it."""
+    """Return the query in a LlamaIndex bundle."""
     return Question(bundle.query_str, bundle.embedding, tuple(bundle.custom_embedding_strs or ()))
 
 
 def to_passage(node: NodeWithScore) -> Passage:
-    """Return a node as a passage; a node of another retriever has no place in a file.
+    """Return a node as a passage; another retriever's node has no place in a file.
 
-    Its document is ``source_doc_id`` of its metadata, else its source node, else the node itself.
-    Its relevance is the node's ``relevance``, else its score, if that is from 0 to 1.
+    Its document is ``source_doc_id`` in its metadata, else its source node, else the node itself.
+    Its relevance is the node's ``relevance``, else its score if that is from 0 to 1.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
@@ -242,12 +242,12 @@ class PassagePostprocessor(BaseNodePostprocessor):
         ]
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
-        """Return the passages that remain, in their order; each keeps its chunk."""
+        """Return the remaining passages, in order; each keeps its chunk."""
         raise NotImplementedError
 
 
 def _to_node(after: Passage, before: Passage, given: NodeWithScore) -> NodeWithScore:
-    """Return the given node with the changes that a stage made; without changes the node itself."""
+    """Return the given node with the changes of a stage; without changes, the same object."""
     if after is before or after == before:
         return given
     if isinstance(given, ScoredPassage):

@@ -54,10 +54,10 @@ _dispatcher = get_dispatcher(__name__)
 
 
 class DistinctText(PassagePostprocessor):
-    """Keep the first of the nodes that say the same, and name the rest as its ``copies``.
+    """Keep the first of the nodes that say the same; the rest become its ``copies``.
 
-    What counts as the same is said at :func:`~catalog.retrieval.select.keep_distinct`. A node
-    without a text, such as an image, equals no other. Other retrievers' nodes name no copies.
+    :func:`~catalog.retrieval.select.keep_distinct` defines this. A node without text, such as an
+    image, equals no other. Other retrievers' nodes list no copies.
     """
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
@@ -76,8 +76,8 @@ class KeepFirst(PassagePostprocessor):
 class KeywordChunkSelector(PassagePostprocessor):
     """Keep the best node of each document, in the place of the document's first one.
 
-    The rule is :func:`~catalog.retrieval.select.select_by_keyword`. Nodes of other retrievers
-    know no leg.
+    The rule is :func:`~catalog.retrieval.select.select_by_keyword`. Nodes of other retrievers have
+    no leg.
     """
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
@@ -85,9 +85,9 @@ class KeywordChunkSelector(PassagePostprocessor):
 
 
 class MaxChunksPerDocument(PassagePostprocessor):
-    """Keep at most ``limit`` nodes of one document, in the order given; 0 keeps all.
+    """Keep at most ``limit`` nodes of each document, in the given order; 0 keeps all.
 
-    1 is best-chunk mode. Fetch more than you need before it: it only takes away.
+    1 is best-chunk mode. Fetch more than you need, because this only removes nodes.
     """
 
     limit: int = Field(3, ge=0)
@@ -99,11 +99,11 @@ class MaxChunksPerDocument(PassagePostprocessor):
 class SimilarityThreshold(PassagePostprocessor):
     """Drop nodes whose relevance is below ``minimum``, a number in 0..1; 0 keeps all.
 
-    A passage that contains the words of a keyword query as written, or its quoted phrase, stays.
-    The relevance is what a node says in ``relevance``; of nodes that have no such attribute it is
-    the score, if that lies in 0..1. A passage of v2 that was not calibrated, or a node scored by
-    BM25, cannot be judged: it stays unless ``keep_unjudged`` is off. Scores of other people's
-    fusions lie in 0..1 too without being a relevance: do not put this behind one.
+    A passage with the words of a keyword query as written, or with its quoted phrase, stays. The
+    relevance is the node's ``relevance``; for nodes without that attribute it is the score if that
+    is in 0..1. A passage of v2 that was not calibrated, or a node scored by BM25, cannot be judged:
+    it stays unless ``keep_unjudged`` is off. Scores of other software's fusion are in 0..1, too,
+    without being a relevance: do not use this after one.
     """
 
     minimum: float = Field(0.0, ge=0.0, le=1.0)
@@ -114,11 +114,11 @@ class SimilarityThreshold(PassagePostprocessor):
 
 
 class TokenBudget(PassagePostprocessor):
-    """Keep nodes, in the order given, while their texts fit into ``limit`` tokens; 0 keeps all.
+    """Keep nodes in the given order while their texts fit into ``limit`` tokens; 0 keeps all.
 
-    A node that does not fit is left out and the next one is tried. ``counter`` is any
-    :class:`TokenCounter`, such as a model's tokenizer; without one, four characters are a token.
-    Only the texts are counted, not the metadata or prompt that a synthesizer puts around them.
+    A node that does not fit is left out, and the next one is tried. ``counter`` is any
+    :class:`TokenCounter`, such as a model's tokenizer; without one, four characters count as a
+    token. Only texts are counted, not the metadata or prompt that a synthesizer adds.
     """
 
     limit: int = Field(0, ge=0)
@@ -136,12 +136,12 @@ class TokenBudget(PassagePostprocessor):
 
 
 class RelevanceEstimator(PassagePostprocessor):
-    """Give every passage of a v2 search its relevance. Order and other nodes stay unchanged."""
+    """Give every passage of a v2 search its relevance. Order and other nodes do not change."""
 
     _find: CalibrationFinder = PrivateAttr()
 
     def __init__(self, find: CalibrationFinder | None = None) -> None:
-        """Take a function that finds calibrations, else that of the shared service."""
+        """Take a function that finds calibrations, by default the shared service's."""
         super().__init__()
         self._find = shared_service().parts.calibration if find is None else find
 
@@ -158,12 +158,12 @@ class RelevanceEstimator(PassagePostprocessor):
 
 
 class RerankPostprocessor(PassagePostprocessor):
-    """Lets a reranker read the first passages and blends its scores with theirs.
+    """Let a reranker read the first passages, and blend its scores with theirs.
 
-    Takes nodes of any retriever, best first; the passage is read behind its title and headings,
-    at its best run of words. ``candidates`` passages are scored, fewer when ``budget_ms`` (0: no
-    limit) would be exceeded; those not scored follow in their order. ``top_n`` keeps that many
-    (0: all). ``retrieval.rerank.scoring.blend`` has the formulas.
+    Takes nodes of any retriever, best first. A passage is read after its title and headings, at its
+    best run of words. ``candidates`` passages are scored, or fewer if ``budget_ms`` (0: no limit)
+    runs out; the rest follow in their order. ``top_n`` keeps this many (0: all).
+    ``retrieval.rerank.scoring.blend`` has the formulas.
     """
 
     candidates: int = Field(3, ge=1)
@@ -183,7 +183,7 @@ class RerankPostprocessor(PassagePostprocessor):
         clock: Callable[[], float] = time.perf_counter,
         **settings: object,
     ) -> None:
-        """Take a reranker, else that of the service which this process shares, with its cache."""
+        """Take a reranker, by default the shared service's with its cache."""
         super().__init__(**settings)
         if reranker is None:
             parts = shared_service(make_store=True).parts  # nodes may be of other stores
@@ -230,7 +230,7 @@ class RerankPostprocessor(PassagePostprocessor):
 
 
 class RerankSentences(PassagePostprocessor):
-    """Gives reranked passages of recordings the snippet around the sentence that scores best."""
+    """Give reranked passages of recordings the snippet around the sentence that scores best."""
 
     snippet_chars: int = Field(300, ge=40)
     _reranker: Reranker = PrivateAttr()
@@ -256,13 +256,13 @@ class RerankSentences(PassagePostprocessor):
 
 
 class TemporalExpansion(PassagePostprocessor):
-    """Gives passages of recordings their evidence; other nodes go through untouched.
+    """Give passages of recordings their evidence; other nodes do not change.
 
-    A node with evidence is a new one: the metadata ``evidence`` is its text, not to be embedded
-    and for a language model to read, of nodes that share it in the first one; a
-    :class:`ScoredPassage` has it as ``evidence``. Neighbours are passages that
-    ``restriction`` allows, or else the restriction of the passage's own search; without either,
-    the evidence is the passage alone.
+    A node with evidence is a new one. Its metadata ``evidence`` is the text, which is not embedded
+    and is for a language model to read; of nodes that share evidence only the first has it. A
+    :class:`ScoredPassage` also has it as ``evidence``. Neighbours are passages that ``restriction``
+    allows, by default that of the passage's own search; without either, the evidence is the passage
+    itself.
     """
 
     transcript_seconds: float = Field(15.0, ge=0.0, le=600.0)
@@ -277,7 +277,7 @@ class TemporalExpansion(PassagePostprocessor):
         restriction: Restriction | None = None,
         **settings: object,
     ) -> None:
-        """Take the store to read, else that of the service which this process shares."""
+        """Take the store to read, by default the shared service's."""
         super().__init__(**settings)
         self._database = shared_service().library.database if database is None else database
         self._restriction = restriction
@@ -311,7 +311,7 @@ class KeepTelling(KeepFirst):
 
 
 def stages_of(parts: SearchParts, params: SearchParams) -> list[BaseNodePostprocessor]:
-    """Return what :func:`~catalog.retrieval.refine.refine` does for these params, as stages."""
+    """Return the steps of :func:`~catalog.retrieval.refine.refine` for these params, as stages."""
     params = for_agent(params, parts.settings)
     check_search(params)
     rag, top_k = parts.rag, params.top_k or parts.rag.top_k
@@ -348,7 +348,7 @@ def stages_of(parts: SearchParts, params: SearchParams) -> list[BaseNodePostproc
 class ServicePostprocessor(BaseNodePostprocessor):
     """The service's own stages in one; they get the query without quotes, exclusions and types.
 
-    ``stages`` are LlamaIndex postprocessors, to be taken out and used.
+    ``stages`` are LlamaIndex postprocessors that can also be used separately.
     """
 
     stages: list[BaseNodePostprocessor]

@@ -22,12 +22,12 @@ class MinimalQdrantVectorStore(QdrantVectorStore):
     """A drop-in ``QdrantVectorStore`` over a collection that catalog keeps.
 
     The stock class writes every metadata value up to four times and the text once more
-    (``_node_content``). Here the payload is the node's metadata and nothing else.
+    (``_node_content``). Here the payload is only the node's metadata.
 
-    With ``database`` and ``dataset``, a query answers the live passages only, as
-    :class:`PassageNode`; a passage found by several of its windows is answered once. Without them,
-    every point is answered, with its payload as metadata and no text. Filters other than
-    ``doc_ids`` go in through ``qdrant_filters``.
+    With ``database`` and ``dataset``, a query returns live passages only, as :class:`PassageNode`;
+    a passage found by several of its windows is returned once. Without them, every point is
+    returned, with its payload as metadata and no text. Filters other than ``doc_ids`` are passed as
+    ``qdrant_filters``.
     """
 
     _database: Database | None = PrivateAttr(default=None)
@@ -73,7 +73,7 @@ class MinimalQdrantVectorStore(QdrantVectorStore):
         return points, [node.node_id for node in nodes]
 
     def parse_to_query_result(self, response: list[Any]) -> VectorStoreQueryResult:
-        """Return the points as nodes, joined with the truth when there is a database."""
+        """Return the points as nodes, joined with the store if there is a database."""
         scores = [float(getattr(point, "score", 1.0)) for point in response]
         nodes: list[TextNode]
         if self._database is None:

@@ -1,4 +1,4 @@
-"""A LlamaIndex query engine of the search's parts and what writes the answer."""
+"""Build a LlamaIndex query engine from the search's parts and an answer synthesizer."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ NOTHING = "No passage was found."
 
 
 class CitedSentences(BaseSynthesizer):
-    """Answer with the sentences that answer best, word for word and cited; no model is asked.
+    """Answer with the sentences that answer best, word for word and cited, without a model.
 
-    ``sentences`` is how many at most. Each has the number of its node, and a line for each of these
-    says which passage that is. Works on any nodes: one that is no passage of ours is cited by its
-    path or file name.
+    At most ``sentences`` are used. Each has the number of its node, and a line for each number
+    names the passage. Works on any nodes: one that is not our passage is cited by its path or file
+    name.
     """
 
     def __init__(
@@ -69,25 +69,25 @@ class CitedSentences(BaseSynthesizer):
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
         **kwargs: Any,
     ) -> RESPONSE_TYPE:
-        """Do the same as :meth:`synthesize`."""
+        """Answer like :meth:`synthesize`."""
         response = await super().asynthesize(query, self._extracted(query, nodes), **kwargs)
         return self._with_sources(response, [*nodes, *(additional_source_nodes or ())])
 
     def _extracted(
         self, query: QueryTextType, nodes: Sequence[NodeWithScore]
     ) -> list[NodeWithScore]:
-        """Return the parts of the answer as nodes, none of no nodes."""
+        """Return the parts of the answer as nodes; empty without nodes."""
         text = query.query_str if isinstance(query, QueryBundle) else query
         parts = _extract(text, nodes, self._most) if nodes else ()
         return [NodeWithScore(node=TextNode(text=part)) for part in parts if part]
 
     def get_response(self, query_str: str, text_chunks: Sequence[str], **_: Any) -> str:
-        """Return the texts, a blank line between them."""
+        """Return the texts, with a blank line between them."""
         del query_str
         return "\n\n".join(text_chunks) or NOTHING
 
     async def aget_response(self, query_str: str, text_chunks: Sequence[str], **_: Any) -> str:
-        """Do the same as :meth:`get_response`."""
+        """Answer like :meth:`get_response`."""
         return self.get_response(query_str, text_chunks)
 
     def _with_sources(self, response: RESPONSE_TYPE, nodes: list[NodeWithScore]) -> RESPONSE_TYPE:
@@ -104,7 +104,7 @@ class CitedSentences(BaseSynthesizer):
 
 
 def _extract(query: str, nodes: Sequence[NodeWithScore], most: int) -> Iterator[str]:
-    """Yield the best sentences with their numbers, and then the sources of the numbers."""
+    """Yield the best sentences with their numbers, then the sources of the numbers."""
     sources = [_Source.of(number, node) for number, node in enumerate(nodes, start=1)]
     sentences = extract_sentences(query, sources, most)
     cited = {number for sentence in sentences for number in sentence.citations}
@@ -174,16 +174,16 @@ class QueryEngineBuilderV2:
         callback_manager: CallbackManager | None = None,
         **search: Any,
     ) -> RetrieverQueryEngine:
-        """Return a query engine over datasets; ``search`` takes what ``retrieve`` takes.
+        """Return a query engine over datasets; ``search`` has the parameters of ``retrieve``.
 
-        Its postprocessors are the service's own (reranking, relevance, the cuts, evidence of
-        recordings), so that it answers from the passages ``retrieve`` gives, and then those added
-        here, as ``postprocessors`` or by LlamaIndex's name for them. Without an ``llm``, here or in
-        LlamaIndex's ``Settings``, its answer is the sentences that answer best, with
-        their passages (:class:`CitedSentences`), and no model is asked; it never abstains, as
-        :class:`AnswerQueryEngine` does. ``streaming`` gives the answer as the model writes it.
-        Raises :class:`InputError` for an argument there is not, and for ``streaming``
-        where no model made here writes.
+        Its postprocessors are the service's own (reranking, relevance, cuts, evidence of
+        recordings), so that it answers from the same passages as ``retrieve``, followed by those
+        added here, as ``postprocessors`` or by LlamaIndex's name for them. Without an ``llm``, here
+        or in LlamaIndex's ``Settings``, the answer is the sentences that answer best with their
+        passages (:class:`CitedSentences`), without a model; it never abstains, unlike
+        :class:`AnswerQueryEngine`. ``streaming`` returns the answer while the model writes it.
+        Raises :class:`InputError` for an unknown argument, and for ``streaming`` if no model made
+        here writes.
         """
         search = search_arguments(search, *_ENGINE_ARGUMENTS)
         model = llm or LlamaSettings._llm  # Settings.llm would look for OpenAI

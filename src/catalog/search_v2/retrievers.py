@@ -63,8 +63,8 @@ _log = logging.getLogger(__name__)
 class LegRetriever(BaseRetriever):
     """Retrieve the hits of one leg, within a restriction.
 
-    With a ``sub_query`` it always looks for that; without, for the query it is given. By meaning
-    that is the embedding the query brings, else its ``custom_embedding_strs``, else its text.
+    With a ``sub_query`` it always searches for that, otherwise for the query it gets. By meaning it
+    uses the query's embedding, or else its ``custom_embedding_strs``, or else its text.
     """
 
     def __init__(self, database: Database, leg: LegQuery) -> None:
@@ -104,9 +104,9 @@ class LexicalRetriever(LegRetriever):
 
 
 class VectorRetriever(LegRetriever):
-    """Nearest neighbours over one dataset, or over several: a cosine is the same in each.
+    """Nearest neighbours over one dataset, or several; cosines are comparable between them.
 
-    How it deals with an index it cannot use is said at :func:`~catalog.retrieval.legs.vector_leg`.
+    :func:`~catalog.retrieval.legs.vector_leg` describes the fallback for an index it cannot use.
     """
 
     def __init__(
@@ -122,9 +122,9 @@ class VectorRetriever(LegRetriever):
 class FusionRetriever(QueryFusionRetriever):
     """A ``QueryFusionRetriever`` by type only: legs and fusion are ours.
 
-    The stock class ignores weights, merges equal texts, counts ranks from 0, wants an LLM and
+    The stock class ignores weights, merges equal texts, counts ranks from 0, requires an LLM and
     runs synchronous retrievers one after the other. Retrievals are reported to the
-    ``callback_manager``, else to that of LlamaIndex's ``Settings``.
+    ``callback_manager``, or else to that of LlamaIndex's ``Settings``.
     """
 
     def __init__(
@@ -146,11 +146,11 @@ class FusionRetriever(QueryFusionRetriever):
 
 
 class HybridRetrieverV2(FusionRetriever):
-    """The legs of one query at once, fused as the settings say.
+    """The legs of one query at the same time, fused as the settings say.
 
-    A failing leg is a failed stage, not a failed query, unless every leg fails. ``stages`` has
-    the reports of the last retrieval; build one retriever per query. With an ``expansion`` its
-    lines are asked as well, by the legs that ``make_legs`` makes of them.
+    A failing leg is a failed stage, not a failed query, unless every leg fails. ``stages`` has the
+    reports of the last retrieval, so build one retriever for each query. With an ``expansion`` its
+    lines are searched as well, by the legs that ``make_legs`` makes.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class HybridRetrieverV2(FusionRetriever):
         self.stages = stages or StageLog()
 
     def find(self, question: Question) -> list[Passage]:
-        """Return the passages of ``retrieve``, not as nodes, and report to no callback."""
+        """Return the passages of ``retrieve`` without making nodes or reporting to callbacks."""
         run = find_reported(
             self._parts,
             self.legs,
@@ -186,7 +186,7 @@ class HybridRetrieverV2(FusionRetriever):
 
 
 class HybridRetrieverFactoryV2:
-    """Build hybrid retrievers of a service's parts, or of the shared service's."""
+    """Build hybrid retrievers from a service's parts, by default the shared service's."""
 
     def __init__(self, parts: SearchParts | None = None, *, stages: StageLog | None = None) -> None:
         self._given_parts = parts
@@ -235,13 +235,13 @@ class HybridRetrieverFactoryV2:
     ) -> HybridRetrieverV2 | DatasetRetriever:
         """Return a ``QueryFusionRetriever`` over the mode's legs; depths default to the settings.
 
-        Without a query it serves any, each planned on its own: see :class:`DatasetRetriever`. For
-        one query, its phrases and exclusions bind every leg, expansions included; those in a part
-        of a typed query bind only that part. The retriever should then be called with ``about`` of
-        the parsed query. With an ``expansion`` the legs search for its lines as well.
+        Without a query it serves any query, each planned separately: see :class:`DatasetRetriever`.
+        With one, the query's phrases and exclusions restrict every leg, expansions included; those
+        in a part of a typed query restrict only that part. Then call the retriever with ``about``
+        of the parsed query. With an ``expansion`` the legs search for its lines as well.
 
         ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type`` and ``name`` of
-        :class:`SearchParams`. Several datasets are as one; without any all are. Raises
+        :class:`SearchParams`. Several datasets are searched as one, by default all. Raises
         :class:`InputError` for a depth below 1, :class:`QueryError` for a typed query without a
         part for the mode's legs.
         """
@@ -285,10 +285,10 @@ class HybridRetrieverFactoryV2:
 
 
 class DatasetRetriever(FusionRetriever):
-    """Search a dataset, several or all by both legs, fused, for whatever query it is given.
+    """Search a dataset, several or all by both legs, fused, for any query.
 
     ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
-    :class:`SearchParams`. A stage that fails is logged, and an error with ``strict``.
+    :class:`SearchParams`. A failed stage is logged, and raised with ``strict``.
     """
 
     def __init__(
@@ -345,11 +345,12 @@ class DatasetRetriever(FusionRetriever):
 
 
 class QueryExpansionRetrieverV2(DatasetRetriever):
-    """A :class:`DatasetRetriever` that also asks a language model's other words for the query.
+    """A :class:`DatasetRetriever` that also searches for a language model's other words.
 
-    The model is ``llm``, else the one that the settings name; :class:`ConfigError` without one. The
-    query's own lists weigh ``original_weight``, those of the expansion ``expansion_weight``;
-    filters and scope bind both. A query that is typed, or sure already, is not expanded.
+    The model is ``llm``, or else the configured one; :class:`ConfigError` without either. The
+    query's own lists have the weight ``original_weight``, those of the expansion
+    ``expansion_weight``; filters and scope restrict both. A typed query, or one with a certain
+    result already, is not expanded.
     """
 
     def __init__(
@@ -407,13 +408,13 @@ def check_depths(
 
 
 class CatalogRetriever(BaseRetriever):
-    """The v2 query path over a dataset, several or all as one LlamaIndex retriever, for any query.
+    """The whole v2 query path over a dataset, several or all, as one LlamaIndex retriever.
 
     ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
-    ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are as one; without
-    any all are. ``whole=False`` ends after selection, for those who chain the later stages
-    themselves. A query bundle's ``embedding`` or ``custom_embedding_strs`` are searched for by
-    meaning in place of the query.
+    ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are searched as
+    one, by default all. ``whole=False`` ends after selection, for callers who chain the later
+    stages themselves. A query bundle's ``embedding`` or ``custom_embedding_strs`` replace the query
+    in the search by meaning.
     """
 
     def __init__(

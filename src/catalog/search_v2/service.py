@@ -28,7 +28,10 @@ class SearchServiceV2(Searcher):
 
     @takes_self(SearchParams)
     def candidates(self, params: SearchParams) -> list[NodeWithScore]:
-        """Return what ``retrieve`` starts from: fused and selected, more than ``top_k``."""
+        """Return the fused and selected passages from which ``retrieve`` starts.
+
+        There are more than ``top_k``.
+        """
         return find_nodes(self, params, is_refined=False)
 
     def postprocessors(self, params: SearchParams) -> list[BaseNodePostprocessor]:
@@ -43,10 +46,10 @@ def find_nodes(
     *,
     is_refined: bool = True,
 ) -> list[NodeWithScore]:
-    """Return the passages of a search as LlamaIndex nodes, or the candidates they are chosen from.
+    """Return the passages of a search as LlamaIndex nodes, or the candidates for them.
 
-    A ``bundle`` may bring an embedding, or texts to embed, in place of the query's. A stage
-    that fails is logged, since nodes have no place for it.
+    A ``bundle`` may have an embedding, or texts to embed, instead of the query's. A failed stage is
+    logged, because nodes have no place for it.
     """
     with searching(str(service.library.settings.home)):
         params = for_agent(params, service.parts.settings)

@@ -1,4 +1,4 @@
-"""The SQL truth, and the lexical and vector indexes derived from it."""
+"""The store in SQL, and the lexical and vector indexes derived from it."""
 
 from catalog.store.database import Database
 

@@ -1,11 +1,11 @@
-"""Copies of a store: beside others that write to it, put back, or into another database.
+"""Back up a store, restore it, or copy it into another database.
 
-A copy and its way back use SQLite's own backup (https://sqlite.org/backup.html), so that what other
-processes do meanwhile neither tears the copy nor is torn by it.
+Back-ups and restores use SQLite's own backup (https://sqlite.org/backup.html), so other processes
+may read and write the store meanwhile.
 
-Into another database, of either kind, a store is copied row by row in one transaction: a move that
-is cut short has moved nothing and is run again. What came over is counted and held against its
-checksums before that transaction ends.
+Between databases, also of different kinds, a store is copied row by row in one transaction: a copy
+that is interrupted leaves nothing behind and can be started again. Before the transaction ends, the
+copied rows are counted and compared with their checksums.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from catalog.store.revisions import last_number, note_last_number
 from catalog.store.schema import chunks, datasets, documents, outbox, query_log
 from catalog.store.sqlite_pool import translate_errors
 
-Progress = Callable[[int, int], None]  # pages copied, and all
+Progress = Callable[[int, int], None]  # pages copied, pages in all
 KEPT = ".before-restore"
 _MAGIC = b"SQLite format 3\0"
-_PAGES = 2_000  # copied between two calls of progress, at which signals are heeded, too
+_PAGES = 2_000  # copied between two calls of progress; signals such as Ctrl-C wait for a call
 _DRAFT = ".catalog-draft-"
-_OF_DRAFT = re.compile(rf"{re.escape(_DRAFT)}[0-9a-f]{{32}}(?!\.lock)")  # a lock alone is no draft
+_OF_DRAFT = re.compile(rf"{re.escape(_DRAFT)}[0-9a-f]{{32}}(?!\.lock)")  # not a lock file
 _NOT_WRITERS = frozenset({"serve.lock", RESTORE_LOCK})
-RowProgress = Callable[[str, int], None]  # a table, and its rows that were copied
+RowProgress = Callable[[str, int], None]  # the table, and how many of its rows were copied
 _NUMBERED = (documents, chunks, outbox, query_log)
-_ORDERED = ("document_fields", "chunk_sections")  # tables without a key, in the order they came
+_ORDERED = ("document_fields", "chunk_sections")  # without a key: read in order of insertion
 _ROWS = 500  # read and written at once
 
 
 def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | None = None) -> int:
-    """Copy the store, as it is at one moment, to a file; return the file's size in bytes.
+    """Copy the state of the store at one moment to a file; return the file's size in bytes.
 
-    The file is the owner's alone (0600) and appears when it is whole. Raises
-    :class:`InputError` when it is there already, unless ``force`` replaces it,
-    :class:`StoreDamagedError` when the store is not sound, and :class:`StoreError` when one of
-    them cannot be read or written.
+    Only the user can read the file (mode 0600), which appears when it is complete. Raises
+    :class:`InputError` if it exists already (``force`` replaces it), :class:`StoreDamagedError` if
+    the store is damaged, and :class:`StoreError` if the store cannot be read or the file not
+    written.
     """
     if to.exists() and store.exists() and to.samefile(store):
         raise InputError(f"{to} is the store itself: choose another name")
@@ -70,13 +70,14 @@ def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | 
 
 
 def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Path | None:
-    """Put a copy in the store's place; return the file in which the replaced store is kept.
+    """Replace the store by a copy; return the file in which the replaced store is kept.
 
-    That is ``catalog.db.before-restore``; there is none where no store was. Indexes are told that
-    they are of another history. Processes that have the store open go on with the copy. Raises
-    :class:`InputError` when the copy is no store or an earlier replaced one is still kept, unless
-    ``force`` drops that; :class:`StoreDamagedError`, :class:`StoreVersionError`;
-    :class:`StoreBusyError` while a dataset is being updated, whose locks are in ``locks``.
+    That file is ``catalog.db.before-restore``; without a store there, ``None`` is returned. All
+    indexes are built again before their next use. Processes that have the store open go on with the
+    copy. Raises :class:`InputError` if the copy is not a store or if an earlier replaced store is
+    still kept (``force`` drops it), :class:`StoreDamagedError`, :class:`StoreVersionError`, and
+    :class:`StoreBusyError` while a dataset is being updated; ``locks`` is the folder of the
+    datasets' locks.
     """
     kept = store.with_name(store.name + KEPT)
     if kept.exists() and not force:
@@ -110,7 +111,7 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
 
 
 def _is_sqlite(file: Path) -> bool:
-    """Return whether a file begins as SQLite files do (https://sqlite.org/fileformat2.html)."""
+    """Return whether a file begins like an SQLite file (https://sqlite.org/fileformat2.html)."""
     if not file.is_file():
         return False
     try:
@@ -121,7 +122,7 @@ def _is_sqlite(file: Path) -> bool:
 
 
 def _copy(source: Path, target: Path, progress: Progress | None = None) -> None:
-    """Copy one state of a database into another file, or over a database that may be in use."""
+    """Copy one state of a database into another file, or over a database that may be open."""
     tell = (lambda _, left, of: progress(of - left, of)) if progress else (lambda *_: None)
     with translate_errors(source), ExitStack() as opened:
         read = opened.enter_context(closing(_open_to_read(source)))
@@ -138,14 +139,14 @@ def _open_to_read(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError:  # in a folder that cannot be written to
+    except sqlite3.OperationalError:  # WAL mode needs a folder that can be written to
         connection.close()
         return sqlite3.connect(f"{uri}&immutable=1", uri=True)
     return connection
 
 
 def _require_sound(file: Path) -> None:
-    """Raise :class:`StoreDamagedError` for damage, :class:`InputError` for another's database."""
+    """Raise :class:`StoreDamagedError` for damage, :class:`InputError` for a foreign database."""
     with translate_errors(file), closing(sqlite3.connect(file)) as connection:
         [first] = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if first != "ok":
@@ -156,7 +157,7 @@ def _require_sound(file: Path) -> None:
 
 
 def _prepare(draft: Path) -> None:
-    """Bring a copy to this release's schema, and have nothing derived be taken for its own."""
+    """Bring a copy to this release's schema, and mark all indexes as not derived from it."""
     database = Database(URL.create("sqlite", database=str(draft)))
     try:
         with database.write() as connection:
@@ -168,7 +169,7 @@ def _prepare(draft: Path) -> None:
 
 
 def _move_aside(store: Path, kept: Path) -> None:
-    """Rename a store that SQLite cannot open, with its log: somebody may want the rest of it."""
+    """Rename a store that SQLite cannot open, with its log, so that the rest can be rescued."""
     for ending in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             Path(f"{store}{ending}").replace(f"{kept}{ending}")
@@ -176,9 +177,9 @@ def _move_aside(store: Path, kept: Path) -> None:
 
 @contextmanager
 def draft_beside(file: Path) -> Iterator[Path]:
-    """Give an empty file of this user alone in the same folder, and remove it afterwards.
+    """Give an empty file in the same folder, readable by this user only; remove it afterwards.
 
-    A process that is killed leaves its draft there: the next draft in the folder removes it.
+    The draft of a killed process remains; the next draft in that folder removes it.
     """
     remove_stale_drafts(file.parent)
     draft = file.with_name(f"{_DRAFT}{uuid.uuid4().hex}")
@@ -201,9 +202,9 @@ def remove_stale_drafts(folder: Path) -> None:
 
 
 def find_stale_drafts(folder: Path) -> list[Path]:
-    """Return the drafts in the folder that killed processes left there, sorted.
+    """Return the drafts that killed processes left in the folder, sorted.
 
-    A running process holds the lock of its draft.
+    A draft whose lock is held belongs to a running process.
     """
     names = {
         found[0] for path in folder.glob(f"{_DRAFT}*") if (found := _OF_DRAFT.match(path.name))
@@ -238,10 +239,10 @@ def copy_store(
 ) -> dict[str, int]:
     """Copy every row of a store into an empty one; return the number of rows by table.
 
-    Ids and results stay the same; indexes are derived anew from the new store, with no model.
-    Raises :class:`InputError` for a target that holds something, :class:`StoreBusyError` when the
-    source was written to meanwhile, and :class:`StoreDamagedError` when what came over is not
-    what was there.
+    Ids and search results stay the same. Indexes are then derived from the new store, without a
+    model. Raises :class:`InputError` for a target that is not empty, :class:`StoreBusyError` if
+    somebody wrote to the source meanwhile, and :class:`StoreDamagedError` if the copy differs from
+    the source.
     """
     with source.snapshot(), source.read() as read, target.write() as write:
         _require_empty(write)
@@ -269,7 +270,7 @@ def _require_empty(connection: Connection) -> None:
             continue
         if connection.execute(select(table).limit(1)).first() is not None:
             raise InputError(f"there is a store already, with {table.name}: name an empty database")
-    connection.execute(delete(schema.meta))  # its own id: the store keeps the one it has
+    connection.execute(delete(schema.meta))  # the new store's id: the copy keeps the old one
 
 
 def _states(connection: Connection) -> list[Any]:
@@ -297,7 +298,7 @@ def _batches(read: Connection, table: Table) -> Iterator[list[dict[str, Any]]]:
 
 
 def _copy_cards(read: Connection, write: Connection) -> None:
-    """Copy what cards are found by: it is made of more than is stored elsewhere."""
+    """Copy the full text of the cards, because it cannot be derived from other tables."""
     query = select(CARDS).order_by(CARDS.c.rowid).execution_options(yield_per=_ROWS)
     with read.execute(query) as result:
         for rows in result.mappings().partitions():
@@ -305,7 +306,7 @@ def _copy_cards(read: Connection, write: Connection) -> None:
 
 
 def _compare(read: Connection, write: Connection, counts: dict[str, int]) -> None:
-    """Raise :class:`StoreDamagedError` unless all rows came over as they were."""
+    """Raise :class:`StoreDamagedError` unless all rows were copied without a change."""
     for table in schema.metadata.sorted_tables:
         written = write.scalar(select(func.count()).select_from(table))
         if written != counts[table.name]:

@@ -1,8 +1,9 @@
-"""What each document is about, for finding documents: a card per document, with full text over it.
+"""Document cards: short descriptions that a search for documents reads.
 
-A card is derived from the document and may be deleted at any time. One that is missing, or was
-made by another version of this code, is made anew at the next refresh. Cards are found by BM25 over
-weighted columns, and documents by their names.
+A card holds a document's title, names, headings, summary and metadata, with full text over them. It
+is derived from the document and may be deleted at any time. The next refresh makes the cards that
+are missing or that another version of this code made. Cards are searched by BM25 over weighted
+columns, documents also by their names.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ if TYPE_CHECKING:
 
 CARD_VERSION = 3
 _MAX_CHARS = 4000  # of headings and of metadata
-# Fields that say nothing of what a document is about, or stand in another column.
+# Fields that do not describe a document's content, or that have a column of their own.
 _NOT_ABOUT = (
     "dataset", "source_doc_id", "docid", "path", "title", "page_title", "file_type",
     "source_type", "agent_hint", "media",
     "created", "modified", "confidentiality", "language", "identifier", "kernel",
 )  # fmt: skip
-MOST_NAME_WORDS = 12  # a longer query is no name
+MOST_NAME_WORDS = 12  # a longer query is not a name
 _MOST_NAME_CHARS = 300
 _MOST_PARTS = 12  # of a compound
 _EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}")
@@ -64,8 +65,8 @@ def read_uncarded_documents(
 ) -> Iterator[tuple[int, list[str], str]]:
     """Yield id, title with headings, and text of documents that have no current card.
 
-    The headings are those over the passages, in order and each once. There are ``limit`` documents
-    at most, those of the first ids ``after`` that one, and the texts are read as they are taken.
+    Headings are in document order, each once. Yields at most ``limit`` documents with ids above
+    ``after``, in order of their ids; each text is read when it is yielded.
     """
     query = ids_without_card(dataset, after=after).order_by(documents.c.id).limit(limit)
     ids = list(connection.scalars(query))
@@ -91,7 +92,7 @@ def count_without_card(connection: Connection, dataset: DatasetNames) -> int:
 def save_cards(connection: Connection, summaries: Mapping[int, str]) -> int:
     """Store the cards of documents with these summaries, by id; return the number stored.
 
-    A document that has gone meanwhile is left out.
+    Documents that were removed meanwhile are skipped.
     """
     connection.execute(delete(document_cards).where(among(document_cards.c.document_id, summaries)))
     columns = select(documents.c.id, documents.c.path, documents.c.title)
@@ -120,7 +121,7 @@ def save_cards(connection: Connection, summaries: Mapping[int, str]) -> int:
 
 
 def count_damaged_cards(connection: Connection, dataset: str) -> int:
-    """Count the dataset's current cards that differ, with their full text, from the stored ones."""
+    """Count the dataset's current cards whose row or full text changed since it was stored."""
     card = document_cards.c
     columns = (card.checksum, card.summary, card.document_id, *(CARDS.c[w] for w in CARD_WEIGHTS))
     joined = document_cards.join(documents).outerjoin(CARDS, CARDS.c.rowid == card.document_id)
@@ -132,7 +133,7 @@ def count_damaged_cards(connection: Connection, dataset: str) -> int:
 
 
 def ids_without_card(dataset: DatasetNames, *, after: int = 0) -> Select[Any]:
-    """Select the ids ``after`` that one of the dataset's documents that have no current card."""
+    """Select the ids above ``after`` of the dataset's documents that have no current card."""
     card = document_cards.c
     current = (card.document_id == documents.c.id) & (card.version == CARD_VERSION)
     joined = documents.outerjoin(document_cards, current)
@@ -191,18 +192,18 @@ def _fts_row(
 
 
 def separate_characters(text: str) -> str:
-    """Return the text as the index has it: the characters of unspaced scripts apart.
+    """Put spaces between the characters of scripts that write without spaces, such as Chinese.
 
-    FTS5 would take a run of them as one word.
+    FTS5 would index a run of them as one word.
     """
     return text if text.isascii() else UNSPACED.sub(lambda run: f" {' '.join(run[0])} ", text)
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentMatches:
-    """The documents a query finds: scores by document, as ``find_documents`` gives them.
+    """The documents that a query finds: their scores and file types, by row number.
 
-    ``types`` are their file types.
+    ``scores`` are those that ``find_documents`` computes.
     """
 
     scores: dict[int, float]
@@ -215,9 +216,9 @@ class DocumentMatches:
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def joined(self, groups: Mapping[int, Sequence[Member]]) -> DocumentMatches:
-        """Return them with the best score of those that are one document, under the first's id.
+        """Merge the files of each document: the first file's id gets the best score of all.
 
-        ``groups`` are as ``find_groups`` gives them.
+        ``groups`` are those that ``find_groups`` returns.
         """
         firsts = {member.id: first for first, group in groups.items() for member in group}
         scores, types = dict[int, float](), dict(self.types)
@@ -229,11 +230,11 @@ class DocumentMatches:
 
 
 def card_terms(query: str) -> list[str]:
-    """Return the words of a text to look for in cards; stop words only if there are no others.
+    """Return the terms to look for in cards; stop words only if the text has no other words.
 
-    A compound such as ``foo.bar`` is looked for as a phrase as well, a long one by its first
-    parts; of scripts without spaces every two signs that follow one another. At most
-    :data:`~catalog.store.full_text.MAX_TERMS`, the first.
+    A compound such as ``foo.bar`` adds its parts and their phrase; a very long one is cut to its
+    first parts. In scripts without spaces, every pair of neighbouring characters is a term. Returns
+    the first :data:`~catalog.store.full_text.MAX_TERMS` terms.
     """
     terms: dict[str, None] = {}
     for raw in raw_words(query):
@@ -248,9 +249,9 @@ def card_terms(query: str) -> list[str]:
 def search_cards(
     connection: Connection, terms: Collection[str], allowed: ColumnElement[bool], limit: int
 ) -> list[int]:
-    """Return the ``limit`` documents whose cards hold any of the terms best, ties by path.
+    """Return the ``limit`` documents whose cards match the terms best, ties in order of path.
 
-    By BM25 over the weighted columns; ``allowed`` is a condition on ``documents``.
+    The score is BM25 over the weighted columns. ``allowed`` is a condition on ``documents``.
     """
     if len(terms) == 0:
         return []
@@ -268,13 +269,14 @@ def find_documents(
     *,
     carded: bool = False,
 ) -> DocumentMatches:
-    """Find documents as a person's query asks, those of that name with the highest scores.
+    """Find documents by their cards and names; a query that is a document's name ranks it first.
 
-    The score is BM25 over the weighted columns of the card as a share of the best one, 1 more
-    where title or name holds the query's words one after another, and 2 more where they are all
-    of the title, or of the path or the file's name with or without its extension. In a query
-    that ends as a file here does the extension is no word of its own. A document without a card
-    is found by title and path alone, with no share; ``carded`` says that there is none.
+    A score is the BM25 score of the card divided by the best card's, so 0 to 1. A document whose
+    title or name contains the query's words as a phrase gets 1 more; if the query is the whole
+    title, path or file name, with or without the extension, it gets 2 more. For ``plan.md`` the
+    word ``md`` is not searched if a document here ends in ``.md``. A document without a card is
+    found by title and path only and gets 0 for the card. ``carded`` promises that every document
+    has one.
     """
     terms = _terms(connection, query, allowed)
     types: dict[int, str] = {}
@@ -299,7 +301,7 @@ def find_documents(
 def top_documents(
     connection: Connection, scores: Mapping[int, float], limit: int, offset: int
 ) -> list[int]:
-    """Return the documents of the highest scores, from the ``offset``-th on; ties go by path."""
+    """Return the documents with the highest scores, from ``offset`` on; ties in order of path."""
     highest = nlargest(offset + limit, scores.values())
     if len(highest) <= offset:
         return []
@@ -328,7 +330,7 @@ def _named_by(
     query_words = [word.casefold() for word in fts_words(query)[: MOST_NAME_WORDS + 1]]
     if not 0 < len(query_words) <= MOST_NAME_WORDS:
         return
-    if sum(map(len, query_words)) > _MOST_NAME_CHARS:  # a phrase of many signs takes long
+    if sum(map(len, query_words)) > _MOST_NAME_CHARS:  # FTS5 takes long for long phrases
         return
     phrase = "{title name} : " + quote(separate_characters(" ".join(query_words)).strip())
     columns = (documents.c.file_type, documents.c.title, documents.c.path)
@@ -357,7 +359,7 @@ def _cardless(
 
 
 def _matching(connection: Connection, match: str) -> tuple[ColumnElement[float], Select[Any]]:
-    """Return the score, and the ids of documents that match."""
+    """Return the score as an expression, and a query for the ids of documents that match."""
     matched = match_cards(connection, match)
     joined = matched.join(documents, documents.c.id == matched.c.id)
     return matched.c.score, select(documents.c.id).select_from(joined)

@@ -1,10 +1,9 @@
-"""Checksums of what is stored, so that a byte that changed by itself is found.
+"""Checksums of stored rows, to detect bytes that changed by themselves on the disk.
 
-Three kinds of rows are checked whenever they are read, by a CRC-32 of all that is shown of them:
-passages, texts of documents, vectors (not the type and date of a passage's document, which a hit
-shows beside it). The digest of a document covers every row that is stored
-of it; ``catalog doctor`` compares those, and the rows of datasets, of what they were made with and
-of the manifest.
+Passages, documents' texts and vectors are checked whenever they are read, by a CRC-32 of all values
+shown. (A passage's CRC does not cover the type and date of its document.) A document's digest
+covers all its rows; ``catalog doctor`` compares digests, and the checksums of datasets, dataset
+settings and the manifest.
 """
 
 from __future__ import annotations
@@ -69,14 +68,14 @@ def vector_checksum(key: str, blob: bytes) -> int:
 
 
 def is_whole_vector(key: str, blob: object, checksum: int | None) -> bool:
-    """Return whether these bytes are the stored vector."""
+    """Return whether these bytes are the vector that was stored."""
     if not isinstance(blob, bytes) or len(blob) == 0 or len(blob) % 4 != 0:
         return False
     return vector_checksum(key, blob) == checksum
 
 
 def seal_all(connection: Connection, document_ids: Sequence[int]) -> None:
-    """Give the rows of documents the checksums they lack, and each document its digest."""
+    """Write missing checksums of the documents' rows, and the digest of each document."""
     of_these = {"ids": as_bound(document_ids)}
     passages = connection.execute(_PASSAGES, of_these).all()
     _set(connection, chunks.c.seq, ((row.seq, row_checksum(row)) for row in passages))
@@ -87,7 +86,7 @@ def seal_all(connection: Connection, document_ids: Sequence[int]) -> None:
 
 
 def seal_rows(connection: Connection, table: Table, is_wanted: ColumnElement[bool]) -> None:
-    """Write the checksums of the present content of rows of the datasets or the manifest."""
+    """Write checksums of rows of the datasets or the manifest, for their present content."""
     keys = list(table.primary_key)
     query = select(*keys, *_other_columns(table)).where(is_wanted)
     is_it = and_(*(key == bindparam(f"of_{key.name}") for key in keys))
@@ -113,7 +112,7 @@ def _other_columns(table: Table) -> list[Column[Any]]:
 
 
 def seal_again(connection: Connection) -> None:
-    """Write new digests for the documents, whose windows were replaced on purpose."""
+    """Write new digests for all documents after their windows were replaced on purpose."""
     numbers = connection.scalars(select(documents.c.id)).all()
     for start in range(0, len(numbers), _DOCUMENTS):
         digests = _digests(connection, numbers[start : start + _DOCUMENTS])
@@ -121,7 +120,7 @@ def seal_again(connection: Connection) -> None:
 
 
 def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tuple[int, str]]:
-    """Yield number and name of the dataset's documents that changed since they were stored."""
+    """Yield row number and name of the dataset's documents that changed since they were stored."""
     ids = connection.scalars(select(documents.c.id).where(documents.c.dataset == dataset)).all()
     for document_id in ids:
         try:
@@ -140,9 +139,9 @@ def find_damaged_documents(connection: Connection, dataset: str) -> Iterator[tup
 def find_damaged_vectors(
     connection: Connection, dim: int | None = None, *, fingerprint: str | None = None
 ) -> Iterator[str]:
-    """Yield the keys of vectors that are not what was stored, or not of ``dim`` numbers.
+    """Yield the keys of vectors that changed since they were stored or are not of length ``dim``.
 
-    With a ``fingerprint``, vectors of other models may have any number of them.
+    With a ``fingerprint``, only vectors of that model must have this length.
     """
     stored = embeddings.c
     columns = (stored.embed_key, stored.vector, stored.checksum, stored.fingerprint)
@@ -154,14 +153,14 @@ def find_damaged_vectors(
 
 
 def documents_of_vectors(connection: Connection, keys: Iterable[str]) -> list[str]:
-    """Return the names of the documents that these vectors are of, in order."""
+    """Return the sorted names of the documents to which these vectors belong."""
     joined = chunk_windows.join(chunks).join(documents, documents.c.id == chunks.c.document_id)
     query = select(documents.c.source_doc_id).select_from(joined).distinct()
     return sorted(connection.scalars(query.where(among(chunk_windows.c.embed_key, keys))))
 
 
 def _digests(connection: Connection, document_ids: Iterable[int]) -> dict[int, str]:
-    """Return of each document the SHA-1 over all its stored rows, its own checksum left out."""
+    """Return each document's SHA-1 over all its stored rows, except for its own checksum."""
     digests = {number: hashlib.sha1(usedforsecurity=False) for number in document_ids}
     of_these = {"ids": as_bound(digests)}
     for query in _ALL_ROWS:
@@ -184,9 +183,9 @@ def _set(
 
 
 def _rows_of(table: Table, *order: str) -> Select[Any]:
-    """Select a table's rows of documents, each after its document's number.
+    """Select a table's rows of documents, each preceded by its document's number.
 
-    They are in an order that nothing changes.
+    The order is always the same, because a digest depends on it.
     """
     if "document_id" in table.c:
         number, rows = table.c.document_id, select(table.c.document_id, *table.c)
@@ -199,7 +198,7 @@ def _rows_of(table: Table, *order: str) -> Select[Any]:
 
 
 def _null_first(column: Column[Any]) -> ColumnElement[Any]:
-    """Return the order of a column that is the same on every database."""
+    """Order by a column with nulls first, so that all databases sort alike."""
     return nulls_first(column.asc()) if column.nullable else column
 
 

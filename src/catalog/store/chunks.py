@@ -1,4 +1,4 @@
-"""Reading documents and chunks back out of the truth."""
+"""Read documents and chunks from the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
 
-_KNOWN = (  # of the document; its own checksum covers them, not that of its passages
+_KNOWN = (  # columns of the document, covered by its checksum and not by its passages'
     documents.c.file,
     documents.c.file_type,
     documents.c.source_type,
@@ -35,7 +35,7 @@ _KNOWN = (  # of the document; its own checksum covers them, not that of its pas
     select(func.min(document_fields.c.text_value))
     .where(
         document_fields.c.document_id == documents.c.id,
-        # so that the index by document is taken: that by field holds all documents' values
+        # makes SQLite use the index by document: the one by field has all documents' values
         likely(document_fields.c.field == "modified"),
     )
     .scalar_subquery()
@@ -49,7 +49,8 @@ _PASSAGES = (
 # SQLAlchemy's own rows take ten times longer to give a value by its name.
 _Passage = namedtuple("_Passage", _PASSAGES.selected_columns.keys())  # type: ignore[misc]
 _HAS_NAME = select(datasets.c.name).where(datasets.c.name == bindparam("name"))
-_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)  # no such column
+# errors that only a damaged column raises
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 _LINES = (
     select(documents.c.path, chunks.c.line_start, chunks.c.line_end, chunks.c.seq)
     .join(documents, documents.c.id == chunks.c.document_id)
@@ -76,9 +77,9 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True)
 class StoredDataset:
-    """A dataset's name, where its files are and which of them belong to it, its change counter.
+    """A dataset: its name, folder and file patterns, and the counter of its changes.
 
-    ``created_at`` tells it from an earlier dataset of the same name.
+    ``created_at`` distinguishes it from an earlier dataset of the same name.
     """
 
     name: str
@@ -97,10 +98,10 @@ def load_chunks(
     *,
     damaged: list[DamagedDocumentError] | None = None,
 ) -> dict[int, Chunk]:
-    """Return those of the rows that are live chunks of the dataset, by row number.
+    """Return the live chunks of the dataset among these row numbers, by row number.
 
-    A chunk that is not what was stored is left out and its error added to ``damaged``; without
-    that list, the first such error is raised.
+    A chunk that changed since it was stored is skipped and its error appended to ``damaged``;
+    without that list, the first such error is raised.
     """
     errors = [] if damaged is None else damaged
     loaded: dict[int, Chunk] = {}
@@ -116,7 +117,7 @@ def load_chunks(
 
 
 def find_chunks(connection: Connection, dataset: str, chunk_ids: Collection[str]) -> list[Chunk]:
-    """Return those of the chunks of a dataset that are live, by their ids, in no order."""
+    """Return the live chunks of a dataset with these ids, in no order."""
     query = select(chunks.c.seq).where(among(chunks.c.chunk_id, chunk_ids))
     return list(load_chunks(connection, dataset, connection.scalars(query)).values())
 
@@ -141,7 +142,7 @@ def list_datasets(connection: Connection) -> list[StoredDataset]:
 
 
 def find_root(connection: Connection, dataset: str) -> str:
-    """Return the folder or file a dataset was last built from; empty for one without, or none."""
+    """Return the folder or file from which a dataset was last built; ``""`` if unknown."""
     return connection.scalar(select(datasets.c.root).where(datasets.c.name == dataset)) or ""
 
 
@@ -156,7 +157,7 @@ def has_dataset(connection: Connection, name: str) -> bool:
 
 
 def require_dataset(connection: Connection, name: str) -> None:
-    """Raise :class:`UnknownDatasetError`, listing what there is, unless it exists."""
+    """Raise :class:`UnknownDatasetError`, with the names of all datasets, unless it exists."""
     if not has_dataset(connection, name):
         names = list_dataset_names(connection)
         near = get_close_matches(name, names, n=1, cutoff=0.7)
@@ -168,9 +169,9 @@ def require_dataset(connection: Connection, name: str) -> None:
 def list_fields(
     connection: Connection, dataset: DatasetNames, allowed: ColumnElement[bool] | None = None
 ) -> set[str]:
-    """Return the metadata fields that at least one document of the dataset carries.
+    """Return the metadata fields that at least one document of the dataset has.
 
-    ``allowed`` is a condition on ``documents``: those it lets through alone are looked at.
+    ``allowed`` is a condition on ``documents``; only documents that meet it count.
     """
     query = (
         select(document_fields.c.field)
@@ -199,7 +200,7 @@ def list_paths(connection: Connection, dataset: str) -> list[str]:
 
 
 def read_documents(connection: Connection, dataset: str) -> Iterator[StoredDocument]:
-    """Yield the dataset's live documents with their text, in path order, as they are taken."""
+    """Yield the dataset's live documents with their text, in path order, read one by one."""
     return _documents(connection, (documents.c.dataset == dataset,))
 
 
@@ -212,7 +213,7 @@ def find_by_path(connection: Connection, dataset: str, path: str) -> StoredDocum
 def find_by_docid(
     connection: Connection, prefix: str, dataset: DatasetNames | None = None, *, limit: int = 10
 ) -> list[StoredDocument]:
-    """Return documents whose content hash starts with the digits, of any dataset without one."""
+    """Return documents whose content hash starts with these digits, of all datasets by default."""
     short = prefix[: ids.DOCID_LENGTH]
     after = short + "g"  # sorts after every hex digit that can follow
     where = [documents.c.docid >= short, documents.c.docid < after]
@@ -236,7 +237,7 @@ def _documents(connection: Connection, where: Sequence[Any]) -> Iterator[StoredD
 
 
 def _document(row: Any) -> StoredDocument | None:
-    """Return the document, ``None`` if it changed since it was stored."""
+    """Return the document, or ``None`` if it changed since it was stored."""
     values = dict(row._mapping)
     sealed = values.pop("sealed")
     if row_checksum(values.values()) != sealed:
@@ -253,7 +254,7 @@ def _passages(
     seqs: list[int],
     errors: list[DamagedDocumentError],
 ) -> Sequence[Any]:
-    """Return the rows; if one of them cannot be read, the rest, one after another."""
+    """Return the rows; if one cannot be read, read them one by one and skip it."""
     here = (dataset,) if isinstance(dataset, str) else dataset
     try:
         rows: Iterable[Any] = map(
@@ -278,7 +279,7 @@ def _owner(connection: Connection, seq: int) -> str:
 
 
 def _chunk_or_none(row: Any) -> Chunk | None:
-    """Return the passage, ``None`` if it changed since it was stored."""
+    """Return the passage, or ``None`` if it changed since it was stored."""
     if row_checksum(row[: len(PASSAGE)]) != row.sealed:
         return None
     try:
@@ -339,7 +340,7 @@ def _chunk(row: Any) -> Chunk:
 
 
 def parse_places(stored: str | None, page: int | None) -> Places:
-    """Return a passage's map; it counts pages where only a page is stored."""
+    """Return a passage's places; a passage with a page and no places counts in pages."""
     if stored is None:
         return AS_IN_FILE if page is None else Places("page")
     return Places.from_dict(json.loads(stored))
@@ -348,7 +349,7 @@ def parse_places(stored: str | None, page: int | None) -> Places:
 def find_by_lines(
     connection: Connection, dataset: DatasetNames, places: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], int]:
-    """Return the row number of the first live chunk that holds a line of a document, by both."""
+    """Return, by path and line, the row number of the first live chunk that contains the line."""
     wanted: dict[str, list[int]] = {}
     for path, line in places:
         wanted.setdefault(path, []).append(line)
@@ -362,7 +363,7 @@ def find_by_lines(
 
 
 def read_chunk_places(connection: Connection, source_doc_id: str) -> Sequence[Row[Any]]:
-    """Return where each passage of a document stands, in order: offsets, page, cues, places."""
+    """Return offsets, page, page breaks, cues and places of a document's passages, in order."""
     names = ("start_offset", "end_offset", "page", "page_breaks", "cues", "places")
     query = select(*(chunks.c[name] for name in names)).join(
         documents, documents.c.id == chunks.c.document_id

@@ -1,8 +1,8 @@
-"""Opening the SQL truth, running transactions on it, and its small settings by key.
+"""Open the store, run transactions on it, and read and write its own small settings.
 
-The truth is one SQLite file, or a database of a Postgres server: :class:`StorePool` is what either
-gives. Readers never wait; one writer at a time takes the store's write lock when its transaction
-begins, so it never fails half-way for want of it.
+The store is one SQLite file or a database of a Postgres server; :class:`StorePool` is the common
+interface. Readers never wait. A writer takes the store's write lock when its transaction begins, so
+that a transaction never fails half-way because the lock is taken.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ __all__ = [
 T = TypeVar("T")
 HEAD = "1"  # the schema
 POSTGRES = ("postgresql", "postgres")
-_NAME_BYTES = 1500  # an entry of an index of Postgres has 2,704, and texts beside the name
-INDEX_TOKENS = "vectors:"  # the keys under which stands what vector indexes are held against
+_NAME_BYTES = 1500  # a Postgres index entry has at most 2,704 bytes, not all for the name
+INDEX_TOKENS = "vectors:"  # prefix of the keys of the tokens that vector indexes are checked by
 _VALUE = select(meta.c.value).where(meta.c.key == bindparam("key"))
-# what a damaged value can raise where it is used
+# errors that the use of a damaged value can raise
 _OF_DAMAGE = (ArithmeticError, AttributeError, IntegrityError, LookupError, TypeError, ValueError)
 _ANY = select(meta.c.key).limit(1)
 
 
 def migrate(engine: Engine, *, hold_lock: Callable[[], AbstractContextManager[None]]) -> None:
-    """Bring the schema to :data:`HEAD`; a store already there costs one query.
+    """Bring the schema to :data:`HEAD`; for a store that has it, this is one query.
 
-    ``hold_lock`` keeps others from doing so. Raises :class:`StoreVersionError` for a schema this
-    release does not know, and what ``hold_lock`` raises, such as :class:`StoreBusyError` when
-    another process keeps migrating for too long.
+    ``hold_lock`` keeps other processes from doing the same. Raises :class:`StoreVersionError` for a
+    schema that this release does not know, and the errors of ``hold_lock``, such as
+    :class:`StoreBusyError` if another process takes too long.
     """
     if _version(engine) == HEAD:
         return
@@ -96,10 +96,11 @@ def _upgrade(engine: Engine) -> None:
 
 
 class StorePool(Protocol):
-    """Connect to a store, in one kind of database or another.
+    """Connect to a store in one kind of database.
 
-    ``file`` is the store's file, or how the names of files begin that belong beside it;
-    ``shares_embedding`` says that several runs may embed at once, each what it has claimed.
+    ``file`` is the store's file; for a store on a server, it is the beginning of the names of its
+    local files. ``shares_embedding`` says that several runs may embed at once, each the keys that
+    it claimed.
     """
 
     engine: Engine
@@ -111,17 +112,17 @@ class StorePool(Protocol):
         ...
 
     def hold_preparation(self) -> AbstractContextManager[None]:
-        """Hold the lock of whoever brings the schema up to date."""
+        """Hold the lock under which the schema is brought up to date."""
         ...
 
     def hold_dataset(
         self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
     ) -> AbstractContextManager[None]:
-        """Hold the lock of who indexes the dataset, against other homes of the same store."""
+        """Hold the lock for indexing the dataset, against other homes of the same store."""
         ...
 
     def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
-        """Give those of the keys to embed that no other run has claimed, until it is left."""
+        """Claim keys to embed; give those that no other run has claimed, until the context ends."""
         ...
 
     def translate_errors(self) -> AbstractContextManager[None]:
@@ -129,11 +130,11 @@ class StorePool(Protocol):
         ...
 
     def require_content(self) -> None:
-        """Raise :class:`StoreDamagedError` where it can be seen that a store was emptied."""
+        """Raise :class:`StoreDamagedError` if the store was visibly emptied."""
         ...
 
     def follow(self, *, to_write: bool = False) -> None:
-        """Drop connections that would read an earlier store."""
+        """Drop connections to a store that was replaced."""
         ...
 
     def find_replacement(self) -> bool:
@@ -141,18 +142,18 @@ class StorePool(Protocol):
         ...
 
     def note_identity(self) -> None:
-        """Note which store the connections are to."""
+        """Remember which store the connections belong to."""
         ...
 
 
 def read_meta(connection: Connection, key: str) -> str | None:
-    """Return the value of a key, if it has one."""
+    """Return the value of a key, ``None`` if it has none."""
     value: str | None = connection.scalar(_VALUE, {"key": key})
     return value
 
 
 def set_meta(connection: Connection, key: str, value: str, *, replace: bool = True) -> None:
-    """Set a key; one that has a value keeps it unless ``replace``."""
+    """Set a key; without ``replace``, a key that has a value keeps it."""
     present = read_meta(connection, key) is not None
     if present and replace:
         connection.execute(update(meta).where(meta.c.key == key).values(value=value))
@@ -161,18 +162,18 @@ def set_meta(connection: Connection, key: str, value: str, *, replace: bool = Tr
 
 
 def forget_indexes(connection: Connection) -> None:
-    """Have every vector index filled from scratch before its next use."""
+    """Have every vector index built from scratch before its next use."""
     connection.execute(delete(meta).where(meta.c.key.startswith(INDEX_TOKENS)))
 
 
 class Database:
-    """The store's connection pool; ``read()`` and ``write()`` are its only doors.
+    """The store's connection pool; use ``read()`` and ``write()`` for every access.
 
-    ``home`` is where files beside a store on a server live: without it, that of the settings.
-    Opening creates the schema or brings it up to date; several processes may do so at once. A
-    store that this user cannot write to, or whose disk is full, can be read.
-    Raises :class:`StoreDamagedError`, :class:`StoreVersionError` or :class:`StoreBusyError`, and
-    :class:`StoreError` for what can be neither read nor made.
+    ``home`` is the folder for local files of a store on a server, by default the settings' home.
+    Opening creates the schema or brings it up to date; several processes may do so at once. A store
+    that cannot be written to (no permission, full disk) can still be read. Raises
+    :class:`StoreDamagedError`, :class:`StoreVersionError` or :class:`StoreBusyError`, and
+    :class:`StoreError` for a store that can be neither read nor created.
     """
 
     def __init__(self, url: str | URL, home: Path | None = None) -> None:
@@ -181,7 +182,7 @@ class Database:
         self.file = self._pool.file
         self.engine = self._pool.engine
         self._process = os.getpid()
-        self.replacements = 0  # times that another file was found in the store's place
+        self.replacements = 0  # how often another file has replaced the store
         self._following = threading.Lock()
         self._thread = threading.local()
         self._pool.require_content()
@@ -193,7 +194,7 @@ class Database:
 
     @classmethod
     def at(cls, home: Path) -> Database:
-        """Open the embedded store of an ``IDX_HOME`` folder, made if absent."""
+        """Open the embedded store of an ``IDX_HOME`` folder; create both if missing."""
         try:
             make_folder(home)
         except OSError as error:
@@ -203,9 +204,9 @@ class Database:
 
     @contextmanager
     def read(self, *, latest: bool = False) -> Iterator[Connection]:
-        """Give a connection that sees one consistent state of the store until it is left.
+        """Give a connection that sees one consistent state of the store until the context ends.
 
-        Within a :meth:`snapshot` that is its state, unless the ``latest`` one is asked for.
+        Within a :meth:`snapshot` that is the snapshot's state; ``latest`` asks for the current one.
         """
         self._require_process()
         snapshot: Connection | None = getattr(self._thread, "connection", None)
@@ -225,9 +226,9 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let every ``read()`` of this thread see the state there is now, until it is left."""
+        """Let every ``read()`` of this thread see the present state until the context ends."""
         with self.read() as connection:
-            if hasattr(self._thread, "connection"):  # within another: that one's state
+            if hasattr(self._thread, "connection"):  # within another snapshot: keep its state
                 yield
                 return
             connection.execute(_ANY).all()  # BEGIN alone is lazy
@@ -241,7 +242,7 @@ class Database:
     def write(self, *, wait: bool = True) -> Iterator[Connection]:
         """Hold the write lock in a transaction; commit on leaving, roll back on an exception.
 
-        Raises :class:`StoreBusyError` when the lock is not to be had, at once if not to ``wait``.
+        Raises :class:`StoreBusyError` if another process keeps the lock; without ``wait``, at once.
         """
         self._require_process()
         self._follow_replacement()
@@ -257,8 +258,8 @@ class Database:
     def tell_damage(self) -> Iterator[None]:
         """Raise :class:`StoreDamagedError` for an error that damaged values explain.
 
-        One changed byte can end nearly any line: a number that is a text now, JSON without its
-        bracket. Only after such an error are all rows compared with their checksums.
+        One changed byte can make nearly any line fail: a number turns into text, JSON loses its
+        bracket. All rows are compared with their checksums, but only after such an error.
         """
         try:
             yield
@@ -267,7 +268,7 @@ class Database:
 
             if isinstance(error, CatalogError) or getattr(self._thread, "told", None) is error:
                 raise
-            self._thread.told = error  # those around this one need not look again
+            self._thread.told = error  # enclosing contexts need not check again
             with self._pool.translate_errors(), self.engine.connect() as connection:
                 damage = describe_damage(connection)
             if damage is None:
@@ -278,10 +279,10 @@ class Database:
     def hold_dataset(
         self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
     ) -> AbstractContextManager[None]:
-        """Hold the lock of who indexes the dataset, against those with another home.
+        """Hold the lock for indexing the dataset, against processes with another home.
 
-        ``on_wait`` is called once before waiting; raises :class:`StoreBusyError` with the words
-        of ``busy`` after so many seconds (-1: never).
+        ``on_wait`` is called once before waiting. After ``seconds`` (-1: never), raises
+        :class:`StoreBusyError` with the message ``busy``.
         """
         return self._pool.hold_dataset(dataset, seconds=seconds, busy=busy, on_wait=on_wait)
 
@@ -291,14 +292,14 @@ class Database:
         return self._pool.shares_embedding
 
     def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
-        """Give those of the keys to embed that no other run has claimed, until it is left.
+        """Claim keys to embed; give those that no other run has claimed, until the context ends.
 
-        A run that dies leaves what it claimed to the others.
+        When a run dies, its claims end and other runs can take the keys.
         """
         return self._pool.claim(keys)
 
     def describe_unfit(self, *names: str) -> str | None:
-        """Say which of these, a document's path and its fields, this store cannot hold."""
+        """Explain which of these names (document's path, fields) is too long for this store."""
         if _is_file(self.url):
             return None
         long = (name for name in names if len(name.encode("utf-8", "replace")) > _NAME_BYTES)
@@ -322,7 +323,7 @@ class Database:
             )
 
     def _follow_replacement(self) -> None:
-        """Open the store again when another file replaced it, such as a restored copy."""
+        """Open the store again when another file, such as a restored copy, replaced it."""
         if not self._pool.find_replacement():
             return
         with self._following:
@@ -341,14 +342,14 @@ class Database:
         self.engine.dispose()
 
     def meta(self, key: str) -> str | None:
-        """Return one value of the store's own settings, such as its embedding fingerprint."""
+        """Return one of the store's own settings, such as its embedding fingerprint."""
         with self.read() as connection:
             return read_meta(connection, key)
 
     def note(self, key: str, what: str, make: Callable[..., T]) -> T | None:
-        """Return ``make(**value)`` of a value that is a JSON object; ``None`` if it is not set.
+        """Return ``make(**value)`` for a key whose value is a JSON object; ``None`` if not set.
 
-        Raises :class:`StoreDamagedError`, which calls it ``what``, for any other value.
+        Raises :class:`StoreDamagedError` for any other value; its message calls the value ``what``.
         """
         try:
             value = json.loads(self.meta(key) or "null")
@@ -358,13 +359,13 @@ class Database:
             raise StoreDamagedError(message) from error
 
     def set_meta(self, key: str, value: str) -> None:
-        """Set such a value; raises as :meth:`write` does."""
+        """Set one of the store's own settings; raises as :meth:`write` does."""
         with self.write() as connection:
             set_meta(connection, key, value)
 
 
 def _read_url(url: str | URL) -> URL:
-    """Return the address of a database of ours; raise :class:`ConfigError` for any other."""
+    """Return the parsed address; raise :class:`ConfigError` unless it is SQLite's or Postgres's."""
     try:
         url = make_url(url)
     except (ArgumentError, ValueError):  # whose cause may hold a password
@@ -397,7 +398,7 @@ def _is_file(url: URL) -> bool:
 
 
 def find_store(settings: Settings) -> Path:
-    """Return the file that is the store of these settings, whether it is there or not.
+    """Return the path of the store's file under these settings, whether or not it exists.
 
     Raises :class:`InputError` for a store on a server.
     """
@@ -413,7 +414,7 @@ def find_store(settings: Settings) -> Path:
 
 
 def has_store(settings: Settings) -> bool:
-    """Return whether there is a store; opening it shows whether it can be opened."""
+    """Return whether there is a store, even one that cannot be opened."""
     url = _read_url(settings.database_url or "sqlite://")
     if not _is_file(url):
         from catalog.store.postgres_pool import has_schema
@@ -429,7 +430,7 @@ def has_store(settings: Settings) -> bool:
 
 
 def require_store(settings: Settings) -> None:
-    """Raise :class:`NoStoreError` without a store; opening it shows any other problem."""
+    """Raise :class:`NoStoreError` if there is no store; other problems show when it is opened."""
     if has_store(settings):
         return
     url = _read_url(settings.database_url or "sqlite://")
@@ -445,5 +446,5 @@ def require_store(settings: Settings) -> None:
 
 
 def store_file(home: Path) -> Path:
-    """Return the file that is the embedded store of a home."""
+    """Return the path of a home's embedded store."""
     return home / "catalog.db"

@@ -1,11 +1,12 @@
-"""What documents are called, which files are one document, and their filterable values as rows.
+"""The names of documents, the files that form one document, and filterable values as rows.
 
-A recording, a picture or a scan has one identity, whichever files tell of it: the value of their
-field ``media`` (see ``docs/reference/recordings.md``), which is read from names, layout and content
-alone. The field counts for recordings, and for what names the file it was made of.
+A recording, a picture or a scan may have several files: transcript, frames, OCR text. All of them
+have the same identity, the value of their field ``media`` (see ``docs/reference/recordings.md``),
+which is derived from names, layout and content. The field counts for recordings, and for files that
+name the file they were made from.
 
-Text in folded case and the document's date are stored when a document is published, so that a
-listing asks columns and indexes, on any database.
+Folded text and the document's date are stored when a document is published. So a listing on any
+database needs columns and indexes only.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ _RECORDINGS = ("video", "audio")  # file types
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A stored document that is, perhaps with others, the document ``key`` of its dataset.
+    """A stored file of the document ``key`` of its dataset, alone or one of several.
 
-    ``original`` is the path of the file that all were made of, where that is known. Its name
-    without folders counts unless it is the whole path of another.
+    ``original`` is the path of the file that all of them were made from, if known. The name of that
+    file without its folders is a name of the document, too, unless another file has it as its path
+    (``has_short_name``).
     """
 
     id: int
@@ -63,13 +65,13 @@ class Member:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the name of the whole, which is shown first."""
+        """Return the names of the document; the first is the one to show."""
         if self.original is None:
             return (self.key,)
         return self.original, self.key, *([self.short_name] if self.has_short_name else ())
 
     def values(self, field: str, *, is_stored: bool = False) -> tuple[MetadataScalar, ...]:
-        """Return the values of a field that names documents; the stored ones, or all names."""
+        """Return the stored values of a field that names documents, or all its names."""
         names = (self.key,) if is_stored else self.names
         match field:
             case "path":
@@ -86,7 +88,7 @@ class Member:
 
 
 class DocumentNames:
-    """The documents of a dataset, or those a condition allows, that other files may belong to."""
+    """The documents of a dataset that may have several files, or those that ``allowed`` selects."""
 
     def __init__(
         self, connection: Connection, dataset: str, allowed: ColumnElement[bool] | None = None
@@ -98,7 +100,7 @@ class DocumentNames:
 
     @cached_property
     def groups(self) -> dict[str, list[Member]]:
-        """The files of each such document by its key; the one to show for all comes first."""
+        """The files of each document by its key; the first is shown for all."""
         members = sorted(self._read(), key=_precedence)
         paths = {member.original for member in members} | self._paths_among(
             {member.short_name for member in members}
@@ -110,13 +112,13 @@ class DocumentNames:
         return groups
 
     def made_of(self, original: str) -> list[str]:
-        """Return the paths of the files of the document made of the file at a path; maybe none."""
+        """Return the paths of the files that were made from the original at this path."""
         groups = self.groups.values()
         made = (group for group in groups if any(one.original == original for one in group))
         return [member.path for group in made for member in group]
 
     def named(self, name: str) -> list[Member]:
-        """Return the files of all documents of whose original the name is one."""
+        """Return the files of all documents that have this name."""
         return [
             member
             for group in self.groups.values()
@@ -125,7 +127,7 @@ class DocumentNames:
         ]
 
     def whole(self, paths: Iterable[str]) -> list[str]:
-        """Return the paths with those of the other files of the same documents."""
+        """Return the paths, with the other files of the same documents."""
         keys = {member.path: key for key, group in self.groups.items() for member in group}
         all_paths: dict[str, None] = {}
         for path in paths:
@@ -134,14 +136,14 @@ class DocumentNames:
         return list(all_paths)
 
     def whole_ids(self, source_doc_ids: Iterable[str]) -> list[str]:
-        """Return the ids that are the dataset's with those of the other files of the same."""
+        """Return the ids that belong to the dataset, with the other files of the same documents."""
         prefix = f"{self._dataset}:"
         own = (one for one in source_doc_ids if one.startswith(prefix))
         paths = self.whole(one.removeprefix(prefix) for one in own)
         return [f"{prefix}{path}" for path in paths]
 
     def count(self, source_doc_ids: Collection[str]) -> int:
-        """Count the documents that these stored documents of the dataset are."""
+        """Count the documents to which these stored files of the dataset belong."""
         ids = set(source_doc_ids)
         prefix = f"{self._dataset}:"
         groups = (
@@ -151,9 +153,10 @@ class DocumentNames:
         return len(ids) - sum(len(group) - 1 for group in groups if group)
 
     def live(self, source_doc_ids: Collection[str]) -> set[str]:
-        """Return the ids of those of the documents that are there.
+        """Return the ids that exist, for these ids of documents.
 
-        The path of an original stands for all that was made of it, if no document has it itself.
+        The path of an original stands for all files made from it, unless a stored file has that
+        path.
         """
         live = live_documents(self._connection, source_doc_ids)
         prefix = f"{self._dataset}:"
@@ -193,8 +196,8 @@ class DocumentNames:
         originals = {member.key for member in members if member.key == member.original}
         own = _select(documents.c.path, documents.c.path).where(
             self._allowed,
-            documents.c.file == documents.c.path,  # the path of a record is its own word
-            among(documents.c.path, originals),  # a recording's key is no file's path
+            documents.c.file == documents.c.path,  # not a record, which chooses its own path
+            among(documents.c.path, originals),  # not a recording, whose key is not a path
         )
         yield from (Member(*row) for row in self._connection.execute(own) if row[0] not in known)
 
@@ -202,9 +205,9 @@ class DocumentNames:
 def find_groups(
     connection: Connection, dataset: DatasetNames, allowed: ColumnElement[bool] | None = None
 ) -> dict[int, list[Member]]:
-    """Return the stored documents that are one, by the id of the first, which stands for all.
+    """Return the files of each document with several files, by the row number of the first.
 
-    ``allowed`` is a condition on ``documents``: the others are as if they were not there.
+    ``allowed`` is a condition on ``documents``; files that do not meet it are ignored.
     """
     names = (dataset,) if isinstance(dataset, str) else dataset
     groups = (DocumentNames(connection, name, allowed).groups.values() for name in names)
@@ -214,16 +217,17 @@ def find_groups(
 def count_whole(
     connection: Connection, datasets: Iterable[str], source_doc_ids: Collection[str]
 ) -> int:
-    """Count the documents that these stored documents of the datasets are."""
+    """Count the documents to which these stored files of the datasets belong."""
     ids = set(source_doc_ids)
     of_each = (DocumentNames(connection, name).count(ids) for name in datasets)
     return len(ids) - sum(len(ids) - count for count in of_each)
 
 
 def read_levels(connection: Connection, datasets: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return the levels of confidentiality of every document, folded, by source document id.
+    """Return the folded levels of confidentiality of every document, by source document id.
 
-    Each file of a document has those of all its files; one of which none is known has none.
+    Every file of a document gets the levels of all its files. Without a known level the set is
+    empty.
     """
     fields = document_fields.c
     is_level = and_(fields.document_id == documents.c.id, fields.field == "confidentiality")
@@ -242,9 +246,10 @@ def read_levels(connection: Connection, datasets: Iterable[str]) -> dict[str, fr
 
 
 def document_key(chunk: Chunk) -> str:
-    """Return the identity of a passage's document, the same for all files that are one.
+    """Return the identity of a passage's document, equal for all files of that document.
 
-    That of a recording is no path, and no record has that of a file, whatever its id is.
+    A NUL keeps kinds of identities apart: that of a recording never equals a path, and that of a
+    record never equals a file's.
     """
     key, original = chunk.metadata.get("media"), original_of(chunk)
     if isinstance(key, str) and (chunk.file_type in _RECORDINGS or original is not None):
@@ -272,19 +277,19 @@ def list_addresses(connection: Connection, dataset: str) -> list[tuple[str, str]
 
 
 def live_documents(connection: Connection, source_doc_ids: Iterable[str]) -> set[str]:
-    """Return those of the ids that are live documents."""
+    """Return the ids among these that are live documents."""
     is_named = among(documents.c.source_doc_id, source_doc_ids)
     return set(connection.scalars(select(documents.c.source_doc_id).where(is_named)))
 
 
 def original_of(chunk: Chunk) -> str | None:
-    """Return the path of the file that a passage's document was made of, if it is known."""
+    """Return the path of the file from which a passage's document was made, if known."""
     file = chunk.metadata.get("media_file")
     return file if isinstance(file, str) and file else None
 
 
 def _is_field(rows: FromClause, name: str) -> ColumnElement[bool]:
-    """Return the condition on rows of ``document_fields`` that they are that text of a document."""
+    """Return the condition that rows of ``document_fields`` are that text field of a document."""
     fields = rows.c
     return and_(fields.document_id == documents.c.id, fields.field == name, fields.kind == "s")
 
@@ -299,7 +304,7 @@ def _precedence(member: Member) -> tuple[bool, int, str]:
 
 
 def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
-    """Return the rows of ``document_fields`` for these values, each value once, no document set."""
+    """Return rows of ``document_fields`` for these values, without repetitions or a document id."""
     return [
         _field_row(field, value)
         for field, values in fields.items()
@@ -308,16 +313,17 @@ def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
 
 
 def folded_text(text: str | None) -> str | None:
-    """Return the text in folded case if that differs from it, as ``document_fields`` holds it."""
+    """Return the case-folded text as ``document_fields`` stores it: ``None`` if it is the same."""
     folded = None if text is None else text.casefold()
     return None if folded == text else folded
 
 
 def document_date(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float | None:
-    """Return a document's date by its rows of :data:`DATE_FIELDS`, or ``None`` without one.
+    """Return a document's date from its rows of :data:`DATE_FIELDS`, ``None`` without one.
 
-    In seconds from 1970 (UTC). Of several values of a field the latest counts. ``has_own`` says
-    that ``modified`` is the document's own; that of its file counts after ``created``.
+    The date is in seconds from 1970 (UTC); of several values of a field the latest counts. With
+    ``has_own``, ``modified`` comes from the document and takes precedence over ``created``;
+    without, it comes from the file and ``created`` takes precedence.
     """
     latest: dict[str, float] = {}
     for row in rows:
@@ -333,9 +339,9 @@ def document_date(rows: Iterable[Mapping[str, Any]], *, has_own: bool) -> float 
 def set_file_dates(
     connection: Connection, dataset: str, dates: Mapping[str, str | None], now: float
 ) -> None:
-    """Date documents that state no ``modified`` by their files (ISO 8601, ``None``: no date).
+    """Set the dates of documents without a ``modified`` of their own to those of their files.
 
-    ``dates`` are by path. Their revisions, passages and vectors stay.
+    ``dates`` is path → ISO 8601, or ``None`` for no date. Revisions, passages and vectors stay.
     """
     field, found = document_fields.c.field, documents.c.path
     dated = document_fields.c.document_id == documents.c.id
@@ -362,7 +368,7 @@ def set_file_dates(
 
 
 def _distinct(values: Iterable[MetadataScalar]) -> Iterable[MetadataScalar]:
-    """Leave out repetitions; 1 and True are two values."""
+    """Drop repetitions; 1 and True are two values."""
     return {(value_kind(value), value): value for value in values}.values()
 
 
@@ -371,7 +377,7 @@ def _field_row(field: str, value: MetadataScalar) -> dict[str, Any]:
     text = None if kind == "n" else str(value).lower() if kind == "b" else str(value)
     numeric = comparable_number(value) if kind == "n" and not isinstance(value, str) else None
     if field in DATE_FIELDS and kind == "s":
-        numeric = to_timestamp(text)  # what comparisons of dates are made by
+        numeric = to_timestamp(text)  # dates are compared as timestamps
     return {
         "field": field,
         "kind": kind,

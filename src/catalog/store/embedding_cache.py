@@ -1,11 +1,11 @@
-"""The vector of every text ever embedded, the model they are of, and what waits for one.
+"""The cache of embeddings, the model that made them, and the passages that wait for one.
 
-A key covers the model's fingerprint, the side (query or document), the exact text the model saw,
-prefix included. A text that comes back costs nothing; another model or prefix never reads a stale
-vector.
+A key covers the model's fingerprint, the side (query or document) and the exact text that the model
+saw, prefix included. So a text that returns is not embedded again, and another model or prefix
+never gets an outdated vector.
 
-Passages that are stored and have no vector yet are found by their words until they get it. ``meta``
-notes the datasets that may hold such, so that a search of any other counts nothing.
+A passage that is stored and has no vector yet is found by its words. ``meta`` notes which datasets
+may have such passages; searches of all other datasets need not count them.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     Vector = npt.NDArray[np.float32]
 
 
-_NOTE = "waiting:"  # with a dataset's name: the key of its note
+_NOTE = "waiting:"  # prefix of the key of a dataset's note
 _NOTED = select(meta.c.key).where(among_bound(meta.c.key, "keys")).limit(1)
-_LEAD = 16  # tokens before a window that say where it stands, about
+_LEAD = 16  # about the tokens of title and headings in front of a window
 Side = Literal["query", "document"]
 _MODEL = "embedding"  # key of the store's settings under which its model stands
 _ADOPTED = "adopted"  # key of the note of the model that took another's place
@@ -73,13 +73,13 @@ def embed_key(fingerprint: str, side: Side, text: str) -> str:
 
 
 def find_missing(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """Return those keys that have no vector yet, or a damaged one."""
+    """Return the keys that have no vector yet, or a damaged one."""
     distinct = set(keys)
     return distinct.difference(load(connection, distinct))
 
 
 def load(connection: Connection, keys: Iterable[str]) -> dict[str, Vector]:
-    """Return the vectors that exist, by key; each of shape ``(dim,)``. A damaged one is none."""
+    """Return the vectors of these keys that exist and are undamaged, each of shape ``(dim,)``."""
     columns = select(embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
     rows = connection.execute(columns.where(among(embeddings.c.embed_key, keys)))
     return {
@@ -95,7 +95,7 @@ def save(
     side: Side,
     now: float,
 ) -> None:
-    """Keep vectors; a key that is there already stays as it is, unless its vector is damaged.
+    """Store vectors; a key that has an undamaged vector keeps it.
 
     Stored chunks that waited for one are found by it from this transaction on. Raises
     :class:`EmbeddingMismatchError` where the store's vectors are of another model, unless it is
@@ -127,7 +127,7 @@ def save(
 
 
 def _announce(connection: Connection, keys: Iterable[str], now: float) -> None:
-    """Have the index of every dataset take up the stored chunks that waited for these vectors."""
+    """Put the stored chunks that waited for these vectors into the outbox of their datasets."""
     waiting = select(chunk_windows.c.seq).where(among(chunk_windows.c.embed_key, keys))
     of_each = (chunks.c.dataset, chunks.c.seq, chunks.c.chunk_id)
     query = (
@@ -166,7 +166,7 @@ def trim_queries(connection: Connection, keep: int) -> None:
 
 
 def query_cache_stats(connection: Connection) -> tuple[int, int]:
-    """Count the query vectors kept, and how often they were used again."""
+    """Count the stored query vectors, and how often they were used again."""
     columns = select(func.count(), func.coalesce(func.sum(embeddings.c.hits), 0))
     row = connection.execute(columns.where(embeddings.c.side == "query")).one()
     return int(row[0]), int(row[1])
@@ -186,7 +186,7 @@ def purge_unused(connection: Connection) -> int:
 
 
 def count_foreign(connection: Connection, dataset: str, fingerprint: str) -> int:
-    """Count the vectors of the dataset's passages that are of another model."""
+    """Count the vectors of the dataset's passages that another model made."""
     query = select(func.count(distinct(embeddings.c.embed_key))).select_from(embedded_windows)
     of_other = embeddings.c.fingerprint != fingerprint
     return connection.scalar(query.where(chunks.c.dataset == dataset, of_other)) or 0
@@ -200,7 +200,7 @@ def encode(vector: Vector) -> bytes:
 
 
 def decode(blob: bytes) -> Vector:
-    """Return the vector that :func:`encode` wrote."""
+    """Return the vector that :func:`encode` turned into bytes."""
     import numpy as np
 
     return np.frombuffer(blob, dtype="<f4")
@@ -216,13 +216,13 @@ class StoredModel:
 
 
 def read_stored_model(database: Database) -> StoredModel | None:
-    """Return the store's model; ``None`` while nothing was ever embedded."""
+    """Return the store's model; ``None`` until something is embedded."""
     with database.read() as connection:
         return read_model(connection)
 
 
 def read_model(connection: Connection) -> StoredModel | None:
-    """Return what :func:`read_stored_model` does, as ``connection`` sees it."""
+    """Return the store's model as ``connection`` sees it; see :func:`read_stored_model`."""
     value = read_meta(connection, _MODEL)
     try:
         return StoredModel(**json.loads(value)) if value is not None else None
@@ -234,7 +234,7 @@ def read_model(connection: Connection) -> StoredModel | None:
 
 
 def _read_fit(value: str) -> dict[str, Any]:
-    """Return what labels taught, empty for nothing or a damaged note."""
+    """Return a fitted value from its JSON; empty if it is missing or damaged."""
     try:
         fit = json.loads(value)
     except (ValueError, RecursionError):
@@ -243,10 +243,10 @@ def _read_fit(value: str) -> dict[str, Any]:
 
 
 def describe_unused_fits(database: Database, fingerprint: str) -> str:
-    """Say what labels taught for other models and not for this one yet, empty for nothing.
+    """List the fits that other models have and this one does not have yet; "" for nothing.
 
-    Each such entry has the ``fit`` and the fingerprint of its ``embedding``; that of a balance says
-    ``of`` which dataset it is.
+    A fit is learned from labels. Its entry has the ``fit`` and the fingerprint of its
+    ``embedding``; a balance names its dataset in ``of``.
     """
     is_fit = or_(*(meta.c.key.startswith(f"{kind}:") for kind in _FITS))
     with database.read() as connection:
@@ -278,10 +278,10 @@ def require_model(database: Database, model: StoredModel) -> None:
 
 
 def require_fingerprint(connection: Connection, fingerprint: str, name: str = "") -> bool:
-    """Tell whether the store is bound to a model; raise if it is another than this one.
+    """Return whether the store is bound to a model; raise if that is another model than this one.
 
-    ``name`` is how the :class:`EmbeddingMismatchError` calls this one. Within a write transaction
-    no other process can change the model until it ends.
+    ``name`` is this model's name for the :class:`EmbeddingMismatchError`. Within a write
+    transaction no other process can change the model until the transaction ends.
     """
     bound = read_model(connection)
     if bound is not None and bound.fingerprint != fingerprint:
@@ -316,10 +316,11 @@ def read_trial(connection: Connection) -> Trial | None:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """The store's note of a model that was tried and took another's place.
+    """The store's note of a tried model that replaced the store's model.
 
-    ``settings`` make it, by dotted name, and ``replaced`` made the models before it, each of which
-    was tried and adopted but the first; ``at`` is in seconds from 1970.
+    ``settings`` select this model, by dotted name. ``replaced`` has the settings of the models
+    before it: the first came in another way, each later one was tried and adopted. ``at`` is in
+    seconds from 1970.
     """
 
     settings: Mapping[str, Any]
@@ -328,7 +329,7 @@ class Adoption:
 
 
 def read_adoption(connection: Connection) -> Adoption | None:
-    """Return the note of the last adopted model; ``None`` if the store's came in another way."""
+    """Return the note of the last adopted model; ``None`` if the store's model was never tried."""
     value = read_meta(connection, _ADOPTED)
     if value is None:
         return None
@@ -354,7 +355,7 @@ def _is_of(bound: str, model: StoredModel) -> bool:
 
 
 def adopt_model(database: Database, model: StoredModel) -> None:
-    """Bind the store to another model: every old vector goes, texts and lexical index stay.
+    """Bind the store to another model: drop all its vectors, keep texts and lexical index.
 
     All passages wait, then, until they are read anew. What a model on trial has stays.
     """
@@ -381,7 +382,7 @@ def adopt_model(database: Database, model: StoredModel) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WaitingChunk:
-    """A stored chunk, the keys of those of its windows to embed, and their size in tokens."""
+    """A stored chunk, the keys of its windows that have no vector, and their size in tokens."""
 
     seq: int
     keys: tuple[str, ...]
@@ -389,7 +390,7 @@ class WaitingChunk:
 
 
 def note_waiting(connection: Connection, dataset: str, document_ids: Iterable[int]) -> None:
-    """Note that passages of the dataset wait for vectors, if some of the documents do."""
+    """Note that passages of the dataset wait for vectors, if some of these documents' do."""
     if read_meta(connection, _note_key(dataset)) is None and _is_any_waiting(
         connection, among(chunks.c.document_id, document_ids)
     ):
@@ -397,7 +398,7 @@ def note_waiting(connection: Connection, dataset: str, document_ids: Iterable[in
 
 
 def settle_waiting(connection: Connection, dataset: str) -> bool:
-    """Note whether passages of the dataset wait for vectors, and return it."""
+    """Look whether passages of the dataset wait for vectors; note the result and return it."""
     is_waiting = _is_any_waiting(connection, chunks.c.dataset == dataset)
     if is_waiting:
         set_meta(connection, _note_key(dataset), "yes")
@@ -407,9 +408,10 @@ def settle_waiting(connection: Connection, dataset: str) -> bool:
 
 
 def list_waiting(connection: Connection, dataset: str, since: float) -> list[WaitingChunk]:
-    """Return the chunks that wait: those of documents indexed ``since`` first, the newest first.
+    """Return the chunks that wait for vectors, in the order in which to embed them.
 
-    ``since`` is in seconds from 1970. A text that several chunks wait for is one's only.
+    Chunks of documents indexed after ``since`` (seconds from 1970) come first, then the newest
+    documents. A text for which several chunks wait is listed with the first of them only.
     """
     size = func.coalesce(chunks.c.tokens, func.length(chunks.c.text) / 4)
     query = (
@@ -458,9 +460,9 @@ def count_waiting(connection: Connection, dataset: str) -> tuple[int, int]:
 
 
 def embedded_share(connection: Connection, restriction: Restriction) -> float | None:
-    """Return the share of the passages that may answer which have a vector, 0 to 1.
+    """Return the share of the restriction's passages that have a vector, 0 to 1.
 
-    ``None`` says that all have, or that there are none.
+    ``None`` if all have one or if there are no passages.
     """
     if restriction.scope.is_nothing or not is_noted_waiting(connection, restriction.dataset):
         return None
@@ -474,7 +476,7 @@ def embedded_share(connection: Connection, restriction: Restriction) -> float | 
 def find_unembedded(
     connection: Connection, names: DatasetNames, seqs: Iterable[int]
 ) -> frozenset[int]:
-    """Return those of the datasets' chunks that have no vector at all."""
+    """Return the chunks among these that have no vector for any of their windows."""
     if not is_noted_waiting(connection, names):
         return frozenset()
     wanted = set(seqs)
@@ -483,18 +485,18 @@ def find_unembedded(
 
 
 def is_noted_waiting(connection: Connection, names: DatasetNames) -> bool:
-    """Tell whether it was noted that passages of the datasets wait for vectors; none is looked at.
+    """Return whether a note says that passages of the datasets wait for vectors.
 
-    A vector that was lost since is not known of before :func:`settle_waiting` looks.
+    This reads the note only. A vector that was lost later is noticed by :func:`settle_waiting`.
     """
     keys = map(_note_key, (names,) if isinstance(names, str) else names)
     return connection.scalar(_NOTED, {"keys": as_bound(keys)}) is not None
 
 
 def _waiting(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
-    """Confine a query of chunks and their windows to windows without a vector.
+    """Restrict a query of chunks and their windows to windows without a vector.
 
-    A chunk without windows is among them: its document is to be read anew, for another model.
+    That includes chunks without windows: after a change of model, their document is read again.
     """
     windows = chunks.outerjoin(chunk_windows).outerjoin(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key

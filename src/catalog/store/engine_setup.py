@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """What an engine is opened with; later versions may add to it.
+    """The arguments of an engine; later versions may add some.
 
-    ``folder`` is for its derived files; it need not be there yet. ``dim`` and ``fingerprint`` are
-    those of the embedding model, for engines of vectors.
+    ``folder`` is for its derived files and need not exist yet. ``dim`` and ``fingerprint`` describe
+    the embedding model, for vector engines.
     """
 
     database: Database

@@ -1,4 +1,4 @@
-"""The types of every index engine: a restriction, hits, and the stamp of a dataset."""
+"""Types that all index engines use: restrictions, hits, and the stamp of a dataset."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Hit(NamedTuple):
-    """One chunk (by its row number) and its raw score, larger is better."""
+    """A chunk (by row number) and its raw score; larger is better."""
 
     seq: int
     score: float
@@ -55,13 +55,13 @@ class Spread(NamedTuple):
         return self.deviation <= 1e-6 * abs(self.mean)
 
 
-FLAT = Spread(0.0, 0.0)  # of nothing, or of scores that are all 0
+FLAT = Spread(0.0, 0.0)  # without chunks, or if all scores are 0
 
 
 def join_spreads(sized: Iterable[tuple[int, Spread]]) -> Spread:
-    """Return the spread of several datasets' scores as one dataset's.
+    """Return the spread of several datasets' scores as if they were one dataset.
 
-    Each comes with its number of chunks; those of none have no say.
+    Each spread comes with its number of chunks; those with 0 chunks are ignored.
     """
     known = [(size, one) for size, one in sized if size > 0]
     total = sum(size for size, _ in known)
@@ -73,9 +73,9 @@ def join_spreads(sized: Iterable[tuple[int, Spread]]) -> Spread:
 
 
 class Hits(list[Hit]):
-    """Hits, best first, and the spread of the scores of all chunks, hit or not.
+    """Hits, best first, with the spread of the scores of all chunks, hits or not.
 
-    ``fallback`` says why the store's own full text answered in place of an index, "" if not.
+    ``fallback`` says why the store's own full text answered instead of an index, "" if it did not.
     """
 
     def __init__(self, hits: Iterable[Hit] = (), spread: Spread = FLAT, fallback: str = "") -> None:
@@ -84,20 +84,21 @@ class Hits(list[Hit]):
 
 
 def best_first(hits: Iterable[tuple[int, float]], k: int) -> list[Hit]:
-    """Return the ``k`` best, highest score first, ties by row number."""
+    """Return the ``k`` best hits, highest score first, ties in order of row number."""
     ordered = sorted([(-score, seq) for seq, score in hits])
     return [Hit(seq, -negative) for negative, seq in ordered[:k]]
 
 
-_CLAUSES = 32  # conditions that are kept: making one takes longer than most of its statements
+_CLAUSES = 32  # cached conditions: to build one takes longer than most statements with it
 _SEQS: LRUCache[Hashable, npt.NDArray[np.int64]] = LRUCache(2**24, lambda seqs: seqs.nbytes)
 _NAMES_ONE = frozenset(["path", "source_doc_id", "media"])
 
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """Dataset or datasets, scope and filter; ``without`` are words or phrases no passage may hold,
-    and ``containing`` phrases it must hold.
+    """The datasets, scope and filter of a search, and phrases to contain or to exclude.
+
+    No passage may contain a word or phrase of ``without``; each must contain all of ``containing``.
     """
 
     dataset: DatasetNames
@@ -112,12 +113,12 @@ class Restriction:
         return (self.dataset,) if isinstance(self.dataset, str) else self.dataset
 
     def of(self, dataset: str) -> Restriction:
-        """Return the same within one of the datasets."""
+        """Return the same restriction for one of the datasets only."""
         return self if self.dataset == dataset else replace(self, dataset=dataset)
 
     @property
     def is_whole_dataset(self) -> bool:
-        """Return whether every chunk of the dataset, or of each dataset, may answer."""
+        """Return whether every chunk of every dataset may answer."""
         return (
             self.scope.is_all
             and self.filter is None
@@ -127,7 +128,7 @@ class Restriction:
 
     @property
     def is_one_document(self) -> bool:
-        """Return whether scope or filter name the only document, or recording, that may answer."""
+        """Return whether scope or filter select a single document or recording."""
         if self.scope.ids is not None and len(self.scope.ids) == 1:
             return True
         parts = self.filter.parts if isinstance(self.filter, And) else (self.filter,)
@@ -137,17 +138,21 @@ class Restriction:
         )
 
     def clause(self) -> ColumnElement[bool]:
-        """Return the condition on ``chunks`` rows; every value in it is bound."""
+        """Return the condition on ``chunks`` rows, with all values bound."""
         return _clause(self, repr(self.filter))
 
 
 @lru_cache(maxsize=_CLAUSES)
 def _clause(restriction: Restriction, _filter: str) -> ColumnElement[bool]:
-    """Return the condition on ``chunks`` rows; to Python the filters 1 and ``True`` are equal."""
+    """Return the condition on ``chunks`` rows.
+
+    The filter's text is part of the cache key because Python takes the filters 1 and ``True`` for
+    equal.
+    """
     parts: list[ColumnElement[bool]] = []
     if restriction.scope.ids is None:
         parts.append(of_datasets(chunks.c.dataset, restriction.dataset))
-    else:  # the dataset is asked of the documents, else SQLite walks all its chunks
+    else:  # the dataset is tested on documents, else SQLite scans all its chunks
         among_scope = among(documents.c.source_doc_id, sorted(restriction.scope.ids))
         is_here = of_datasets(documents.c.dataset, restriction.dataset)
         allowed = select(documents.c.id).where(is_here, among_scope)
@@ -160,9 +165,9 @@ def _clause(restriction: Restriction, _filter: str) -> ColumnElement[bool]:
 
 
 def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
-    """Return the row numbers of the chunks that may answer, ascending; ``None`` for all of them.
+    """Return the ascending row numbers of the chunks that may answer; ``None`` for all chunks.
 
-    They are remembered until a dataset changes, and cannot be written to.
+    The array is cached until a dataset changes, and is read-only.
     """
     import numpy as np
 
@@ -181,19 +186,19 @@ def allowed_seqs(connection: Connection, restriction: Restriction) -> npt.NDArra
 
 
 def known_seqs(connection: Connection, restriction: Restriction) -> npt.NDArray[np.int64] | None:
-    """Return what :func:`allowed_seqs` remembers of a restriction; ``None``: nothing."""
+    """Return the result of :func:`allowed_seqs` if it is cached, else ``None``."""
     return _SEQS.get(state_key(connection, restriction))
 
 
 def state_key(connection: Connection, restriction: Restriction) -> Hashable:
-    """Return a key of a restriction and the state of its datasets, for this process."""
+    """Return a cache key for a restriction and the state of its datasets, valid in this process."""
     # repr, because to Python the filters 1 and True are equal
     stamps = read_stamps(connection, restriction.dataset)
     return connection.engine.url.database, stamps, restriction, repr(restriction.filter)
 
 
 def allowed_paths(connection: Connection, restriction: Restriction) -> frozenset[str]:
-    """Return the documents with at least one chunk that may answer."""
+    """Return the paths of documents with at least one chunk that may answer."""
     if restriction.scope.is_nothing:
         return frozenset()
     joined = select(documents.c.path).join(chunks, chunks.c.document_id == documents.c.id)
@@ -209,7 +214,7 @@ def count_passages(connection: Connection, restriction: Restriction, per_documen
 
 
 def is_written_as_flag(connection: Connection, restriction: Restriction, word: str) -> bool:
-    """Return whether a chunk that may answer writes the word with a minus: ``find -name``."""
+    """Return whether a chunk that may answer has the word as a flag, as in ``find -name``."""
     if restriction.scope.is_nothing:
         return False
     found = select(chunks.c.seq).where(restriction.clause(), flag_clause(word)).limit(1)
@@ -224,17 +229,17 @@ _IDS = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.dataset).where(
 def read_chunk_ids(
     connection: Connection, dataset: DatasetNames, seqs: Iterable[int]
 ) -> dict[int, str]:
-    """Return the chunk ids of the rows that are live chunks of the dataset, by row number."""
+    """Return the chunk ids of the dataset's live chunks among these row numbers, by row number."""
     rows = connection.execute(_IDS, {"seqs": as_bound(seqs)}).all()
     here = (dataset,) if isinstance(dataset, str) else dataset
     return {seq: chunk_id for seq, chunk_id, of_dataset in rows if of_dataset in here}
 
 
 class Stamp(NamedTuple):
-    """One state of a dataset; equal stamps, equal chunks.
+    """One state of a dataset: with equal stamps, the chunks are equal.
 
-    ``state`` is drawn at random with every change: numbers come again where an older copy of the
-    store is put back and changed in another way.
+    Every change draws a random ``state``. Counters alone are not enough: after an older copy of the
+    store is restored and changed, they take the same values again.
     """
 
     created_at: float
@@ -255,7 +260,7 @@ def read_stamp(connection: Connection, dataset: str) -> Stamp | None:
 
 
 def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | None, ...]:
-    """Return the present state of the dataset, or of each of them."""
+    """Return the present state of the dataset, or of each dataset."""
     if isinstance(dataset, str):
         return (read_stamp(connection, dataset),)
     rows = connection.execute(_STAMPS, {"names": as_bound(dataset)})
@@ -264,7 +269,7 @@ def read_stamps(connection: Connection, dataset: DatasetNames) -> tuple[Stamp | 
 
 
 def change_stamp(connection: Connection, dataset: str, now: float) -> None:
-    """Give the dataset another state: what searches see of it changes in this transaction."""
+    """Give the dataset a new stamp; call it in each transaction that changes search results."""
     changed = {
         "generation": datasets.c.generation + 1,
         "updated_at": now,

@@ -1,4 +1,4 @@
-"""Evaluation runs in the truth: their measurements, settings and every score."""
+"""Evaluation runs in the store: their settings, every score and a summary."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _COMPRESSED = ("lists", "answers")
 
 @dataclass(frozen=True, slots=True)
 class EvalRun:
-    """One search measured on one golden set.
+    """A search measured on a golden set.
 
-    ``key`` is equal for runs that must give equal lists: same configuration, corpus, queries,
-    depth and code. ``labels`` is a hash of the golden set. ``scores`` is metric → query id →
-    score; ``lists`` query id → paths; ``answers`` query id → what was answered, if that was asked.
+    Runs with the same ``key`` must give the same lists: they share configuration, corpus, queries,
+    depth and code. ``labels`` is a hash of the golden set. ``scores`` is metric → query id → score;
+    ``lists`` is query id → paths; ``answers`` is query id → answer, if answers were measured.
     """
 
     id: str
@@ -42,7 +42,7 @@ class EvalRun:
 
 
 def new_run_id() -> str:
-    """Make an id nobody else has, short enough to type."""
+    """Make a random id of 12 hex digits, short enough to type."""
     return uuid.uuid4().hex[:12]
 
 
@@ -81,8 +81,8 @@ def find_latest_run(connection: Connection, key: str) -> EvalRun | None:
 def read_corpus_state(connection: Connection, dataset: str) -> list[tuple[str, str, str, int]]:
     """Return path, content hash, pipeline and number of vectors of every document.
 
-    All that an answer depends on: a passage that could not be embedded gets its vector later,
-    without a change of its document.
+    An answer depends on all of them: a passage that could not be embedded at first gets its vector
+    later, without a change of its document.
     """
     columns = (documents.c.path, documents.c.content_hash, documents.c.pipeline)
     vectors = func.count(embeddings.c.embed_key)

@@ -1,4 +1,4 @@
-"""Filters in SQL: conditions on ``chunks`` rows, every value bound, none interpolated."""
+"""Filters in SQL: conditions on ``chunks`` rows, with every value bound, never interpolated."""
 
 from __future__ import annotations
 
@@ -55,16 +55,17 @@ if TYPE_CHECKING:
     Clause = ColumnElement[bool]
 
 DatasetNames = str | tuple[str, ...]
-"""The name of a dataset, or the names of several that are one to a search, each once, in order."""
+"""The name of a dataset, or the distinct, ordered names of several that are searched as one."""
 
-_MOST_BOUND = 500  # longer lists travel as one JSON value: SQLite limits bound parameters
+_MOST_BOUND = 500  # longer lists are bound as one JSON value: SQLite limits bound parameters
 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """A test of values of one kind: ``holds`` of the column, in folded case if it ``folds``.
+    """A test of values of one kind: ``holds`` makes a condition from a column.
 
-    With ``is_date`` it holds of the timestamps of dates, which are texts.
+    With ``folds`` the column is in folded case. With ``is_date`` the values are dates (stored as
+    text) and the column has their timestamps.
     """
 
     kind: str
@@ -74,7 +75,7 @@ class _Test:
 
 
 def compile_filter(tree: Filter) -> Clause:
-    """Return the filter as a condition on ``chunks``; it means what ``core.filters`` says."""
+    """Return the filter as a condition on ``chunks``; ``core.filters`` defines its meaning."""
     match tree:
         case And():
             return and_(true(), *(compile_filter(part) for part in tree.parts))
@@ -98,36 +99,36 @@ def among(column: ColumnElement[Any], values: Iterable[str] | Iterable[float]) -
 
 
 def among_bound(column: ColumnElement[Any], name: str) -> Clause:
-    """Return ``column IN values`` for a statement made once: ``name`` is bound to their JSON.
+    """Return ``column IN values`` for a prepared statement; bind ``name`` to :func:`as_bound`.
 
-    :func:`as_bound` writes it. Building a statement anew takes longer than most run.
+    To build a statement for each call takes longer than most statements run.
     """
     return among_json(column, bindparam(name, type_=String()))
 
 
 def as_bound(values: Iterable[str] | Iterable[int]) -> str:
-    """Return what :func:`among_bound` looks among: row numbers, or texts without NUL."""
+    """Return row numbers, or texts without NUL, as the JSON that :func:`among_bound` expects."""
     return json.dumps(list(values))
 
 
 def of_datasets(column: ColumnElement[str], names: DatasetNames) -> Clause:
-    """Return the condition that the column names the dataset, or one of these."""
+    """Return the condition that the column names the dataset, or one of the datasets."""
     return column == names if isinstance(names, str) else column.in_(names)
 
 
 def matching_values(
     connection: Connection, dataset: str, condition: Condition
 ) -> list[MetadataScalar]:
-    """Return the field's distinct values in the dataset on which the condition alone holds.
+    """Return the field's distinct values in the dataset that meet the condition.
 
-    A passage satisfies ``condition`` (a comparison or text match) exactly when it has one of them.
+    A passage meets ``condition`` (a comparison or text match) exactly if it has one of them.
     """
     rows = connection.execute(_comparison_query(dataset, condition, repr(condition)))
     return [decoded_value(kind, text, value) for kind, text, value in rows]
 
 
 def decoded_value(kind: str, text: str | None, value: float | None) -> MetadataScalar:
-    """Return the value of a row of ``document_fields``: its kind and one of the two columns."""
+    """Return the value in a row of ``document_fields``; its kind selects one of two columns."""
     if value is not None and kind == "n":
         return value
     return text == "true" if kind == "b" else text or ""
@@ -163,7 +164,7 @@ def _some(field: str, values: Sequence[MetadataScalar]) -> Clause:
 
 
 def _exists(field: str, test: _Test | None) -> Clause:
-    """Require that the field has a value, or one for which the test holds."""
+    """Require that the field has a value, with a test: one that passes it."""
     if field == "modality":
         return _on_column(chunks.c.modality, "s", test)
     if field == "page":
@@ -186,7 +187,7 @@ def _on_column(column: ColumnElement[Any], kind: str, test: _Test | None) -> Cla
 
 
 def _on_pages(test: _Test | None) -> Clause:
-    """Test the first page of a passage, or any later one."""
+    """Test the first page of a passage and all later ones."""
     first = _on_column(chunks.c.page, "n", test)
     if test is None or test.kind != "n":
         return first
@@ -196,7 +197,7 @@ def _on_pages(test: _Test | None) -> Clause:
 
 
 def _later_pages() -> tuple[TableValuedAlias, ColumnElement[int]]:
-    """Return the page breaks of a row of ``chunks``, and the page that begins at each."""
+    """Return the page breaks of a row of ``chunks``, and the page that begins at each break."""
     breaks = json_items(chunks.c.page_breaks)
     return breaks, chunks.c.page + breaks.c.key + 1
 
@@ -221,7 +222,7 @@ def _is_shortened(column: ColumnElement[Any]) -> bool:
 
 
 def _among_texts(column: ColumnElement[Any], texts: list[Any]) -> Clause:
-    """Return ``column IN texts`` for a column whose index has only the beginning."""
+    """Return ``column IN texts`` for a column whose index holds only the beginning of each text."""
     if all(len(escape(text)) < SHORT for text in texts):
         return among(shortened(column), texts)
     if len(texts) > _MOST_BOUND:
@@ -263,7 +264,11 @@ def _compare(column: ColumnElement[Any], op: Op, value: str | float) -> Clause:
 def _comparison_query(
     dataset: str, condition: Condition, _condition: str
 ) -> Select[tuple[Any, Any, Any]]:
-    """Return the query of a comparison's values; to Python the values 1 and ``True`` are equal."""
+    """Return the query for a comparison's values.
+
+    The condition's text is part of the cache key because Python takes the values 1 and ``True`` for
+    equal.
+    """
     return _values_query(dataset, condition.field, _comparison(condition))
 
 

@@ -1,6 +1,6 @@
-"""Words as SQLite's FTS5 makes them, and MATCH texts of ours, for a database that has no FTS5.
+"""Cut words like SQLite's FTS5, and read its MATCH texts, for a database without FTS5.
 
-A table in memory cuts and stems the words, so that they are the same by construction.
+The words are cut and stemmed by an FTS5 table in memory, so they are the same by construction.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlalchemy import String, TypeDecorator
 from sqlalchemy.engine import Dialect
 
-TOKENIZER = "porter unicode61 remove_diacritics 2"  # as of the full-text tables in SQLite
+TOKENIZER = "porter unicode61 remove_diacritics 2"  # the same as for the store's FTS5 tables
 _LONGEST = 500  # characters; Postgres refuses a word of over 2,046 bytes
 _local = threading.local()
 
 
 def cut_words(rows: Sequence[Sequence[str]]) -> list[list[list[str]]]:
-    """Return the words, in order, of each text of each row; all rows have as many texts.
+    """Return the words, in order, of each text of each row; all rows have equally many texts.
 
-    A very long word is cut short.
+    A very long word is cut off after 500 characters.
     """
     words: list[list[list[str]]] = [[[] for _ in row] for row in rows]
     if not any(any(row) for row in rows):
@@ -72,18 +72,18 @@ def _names(columns: int) -> str:
 
 
 CARD_COLUMNS = {"title": "A", "name": "B", "headings": "C", "summary": "D", "metadata": "C"}
-"""The columns of the full text of cards, each with the label of its words in a ``tsvector``."""
+"""The columns of a card's full text, each with the weight label of its words in a ``tsvector``."""
 _PART = re.compile(r'(?:\{([^{}]*+)\}\s*+:\s*+)?"((?:[^"]|"")*)"')
 
 
 class MatchText(TypeDecorator[str]):
-    """One of our FTS5 MATCH texts, for Postgres: phrases; a single one may match."""
+    """One of our FTS5 MATCH texts as a ``tsquery``: phrases; at least one must match."""
 
     impl = String
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Return the same as a ``tsquery``."""
+        """Return the text as a ``tsquery``."""
         del dialect
         return None if value is None else to_query(value)
 
@@ -92,7 +92,7 @@ Match = String().with_variant(MatchText(), "postgresql")
 
 
 def to_query(match: str) -> str:
-    """Return a MATCH text as a ``tsquery``; empty, which nothing matches, without a word."""
+    """Return a MATCH text as a ``tsquery``; without a word it is empty and matches nothing."""
     return " | ".join(to_queries(match))
 
 
@@ -105,7 +105,7 @@ def to_queries(match: str) -> Iterator[str]:
 
 
 def phrases_of(match: str) -> Iterable[tuple[str, list[str]]]:
-    """Return the phrases of a MATCH text, each with the columns it is to be in."""
+    """Yield the words of each phrase of a MATCH text, with the columns it is restricted to."""
     for columns, phrase in _PART.findall(match):
         words = cut_text(phrase.replace('""', '"'))
         if words:
@@ -113,6 +113,6 @@ def phrases_of(match: str) -> Iterable[tuple[str, list[str]]]:
 
 
 def quote_word(word: str) -> str:
-    """Return a word as ``tsvector`` and ``tsquery`` have it, whatever it holds."""
+    """Return a word quoted for a ``tsvector`` or ``tsquery``; it may contain any character."""
     doubled = word.replace("\\", "\\\\").replace("'", "''")
     return f"'{doubled}'"

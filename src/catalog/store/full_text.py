@@ -1,11 +1,11 @@
-"""The full text of passages and of cards, in whichever database the truth is.
+"""The full text of passages and cards, in SQLite or Postgres.
 
-SQLite keeps it by triggers in tables of FTS5; in Postgres it is written with its rows, into tables
-of words that FTS5 cut (:mod:`catalog.store.postgres_words`), so that both find the same.
+In SQLite, triggers write it to FTS5 tables. In Postgres, it is written together with the rows, to
+tables of words that FTS5 cut (:mod:`catalog.store.postgres_words`), so both find the same.
 
-Both are asked by MATCH texts of FTS5. Every word in one is put between double quotes, inside which
-FTS5 knows no syntax (https://www.sqlite.org/fts5.html#full_text_query_syntax), so that no character
-of the user's acts as an operator.
+Both are searched by FTS5 MATCH texts. Every word in one is in double quotes, inside which FTS5
+knows no syntax (https://www.sqlite.org/fts5.html#full_text_query_syntax), so nothing that a user
+types acts as an operator.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MAX_TERMS = 64
 _BEFORE_FLAG = (" ", "\n", "\t", "`", "'", '"', "(", "[", "-")
 _WORD = re.compile(f"[{WORD_CHARACTERS}]+")
 CARD_WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
-LEAST = 1e-9  # a match is never worth nothing, whatever the rounding
+LEAST = 1e-9  # the least score of a match, so that rounding cannot make it 0
 CARDS = table(
     "document_cards_fts",
     *(column(name, PlainText) for name in CARD_WEIGHTS),
@@ -64,41 +64,41 @@ _CARDS_MATCH = text("document_cards_fts MATCH :match")
 _CARDS_RELEVANCE: ColumnElement[float] = literal_column(
     f"max({LEAST}, -bm25(document_cards_fts, {', '.join(map(str, CARD_WEIGHTS.values()))}))", Float
 )
-_TABLES = tuple(  # SQLite's commands are written to a column that is called as the table
+_TABLES = tuple(  # FTS5 takes commands in a column with the table's name
     table(name, column(name), column("rank")) for name in ("chunks_fts", "document_cards_fts")
 )
 
 
 def fts_words(text: str) -> list[str]:
-    """Return runs of letters, digits and marks, in order: what FTS5's unicode61 would index."""
+    """Return the runs of letters, digits and marks, in order, that FTS5's unicode61 would index."""
     return _WORD.findall(unicodedata.normalize("NFC", text).replace("_", " "))
 
 
 def quote(word: str) -> str:
-    """Return one FTS5 string: a literal token or phrase, whatever it holds."""
+    """Return an FTS5 string, which may contain any character: a literal word or phrase."""
     return '"' + word.replace('"', '""') + '"'
 
 
 def match_any(terms: Iterable[str]) -> str:
-    """Return a MATCH text that asks for at least one of the terms (at most :data:`MAX_TERMS`)."""
+    """Return a MATCH text for at least one of the terms (the first :data:`MAX_TERMS`)."""
     return " OR ".join(quote(term) for term in list(dict.fromkeys(terms))[:MAX_TERMS])
 
 
 def match_all(words: Sequence[str]) -> str:
-    """Return a MATCH text that asks for all of the words, and ranks them best as one phrase.
+    """Return a MATCH text for all of the words, which ranks them highest as one phrase.
 
-    In Postgres it asks for any of them.
+    In Postgres any of the words matches.
     """
     each = " AND ".join(quote(word) for word in list(dict.fromkeys(words))[:MAX_TERMS])
     return f"{quote(' '.join(words[:MAX_TERMS]))} OR ({each})"
 
 
 def phrase_clause(phrase: str) -> ColumnElement[bool]:
-    """Require that a chunk holds these words one after another; without a word: false.
+    """Require that a chunk contains these words as a phrase; nothing meets a phrase without a word.
 
-    With characters of a script without spaces between words (and Hangul), it must stand there as
-    it is written, upper and lower case alike, inside other words, too. A name whose signs FTS5
-    does not index, such as ``c++`` or ``.net``, must also stand there as it is written.
+    A phrase with characters of a script without spaces (or Hangul) must occur literally, in any
+    case, also inside other words. A name with characters that FTS5 does not index, such as ``c++``
+    or ``.net``, must occur literally as well.
     """
     words = fts_words(phrase)[:MAX_TERMS]
     if not words:
@@ -112,7 +112,7 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
 
 
 def flag_clause(word: str) -> ColumnElement[bool]:
-    """Require that a chunk writes the word as a flag, with a minus: ``find -name``, ``--name``."""
+    """Require that a chunk has the word as a flag, as in ``find -name`` or ``--name``."""
     fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
     written = or_(*(contains(field, f"{sign}-{word}") for field in fields for sign in _BEFORE_FLAG))
     return and_(phrase_clause(word), written)
@@ -127,12 +127,12 @@ def _contains(written: str) -> ColumnElement[bool]:
 
 
 def is_postgres(connection: Connection) -> bool:
-    """Return whether the truth is in Postgres."""
+    """Return whether the store is in Postgres."""
     return connection.dialect.name == "postgresql"
 
 
 def index_chunks(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Have new passages be found by their words."""
+    """Add new passages to the full text; in SQLite triggers do it."""
     if is_postgres(connection):
         from catalog.store import postgres_words
 
@@ -140,7 +140,7 @@ def index_chunks(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> N
 
 
 def index_cards(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Have new cards be found by their words; a row has the columns of :data:`CARDS`."""
+    """Add new cards to the full text; a row has the columns of :data:`CARDS`."""
     if is_postgres(connection):
         from catalog.store import postgres_words
 
@@ -152,8 +152,8 @@ def index_cards(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> No
 def match_cards(connection: Connection, match: str) -> Subquery:
     """Return the ids of the cards that match, with BM25 over the weighted columns as ``score``.
 
-    In SQLite the limit makes it match once, whatever is joined to it; a score is only worked out
-    if it is asked for.
+    In SQLite, ``LIMIT -1`` makes the match run once, whatever is joined to it. A score is only
+    computed if the query selects it.
     """
     if is_postgres(connection):
         from catalog.store import postgres_words
@@ -175,9 +175,9 @@ def match_cards(connection: Connection, match: str) -> Subquery:
 
 
 def check_full_text(connection: Connection) -> None:
-    """Hold the full-text indexes against their rows; it takes the write lock.
+    """Compare the full-text indexes with their rows; takes the write lock.
 
-    Raises the driver's error, or :class:`StoreDamagedError`, where they differ.
+    Raises the driver's error or :class:`StoreDamagedError` if they differ.
     """
     if is_postgres(connection):
         from catalog.store import postgres_words

@@ -1,4 +1,4 @@
-"""Listing documents: those that a restriction allows, each with its entry in the catalog."""
+"""List the documents that a restriction allows, each with title, size, date and summary."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ from catalog.store.sql_forms import ignoring_case, json_pairs, number_text
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
-# Only of a file that is one document: it has the document's path.
+# Holds only for a file that is a single document: it has the document's path.
 _IS_ITS_FILE = (manifest.c.dataset == documents.c.dataset) & (manifest.c.file == documents.c.path)
 _MOST_MATERIALIZED = 20_000  # documents
 
 
 @dataclass(slots=True)
 class ListedDocument:
-    """A document as a listing shows it; ``summary`` is ``""`` while it has no card.
+    """A document as a listing shows it; ``summary`` is ``""`` if it has no card yet.
 
-    Characters and passages are those of all its files, ``name`` is the path it is shown under:
-    that of the file it was made of, where it is known (``size`` is unknown then), else its own.
+    Characters and passages are counted over all its files. ``name`` is the path to show: that of
+    the original if known (then ``size`` is unknown), else the document's own.
     """
 
     dataset: str
@@ -77,8 +77,8 @@ class ListedDocument:
 def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     """Return the condition on ``documents`` that at least one passage may answer.
 
-    Every value is bound. Where nothing is asked of passages themselves, a document without any is
-    let through, too.
+    Every value is bound. Without a condition on passages, a document without passages is allowed,
+    too.
     """
     parts: list[ColumnElement[bool]] = [of_datasets(documents.c.dataset, restriction.dataset)]
     tree = restriction.filter
@@ -96,10 +96,10 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
 def check_filter_fields(
     connection: Connection, restriction: Restriction, seen: Scope = ALL
 ) -> None:
-    """Raise :class:`UnknownFieldError` if the filter asks for a field that no document carries.
+    """Raise :class:`UnknownFieldError` if the filter has a field that no document has.
 
-    The error names the fields of those documents alone that the rest of the restriction lets
-    through. Documents that are not ``seen`` are as though they were not there.
+    The error names the fields of documents that the rest of the restriction allows. Documents that
+    are not ``seen`` are treated as missing.
     """
     dataset, tree = restriction.dataset, restriction.filter
     if tree is None:
@@ -118,7 +118,7 @@ def check_filter_fields(
 
 
 def _without_fields(tree: Filter, fields: Set[str]) -> Filter | None:
-    """Return those of the conditions that must all hold which do not ask for any of the fields."""
+    """Drop the conditions with any of these fields from an ``And``; ``None`` if all are dropped."""
     if isinstance(tree, And):
         parts = [_without_fields(part, fields) for part in tree.parts]
         return And(tuple(part for part in parts if part is not None))
@@ -126,25 +126,25 @@ def _without_fields(tree: Filter, fields: Set[str]) -> Filter | None:
 
 
 def list_source_ids(connection: Connection, allowed: ColumnElement[bool]) -> frozenset[str]:
-    """Return the source document ids of the documents the condition lets through."""
+    """Return the source document ids of the allowed documents."""
     return frozenset(connection.scalars(select(documents.c.source_doc_id).where(allowed)))
 
 
 def materialize(connection: Connection, allowed: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the same condition, worked out unless very many fulfil it, for use more than once."""
+    """Return the same condition as a list of ids, unless it is very long, for repeated use."""
     query = select(documents.c.id).where(allowed).limit(_MOST_MATERIALIZED + 1)
     ids = connection.scalars(query).all()
     return among(documents.c.id, ids) if len(ids) <= _MOST_MATERIALIZED else allowed
 
 
 def count_documents(connection: Connection, allowed: ColumnElement[bool], most: int) -> int:
-    """Count the documents the condition lets through; counting stops at ``most``."""
+    """Count the allowed documents, up to ``most``."""
     query = select(documents.c.id).where(allowed).limit(most)
     return connection.scalar(select(func.count()).select_from(query.subquery())) or 0
 
 
 def list_document_paths(connection: Connection, allowed: ColumnElement[bool]) -> list[str]:
-    """Return the paths of the documents the condition lets through, in order."""
+    """Return the sorted paths of the allowed documents."""
     query = select(documents.c.path).where(allowed).order_by(documents.c.path)
     return list(connection.scalars(query))
 
@@ -157,13 +157,12 @@ def list_document_ids(
     offset: int,
     groups: Mapping[int, Sequence[Member]] | None = None,
 ) -> list[int]:
-    """Return documents the condition lets through, from the ``offset``-th on; ties go by path
-    and dataset.
+    """Return the ids of allowed documents from ``offset`` on, sorted.
 
-    ``size`` puts the largest first, by the bytes of the file, or the characters where those are
-    not known; ``modified`` the newest, by the date :func:`dated_between` takes, and those without
-    one last. All else orders by path, the case of ASCII letters ignored; those of ``groups`` by
-    the path they are shown under.
+    ``size`` sorts by the file's bytes (or characters if unknown), largest first. ``modified`` sorts
+    by the date of :func:`dated_between`, newest first, documents without a date last. Any other
+    value, and every tie, sorts by path without regard to the case of ASCII letters, then by
+    dataset. Documents in ``groups`` have the path under which they are shown.
     """
     query = select(documents.c.id).where(allowed)
     source: FromClause = documents
@@ -187,17 +186,17 @@ def list_document_ids(
 
 
 def _original(group: Sequence[Member]) -> str | None:
-    """Return the path of the file that a group was made from, if a document names it."""
+    """Return the path of the file from which a group was made, if one of its files names it."""
     return next((member.original for member in group if member.original), None)
 
 
 def dated_between(after: datetime | None, before: datetime | None) -> ColumnElement[bool]:
     """Return the condition on ``documents`` that their date is between the two.
 
-    It is the author's ``modified``, else the author's ``created``, else what a program wrote into
-    the file, ``modified`` before ``created``, else when the file was
-    modified. ``after`` is included, ``before`` is not, both know their time zone; of a document
-    without a date it is false.
+    A document's date is the first that is known of: the author's ``modified``, the author's
+    ``created``, a program's ``modified``, a program's ``created``, the file's time of modification.
+    ``after`` is included, ``before`` is not; both have a time zone. A document without a date does
+    not meet the condition.
     """
     dated = documents.c.dated
     parts: list[ColumnElement[bool]] = [dated.is_not(None)]
@@ -209,7 +208,7 @@ def dated_between(after: datetime | None, before: datetime | None) -> ColumnElem
 
 
 def read_source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    """Return the source document ids of the documents that exist."""
+    """Return the source document ids of these documents, by row number."""
     query = select(documents.c.id, documents.c.source_doc_id).where(among(documents.c.id, ids))
     return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -217,7 +216,7 @@ def read_source_ids(connection: Connection, ids: Sequence[int]) -> dict[int, str
 def read_documents_of_chunks(
     connection: Connection, dataset: DatasetNames, seqs: Sequence[int]
 ) -> list[str]:
-    """Return the source document ids of the chunks, each once, in the order given."""
+    """Return the source document ids of these chunks, without repetitions, in the order given."""
     query = (
         select(chunks.c.seq, documents.c.source_doc_id)
         .join(documents, documents.c.id == chunks.c.document_id)
@@ -238,7 +237,7 @@ def count_by_type(connection: Connection, allowed: ColumnElement[bool]) -> dict[
 def count_by_value(
     connection: Connection, allowed: ColumnElement[bool], field: str
 ) -> dict[str, int]:
-    """Count documents by their values of a field as text, most first, then by name."""
+    """Count documents by the values of a field as text, most first, then by value."""
     fields, column = document_fields.c, documents.c.get(field)
     value: ColumnElement[Any]
     if column is not None:
@@ -257,7 +256,7 @@ def count_by_value(
 def without_repeats(
     allowed: ColumnElement[bool], groups: Mapping[int, Sequence[Member]]
 ) -> ColumnElement[bool]:
-    """Return the condition that of each of the groups lets the first through alone."""
+    """Return the condition, restricted to the first file of each group."""
     others = [member.id for _, *others in groups.values() for member in others]
     return and_(allowed, not_(among(documents.c.id, others))) if others else allowed
 
@@ -265,9 +264,9 @@ def without_repeats(
 def describe_documents(
     connection: Connection, ids: Sequence[int], groups: Mapping[int, Sequence[Member]]
 ) -> dict[int, ListedDocument]:
-    """Return what a listing shows of these documents, by id, without those that have gone.
+    """Return the entries of these documents by id; documents that are gone are left out.
 
-    Each of ``groups`` (see ``find_groups``) is told of as one, its first.
+    Each of ``groups`` (see ``find_groups``) has one entry, under its first file.
     """
     firsts = {member.id: id_ for id_ in ids for member in groups.get(id_, ())}
     firsts |= {id_: id_ for id_ in ids}
@@ -313,7 +312,7 @@ def describe_documents(
 
 
 def date_range(connection: Connection, allowed: ColumnElement[bool]) -> tuple[date, date] | None:
-    """Return the first and the last day (UTC) of what is allowed; ``None`` without any date."""
+    """Return the first and the last day (UTC) of allowed documents, ``None`` without any date."""
     query = select(func.min(documents.c.dated), func.max(documents.c.dated)).where(allowed)
     first, last = connection.execute(query).one()
     return None if first is None else (timestamp_to_date(first), timestamp_to_date(last))
@@ -333,7 +332,7 @@ def _select_fields(ids: Sequence[int]) -> Any:
 
 
 def _on_documents(clause: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Turn a condition on passages that asks only about their document into one on documents."""
+    """Turn a condition on passages that concerns only their documents into one on documents."""
 
     def to_documents(element: Any, **_: Any) -> Any:
         return documents.c.id if element is chunks.c.document_id else None

@@ -1,8 +1,8 @@
-"""What language models and rerankers answered, by everything the answer depends on.
+"""The cache of answers from language models and rerankers.
 
-A key covers the kind, the model with the version of its prompt, and the texts it was given. A
-reranker's entry also names the text of its passage and goes when no chunk has that text any
-more; every entry grows old.
+A key covers all that an answer depends on: the kind, the model with the version of its prompt, and
+the texts sent. A reranker's entry also has the hash of its passage's text, and is dropped when no
+chunk has that text any more. Every entry expires.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from catalog.store.sql_forms import as_bytes, labelled_bytes
 
 Kind = Literal["expansion", "rerank", "answer"]
 KINDS: tuple[Kind, ...] = ("expansion", "rerank", "answer")
-_SEALED = tuple(  # as bytes, which may be no text any more
+_SEALED = tuple(  # as bytes: damaged ones may not be valid text
     labelled_bytes(llm_cache.c[name]) for name in ("key", "kind", "model", "value", "text_hash")
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One answer to keep: its JSON, and for a passage's score the SHA-1 of the chunk's text.
+    """An answer to store as JSON; for a passage's score also the SHA-1 of the chunk's text.
 
-    The JSON must hold no lone surrogate; ``json.dumps`` escapes them unless told otherwise.
+    The JSON must not contain a lone surrogate; ``json.dumps`` escapes them by default.
     """
 
     value: str
@@ -40,9 +40,10 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What is kept of one model: ``hits`` uses after the first, ``bytes`` of the values alone.
+    """Statistics of one model's answers.
 
-    ``oldest`` and ``newest`` are in seconds since 1970.
+    ``hits`` counts uses after the first, ``bytes`` the size of the values. ``oldest`` and
+    ``newest`` are in seconds from 1970.
     """
 
     kind: str
@@ -55,17 +56,14 @@ class CacheStats:
 
 
 def cache_key(*parts: str) -> str:
-    """Return 64 hex digits; no two lists of parts share one, however their texts would join."""
+    """Return 64 hex digits that are unique for this list, not only for its joined text."""
     return sha256_hex(json.dumps(parts, ensure_ascii=False))
 
 
 def load(
     connection: Connection, keys: Iterable[str], *, after: float
 ) -> dict[str, tuple[str, float]]:
-    """Return the values created after that time, each with the time it was created, by key.
-
-    A damaged one is none.
-    """
+    """Return undamaged values created after that time, by key, with their time of creation."""
     query = select(*_SEALED, llm_cache.c.checksum, llm_cache.c.created_at)
     rows = connection.execute(
         query.where(among(llm_cache.c.key, keys), llm_cache.c.created_at > after)
@@ -80,7 +78,7 @@ def load(
 def save(
     connection: Connection, entries: Mapping[str, CacheEntry], *, kind: Kind, model: str, now: float
 ) -> None:
-    """Keep answers; they replace those of the same keys, whose hits start at 0."""
+    """Store answers; they replace those with the same keys, and their hits start at 0."""
     drop(connection, entries)
     rows = [
         {
@@ -127,10 +125,10 @@ def count_hits(connection: Connection, keys: Iterable[str]) -> None:
 
 
 def purge(connection: Connection, *, before: float) -> int:
-    """Drop what has expired and every score of a text that no chunk has any more.
+    """Drop expired entries, and every score of a text that no chunk has any more.
 
-    Expired is what :func:`load` with ``after=before`` would not answer. Returns the number
-    dropped.
+    An entry is expired if :func:`load` with ``after=before`` would not return it. Returns the
+    number dropped.
     """
     expired = sum(drop_expired(connection, kind, before=before) for kind in KINDS)
     live = select(chunks.c.text_hash)
@@ -140,7 +138,7 @@ def purge(connection: Connection, *, before: float) -> int:
 
 
 def drop_expired(connection: Connection, kind: Kind, *, before: float) -> int:
-    """Drop the expired entries of one kind, found by an index; return the number dropped."""
+    """Drop the expired entries of one kind by means of an index; return the number dropped."""
     old = (llm_cache.c.kind == kind, llm_cache.c.created_at <= before)
     return connection.execute(delete(llm_cache).where(*old)).rowcount
 
@@ -159,7 +157,7 @@ def clear(connection: Connection, kind: Kind | None = None) -> int:
 
 
 def stats(connection: Connection) -> list[CacheStats]:
-    """Count the kept answers, expired or not, by kind and model in alphabetical order."""
+    """Count the stored answers, expired or not, by kind and model in alphabetical order."""
     kind, model, created = llm_cache.c.kind, llm_cache.c.model, llm_cache.c.created_at
     in_bytes = as_bytes(llm_cache.c.value)  # a text's length counts characters
     totals = (func.count(), func.sum(llm_cache.c.hits), func.sum(func.length(in_bytes)))

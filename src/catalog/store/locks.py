@@ -21,19 +21,18 @@ WORDS_LOCK = ".lock"  # in the folder of a keyword index, while it is written
 POINTS_LOCK = "lock"  # in the folder of a vector index, while it is open
 LOCK_SECONDS = 120  # to wait for whoever brings the schema up to date
 PREPARING = "another process is still preparing the store; try again"
-RESTORE_LOCK = ".restore.lock"  # beside those of datasets, none of whose names begins with a dot
+RESTORE_LOCK = ".restore.lock"  # in the folder of dataset locks, whose names begin with no dot
 
 
 @contextmanager
 def hold_lock(
     file: Path, *, seconds: float, busy: str, on_wait: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Hold the lock while inside; the file's folder is made if absent.
+    """Hold the lock of a file until the context ends; create the file's folder if it is missing.
 
-    ``on_wait`` is called once if another holds it, before waiting for it.
-
-    Raises :class:`StoreBusyError` with the words of ``busy`` when another holds it for longer
-    than ``seconds`` (-1: waits for ever), and :class:`StoreError` when the file cannot be opened.
+    If another process holds the lock, ``on_wait`` is called once before waiting. Raises
+    :class:`StoreBusyError` with the message ``busy`` after ``seconds`` (-1: never), and
+    :class:`StoreError` if the file cannot be opened.
     """
     lock = FileLock(file, timeout=seconds, mode=0o600)
     try:
@@ -61,10 +60,10 @@ def _acquire(lock: FileLock, on_wait: Callable[[], None] | None) -> None:
 
 
 def remove_folder(folder: Path, lock: Path) -> None:
-    """Remove an index's folder, holding its lock file.
+    """Remove an index's folder while holding its lock file.
 
-    Raises :class:`EngineLockedError` while another holds it, :class:`EngineBlockedError` for want
-    of rights.
+    Raises :class:`EngineLockedError` if another process holds the lock, and
+    :class:`EngineBlockedError` if the folder cannot be removed, for example without permission.
     """
     try:
         with FileLock(lock, timeout=0, mode=0o600, thread_local=False):

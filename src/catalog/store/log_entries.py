@@ -1,4 +1,4 @@
-"""The rows of the log: calls at an edge and their outcome, without text of documents."""
+"""The rows of the log: requests at an edge and their outcome, without text of documents."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _JSON = ("datasets", "passages", "stages", "errors")
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One question or search, and how it went.
+    """A question or search and its outcome.
 
-    ``query`` is ``None`` where its words are not kept, and ``query_hash`` tells in either case that
-    the same was asked. ``passages`` are (chunk id, score), best first; ``stages`` (name, status,
-    milliseconds); ``errors`` class names, after the name of their stage if in one. Times are in
-    milliseconds, ``asked_at`` in seconds since 1970. ``abstained`` is the reason of an answer that
-    is none. ``cost`` is in the currency of the settings' prices. ``None`` is unknown, or not there.
-    ``id`` counts the entries of a store; 0 before it is written.
+    ``query`` is ``None`` if words are not logged; ``query_hash`` is equal for equal queries in
+    either case. ``passages`` are (chunk id, score), best first; ``stages`` are (name, status,
+    milliseconds); ``errors`` are class names, preceded by the name of the stage if there was one.
+    Times are in milliseconds, ``asked_at`` in seconds from 1970. ``abstained`` is the reason of an
+    abstention. ``cost`` is in the currency of the settings' prices. ``None`` is unknown or missing.
+    ``id`` numbers the entries of a store; it is 0 before the entry is written.
     """
 
     asked_at: float
@@ -60,10 +60,10 @@ class LogEntry:
 
 
 def hash_query(connection: Connection, query: str) -> str:
-    """Return 32 hexadecimal digits: equal for questions of one store that differ in case or blanks.
+    """Return 32 hex digits, equal for queries that differ only in case and white space.
 
-    HMAC-SHA-256 with a key that the store makes for itself: equal questions of other stores have
-    other hashes, and nobody without the store can try guesses.
+    The hash is HMAC-SHA-256 with a random key of the store. So hashes differ between stores, and
+    nobody can test guesses without the store.
     """
     set_meta(connection, _KEY, secrets.token_hex(32), replace=False)
     key = bytes.fromhex(read_meta(connection, _KEY) or "")
@@ -72,7 +72,7 @@ def hash_query(connection: Connection, query: str) -> str:
 
 
 def add_entries(connection: Connection, entries: Iterable[LogEntry], *, keep_text: bool) -> None:
-    """Write entries, each with the hash of its query, and with its words only to ``keep_text``."""
+    """Write entries with the hash of their query; its words are stored only with ``keep_text``."""
     for entry in entries:
         query = entry.query or ""
         values = asdict(entry) | {
@@ -86,10 +86,9 @@ def add_entries(connection: Connection, entries: Iterable[LogEntry], *, keep_tex
 
 
 def drop_old_entries(connection: Connection, *, before: float, at_most: int) -> int:
-    """Drop some entries of before that time and beyond that number; return how many.
+    """Drop entries before a time and entries beyond ``at_most``; return the number dropped.
 
-    It drops a few hundred at once, oldest first, so that no write is slow: what is left of them
-    goes with the next ones.
+    One call drops a few hundred, oldest first, so that no write is slow. Later calls drop the rest.
     """
     last = connection.scalar(select(func.max(query_log.c.id))) or 0
     expired = select(query_log.c.id).where(query_log.c.asked_at < before)
@@ -108,26 +107,26 @@ def drop_old_entries(connection: Connection, *, before: float, at_most: int) -> 
 def read_entries(
     connection: Connection, *, since: float = 0.0, limit: int | None = None
 ) -> Iterator[LogEntry]:
-    """Yield the entries since that time, newest first; one that is damaged is left out."""
+    """Yield the undamaged entries since that time, newest first."""
     query = select(query_log).where(query_log.c.asked_at >= since)
     order = query.order_by(query_log.c.asked_at.desc(), query_log.c.id.desc())
     return _whole(connection.execute(order.limit(limit)).all())
 
 
 def find_entry(connection: Connection, number: int) -> LogEntry | None:
-    """Return the entry of that number, ``None`` without one or if it is damaged."""
+    """Return the entry of that number, ``None`` if it is missing or damaged."""
     query = select(query_log).where(query_log.c.id == number)
     return next(_whole(connection.execute(query).all()), None)
 
 
 def clear_entries(connection: Connection, *, before: float | None = None) -> int:
-    """Drop all entries, or those of before that time; return how many."""
+    """Drop all entries, or those before a time; return the number dropped."""
     wanted = true() if before is None else query_log.c.asked_at < before
     return connection.execute(delete(query_log).where(wanted)).rowcount
 
 
 def count_damaged_entries(connection: Connection) -> int:
-    """Count the entries that are not as they were written."""
+    """Count the entries that changed since they were written."""
     return count_damaged_rows(connection, query_log, true())
 
 

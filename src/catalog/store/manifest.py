@@ -1,4 +1,4 @@
-"""The manifest: files read for a dataset, the outcome of each, and the dataset's settings."""
+"""The manifest: the files of a dataset with the result of reading each, and dataset settings."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from catalog.store.schema import chunks, dataset_settings, documents, manifest
 from catalog.store.sql_forms import first_number
 
 State = Literal["done", "kept", "partial", "failed"]
-"""``kept``: the file cannot be read as it is, and its documents are of an earlier content."""
+"""``kept``: the file can no longer be read, and its documents are from an earlier content."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One listed file: its size and times when read, and the outcome.
+    """A listed file: its size and times when it was read, and the result.
 
-    ``documents`` counts those that the store had of the file then. ``mount`` is the folder at which
-    the drive was mounted that it lay on, where that is the dataset's own folder (``.``) or one in
-    it. ``digest`` is a hash of its bytes, ``None`` if it was not read.
+    ``documents`` is the number of documents the file then had in the store. ``mount`` is the folder
+    where its drive was mounted: the dataset's own folder (``.``) or one in it. ``digest`` is a hash
+    of its bytes, ``None`` if it was not read.
     """
 
     file: str
@@ -45,7 +45,7 @@ class ManifestEntry:
 
 
 def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
-    """Return every file of the dataset that was ever read and is still listed, by name."""
+    """Return every listed file of the dataset that was ever read, by name."""
     columns = [manifest.c[name] for name in ManifestEntry.__dataclass_fields__]
     query = select(*columns).where(manifest.c.dataset == dataset)
     found = (ManifestEntry(*row) for row in connection.execute(query))
@@ -53,7 +53,7 @@ def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
 
 
 def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
-    """Note the outcome of reading files, each once, replacing earlier notes."""
+    """Record the results of reading these distinct files; they replace earlier entries."""
     if not noted:
         return
     files = [entry.file for entry in noted]
@@ -66,7 +66,7 @@ def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
 
 
 def note_unread(connection: Connection, dataset: str, files: AbstractSet[str]) -> set[str]:
-    """Have the next update read these files; return the files without an entry until now."""
+    """Have the next update read these files; return those that had no entry."""
     if not files:
         return set()
     of_these = (manifest.c.dataset == dataset) & among(manifest.c.file, files)
@@ -79,9 +79,9 @@ def note_unread(connection: Connection, dataset: str, files: AbstractSet[str]) -
 
 
 def excuse(connection: Connection, dataset: str, pipeline: str) -> set[str]:
-    """Note that nothing is missing of files which have no document, but of which some were made.
+    """Mark files as done that have no document themselves, but other files made from them.
 
-    Return these files; ``pipeline`` is the fingerprint to note of them.
+    Return these files. ``pipeline`` is the fingerprint to record for them.
     """
     files = read_originals(connection, dataset, unread=True)
     for entry in entries(connection, dataset).values() if files else ():
@@ -92,7 +92,7 @@ def excuse(connection: Connection, dataset: str, pipeline: str) -> set[str]:
 
 
 def forget(connection: Connection, dataset: str, files: Iterable[str]) -> None:
-    """Drop the notes on files that are no longer there."""
+    """Drop the entries of files that are gone."""
     where = (manifest.c.dataset == dataset) & among(manifest.c.file, files)
     connection.execute(delete(manifest).where(where))
 
@@ -109,16 +109,16 @@ def known_documents(connection: Connection, dataset: str) -> dict[str, Mapping[s
 
 
 def count_documents(connection: Connection, dataset: str, files: Iterable[str]) -> Counter[str]:
-    """Count the live documents of each of these files."""
+    """Count the live documents of each file."""
     of_files = (documents.c.dataset == dataset) & among(documents.c.file, files)
     query = select(documents.c.file, func.count()).where(of_files).group_by(documents.c.file)
     return Counter({row.file: row[1] for row in connection.execute(query)})
 
 
 def find_incomplete(connection: Connection, dataset: str) -> list[tuple[str, int, int]]:
-    """Return the files that do not have the documents that were noted of them, sorted by name.
+    """Return files with another number of documents than recorded, sorted by name.
 
-    Each with the number it has and the number noted. A file that the next update reads anyway is
+    Each comes with its number and the recorded number. Files that the next update reads anyway are
     left out.
     """
     of_it = (documents.c.dataset == dataset) & (documents.c.file == manifest.c.file)
@@ -136,7 +136,7 @@ def paths_of_files(connection: Connection, dataset: str, files: Iterable[str]) -
 
 
 def list_record_files(connection: Connection, dataset: str) -> list[str]:
-    """Return the files of the dataset that may hold many documents, one in each line, sorted."""
+    """Return the sorted files of the dataset that may hold a document in each line."""
     file = manifest.c.file
     has_records = file.ilike("%.jsonl") | file.ilike("%.ndjson")
     of_dataset = manifest.c.dataset == dataset
@@ -146,7 +146,7 @@ def list_record_files(connection: Connection, dataset: str) -> list[str]:
 def paths_of_records(
     connection: Connection, dataset: str, file: str, first: int, last: int | None
 ) -> list[tuple[str, int]]:
-    """Return path and line of the documents that are records in these lines of a file, in order."""
+    """Return path and line of documents that are records in these lines of a file, in order."""
     line = first_number(chunks.c.places)
     query = select(documents.c.path, func.min(line).label("line")).join(
         chunks, chunks.c.document_id == documents.c.id
@@ -160,12 +160,13 @@ def paths_of_records(
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """``listed`` files in the folder; ``indexed`` ones have passages, of their own or of
-    what was made of them; ``reasons`` for the others.
+    """The numbers of files of a dataset.
 
-    ``partly`` are reasons of files that have passages all the same: of what could be read, or of
-    a content from before they became unreadable. ``coverage`` is the share of the files that
-    could be read and have passages, 0 to 1; ``None`` if none could be read.
+    ``listed`` files are in the folder. ``indexed`` files have passages, their own or those of files
+    made from them; ``reasons`` says why the rest have none. ``partly`` are reasons of files that
+    have passages all the same: they could be read in part, or their passages are from a time before
+    they became unreadable. ``coverage`` is the share of readable files that have passages, 0 to 1,
+    ``None`` if no file could be read.
     """
 
     listed: int
@@ -176,7 +177,7 @@ class FileCounts:
 
 
 def count_files(connection: Connection, dataset: str) -> FileCounts:
-    """Count the dataset's files, as the last run listed them."""
+    """Count the dataset's files as of the last run."""
     with_passages = (
         select(documents.c.file)
         .join(chunks, chunks.c.document_id == documents.c.id)
@@ -203,7 +204,7 @@ def count_files(connection: Connection, dataset: str) -> FileCounts:
 
 
 def _count_reasons(reasons: Iterable[str]) -> dict[str, int]:
-    """Count how often each is there, the commonest first."""
+    """Count equal reasons, the most frequent first."""
     counts = Counter(reasons)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
@@ -217,7 +218,7 @@ class DatasetSettings:
 
 
 def read_dataset_settings(connection: Connection, dataset: str) -> DatasetSettings | None:
-    """Return the settings of the dataset; ``None`` if they are not noted, or damaged."""
+    """Return the settings of the dataset, ``None`` if they are missing or damaged."""
     table = dataset_settings.c
     query = select(table.dataset, table.preset, table.settings, table.checksum)
     row = connection.execute(query.where(table.dataset == dataset)).one_or_none()
@@ -227,7 +228,7 @@ def read_dataset_settings(connection: Connection, dataset: str) -> DatasetSettin
 
 
 def note_dataset_settings(connection: Connection, dataset: str, settings: DatasetSettings) -> None:
-    """Note the settings of the dataset from now on."""
+    """Store the settings of the dataset."""
     is_it = dataset_settings.c.dataset == dataset
     connection.execute(delete(dataset_settings).where(is_it))
     text = json.dumps(dict(settings.values), sort_keys=True)
@@ -237,7 +238,7 @@ def note_dataset_settings(connection: Connection, dataset: str, settings: Datase
 
 
 def count_pipelines(connection: Connection, dataset: str) -> Counter[str]:
-    """Count the dataset's documents by the fingerprint of how they were cut and embedded."""
+    """Count the dataset's documents by the fingerprint of how they were read, cut and embedded."""
     query = select(documents.c.pipeline, func.count()).where(documents.c.dataset == dataset)
     rows = connection.execute(query.group_by(documents.c.pipeline))
     return Counter({row[0]: row[1] for row in rows})

@@ -1,4 +1,4 @@
-"""The lines of ``chunks.jsonl`` from the truth, and their content as revisions to publish."""
+"""Write the lines of ``chunks.jsonl`` from the store, and read them as revisions to publish."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from catalog.store.schema import chunk_windows, chunks, document_fields, documen
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
-_OWN = ("file", "source_type", "dated", "pipeline")  # of a document, beside StoredDocument's
+_OWN = ("file", "source_type", "dated", "pipeline")  # columns that StoredDocument lacks
 
 
 def read_dataset_line(connection: Connection, dataset: StoredDataset) -> DatasetLine:
@@ -65,10 +65,10 @@ def count_documents_of(connection: Connection, dataset: str) -> int:
 def read_document_lines(
     connection: Connection, dataset: str, *, vectors: bool
 ) -> Iterator[tuple[DocumentLine, list[ChunkLine]]]:
-    """Yield each document with its passages, in the order they were stored, as they are taken.
+    """Yield each document with its passages in stored order, read one by one.
 
-    ``vectors`` says whether the windows have theirs, as far as they are embedded. Raises
-    :class:`DamagedDocumentError` for a document that is not what was stored.
+    With ``vectors``, windows have their vectors if they are embedded. Raises
+    :class:`DamagedDocumentError` for a document that changed since it was stored.
     """
     columns = (documents.c.id, documents.c.path, *(documents.c[name] for name in _OWN))
     query = select(*columns).where(documents.c.dataset == dataset).order_by(documents.c.id)
@@ -113,7 +113,7 @@ def _chunk_lines(
 
 
 def _span(row: Any) -> ChunkSpan:
-    """Return the passage of a row as it was cut."""
+    """Return a row's passage in the form in which it was cut."""
     return ChunkSpan(
         row.start_offset,
         row.end_offset,
@@ -131,10 +131,10 @@ def _span(row: Any) -> ChunkSpan:
 def to_revision(
     document: DocumentLine, passages: Sequence[ChunkLine], model: ModelLine
 ) -> NewRevision:
-    """Return what the lines of a document say, to be published as it was.
+    """Return the revision that a document's lines describe, to publish it unchanged.
 
-    Raises :class:`InputError` where ids are not those that content and place give, a passage is
-    not its document's, or a vector is none of the model's.
+    Raises :class:`InputError` if an id does not follow from content and place, a passage does not
+    belong to the document, or a vector does not fit the model.
     """
     _check_document(document)
     parsed = ParsedDocument(
@@ -165,7 +165,7 @@ def to_revision(
 
 
 def find_files(connection: Connection, revisions: Iterable[NewRevision]) -> dict[str, str]:
-    """Return the file of each stored document by id, whatever its content."""
+    """Return the file of each stored document, whatever its content, by source document id."""
     names = [one.source_doc_id for one in revisions]
     query = select(documents.c.source_doc_id, documents.c.file)
     rows = connection.execute(query.where(among(documents.c.source_doc_id, names)))
@@ -173,7 +173,7 @@ def find_files(connection: Connection, revisions: Iterable[NewRevision]) -> dict
 
 
 def find_stored(connection: Connection, revisions: Iterable[NewRevision]) -> set[str]:
-    """Return the ids of the documents that are stored already without a difference."""
+    """Return the ids of documents that are stored already without any difference."""
     wanted = {one.source_doc_id: one for one in revisions}
     columns = (documents.c[name] for name in ("source_doc_id", "pipeline", "file", "dated"))
     query = (
@@ -221,7 +221,7 @@ def _check_document(document: DocumentLine) -> None:
 
 
 def check_inside(name: str) -> None:
-    """Raise :class:`InputError` for a name of a file that leads out of its dataset's folder."""
+    """Raise :class:`InputError` for a file name that leads out of its dataset's folder."""
     if name.startswith("/") or ".." in name.replace("\\", "/").split("/"):
         raise InputError(f"{name!r} leads out of the dataset's folder")
 

@@ -1,18 +1,19 @@
-"""The connections to a store in a Postgres database, its transactions, claims and errors.
+"""The connections to a store in Postgres, its transactions, claims and errors.
 
-A reader sees one state of the store until it is done (REPEATABLE READ). A writer takes an advisory
-lock first (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS), which
-every process of every machine sees, and then reads what is committed at each statement (READ
-COMMITTED): with one writer at a time that is what it would see in SQLite.
+A reader sees one state of the store until it is done (REPEATABLE READ). A writer first takes an
+advisory lock (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS), which
+excludes writers on all machines. Each of its statements then reads what is committed (READ
+COMMITTED). With one writer at a time it sees the same as in SQLite.
 
-Several runs may embed at once. A run locks the rows of its batch in a table beside the truth and
-passes over those that others have locked (``FOR UPDATE SKIP LOCKED``). The locks are its
-transaction's: they end with the run, however it ends. What a run finds claimed it looks at again
-later; what it has claimed it looks up before it embeds it, since another may have been done with it
-a moment ago.
+Several runs may embed at once. A run locks the rows of its batch in an additional table and skips
+rows that other runs have locked (``FOR UPDATE SKIP LOCKED``). The locks belong to the run's
+transaction, so they end with the run, even if it is killed. Keys claimed by another run are looked
+at again later. Before a run embeds its claimed keys, it looks them up, because another run may just
+have embedded them.
 
-Errors are told apart by their SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html)
-and, where there is no connection that could give one, by the words of the client's library.
+Errors are recognised by their SQLSTATE
+(https://www.postgresql.org/docs/current/errcodes-appendix.html) or, if there is no connection yet,
+by the message of the client library.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _REFUSED = {
     "42501": "its user may not do that: grant the rights to the tables of the store",
     "57014": "the database server cancelled it: it took longer than statement_timeout allows",
 }
-_BUSY_AT_CONNECTING = (  # where the client's library gives no SQLSTATE
+_BUSY_AT_CONNECTING = (  # the client library gives no SQLSTATE for these
     ("too many", "53300"),
     ("remaining connection slots", "53300"),
     ("the database system is", "57P03"),
@@ -81,16 +82,16 @@ _TAKE = text(
     "SELECT embed_key FROM embedding_claims WHERE embed_key = ANY(:keys) FOR UPDATE SKIP LOCKED"
 )
 _FORGET = text("DELETE FROM embedding_claims WHERE embed_key = ANY(:keys)")
-# A model may take longer for a batch than the server lets a transaction rest.
+# A model may need longer for a batch than the server lets a transaction stay idle.
 _REST = text("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
 _WRITER_BUSY = "another process is writing to the store; try again"
-# An advisory lock is of the whole database, which may have a store in each of its schemas.
+# An advisory lock is for the whole database, which may have a store in each of its schemas.
 _LOCK = "hashtext('catalog ' || :purpose || current_schema())::bigint"
 _WAIT = text(
     f"SELECT set_config('lock_timeout', :milliseconds, true), pg_advisory_xact_lock({_LOCK})"
 )
 _TRY = text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
-_TRY_LONG = text(f"SELECT pg_try_advisory_lock({_LOCK})")  # until it is released, or the end
+_TRY_LONG = text(f"SELECT pg_try_advisory_lock({_LOCK})")  # until release or disconnection
 _HOLD_LONG = text(f"SELECT pg_advisory_lock({_LOCK})")
 _RELEASE = text(f"SELECT pg_advisory_unlock({_LOCK})")
 _HOLDER = text(f"SELECT pg_backend_pid() AS holder, {_LOCK} & 4294967295 AS number")
@@ -100,8 +101,8 @@ _IS_HELD = text(
 )
 _TIMEOUT = text("SELECT set_config('lock_timeout', :milliseconds, false)")
 _POOL = 5  # connections that are kept
-_MOST_MORE = 60  # a server answers on 40 threads
-_PATIENCE = {  # without these a host that is gone is waited for without end, or for hours
+_MOST_MORE = 60  # additional ones: our server answers on 40 threads
+_PATIENCE = {  # without these a connection to a host that is gone waits for hours or for ever
     "connect_timeout": "10",  # seconds, for each address of a host
     "keepalives_idle": "30",
     "keepalives_interval": "10",
@@ -112,7 +113,7 @@ _WORD = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def address_of(url: URL) -> str:
-    """Return where a database is, without password."""
+    """Return the address of a database without its password."""
     shown = URL.create(
         "postgresql",
         username=url.username,
@@ -125,7 +126,7 @@ def address_of(url: URL) -> str:
 
 @contextmanager
 def translate_errors(url: URL) -> Iterator[None]:
-    """Turn the driver's errors on that database into ours, so that callers can tell what to do."""
+    """Turn the driver's errors into ours, which name the cause and what to do."""
     try:
         yield
     except DBAPIError as error:
@@ -162,7 +163,7 @@ def _store_error(error: DBAPIError, url: URL) -> CatalogError | None:
 
 
 def _may_quote(error: DBAPIError) -> bool:
-    """Return whether the server's message on a statement may repeat text of a document."""
+    """Return whether the server's error message may repeat text of a document."""
     return type(error).__name__ != "OperationalError"
 
 
@@ -193,7 +194,7 @@ def _tells_secret(error: DBAPIError, url: URL) -> bool:
 
 
 class Claims:
-    """The claims of one process; ``hold_preparation`` is held while their table is made."""
+    """The claims of one process; ``hold_preparation`` is held while their table is created."""
 
     def __init__(
         self, engine: Engine, hold_preparation: Callable[[], AbstractContextManager[None]]
@@ -204,10 +205,10 @@ class Claims:
 
     @contextmanager
     def take(self, keys: Collection[str]) -> Iterator[Collection[str]]:
-        """Give those of the keys that no other run has, for as long as this is not left."""
+        """Give the keys that no other run has claimed; the claim ends with the context."""
         self._require_table()
         with self._begin() as connection:
-            connection.execute(_NOTE, {"keys": sorted(keys)})  # in one order: nobody waits in turn
+            connection.execute(_NOTE, {"keys": sorted(keys)})  # sorted: avoids deadlocks
         with self._begin() as connection:
             connection.execute(_REST)
             mine = set(connection.scalars(_TAKE, {"keys": sorted(keys)}))
@@ -233,7 +234,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors are
 
 
 class PostgresPool:
-    """Hold the connections to one database; ``home`` is for files next to the store."""
+    """Hold the connections to one database; ``home`` is the folder for local files."""
 
     shares_embedding = True
 
@@ -241,10 +242,10 @@ class PostgresPool:
         self._url = url
         name = _WORD.sub("-", url.database or "postgres")
         self.file = home / f"{name}-{sha1_hex(address_of(url))[:12]}"
-        with suppress(OSError):  # who uses it will say so
+        with suppress(OSError):  # the first use of the folder reports the error
             make_folder(home)
         self.engine: Engine = make_engine(url)
-        self._thread = threading.local()  # of the thread that holds them: locks of datasets
+        self._thread = threading.local()  # the dataset locks that each thread holds
         self._claims = Claims(self.engine, self.hold_preparation)
 
     @contextmanager
@@ -262,7 +263,7 @@ class PostgresPool:
 
     @contextmanager
     def hold_preparation(self) -> Iterator[None]:
-        """Hold the lock of whoever brings the schema up to date."""
+        """Hold the lock under which the schema is brought up to date."""
         with self.engine.connect() as connection, connection.begin():
             try:
                 with self.translate_errors():
@@ -289,13 +290,13 @@ class PostgresPool:
                 yield
             finally:
                 self._thread.held = before
-                with suppress(DBAPIError):  # a connection that is gone took the lock along
+                with suppress(DBAPIError):  # a lost connection has released the lock
                     alone.execute(_RELEASE, named)
 
     def _require_dataset_lock(self, writing: Connection) -> None:
         """Raise :class:`StoreUnreachableError` if this thread has lost the lock of a dataset.
 
-        The server gives it up with the connection, and another run may have begun since.
+        The server releases the lock with the connection, and another run may have begun since then.
         """
         for held in getattr(self._thread, "held", ()):
             if not writing.scalar(_IS_HELD, held):
@@ -319,7 +320,7 @@ class PostgresPool:
 
     @contextmanager
     def claim(self, keys: Collection[str]) -> Iterator[Collection[str]]:
-        """Give those of the keys to embed that no other run has claimed, until it is left."""
+        """Claim keys to embed; give those that no other run has claimed, until the context ends."""
         with self.translate_errors(), self._claims.take(keys) as mine:
             yield mine
 
@@ -328,17 +329,17 @@ class PostgresPool:
         return translate_errors(self._url)
 
     def require_content(self) -> None:
-        """Do nothing: a server loses no store by itself."""
+        """Do nothing: a server does not lose a store by itself."""
 
     def follow(self, *, to_write: bool = False) -> None:
         """Do nothing: each connection reads the present state."""
 
     def find_replacement(self) -> bool:
-        """Return that the store is the same one: the connections are to a database by name."""
+        """Return ``False``: connections are to a database by name, which stays the same."""
         return False
 
     def note_identity(self) -> None:
-        """Do nothing, as :meth:`find_replacement` needs none."""
+        """Do nothing: :meth:`find_replacement` needs no identity."""
 
 
 class _Store(Protocol):
@@ -351,10 +352,10 @@ class _Store(Protocol):
 
 @contextmanager
 def begin_derived(database: _Store, name: str, seconds: float) -> Iterator[Connection]:
-    """Give a connection in a transaction that changes what is derived, and no row of the truth.
+    """Give a connection in a transaction that changes derived tables only.
 
-    It needs no write lock; of one ``name`` there is one at a time. Raises
-    :class:`StoreBusyError` when another holds it for longer than ``seconds``.
+    It needs no write lock. Transactions of one ``name`` run one at a time. Raises
+    :class:`StoreBusyError` after waiting ``seconds`` for another one.
     """
     url = database.url
     with translate_errors(url), database.engine.connect() as connection:
@@ -365,7 +366,7 @@ def begin_derived(database: _Store, name: str, seconds: float) -> Iterator[Conne
 
 
 def make_engine(url: URL) -> Engine:
-    """Return an engine whose transactions see one state each; raise :class:`MissingExtraError`."""
+    """Return an engine with one snapshot per transaction; raise :class:`MissingExtraError`."""
     url = url.set(drivername="postgresql+psycopg", query={**_PATIENCE, **url.query})
     try:
         engine = create_engine(
@@ -374,7 +375,7 @@ def make_engine(url: URL) -> Engine:
             pool_pre_ping=True,
             pool_size=_POOL,
             max_overflow=_MOST_MORE,
-            hide_parameters=True,  # in errors: they may be of a document
+            hide_parameters=True,  # keep text of documents out of errors
         )
     except ModuleNotFoundError as error:
         raise MissingExtraError("a store in Postgres", "postgres") from error
@@ -398,9 +399,9 @@ def _wait_for_lock(connection: Connection, purpose: str, milliseconds: int) -> N
 
 
 def _require_unicode(connection: Any, _record: object) -> None:
-    """Raise :class:`ConfigError` for a database that cannot hold every text."""
+    """Raise :class:`ConfigError` for a database whose encoding lacks characters."""
     encoding = connection.info.parameter_status("server_encoding")
-    if encoding not in ("UTF8", None):  # None: what stands between does not tell
+    if encoding not in ("UTF8", None):  # None: a proxy hides it
         raise ConfigError(
             f"the database stores texts as {encoding}, which lacks characters: make one with "
             "createdb --encoding=UTF8 --template=template0"
@@ -408,7 +409,7 @@ def _require_unicode(connection: Any, _record: object) -> None:
 
 
 def _read_numbers(connection: Any, _record: object) -> None:
-    """Have sums of whole numbers be whole numbers in Python, as SQLite gives them."""
+    """Return sums of whole numbers as ``int``, as SQLite does."""
     from psycopg.adapt import Loader
 
     class _NumberLoader(Loader):

@@ -1,12 +1,13 @@
 """Full text in Postgres with the words, phrases and scores of SQLite's FTS5.
 
-A row's words are a ``tsvector`` whose weights tell the column. Postgres keeps no more than the
-first 255 places of a word in a row, and none past the 16,383rd word: phrases there are not found.
+A row's words are a ``tsvector``, whose weight labels are the columns. Postgres stores at most 255
+positions of a word in a row, and no positions after the 16,383rd word; phrases beyond these limits
+are not found.
 
-Here is also what a store in Postgres has beside the tables of :mod:`catalog.store.schema`:
-functions that SQLite has of its own, the order in which rows came (``rowid``) where no key tells
-it, and the tables of words that stand for SQLite's full-text indexes. Those are derived; they hang
-on their rows and go with them.
+This module also creates the parts of a store that only Postgres needs, in addition to the tables of
+:mod:`catalog.store.schema`: functions that SQLite has built in, a ``rowid`` for tables without a
+key (to keep the order of insertion), and the tables of words that replace SQLite's full-text
+indexes. Rows of these tables are deleted together with the rows from which they are derived.
 """
 
 from __future__ import annotations
@@ -96,13 +97,13 @@ _BATCH = 500  # rows cut at once
 
 
 def create_functions(connection: Connection) -> None:
-    """Make the functions; those of an earlier attempt are replaced."""
+    """Create the functions, or replace those of an earlier attempt."""
     for statement in (_ITEMS, _PAIRS, _casefold_function()):
         connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
 def create_derived(connection: Connection) -> None:
-    """Make the words of passages, and the order of rows."""
+    """Create the words of passages, and the order of rows."""
     for table in _UNORDERED:
         order = f"ALTER TABLE {table} ADD COLUMN rowid bigint GENERATED ALWAYS AS IDENTITY"
         connection.exec_driver_sql(order)
@@ -110,12 +111,12 @@ def create_derived(connection: Connection) -> None:
 
 
 def create_cards_index(connection: Connection) -> None:
-    """Make the full text of cards."""
+    """Create the full text of cards."""
     card_words.create(connection)
 
 
 def _casefold_function() -> str:
-    """Return the function that folds as Python does: no collation of Postgres' folds so."""
+    """Return the function that folds like Python, which no collation of Postgres does."""
     folded = {
         one: whole
         for one in map(chr, range(sys.maxunicode + 1))
@@ -140,7 +141,7 @@ def index_chunks(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> N
 
 
 def index_cards(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write the full text of cards, with its words."""
+    """Write the texts of cards with their words."""
     cut = _cut(rows, CARD_COLUMNS)
     connection.execute(
         insert(card_words), [{**row, **one} for row, one in zip(rows, cut, strict=True)]
@@ -154,7 +155,7 @@ def _cut(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> list[
 
 
 def _vector(columns: Sequence[Sequence[str]], labels: Sequence[str]) -> str:
-    """Return the words of a row's columns as a ``tsvector``; no phrase goes over two columns."""
+    """Return the words of a row's columns as a ``tsvector``; no phrase spans two columns."""
     parts: list[str] = []
     place = size = 0
     for words, label in zip(columns, labels, strict=True):
@@ -172,9 +173,9 @@ def _vector(columns: Sequence[Sequence[str]], labels: Sequence[str]) -> str:
 def score_cards(
     connection: Connection, match: str, weights: Mapping[str, float]
 ) -> dict[int, float]:
-    """Return BM25 of the cards that match, as FTS5's ``bm25()`` has it; higher is better.
+    """Return the BM25 scores of the cards that match, like FTS5's ``bm25()``; higher is better.
 
-    ``weights`` are by the names of the columns. How rare a phrase is, is counted over all cards.
+    ``weights`` is by column name. Rarity of a phrase is counted over all cards.
     """
     labels = {label: weights[name] for name, label in CARD_COLUMNS.items()}
     phrases = [words for _, words in phrases_of(match)]
@@ -208,7 +209,7 @@ def _count(
     phrase: Sequence[str],
     weights: Mapping[str, float],
 ) -> float:
-    """Return how often a row holds the phrase, each time by the weight of its column."""
+    """Return how often a row contains the phrase, each time weighted by its column."""
     first, *rest = phrase
     later = [{at for at, _ in places.get(word, ())} for word in rest]
     return sum(
@@ -232,7 +233,7 @@ def _select_places() -> Any:
 
 
 def count_differences(connection: Connection) -> int:
-    """Count the passages whose words are not there, or not those of their text."""
+    """Count the passages whose words are missing or do not match their text."""
     query = select(chunks.c.seq, *(chunks.c[name] for name in CHUNK_COLUMNS))
     query = query.order_by(chunks.c.seq).limit(_BATCH)
     wrong = after = 0

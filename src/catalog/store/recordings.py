@@ -1,7 +1,7 @@
-"""Recordings: what was said and shown in one of them around a moment, and what it is called.
+"""Recordings: the passages around a moment, the end, the file and the name of a recording.
 
-Transcript and frames of a recording are often documents of their own; those with the same value
-of the field ``media`` in one dataset belong together. A document without it is by itself.
+Transcript and frames of a recording are often separate documents. Those with the same value of the
+field ``media`` in a dataset belong together. A document without the field is a recording by itself.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from catalog.store.schema import chunks, document_fields, documents, manifest
 from catalog.store.sql_forms import PlainText, shortened
 
 _MOST = 200  # passages around a moment that are loaded
-_MOST_ALLOWED = 4_000  # that are asked whether they may answer
+_MOST_ALLOWED = 4_000  # passages that are checked against the restriction
 _VIDEO = ("mp4", "mkv", "webm", "mov", "avi", "m4v", "mpg", "mpeg", "wmv", "flv", "ogv", "3gp")
 _AUDIO = ("mp3", "m4a", "wav", "flac", "ogg", "opus", "aac", "wma", "aiff")
 
 
 def media_key(chunk: Chunk) -> str | None:
-    """Return the recording that the passage's document names; ``None``: it is one by itself."""
+    """Return the recording that the passage's document names; ``None`` if it names no recording."""
     key = chunk.metadata.get("media")
     return key if isinstance(key, str) and key else None
 
 
 def read_originals(connection: Connection, dataset: str, *, unread: bool = False) -> set[str]:
-    """Return the files of which documents of the dataset say that they were made.
+    """Return the files from which documents of the dataset say that they were made.
 
-    With ``unread`` those alone that have no document of their own.
+    With ``unread``, return only files that have no document themselves.
     """
     fields = document_fields.c
     named = select(fields.text_value).join(documents, documents.c.id == fields.document_id)
@@ -52,15 +52,16 @@ def load_chunks_between(
 ) -> list[Chunk]:
     """Return the timed passages of the chunk's recording between two seconds, both included.
 
-    Only those that may answer under the restriction, in the order of time; of passages that begin
-    together the transcript comes first. Of very many only the ones nearest to the chunk.
+    Only passages that the restriction allows are returned, in order of time. Of passages with the
+    same start, the transcript comes first. If there are very many, those nearest to the chunk are
+    returned.
     """
     query, _ = _statements(media_key(chunk) is not None)
     middle = {"middle": chunk.locator.time_start or 0.0, "row": chunk.seq}
     between = {"first": start, "last": end, **middle}
     seqs = list(connection.scalars(query, _recording(chunk) | between))
     if seqs and not restriction.is_whole_dataset:
-        # Apart, for SQLite would rather go through the dataset than through the recording.
+        # A separate query: in a joint one SQLite would scan the dataset, not the recording.
         query_allowed = select(chunks.c.seq).where(among(chunks.c.seq, seqs), restriction.clause())
         allowed = set(connection.scalars(query_allowed))
         seqs = [seq for seq in seqs if seq in allowed]
@@ -73,10 +74,10 @@ def _order(chunk: Chunk) -> tuple[float, bool, int]:
 
 
 def find_media_end(connection: Connection, chunk: Chunk) -> float:
-    """Return the last second of the chunk's recording, 0 if nothing of it is timed.
+    """Return the end of the chunk's recording in seconds; 0 if nothing in it is timed.
 
-    It is that of its passages, whichever of them may answer, or the ``duration`` that the chunk's
-    document tells, if later.
+    The end is the latest one of all its passages, allowed or not, or the ``duration`` in the
+    metadata of the chunk's document if that is later.
     """
     _, query = _statements(media_key(chunk) is not None)
     latest_end = connection.scalar(query, _recording(chunk))
@@ -86,10 +87,10 @@ def find_media_end(connection: Connection, chunk: Chunk) -> float:
 
 
 def find_media_file(connection: Connection, chunk: Chunk) -> str | None:
-    """Return the recording's own file, relative to the dataset's folder, if it is known.
+    """Return the recording's file, relative to the dataset's folder, ``None`` if unknown.
 
-    The chunk's document names it in ``media_file``; else it is the file of the recording's name
-    with an extension of videos or sound among all that were listed, read or not.
+    The document names it in ``media_file``. Otherwise it is the listed file, read or not, with the
+    recording's name and an extension of video or audio.
     """
     own = original_of(chunk)
     if own is not None:
@@ -115,11 +116,12 @@ _LISTED = select(manifest.c.file).where(
 )
 
 
-@cache  # making a statement takes longer than running it
+@cache  # to build a statement takes longer than to run it
 def _statements(of_several: bool) -> tuple[Select[int], Select[float | None]]:
     """Select the passages between two seconds, and the last second, of a recording.
 
-    It is one of several documents, or a document that is one by itself; parameters say which.
+    With ``of_several`` the parameters name the recording by its ``media`` value; otherwise they
+    name its only document.
     """
     fields = document_fields.c
     document_ids = select(documents.c.id).where(documents.c.source_doc_id == bindparam("document"))
@@ -145,7 +147,7 @@ def _statements(of_several: bool) -> tuple[Select[int], Select[float | None]]:
 
 
 def _recording(chunk: Chunk) -> dict[str, object]:
-    """Return the parameters that say which recording the chunk is of."""
+    """Return the parameters that identify the chunk's recording."""
     key = media_key(chunk)
     if key is None:
         return {"document": chunk.source_doc_id}

@@ -1,10 +1,10 @@
-"""Publishing and removing documents, and removing datasets and what is damaged.
+"""Publish and remove documents; remove datasets and damaged rows.
 
-Each is one step of the caller's transaction, but :func:`remove_stored`. Nothing of a document is
-visible before its transaction commits, and the old revision answers until then. What the vector
-index must do follows in the outbox, in the same transaction.
+Every function except :func:`remove_stored` is one step of the caller's transaction. A document
+becomes visible when its transaction commits; until then the old revision answers. The same
+transaction writes to the outbox what the vector index must do.
 
-A removed dataset leaves a note until nothing that was derived from it is left.
+A removed dataset leaves a note until all its derived files are removed.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
 _GROUP = 64  # documents
-_NOTE = "removed:"  # with a dataset's name: what was derived of it may still be there
+_NOTE = "removed:"  # prefix of a removed dataset's key, while derived files may still exist
 _OF_DATASET = ("agreement:", "answer_bound:", "waiting:", _NOTE, INDEX_TOKENS)
-_LEARNT = "balance:"  # with a hash: the entry itself says of which dataset it is
+_LEARNT = "balance:"  # prefix of keys that end in a hash; the value names its dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class NewChunk:
 
 @dataclass(frozen=True, slots=True)
 class NewRevision:
-    """One content of one document, cut and embedded, ready to be published.
+    """A content of a document that is cut and embedded, ready to be published.
 
-    ``vectors`` are those of its windows by cache key, as the model with the fingerprint
-    ``embedded_by`` gave them; the other windows have those the store keeps, or wait for theirs.
+    ``vectors`` are those of its windows by cache key, from the model with the fingerprint
+    ``embedded_by``. Windows without one here use the store's vector or wait for one.
     """
 
     dataset: str
@@ -81,7 +81,7 @@ class NewRevision:
     content_hash: str
     chunks: tuple[NewChunk, ...]
     pipeline: str = ""
-    modified: str | None = None  # ISO 8601, for a document that does not say itself
+    modified: str | None = None  # ISO 8601, for a document that states none
     vectors: Mapping[str, Vector] = field(default_factory=dict)
     embedded_by: str = ""
 
@@ -97,7 +97,7 @@ class NewRevision:
 
 
 def content_hash(document: ParsedDocument) -> str:
-    """Return the SHA-256 over everything of a document that a search can show or ask about."""
+    """Return the SHA-256 over everything of a document that a search can show or filter by."""
     content: list[object] = [document.title, document.file_type, dict(document.metadata)]
     if document.headings:
         content.append({"headings": [astuple(heading) for heading in document.headings]})
@@ -109,7 +109,7 @@ def content_hash(document: ParsedDocument) -> str:
 
 
 def ensure_dataset(connection: Connection, name: str, now: float) -> None:
-    """Make the dataset unless it is there."""
+    """Create the dataset unless it exists."""
     existing = connection.scalar(select(datasets.c.name).where(datasets.c.name == name))
     if existing is None:
         row = {"name": name, "root": "", "generation": 0, "created_at": now, "updated_at": now}
@@ -121,24 +121,24 @@ def ensure_dataset(connection: Connection, name: str, now: float) -> None:
 def set_source(
     connection: Connection, name: str, root: str, include: Sequence[str], exclude: Sequence[str]
 ) -> None:
-    """Note where the dataset's files are and which of them belong to it, for later updates."""
+    """Record the dataset's folder and file patterns, for later updates."""
     source = {"root": root, "include": json.dumps(include), "exclude": json.dumps(exclude)}
     connection.execute(update(datasets).where(datasets.c.name == name).values(source))
     seal_rows(connection, datasets, datasets.c.name == name)
 
 
 def publish(connection: Connection, revision: NewRevision, now: float) -> None:
-    """Replace whatever revision one document has by this one; see :func:`publish_all`."""
+    """Replace the revision of one document; see :func:`publish_all`."""
     publish_all(connection, [revision], now)
 
 
 def publish_all(connection: Connection, revisions: Iterable[NewRevision], now: float) -> None:
-    """Replace whatever revisions the documents have by these; of two of one document the last one.
+    """Replace the revisions of these documents; if a document is there twice, the last one wins.
 
-    Each statement is for all of them, as far as it can be: for short documents the statements are
-    most of the cost. Their vectors are stored with them, if they have any: another run may have
-    purged them since they were embedded. What has none yet is found by its words. Raises
-    ``EmbeddingMismatchError`` if one was cut for another model than the store's.
+    Statements cover all documents where possible, because short documents cost little else. Vectors
+    are stored together with the documents, as another run may have purged them since they were
+    embedded. Passages without a vector are found by their words. Raises ``EmbeddingMismatchError``
+    if a revision was embedded by another model than the store's.
     """
     new = list({revision.source_doc_id: revision for revision in revisions}.values())
     for fingerprint in sorted({revision.embedded_by for revision in new}):
@@ -163,7 +163,7 @@ def publish_all(connection: Connection, revisions: Iterable[NewRevision], now: f
 
 
 def remove_documents(connection: Connection, dataset: str, paths: Sequence[str], now: float) -> int:
-    """Remove documents by path, with all that hangs on them; return the number removed."""
+    """Remove documents by path with all their rows; return the number removed."""
     where = (documents.c.dataset == dataset) & among(documents.c.path, paths)
     document_ids = list(connection.scalars(select(documents.c.id).where(where)))
     remove_numbered(connection, dataset, document_ids, now)
@@ -173,7 +173,7 @@ def remove_documents(connection: Connection, dataset: str, paths: Sequence[str],
 def remove_numbered(
     connection: Connection, dataset: str, document_ids: list[int], now: float
 ) -> None:
-    """Remove documents of the dataset by their numbers, with all that hangs on them."""
+    """Remove documents of the dataset by row number with all their rows."""
     if document_ids:
         _note_deletions(connection, dataset, document_ids)
         connection.execute(delete(documents).where(among(documents.c.id, document_ids)))
@@ -214,7 +214,7 @@ def _insert_documents(
 
 
 def revision_date(revision: NewRevision) -> float | None:
-    """Return the timestamp that bounds will go by, in seconds from 1970; ``None`` without one."""
+    """Return the date that filters compare, in seconds from 1970; ``None`` without one."""
     return document_date(_fields(revision), has_own=_has_own_modified(revision.document))
 
 
@@ -242,7 +242,10 @@ def _document_row(
 
 
 def _has_own_modified(document: ParsedDocument) -> bool:
-    """Return whether ``modified`` goes first: not a program's where the author says ``created``."""
+    """Return whether ``modified`` takes precedence over ``created``.
+
+    It does unless a program wrote ``modified`` and the author wrote ``created``.
+    """
     is_known = "modified" in document.metadata
     return is_known and ("modified" in document.written or "created" not in document.written)
 
@@ -271,7 +274,7 @@ def _insert_chunks(connection: Connection, numbered: Sequence[tuple[int, NewRevi
         for position, chunk in enumerate(revision.chunks)
     ]
     keys = {key for *_, it in cut for key in it.embed_keys}
-    # A key without a vector announces it once it gets one.
+    # A key without a vector writes to the outbox when it gets one.
     embedded = set(
         connection.scalars(
             select(embeddings.c.embed_key).where(among(embeddings.c.embed_key, keys))
@@ -346,13 +349,13 @@ def _insert_all(connection: Connection, target: Table, rows: list[dict[str, Any]
 
 
 def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
-    """Remove what is not what was stored, so that it can be made anew from its files.
+    """Remove rows that changed since they were stored, so that they can be made again from files.
 
-    That is the dataset's damaged documents, whose number is returned, every damaged vector and
-    answer of a model, documents of no dataset, and all cards. Passages of other datasets that lose
-    a vector are noted as waiting for one.
+    These are the dataset's damaged documents (their number is returned), all damaged vectors and
+    cached answers, documents of no dataset, and all cards. Passages of other datasets that lose a
+    vector are noted as waiting.
     """
-    rebuild_full_text(connection)  # as the rows are: else none could go
+    rebuild_full_text(connection)  # a damaged index would prevent that rows are deleted
     for derived in (document_cards, CARDS):
         connection.execute(delete(derived))
     llm_cache.drop_damaged(connection)
@@ -370,9 +373,9 @@ def drop_damaged(connection: Connection, dataset: str, now: float) -> int:
 
 
 def rebuild_row_indexes(connection: Connection) -> None:
-    """Rebuild SQLite's own indexes from their rows; do nothing on Postgres.
+    """Rebuild SQLite's own indexes from their rows; do nothing in Postgres.
 
-    Raises :class:`StoreDamagedError` where two rows have a key that only one may have.
+    Raises :class:`StoreDamagedError` if two rows have the same unique key.
     """
     if is_postgres(connection):
         return
@@ -392,11 +395,12 @@ def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:
 
 
 def remove_stored(database: Database, dataset: str, make_room: Callable[[], object]) -> None:
-    """Remove a dataset with all that hangs on it, and what only it needed of the caches.
+    """Remove a dataset with all its rows, and cached entries that only this dataset used.
 
-    Searches see it whole, or not at all. On a full disk ``make_room`` is called, and the documents
-    go in groups: SQLite's log has to hold each page that a transaction changes. A search meanwhile
-    finds those that are left. Raises :class:`StoreFullError` if there is no room for one of them.
+    Searches see the whole dataset or nothing of it. On a full disk ``make_room`` is called and
+    documents are removed in groups, because SQLite's log must hold every page that a transaction
+    changes. Searches meanwhile find the remaining documents. Raises :class:`StoreFullError` if
+    there is not even room to remove one document.
     """
     try:
         with database.write() as connection:
@@ -409,9 +413,9 @@ def remove_stored(database: Database, dataset: str, make_room: Callable[[], obje
 def _remove_whole(connection: Connection, dataset: str, now: float) -> None:
     """Remove a dataset in one transaction.
 
-    No index of it is of the truth any more, and a note says that it is to be removed, until
-    :func:`forget_removal`. Answers that a stopped evaluation keeps go, whichever dataset they are
-    from. What was asked, and what was measured on it, stays.
+    A new token makes all its indexes outdated. A note says that its derived files are to be
+    removed, until :func:`forget_removal`. Answers that an interrupted evaluation cached are dropped
+    for all datasets. Log entries and evaluation runs stay.
     """
     connection.execute(delete(datasets).where(datasets.c.name == dataset))
     connection.execute(delete(outbox).where(outbox.c.dataset == dataset))
@@ -438,12 +442,12 @@ def _remove_in_groups(database: Database, dataset: str) -> None:
             size //= 2
     with database.write() as connection:
         _remove_whole(connection, dataset, time.time())
-    database.engine.dispose()  # its connections empty the log at each commit, which takes long
+    database.engine.dispose()  # its connections checkpoint at each commit, which is slow
 
 
 def _remove_some(connection: Connection, dataset: str, size: int) -> bool:
     """Remove some documents and their vectors; return whether there were any."""
-    connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 1")  # use the log's room again
+    connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 1")  # reuse the space of the log
     of_it = select(documents.c.id).where(documents.c.dataset == dataset)
     numbers = list(connection.scalars(of_it.order_by(documents.c.id).limit(size)))
     connection.execute(delete(documents).where(among(documents.c.id, numbers)))
@@ -464,7 +468,7 @@ def list_removed(connection: Connection) -> list[str]:
 
 
 def forget_removal(connection: Connection, dataset: str) -> None:
-    """Drop the note: nothing is left, or the name is used again with new indexes."""
+    """Drop the note: all files are removed, or the name is used again with new indexes."""
     connection.execute(delete(meta).where(meta.c.key == f"{_NOTE}{dataset}"))
 
 
@@ -476,9 +480,9 @@ def _owner(learnt: str) -> object:
 
 
 def last_number(connection: Connection, of: Table) -> int:
-    """Return the highest row number ever given, which is known after the rows are gone.
+    """Return the highest row number ever used, even if its row is gone.
 
-    SQLite remembers it in a table, Postgres in the sequence of the column.
+    SQLite stores it in a table, Postgres in the sequence of the column.
     """
     if is_postgres(connection):
         sequence = table(_sequence(of), column("last_value"), column("is_called"))
@@ -489,7 +493,7 @@ def last_number(connection: Connection, of: Table) -> int:
 
 
 def note_last_number(connection: Connection, of: Table, number: int) -> None:
-    """Note that numbers up to this one were given, whether their rows are there or not."""
+    """Record that numbers up to this one were used, whether or not their rows exist."""
     if number <= 0:
         return
     if is_postgres(connection):
@@ -501,7 +505,7 @@ def note_last_number(connection: Connection, of: Table, number: int) -> None:
 
 
 def note_numbers(connection: Connection, of: Table, numbers: Sequence[int]) -> None:
-    """Note that rows were inserted with these numbers; SQLite does so by itself."""
+    """Record that rows were inserted with these numbers; SQLite does so by itself."""
     if numbers and is_postgres(connection):
         parameters = {"sequence": _sequence(of), "number": max(numbers)}
         connection.execute(text("SELECT setval(:sequence, :number)"), parameters)

@@ -1,17 +1,17 @@
-"""The tables of the SQL truth, as SQLAlchemy Core; the migrations create exactly these.
+"""The tables of the store, as SQLAlchemy Core; the migrations create exactly these.
 
-datasets ─┬─ dataset_settings   what it was made with
+datasets ─┬─ dataset_settings   the settings it was made with
           └─< documents ─ revisions (the live text)
                 │ ├─< document_fields   every filterable value, one row each
-                │ ├── document_cards    what it is about (derived; document_cards_fts by trigger)
+                │ ├── document_cards    a short description (derived; document_cards_fts by trigger)
                 │ └─< chunks ─< chunk_sections    headings over the chunk
                 │         └─< chunk_windows ─ embeddings   (by key; the cache outlives chunks)
                 │         └─< trial_windows ─ embeddings   (what the model on trial would embed)
 manifest   what was read, and how that went     outbox   points to upsert or delete
 meta       the store's own id, model and versions
 eval_runs  searches measured on golden queries
-llm_cache  what language models and rerankers answered; scores go with their passage's text
-query_log  what was asked at an edge, and how that went
+llm_cache  answers of language models and rerankers; scores go with their passage's text
+query_log  requests at an edge, and their outcome
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ datasets = Table(
     Column("generation", Integer, nullable=False, default=0),  # +1 with every visible change
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
-    Column("state", String, nullable=False, default=""),  # another with every change or restore
+    Column("state", String, nullable=False, default=""),  # new with every change or restore
     Column("checksum", Integer),  # of the row: see store.checksums
 )
 
@@ -92,7 +92,7 @@ documents = Table(
     Index("documents_type", "dataset", "file_type"),
     sqlite_autoincrement=True,
 )
-# The orders of a listing.
+# The orders in which a listing sorts.
 Index("documents_name", documents.c.dataset, ignoring_case(documents.c.path))
 Index(
     "documents_dated",
@@ -124,7 +124,7 @@ document_fields = Table(
     Index("document_fields_number", "field", "number_value"),
     Index("document_fields_of", "document_id", "field"),
 )
-# All that a condition on text asks, so that SQLite does not read the rows themselves.
+# Covers conditions on text, so that SQLite need not read the rows themselves.
 Index(
     "document_fields_texts",
     document_fields.c.field,
@@ -141,7 +141,7 @@ document_cards = Table(
         "document_id", Integer, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
     ),
     Column("summary", Text, nullable=False),
-    Column("version", Integer, nullable=False),  # of how cards are made; of another: made anew
+    Column("version", Integer, nullable=False),  # of the code that made the card
     Column("checksum", Integer),  # of the card and its row of the full text: see store.cards
 )
 
@@ -169,7 +169,7 @@ chunks = Table(
     Column("cues", Text),  # JSON list of [start, end, seconds, seconds, speaker]; NULL: none
     Column("page_breaks", Text),  # JSON list of offsets in the text; NULL: one page, or no pages
     Column("checksum", Integer),  # of the passage as it is shown: see store.checksums
-    Column("sections", Text),  # JSON list of the headings it holds beside its own; NULL: none
+    Column("sections", Text),  # JSON list of further headings in the chunk; NULL: none
     Column("places", Text),  # JSON object: see core.places; NULL: the lines of the text, or pages
     Index("chunks_document", "document_id", "position"),
     Index("chunks_dataset", "dataset", "seq"),
@@ -218,7 +218,7 @@ trial_windows = Table(
 
 
 def join_embedded(windows: FromClause) -> Join:
-    """Return the chunks with those of these windows that have a vector.
+    """Join chunks with their windows that have a vector.
 
     ``windows`` has the columns of ``chunk_windows``: it is that or ``trial_windows``.
     """
@@ -232,14 +232,14 @@ manifest = Table(
     "manifest",
     metadata,
     Column("dataset", String, ForeignKey("datasets.name", ondelete="CASCADE"), primary_key=True),
-    Column("file", Text, primary_key=True),  # the file as listed; several documents may come of it
+    Column("file", Text, primary_key=True),  # the file as listed; it may give several documents
     Column("size", Integer, nullable=False),
     Column("mtime_ns", Integer, nullable=False),
     Column("pipeline", String, nullable=False),
     Column("state", String, nullable=False),  # see store.manifest
     Column("reason", Text),
     Column("seen_at", Float, nullable=False),
-    Column("mount", Text),  # the folder at which its drive is mounted; NULL: none of the dataset's
+    Column("mount", Text),  # where its drive is mounted; NULL: outside the dataset
     Column("documents", Integer, nullable=False),  # how many the file had when it was noted
     Column("ctime_ns", Integer),
     Column("inode", Integer),

@@ -1,11 +1,10 @@
-"""Expressions and types of columns that SQLite and Postgres spell differently.
+"""Expressions and column types that SQLite and Postgres write differently.
 
-Each expression means the same on both. SQLite's spelling is the first of each, and what its plans
-were measured with. Postgres has some of them as functions of its own, which
-:mod:`catalog.store.postgres_words` makes.
+Each expression means the same in both. SQLite's form comes first; its query plans were measured.
+Some forms in Postgres are functions that :mod:`catalog.store.postgres_words` creates.
 
-In Postgres a text is compared by its bytes, as SQLite and Python do, whatever the database's own
-language is; a number has 64 bits.
+Postgres compares these texts by their bytes, like SQLite and Python, whatever the language of the
+database. Numbers have 64 bits.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 
-_NUL, _MARK = "\U0010fffe", "\U0010ffff"  # noncharacters: no text of a person holds one
+_NUL, _MARK = "\U0010fffe", "\U0010ffff"  # noncharacters, which ordinary text never has
 _SPECIAL = re.compile(f"[\0{_NUL}{_MARK}]")
 _WRITTEN = re.compile(f"{_MARK}(.)|{_NUL}", re.DOTALL)
 
 
 class EscapedText(TypeDecorator[str]):
-    """Text for a database that cannot store U+0000: another character stands for it.
+    """Text for a database that cannot store U+0000, which is replaced by another character.
 
-    What is read is what was written, for any text.
+    Reading restores every text exactly.
     """
 
     impl = Text
@@ -47,7 +46,7 @@ class EscapedText(TypeDecorator[str]):
         return dialect.type_descriptor(Text(collation="C"))
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Return the text as it is stored."""
+        """Return the text in its stored form."""
         del dialect
         return None if value is None else escape(value)
 
@@ -58,21 +57,21 @@ class EscapedText(TypeDecorator[str]):
 
 
 def escape(text: str) -> str:
-    """Return a text without U+0000 from which :func:`unescape` makes this one."""
+    """Return the text without U+0000; :func:`unescape` restores it."""
     if "\0" not in text and _NUL not in text and _MARK not in text:
         return text
     return _SPECIAL.sub(lambda found: _NUL if found[0] == "\0" else _MARK + found[0], text)
 
 
 def unescape(text: str) -> str:
-    """Return the text from which :func:`escape` made this one."""
+    """Restore a text that :func:`escape` returned."""
     if _NUL not in text and _MARK not in text:
         return text
     return _WRITTEN.sub(lambda found: found[1] or "\0", text)
 
 
 def needs_escape(text: str) -> bool:
-    """Return whether Postgres stores a text in another form."""
+    """Return whether Postgres stores the text in escaped form."""
     return _SPECIAL.search(text) is not None
 
 
@@ -86,14 +85,17 @@ SHORT = 100  # characters: an entry of an index of Postgres holds at most 2,704 
 
 
 class _Form(FunctionElement[Any]):
-    """An expression over others; as a condition it is of no type, else SQLite gets ``= 1``."""
+    """An expression that each database writes in its own way.
+
+    It has no type by default: a boolean type would make SQLAlchemy add ``= 1`` for SQLite.
+    """
 
     inherit_cache = True
     type: TypeEngine[Any] = NullType()
 
 
 def _spell(form: type[_Form], sqlite: str, postgres: str) -> None:
-    """Have a form be written so, with ``{0}`` for its first part and so on."""
+    """Set how a form is written in both databases; ``{0}`` is its first part, and so on."""
 
     def write(template: str) -> Any:
         def compiled(element: _Form, compiler: SQLCompiler, **options: Any) -> str:
@@ -194,7 +196,7 @@ def _write_among(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(_Among, "postgresql")
 def _write_among_postgres(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
-    # An array, of which the planner expects few: of a subselect it expects a hundred.
+    # An array, because the planner expects few rows from it, but a hundred from a subselect.
     column, values = (compiler.process(part, **options) for part in element.clauses)
     kind = next(iter(element.clauses)).type
     is_number = isinstance(kind, AnyInteger | Float)
@@ -204,22 +206,22 @@ def _write_among_postgres(element: _Among, compiler: SQLCompiler, **options: Any
 
 
 def casefolded(text: ColumnElement[Any]) -> ColumnElement[str]:
-    """Return the text in folded case, as Python folds it."""
+    """Return the case-folded text, as Python folds it."""
     return cast("ColumnElement[str]", _Folded(text))
 
 
 def contains(text: ColumnElement[Any], part: str | float) -> ColumnElement[bool]:
-    """Require that the text contains the part, character for character."""
+    """Require that the text contains the part literally."""
     return cast("ColumnElement[int]", _Position(text, literal(str(part), PlainText))) > 0
 
 
 def ignoring_case(text: ColumnElement[str]) -> ColumnElement[str]:
-    """Return what orders texts with no difference between ASCII's small and capital letters."""
+    """Return a sort key that ignores the case of ASCII letters."""
     return cast("ColumnElement[str]", _IgnoringCase(text))
 
 
 def shortened(text: ColumnElement[Any]) -> ColumnElement[str]:
-    """Return the part of a text that an index contains: in Postgres its beginning."""
+    """Return the part of a text that an index stores; in Postgres this is its beginning."""
     return cast("ColumnElement[str]", _Short(text))
 
 
@@ -244,7 +246,7 @@ def first_number(places: ColumnElement[Any]) -> ColumnElement[int]:
 
 
 def as_bytes(text: ColumnElement[str]) -> ColumnElement[bytes]:
-    """Return the text's bytes, UTF-8, whatever they are."""
+    """Return the text's bytes in UTF-8, even if they are damaged."""
     return cast("ColumnElement[bytes]", _Bytes(text))
 
 
@@ -254,15 +256,15 @@ def labelled_bytes(text: Column[Any]) -> Label[bytes]:
 
 
 def number_text(number: ColumnElement[float]) -> ColumnElement[str]:
-    """Return a number as text, a whole one with one decimal."""
+    """Return a number as text; whole numbers have one decimal, as in ``3.0``."""
     return cast("ColumnElement[str]", _NumberText(number))
 
 
 def likely(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition, with the hint to SQLite that most rows fulfil it."""
+    """Return the condition with a hint to SQLite that most rows meet it."""
     return cast("ColumnElement[bool]", _Likely(condition))
 
 
 def holds_phrase(seq: ColumnElement[int], match: str) -> ColumnElement[bool]:
-    """Require that the passage of a row number matches an FTS5 MATCH text of ours."""
+    """Require that the passage with this row number matches one of our FTS5 MATCH texts."""
     return cast("ColumnElement[bool]", _Phrase(seq, literal(match, Match)))

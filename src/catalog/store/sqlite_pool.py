@@ -1,13 +1,13 @@
 """The connections to an SQLite store: a pool that follows the file, its transactions and errors.
 
-SQLite in WAL mode writes beside the store even to read it. Where it cannot, for want of rights or
-room, and no log of another process lies there, the file is read as it is (``immutable``, see
-https://sqlite.org/uri.html). SQLite watches no such file for changes, so that is done here.
+In WAL mode SQLite writes files next to the store even to read it. If it cannot (no permission, full
+disk) and no log of another process is there, the file is opened as unchanging (``immutable``, see
+https://sqlite.org/uri.html). SQLite does not watch such a file for changes, so this module does.
 
-Readers never wait; one writer at a time takes the write lock when its transaction begins, so it
-never fails half-way for want of it.
+Readers never wait. A writer takes the write lock when its transaction begins, so that a transaction
+never fails half-way because the lock is taken.
 
-What the driver says went wrong is told as errors that tell what to do about it.
+Errors of the driver become our errors, which say what to do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError, S
 from catalog.core.files import make_private, remedy
 from catalog.store.locks import LOCK_SECONDS, PREPARING, hold_lock
 
-_LEAST_ROOM = 1 << 20  # bytes; opening takes 32 KB beside the store, and any writing more
+_LEAST_ROOM = 1 << 20  # bytes; to open a store takes 32 KB next to it, to write takes more
 _DAMAGE = ("not a database", "malformed", "corrupt", "could not decode", "vtable constructor")
 _CLOSED = ("readonly", "unable to open")
 BUSY_TIMEOUT_MS = 30_000
@@ -40,7 +40,7 @@ _PRAGMAS = (
     f"busy_timeout = {BUSY_TIMEOUT_MS}",
     "foreign_keys = ON",
     "temp_store = MEMORY",
-    "mmap_size = 0",  # a mapped file that another truncates ends the process (SIGBUS)
+    "mmap_size = 0",  # if another process truncated a mapped file, this one would die (SIGBUS)
 )
 _PAUSE = 0.01  # seconds
 _WRITER_PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL")
@@ -49,7 +49,7 @@ _State = tuple[int, ...]
 
 @contextmanager
 def translate_errors(file: Path) -> Iterator[None]:
-    """Turn the driver's errors on that store into ours, so that callers can tell what to do."""
+    """Turn the driver's errors into ours, which name the cause and what to do."""
     try:
         yield
     except (OperationalError, sqlite3.OperationalError) as error:
@@ -59,12 +59,12 @@ def translate_errors(file: Path) -> Iterator[None]:
         if type(driver_error) is not sqlite3.DatabaseError:  # such as a broken constraint
             raise
         raise _damage_error(_text(error), file) from error
-    except UnicodeDecodeError as error:  # in what the driver says of a damaged schema
+    except UnicodeDecodeError as error:  # in the driver's message about a damaged schema
         raise _damage_error("its text is not UTF-8", file) from error
 
 
 def is_unwritable(error: sqlite3.OperationalError, file: Path) -> bool:
-    """Return whether nothing can be written in the store's folder: no right, or no room."""
+    """Return whether the store's folder cannot be written to: no permission, or no space."""
     text = _text(error)
     return any(word in text for word in _CLOSED) or ("disk I/O" in text and _is_full(file))
 
@@ -123,7 +123,7 @@ def _damage_error(text: str, file: Path) -> StoreDamagedError:
 
 
 def is_damage(error: Exception) -> bool:
-    """Return whether the driver found bytes that no SQLite wrote."""
+    """Return whether the driver found bytes that SQLite would not write."""
     return isinstance(error, UnicodeDecodeError) or _is_damage(_text(error))
 
 
@@ -159,7 +159,7 @@ class SqlitePool:
                 yield writing
 
     def hold_preparation(self) -> AbstractContextManager[None]:
-        """Hold the lock of whoever brings the schema up to date."""
+        """Hold the lock under which the schema is brought up to date."""
         lock = Path(f"{self.file}.init-lock")
         return hold_lock(lock, seconds=LOCK_SECONDS, busy=PREPARING)
 
@@ -167,13 +167,13 @@ class SqlitePool:
     def hold_dataset(
         self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
     ) -> Iterator[None]:
-        """Hold nothing more: who shares the file shares the home with the lock in it."""
+        """Do nothing: processes with the same file have the same home, which has a lock already."""
         del dataset, seconds, busy, on_wait
         yield
 
     @contextmanager
     def claim(self, keys: Collection[str]) -> Iterator[Collection[str]]:
-        """Give all of them: the lock of the dataset is held by the one run that embeds it."""
+        """Give all the keys: only one run embeds a dataset, because it holds the dataset's lock."""
         yield keys
 
     def translate_errors(self) -> AbstractContextManager[None]:
@@ -181,7 +181,7 @@ class SqlitePool:
         return translate_errors(self.file)
 
     def require_content(self) -> None:
-        """Raise :class:`StoreDamagedError` for an empty file where a store was."""
+        """Raise :class:`StoreDamagedError` for an empty file that once was a store."""
         log = Path(f"{self.file}-wal")
         try:
             is_empty = self.file.stat().st_size == 0
@@ -195,21 +195,21 @@ class SqlitePool:
             )
 
     def follow(self, *, to_write: bool = False) -> None:
-        """Drop connections that read the file as it was, if it changed or shall be written to."""
+        """Drop connections to an unchanging file if it changed, or if it is to be written to."""
         if self._frozen_state is not None and (to_write or self._state() != self._frozen_state):
             self._frozen_state = None
             self.engine.dispose()
 
     def find_replacement(self) -> bool:
-        """Tell whether the path leads to another file than :meth:`note_identity` saw.
+        """Return whether the path leads to another file than :meth:`note_identity` saw.
 
-        Where no file is, what is held open stays the store.
+        If the file is gone, the open connections stay the store.
         """
         identity = self._read_identity()
         return None not in (identity, self._identity) and identity != self._identity
 
     def note_identity(self) -> None:
-        """Note which file the connections are to."""
+        """Remember to which file the connections lead."""
         self._identity = self._read_identity()
 
     def _read_identity(self) -> _State | None:
@@ -224,7 +224,7 @@ class SqlitePool:
     ) -> sqlite3.Connection:
         del dialect, record  # SQLAlchemy gives them
         is_new = not self._file.exists()
-        if is_new and self._identity is not None:  # SQLite would make an empty one
+        if is_new and self._identity is not None:  # SQLite would create an empty file
             raise StoreError(
                 f"the store {self._file} was removed while it was open: put it back, or give a "
                 "copy to catalog restore"
@@ -235,7 +235,7 @@ class SqlitePool:
             if not is_unwritable(error, self._file) or not self._is_whole():
                 raise
         else:
-            if is_new:  # SQLite gives files that it makes later the same rights
+            if is_new:  # SQLite gives later files of this store the same permissions
                 make_private(*(Path(f"{self._file}{ending}") for ending in ("", "-wal", "-shm")))
             return connection
         self._frozen_state = self._state()
@@ -243,14 +243,14 @@ class SqlitePool:
         return _connect([unchanging], options | {"uri": True}, ())
 
     def _is_whole(self) -> bool:
-        """Return whether the file is complete: a log next to it would be missed."""
+        """Return whether the file is complete without a log, which would be ignored."""
         try:
             return self._file.stat().st_size > 0 and self._log_size() == 0
         except OSError:
             return False
 
     def _state(self) -> _State:
-        """Return what differs once another process writes."""
+        """Return values that change when another process writes."""
         try:
             stat = self._file.stat()
             return stat.st_ino, stat.st_size, stat.st_mtime_ns, self._log_size()
@@ -280,7 +280,7 @@ def _connect(
 
 
 def _set(connection: sqlite3.Connection, pragma: str) -> None:
-    """Set a pragma, waiting as SQLite itself does not while another process makes the log."""
+    """Set a pragma; wait while another process creates the log, because SQLite itself does not."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -299,7 +299,7 @@ def _casefold(value: object) -> str | None:
 
 def _begin(connection: Connection) -> None:
     writing = connection.get_execution_options().get(WRITE)
-    if writing is None:  # past SQLAlchemy's cursor, which takes longer than most reads
+    if writing is None:  # without SQLAlchemy's cursor, which takes longer than most reads
         connection.connection.cursor().execute("BEGIN")
         return
     timeout = BUSY_TIMEOUT_MS if writing == "wait" else 0
@@ -311,6 +311,6 @@ def _begin(connection: Connection) -> None:
 
 
 def url_file(url: str | URL) -> Path:
-    """Return the file a URL names, as a path or as SQLite's own kind of URI (``file:…``)."""
+    """Return the file in a URL, which has a path or SQLite's own kind of URI (``file:…``)."""
     name = make_url(url).database or ":memory:"
     return Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)

@@ -1,4 +1,4 @@
-"""Counting the content of a dataset, and looking for damage in the SQL truth."""
+"""Count the content of a dataset, and look for damage in the store."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ _PAGE = re.compile(r"\bpage (\d+)")
 
 
 def find_damage(connection: Connection) -> tuple[str, bool] | None:
-    """Return the damage that the database's own check finds, and whether the rows are sound.
+    """Return the damage found by SQLite's own check, and whether the rows are sound.
 
-    They are if all damage is in indexes of them. ``None`` is no damage; Postgres has no check.
+    Rows are sound if all damage is in their indexes. ``None`` without damage, and in Postgres,
+    which has no such check.
     """
     if is_postgres(connection):
         return None
@@ -68,7 +69,10 @@ def _are_of_indexes(connection: Connection, pages: set[int]) -> bool:
 
 
 def describe_damage(connection: Connection) -> str | None:
-    """Name rows that changed since they were stored; ``None`` where none is found, or readable."""
+    """Describe rows that changed since they were stored, ``None`` if there are no such rows.
+
+    Also ``None`` if the database cannot be read at the moment.
+    """
     try:
         tables = (datasets, dataset_settings, manifest)
         notes = [it.name for it in tables if count_damaged_rows(connection, it, true())]
@@ -78,7 +82,7 @@ def describe_damage(connection: Connection) -> str | None:
         cards = sum(count_damaged_cards(connection, name) for name in names)
     except (SQLAlchemyError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, DatabaseError) and not is_damage(error):
-            return None  # such as Postgres after a statement that failed
+            return None  # for example Postgres after a failed statement
         return f"the store has rows that cannot be read ({type(error).__name__})"
     if found:
         return f"{len(found)} documents are damaged, such as {found[0]}"
@@ -90,7 +94,7 @@ def describe_damage(connection: Connection) -> str | None:
 
 
 def count_orphans(connection: Connection) -> dict[str, int]:
-    """Count rows whose owner is gone, by table; all zero in a sound store."""
+    """Count rows without their owner, by table; a sound store has none."""
     owned: tuple[tuple[Table, str, Table, str], ...] = (
         (documents, "dataset", datasets, "name"),
         (revisions, "document_id", documents, "id"),
@@ -115,10 +119,10 @@ def count_orphans(connection: Connection) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a dataset holds now; all files of one recording are one of the ``documents``.
+    """The present content of a dataset; all files of one recording count as one document.
 
-    ``embedded`` are the chunks that have a vector, of one of their windows at least.
-    A chunk whose windows are not known, since the store was given another model, counts as one.
+    ``embedded`` counts chunks with a vector for at least one window. After a change of model the
+    windows of a chunk are not known, and it counts as one window.
     """
 
     documents: int
@@ -129,9 +133,9 @@ class Totals:
 
 
 def count_totals(connection: Connection, dataset: str, *, none_waits: bool = False) -> Totals:
-    """Count documents, chunks, windows, and windows that have their vector.
+    """Count documents, chunks, windows, and windows that have a vector.
 
-    ``none_waits`` says that all have: then nobody looks, which is most of the time it takes.
+    ``none_waits`` promises that all windows have one, which saves most of the time.
     """
     count = func.count()
     of_dataset = chunks.c.dataset == dataset
@@ -163,14 +167,14 @@ def count_embedded(
 
 
 def count_vectors(connection: Connection, dataset: DatasetNames) -> int:
-    """Count the windows that have their vector: as many as a vector index has points."""
+    """Count the windows that have a vector, which is the number of points in a vector index."""
     query = select(func.count()).select_from(embedded_windows)
     query = query.where(of_datasets(chunks.c.dataset, dataset))
     return connection.scalar(query) or 0
 
 
 def count_pending_points(connection: Connection, dataset: str) -> int:
-    """Count the changes that the vector index has still to apply."""
+    """Count the outbox rows that the vector index has not applied yet."""
     query = select(func.count()).select_from(outbox).where(outbox.c.dataset == dataset)
     return connection.scalar(query) or 0
 
@@ -190,11 +194,11 @@ class SizeBin:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSizes:
-    """Sizes of the passages of text (no transcripts, no frames), in the model's tokens.
+    """The sizes of a dataset's text passages (no transcripts, no frames), in the model's tokens.
 
-    ``in_band`` is the share of them with ``low`` to ``high`` tokens, ``None`` if there are none.
-    Those of documents that are shorter than ``low`` altogether are in no share: ``short``
-    counts them. ``uncounted`` passages were cut by something that does not note their size.
+    ``in_band`` is the share of passages with ``low`` to ``high`` tokens, ``None`` without passages.
+    It leaves out documents that are shorter than ``low`` as a whole; ``short`` counts their
+    passages. ``uncounted`` passages have no recorded size.
     """
 
     low: int
@@ -219,7 +223,7 @@ def count_modalities(
 
 
 def measure_chunk_sizes(connection: Connection, dataset: str, low: int, high: int) -> ChunkSizes:
-    """Hold the sizes of the dataset's passages of text against the band."""
+    """Compare the sizes of the dataset's text passages with the band."""
     prose = (chunks.c.dataset == dataset) & chunks.c.modality.in_(_PROSE)
     by_size = select(chunks.c.tokens, func.count()).where(prose).group_by(chunks.c.tokens)
     by_tokens: dict[int | None, int] = {row[0]: row[1] for row in connection.execute(by_size)}
@@ -246,7 +250,7 @@ def measure_chunk_sizes(connection: Connection, dataset: str, low: int, high: in
 
 
 def database_bytes(connection: Connection) -> int:
-    """Return the size of the store's file or database, in bytes, the log of writes left out."""
+    """Return the size of the store's file or database in bytes, without the write-ahead log."""
     if is_postgres(connection):
         size = connection.exec_driver_sql("SELECT pg_database_size(current_database())")
         return int(size.scalar_one())

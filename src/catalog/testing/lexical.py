@@ -30,10 +30,10 @@ WORDS = ("flour", "yeast", "water", "salt")
 
 
 class LexicalContract(LexicalRestrictions):
-    """What every keyword engine must do.
+    """The requirements for every keyword engine.
 
-    A subclass called ``Test…`` says in ``open_engine`` how its engine is made. An engine that
-    cannot find ``RTX4090`` where ``RTX 4090`` is written sets ``finds_neighbours`` to ``False``.
+    A subclass called ``Test…`` makes its engine in ``open_engine``. An engine that cannot find
+    ``RTX4090`` in a text with ``RTX 4090`` sets ``finds_neighbours`` to ``False``.
     """
 
     finds_neighbours = True

@@ -1,4 +1,4 @@
-"""What every keyword engine must do with a scope, a filter, and phrases to contain or leave out."""
+"""Requirements for every keyword engine on scopes, filters, and phrases to contain or exclude."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class LexicalRestrictions:
 
     @pytest.fixture
     def make(self) -> Maker:
-        """Return what opens an engine; tests of several engines replace it."""
+        """Return the function that opens an engine; tests of several engines replace it."""
         return self.open_engine
 
     @pytest.fixture

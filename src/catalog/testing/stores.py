@@ -1,4 +1,4 @@
-"""A store in a folder, and documents put into it as indexing would, with hand-made vectors."""
+"""Make a store in a folder, and put documents into it like indexing, with hand-made vectors."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ def vector(*numbers: float) -> Vector:
 
 @dataclass
 class Desk:
-    """A store in a folder, and engines over it that are closed at the end.
+    """A store in a folder, with engines over it that are closed at the end.
 
-    ``derives`` tells whether the engine keeps an index beside the truth.
+    ``derives`` says whether the engine keeps an index in addition to the store.
     """
 
     folder: Path
@@ -64,7 +64,7 @@ class Desk:
         return self.engine()
 
     def embed(self, vectors: Mapping[str, Vector]) -> None:
-        """Keep vectors under these keys."""
+        """Store vectors under these keys."""
         with self.database.write() as connection:
             save(connection, vectors, fingerprint=FINGERPRINT, side="document", now=NOW)
 
@@ -80,7 +80,7 @@ class Desk:
         page_breaks: Sequence[int] = (),
         title: str = "",
     ) -> list[int]:
-        """Publish a document: per chunk its vector, or those of its windows; return the rows."""
+        """Publish a document; each chunk has a vector or its windows' vectors. Return the rows."""
         keys: list[list[str]] = []
         for passage in passages:
             windows = [passage] if isinstance(passage, np.ndarray) else list(passage)
@@ -130,7 +130,7 @@ def paths_of(database: Database, seqs: Sequence[int]) -> list[str]:
 
 
 def brute_force(desk: Desk, asked: Vector, k: int) -> list[Hit]:
-    """Compare every window of the truth in float64; return the best per chunk."""
+    """Compare every window of the store in float64; return the best for each chunk."""
     query = select(chunk_windows.c.seq, embeddings.c.vector).join(
         embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
     )
@@ -161,11 +161,11 @@ def found(
 
 
 class VectorContract:
-    """What every vector engine must do.
+    """The requirements for every vector engine.
 
-    A subclass called ``Test…`` says in ``open_engine`` how its engine is made, for vectors of
-    :data:`DIM` numbers of the model :data:`FINGERPRINT`. One that keeps no index beside the truth
-    sets ``derives`` to ``False``.
+    A subclass called ``Test…`` makes its engine in ``open_engine``, for vectors of :data:`DIM`
+    numbers of the model :data:`FINGERPRINT`. An engine without an index of its own sets ``derives``
+    to ``False``.
     """
 
     derives = True
@@ -386,7 +386,7 @@ class VectorContract:
         assert engine.search(vector(2, 3), 12, everything()) == before
 
     def test_outbox_rows_applied_twice_change_nothing(self, desk: Desk) -> None:
-        """Stand for a process killed after points are written and before the rows are gone."""
+        """Simulate a process killed after points are written and before the rows are removed."""
         engine = desk.engine()
         engine.refresh()
         desk.put("a.md", [vector(1), vector(0, 0, 1)])
@@ -434,7 +434,7 @@ class VectorContract:
                 assert found(desk, engine) == ["a.md", "b.md"]
             left = pending(connection)
         assert not any(waits)
-        assert left == (1 if desk.derives else 2)  # the exact engine has no use for rows
+        assert left == (1 if desk.derives else 2)  # the exact engine does not need rows
         if desk.derives:
             assert found(desk, engine) == ["a.md", "b.md"]
             with desk.database.read() as connection:

@@ -1,4 +1,4 @@
-"""Loading settings: defaults, presets, files, environment, and the origin of each value."""
+"""Load settings: defaults, presets, files, environment, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def load_settings(
 
 
 def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Return settings with some of v2's changed; raises :class:`ConfigError` as loading does."""
+    """Return settings with changed v2 settings; raises :class:`ConfigError` like loading."""
     return with_values(settings, {f"rag_v2.{name}": value for name, value in changes.items()})
 
 
 def with_values(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Return settings with these, by dotted name; raises :class:`ConfigError` as loading does."""
+    """Return settings with these values by dotted name; raise :class:`ConfigError` like loading."""
     merged = settings.model_dump()
     for name, value in values.items():
         *parents, last = name.split(".")
@@ -113,7 +113,7 @@ def load_preset(name: object) -> dict[str, Any]:
 
 
 def needs_rebuild(name: str) -> bool:
-    """Return whether a setting, by dotted name, shapes the index; unknown names do not."""
+    """Return whether a setting, by dotted name, shapes the index; ``False`` if unknown."""
     try:
         return bool((find_field(name).json_schema_extra or {}).get("rebuild"))
     except KeyError:
@@ -121,7 +121,7 @@ def needs_rebuild(name: str) -> bool:
 
 
 def acts_only_with(name: str) -> tuple[str, Any] | None:
-    """Return the dotted name and value of the setting without which this one does nothing."""
+    """Return dotted name and value of the setting that this one requires to have any effect."""
     choice = (find_field(name).json_schema_extra or {}).get("acts_only_with", {})
     section = name.rpartition(".")[0]
     return next(((f"{section}.{other}", value) for other, value in choice.items()), None)
@@ -222,14 +222,14 @@ def _validate(merged: dict[str, Any]) -> Settings:
 
 
 def _reason(name: str, problem: Mapping[str, Any]) -> str:
-    """Return why a value is refused; for a wrong form the default is the example."""
+    """Return why a value is refused; for a wrong form the default serves as an example."""
     if problem["type"] == "string_pattern_mismatch" and (form := find_field(name).default):
         return f"should be written as {form!r} is"
     return str(problem["msg"])
 
 
 def _is_shown(name: str, problem: Mapping[str, Any]) -> bool:
-    """Return whether a message may repeat the value: one value, of a setting that is no secret."""
+    """Return whether a message may repeat the value: a single value, and not a secret."""
     if isinstance(problem["input"], Mapping | BaseModel):
         return False
     try:

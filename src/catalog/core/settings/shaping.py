@@ -1,4 +1,4 @@
-"""The settings that shape passages: those of v2 whose change cuts or embeds documents again."""
+"""The settings that shape passages: a change of one cuts or embeds documents again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environment variables: a misspelled name is an error, never ignored, and so is an odd key."""
+"""Environment variables: a misspelled name or an invalid key is an error, never ignored."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 
 
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
-    """Raise :class:`ConfigError` for a variable that is nearly a setting's, or below one.
+    """Raise :class:`ConfigError` for a variable whose name resembles a setting's, or extends one.
 
-    Other variables under the prefix may belong to other programs.
+    Other variables with the prefix may belong to other programs.
     """
     known = _known_variables(prefix, model)
     sections = {name.rpartition("__")[0] for name in known}

@@ -1,1 +1,1 @@
-"""Holding a dataset to a suite of questions: measured, judged by criteria, ready or not."""
+"""Validate a dataset by a suite of questions: measure, apply criteria, decide if it is ready."""

@@ -1,4 +1,4 @@
-"""The measurements of a suite as data: passages, whether they are right, times, failures."""
+"""The measurements of a suite as data: passages and whether they are right, times, failures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from catalog.evaluation.validation.suite import ScoreKind, SuiteQuery, Validatio
 
 @dataclass(frozen=True, slots=True)
 class ShownPassage:
-    """A passage of an answer, and how the suite judges it.
+    """A passage of an answer, and the suite's judgement.
 
-    ``sources`` are places in the query's ``sources``; ``is_right``: of one of these, or of what
-    may come as well. ``is_outside``: its query's filters forbid it. ``problems`` are of its
-    metadata. ``relevance`` and ``cosine`` are ``None`` where the search does not tell.
+    ``sources`` are positions in the query's ``sources``. ``is_right`` if it comes from one of
+    these, or from another permitted source. ``is_outside`` if the query's filters forbid it.
+    ``problems`` are those of its metadata. ``relevance`` and ``cosine`` are ``None`` if the search
+    does not report them.
     """
 
     rank: int
@@ -30,18 +31,18 @@ class ShownPassage:
     problems: tuple[str, ...] = ()
 
     def strength(self, kind: ScoreKind) -> float | None:
-        """Return the score that thresholds are of."""
+        """Return the score that thresholds apply to."""
         return self.relevance if kind == "relevance" else self.cosine
 
 
 @dataclass(frozen=True, slots=True)
 class QueryMeasurement:
-    """One query of a suite, asked again and again.
+    """One query of a suite, asked repeatedly.
 
-    ``passages`` are those of the suite's ``top_k`` with the settings as they are; ``by_depth``
-    those of other depths with the milliseconds that took, and ``unfiltered`` the deepest list
-    without any threshold. ``available`` counts the right passages that there are, ``absent`` are
-    places of sources that no passage is of. Milliseconds are one for each repetition.
+    ``passages`` are the first ``top_k`` under the present settings. ``by_depth`` has those of other
+    depths with their milliseconds, ``unfiltered`` the deepest list without a threshold.
+    ``available`` counts all right passages; ``absent`` are positions of sources without any
+    passage. Milliseconds are one for each repetition.
     """
 
     query: SuiteQuery
@@ -59,21 +60,21 @@ class QueryMeasurement:
     notes: tuple[str, ...] = ()
 
     def recall(self, passages: tuple[ShownPassage, ...]) -> float:
-        """Return the share of expected sources that some of the passages are of, 0 to 1."""
+        """Return the share of expected sources with one of the passages, 0 to 1."""
         found = frozenset[int]().union(*(passage.sources for passage in passages))
         return len(found) / len(self.query.sources)
 
     @staticmethod
     def precision(passages: tuple[ShownPassage, ...]) -> float:
-        """Return the share of the passages that are right, 0 to 1; 0 of none."""
+        """Return the share of right passages, 0 to 1; 0 without passages."""
         return sum(one.is_right for one in passages) / len(passages) if passages else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingTimes:
-    """Median milliseconds for one query: embedded alone, in a batch of ``count``, from the cache.
+    """Median milliseconds for a query embedded alone, in a batch of ``count``, or from the cache.
 
-    ``None`` where nothing is embedded.
+    ``None`` if nothing is embedded.
     """
 
     count: int
@@ -84,9 +85,9 @@ class EmbeddingTimes:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRun:
-    """A suite, and all that was measured of a dataset by it.
+    """A suite with all its measurements of a dataset.
 
-    ``about`` names the search: model, engine, settings. ``incomplete`` counts documents without
+    ``about`` describes the search: model, engine, settings. ``incomplete`` counts documents without
     a required field, by field.
     """
 
@@ -106,5 +107,5 @@ class SuiteRun:
 
     @property
     def unanswerable(self) -> tuple[QueryMeasurement, ...]:
-        """Return the measurements of queries that nothing answers."""
+        """Return the measurements of queries that should find nothing."""
         return tuple(one for one in self.measurements if not one.query.is_answerable)

@@ -1,8 +1,8 @@
-"""The research questions R-01 to R-03, each answered by a table and one plain recommendation.
+"""The research questions R-01 to R-03, each with a table and one plain recommendation.
 
-R-01 how many passages to ask for, R-02 which threshold tells an answer from none, R-03 whether to
-embed queries in batches and to keep their vectors. A recommendation says what it rests on: a suite
-of a few questions can show a trouble and hardly the absence of one.
+R-01: how many passages to ask for. R-02: which threshold separates questions with and without an
+answer. R-03: whether to embed queries in batches and to cache their vectors. A recommendation names
+its evidence, because a few questions can show a problem but hardly the absence of one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ THRESHOLDS: Mapping[ScoreKind, tuple[float, ...]] = {
     "cosine": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8),
 }
 _ROUNDING = 1e-9
-_CLEARLY_FASTER = 0.8  # of the time alone: less is not worth gathering queries for
+_CLEARLY_FASTER = 0.8  # of the time for single queries: a smaller saving is not worth batching
 
 
 @dataclass(frozen=True, slots=True)
 class ResearchAnswer:
-    """A question, the table that answers it (``head`` names its columns), and what to do."""
+    """A question, the table that answers it (``head`` has the column names), and what to do."""
 
     id: str
     question: str
@@ -129,9 +129,9 @@ def _threshold(run: SuiteRun) -> ResearchAnswer:
 
 
 def _known_score(run: SuiteRun, asked: Sequence[QueryMeasurement]) -> ScoreKind | None:
-    """Return the suite's score if passages have it, else the cosine; ``None``: they have neither.
+    """Return the suite's score if passages have it, else the cosine; ``None`` without either.
 
-    A passage that was found by its words alone has no cosine, and counts as far.
+    A passage found only by its words has no cosine and counts as far.
     """
     passages = [passage for one in asked for passage in _first(run, one)]
     if run.suite.score == "relevance" and all(one.relevance is not None for one in passages):

@@ -1,4 +1,4 @@
-"""Putting a suite's questions to a search: what comes, how long it takes, whether it stays so."""
+"""Put a suite's questions to a search: results, times, and whether both are stable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class DatasetSources:
-    """The passages of one dataset by the conditions of queries; each is asked of the store once."""
+    """The passages of one dataset by the conditions of queries; each condition is read once."""
 
     def __init__(self, database: Database, dataset: str, required: Collection[str]) -> None:
         self._database, self._dataset, self._required = database, dataset, required
@@ -39,7 +39,7 @@ class DatasetSources:
         self._documents: dict[str, StoredDocument | None] = {}
 
     def chunk_ids(self, tree: Filter) -> frozenset[str]:
-        """Return the ids of the passages that fulfil a condition."""
+        """Return the ids of the passages that meet a condition."""
         key = repr(tree)
         if key not in self._chunks:
             with self._database.read() as connection:
@@ -50,7 +50,7 @@ class DatasetSources:
         return self._chunks[key]
 
     def allowed(self, query: SuiteQuery) -> frozenset[str] | None:
-        """Return the passages that a query's filters allow; ``None``: all."""
+        """Return the passages that a query's filters allow, ``None`` for all."""
         tree = parse_filters(query.filters)
         return None if tree is None else self.chunk_ids(tree)
 
@@ -61,7 +61,7 @@ class DatasetSources:
         return ids if allowed is None else ids & allowed
 
     def absent(self, query: SuiteQuery) -> tuple[int, ...]:
-        """Return the places of expected sources that no passage within the filters is of."""
+        """Return the positions of expected sources without a passage within the filters."""
         right = self.right(query)
         return tuple(
             place for place, tree in enumerate(query.sources) if not self.chunk_ids(tree) & right
@@ -102,7 +102,7 @@ class DatasetSources:
         return counts
 
     def _problems(self, result: SearchResult) -> Iterator[str]:
-        """Yield what keeps a passage's metadata from leading back to its source."""
+        """Yield what in a passage's metadata fails to lead back to its source."""
         document = self._document(result.path)
         if document is None:
             yield "its document is not in the store, or is damaged"
@@ -145,7 +145,7 @@ def _field_problems(name: str, value: MetadataValue | None) -> Iterator[str]:
 
 
 DEPTHS = (1, 3, 5, 10, 20)
-_FRESH = {"query_cache_size": 0, "cache_ttl_seconds": 0}  # else what was asked would be remembered
+_FRESH = {"query_cache_size": 0, "cache_ttl_seconds": 0}  # no caches of earlier answers
 _UNCUT = {"similarity_threshold": 0.0, "token_budget": 0}
 Clock = Callable[[], float]
 
@@ -165,7 +165,7 @@ class _Answer:
 
 
 class SuiteRunner:
-    """Put the questions of one suite to one service. Nothing is asked of a cache unless meant."""
+    """Put the questions of one suite to one service, without caches except to time them."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class SuiteRunner:
         self._sources = DatasetSources(database, dataset, suite.required_metadata)
 
     def run(self, progress: Progress | None = None) -> SuiteRun:
-        """Ask everything; a question that fails is measured as failed, and the rest goes on."""
+        """Ask everything; a question that fails is recorded as failed, and the rest continues."""
         progress = progress or Silent()
         self._warm_up()
         progress.start(len(self._suite.query))
@@ -205,7 +205,7 @@ class SuiteRunner:
         )
 
     def _warm_up(self) -> None:
-        """Load models and indexes, which the first question would else be timed with."""
+        """Load models and indexes, so that the first question is not timed with them."""
         service = self._service.with_settings(_FRESH)
         service.search("warm up", dataset=self._dataset, top_k=1, mode=self._suite.mode)
 
@@ -220,11 +220,11 @@ class SuiteRunner:
             return QueryMeasurement(query, threshold, is_stable=False, failures=(failure,))
 
     def _ask_often(self, query: SuiteQuery, threshold: float) -> QueryMeasurement:
-        """Ask each repetition twice: with the query to embed, and with its vector given."""
+        """Ask twice in each repetition: once embedding the query, once with its vector given."""
         cold: list[_Answer] = []
         warm: list[_Answer] = []
         for _ in range(self._suite.repeats):
-            service = self._service.with_settings(_FRESH)  # which remembers one vector
+            service = self._service.with_settings(_FRESH)  # with one cached vector
             cold.append(self._ask(service, query, self._top_k))
             warm.append(self._ask(service, query, self._top_k))
         by_depth = {}
@@ -266,7 +266,7 @@ class SuiteRunner:
         return tuple(self._sources.judge(result, query) for result in answer.results)
 
     def _time_embedding(self, measurements: Sequence[QueryMeasurement]) -> EmbeddingTimes:
-        """Time what embeds the queries: one by one, all at once, and from the cache."""
+        """Time the embedding of queries: one by one, all at once, and from the cache."""
         texts = list(dict.fromkeys(query.query for query in self._suite.query))
         alone = [median(one.embedding_ms) for one in measurements if one.embedding_ms]
         if self._suite.mode == "lexical" or not alone:
@@ -307,7 +307,7 @@ class SuiteRunner:
 
 
 def _failures(results: SearchResults) -> Iterator[str]:
-    """Yield the failed stages, which a good answer of the rest may hide."""
+    """Yield failed stages, which a good answer from the rest may hide."""
     for stage in results.stages:
         if stage.status == "failed":
             yield f"stage {stage.name} failed: {stage.note}"

@@ -1,8 +1,7 @@
-"""Validation suites: questions with the sources they should find, and the limits to be held.
+"""Validation suites: questions with the sources they should find, and limits.
 
-A suite is a TOML file, since it says more than a golden set's lines can: limits, and sources by
-any condition that a filter can make, a section or an address for one. See
-``docs/how-to/validate.md``.
+A suite is a TOML file, because it has more than a golden set: limits, and sources given by any
+filter condition, such as a section or an address. See ``docs/how-to/validate.md``.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ class SuiteLimits(_Frozen):
 class SuiteQuery(_Frozen):
     """A question and the sources it should find.
 
-    Each of ``expected`` is a source in a form of :func:`parse_filters`; some passage of each has
-    to come. Passages of ``also`` are right, too, and need not come. ``threshold`` is the least
-    score that a right passage should have, and one of a question that nothing answers should not.
+    Each item of ``expected`` is a source in a form of :func:`parse_filters`; some passage of each
+    must be found. Passages of ``also`` are right as well, but not required. ``threshold`` is the
+    least score of a right passage; passages for a question without an answer should stay below it.
     """
 
     id: str = Field(min_length=1, max_length=80, pattern=r"^[^\s\x00-\x1f|`]+$")
@@ -62,7 +61,7 @@ class SuiteQuery(_Frozen):
     @field_validator("expected", "also", mode="before")
     @classmethod
     def _is_list(cls, value: Any) -> Any:
-        """Refuse one text or table, whose parts would be read as sources."""
+        """Refuse a single text or table, whose parts would be read as sources."""
         if not isinstance(value, list | tuple):
             raise ValueError("must be a list of sources")  # noqa: TRY004 - pydantic wants it
         return value
@@ -100,10 +99,10 @@ class SuiteQuery(_Frozen):
 
 
 class ValidationSuite(_Frozen):
-    """Questions with unique ids, and how they are put.
+    """Questions with unique ids, and how they are asked.
 
-    ``top_k`` and ``threshold`` are the settings' where they are not given. ``score`` is what
-    thresholds are of: the estimated relevance, or the cosine of query and passage.
+    ``top_k`` and ``threshold`` are those of the settings by default. ``score`` is what thresholds
+    apply to: the estimated relevance, or the cosine of query and passage.
     """
 
     name: str = Field(min_length=1, max_length=80)
@@ -134,7 +133,7 @@ class ValidationSuite(_Frozen):
 
 
 def read_suite(path: Path) -> ValidationSuite:
-    """Read a suite; raises :class:`GoldenSetError` that names every wrong value and its query."""
+    """Read a suite; raise :class:`GoldenSetError` that names every wrong value and its query."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

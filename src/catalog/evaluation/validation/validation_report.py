@@ -1,4 +1,4 @@
-"""The report of a validation in Markdown, for people who have to decide something."""
+"""The report of a validation in Markdown, for people who decide."""
 
 from __future__ import annotations
 
@@ -242,5 +242,5 @@ def _number(value: float | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text from outside as Markdown that shows it, on one line."""
+    """Return text from outside as Markdown that shows it literally, on one line."""
     return _SPECIAL.sub(r"\\\1", " ".join(make_showable(text).split()))

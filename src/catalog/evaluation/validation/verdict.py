@@ -68,7 +68,7 @@ MEANINGS: dict[FailurePattern, tuple[str, str]] = {
 
 
 def find_patterns(measurement: QueryMeasurement, score: ScoreKind) -> tuple[FailurePattern, ...]:
-    """Return the ways in which a question failed; none of one that went as it should."""
+    """Return the failure patterns of a question; empty if it did not fail."""
     return tuple(_patterns(measurement, score))
 
 
@@ -108,10 +108,10 @@ def _unanswerable(measured: QueryMeasurement, score: ScoreKind) -> Iterator[Fail
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One condition. ``value`` is ``None`` without a measurement.
+    """One condition; ``value`` is ``None`` without a measurement.
 
-    ``unit`` is a share or mean from 0 to 1, or milliseconds. A share or mean has to be at least
-    the limit, milliseconds at most. ``n`` counts what the number is of.
+    ``unit`` is a share or mean from 0 to 1, or milliseconds. A share or mean must reach the limit;
+    milliseconds must not exceed it. ``n`` is the number of items measured.
     """
 
     id: str
@@ -125,7 +125,7 @@ class Criterion:
 
     @property
     def holds(self) -> bool:
-        """Return whether the number keeps the limit; one that is not there does if none is due."""
+        """Return whether the value keeps the limit; a missing value does if none is required."""
         if self.value is None:
             return not self.is_needed
         return self.value <= self.limit if self.unit == "ms" else self.value >= self.limit
@@ -142,7 +142,7 @@ class Criterion:
 
     @property
     def interval_text(self) -> str:
-        """Return the interval as text, empty without one."""
+        """Return the interval as text, "" without one."""
         if self.interval is None:
             return ""
         return f"{self._text(self.interval.low)} to {self._text(self.interval.high)}"
@@ -153,11 +153,11 @@ class Criterion:
 
 
 def decide_criteria(run: SuiteRun) -> tuple[Criterion, ...]:
-    """Return every criterion with its number; SC-001 has three parts and SC-002 two.
+    """Return every criterion with its value; SC-001 has three parts and SC-002 two.
 
     SC-001 is relevance, SC-002 metadata and filters by it, SC-003 the time to embed a query, SC-004
     the time to search with its vector, SC-005 equal answers to equal questions. A share has
-    Wilson's 95 % interval, a mean that of ``share_interval``, which works for few questions.
+    Wilson's 95 % interval, a mean that of ``share_interval``, which is valid for few questions.
     """
     return tuple(_criteria(run))
 
@@ -217,7 +217,7 @@ def _time(
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A run of a suite with everything decided from it."""
+    """A run of a suite with all decisions from it."""
 
     run: SuiteRun
     criteria: tuple[Criterion, ...]
@@ -241,13 +241,13 @@ class Validation:
 
     @property
     def counts(self) -> dict[FailurePattern, int]:
-        """Return how many questions failed in each way that occurred."""
+        """Return the number of questions for each failure pattern that occurred."""
         counts = Counter(pattern for patterns in self.patterns.values() for pattern in patterns)
         return {pattern: counts[pattern] for pattern in PATTERNS if counts[pattern]}
 
     @property
     def reasons(self) -> list[str]:
-        """Return why the dataset is not ready: the criteria that do not hold, and their numbers."""
+        """Return why the dataset is not ready: the failed criteria with their values."""
         return [
             f"{one.id}: {one.name} is {one.value_text}, the limit is {one.limit_text}"
             for one in self.criteria

@@ -1,4 +1,4 @@
-"""Cuts documents into passages with exact offsets: text by size, timed text by time."""
+"""Cut documents into passages with exact offsets: text by size, timed text by time."""
 
 from __future__ import annotations
 

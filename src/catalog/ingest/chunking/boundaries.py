@@ -1,14 +1,14 @@
-"""Find where a text may be broken: lines, sentences, and places from the best to the worst.
+"""Find places to break a text: lines, sentences, and other places from best to worst.
 
-``str.splitlines`` also breaks at form feeds and Unicode separators, which would make every
-later line number wrong.
+``str.splitlines`` also breaks at form feeds and Unicode separators, which would make every later
+line number wrong. So lines are found here.
 
-A sentence ends at ``. ! ? …`` before white space, or at ``。！？`` anywhere, closing quotes
-included. Every pattern is possessive, so that the time is linear in the text.
+A sentence ends at ``. ! ? …`` before white space, or at ``。！？`` anywhere. It includes closing
+quotes. Every pattern is possessive, so that it takes linear time.
 
-Every ``last_`` function looks at ``(low, high]`` and returns an offset at which a new passage may
-start, or ``None``. ``high`` is the first character that does not fit any more. All of them take
-time linear in the window, never in the text.
+Every ``last_`` function searches ``(low, high]`` and returns an offset where a new passage may
+start, or ``None``. ``high`` is the first character that no longer fits. The time depends on the
+window only, not on the text.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def iter_lines(text: str, start: int = 0) -> Iterator[Line]:
 
 
 class LineIndex:
-    """Finds the line of any offset of one text in logarithmic time."""
+    """Find the line of any offset of one text in logarithmic time."""
 
     def __init__(self, text: str) -> None:
         self._starts = array("q", [0])
         self._starts.extend(line_break.end() for line_break in _BREAK.finditer(text))
 
     def line_of(self, offset: int) -> int:
-        """Return the line, from 1, that holds the character at ``offset``."""
+        """Return the line, from 1, that contains the character at ``offset``."""
         return bisect_right(self._starts, offset)
 
 
@@ -158,7 +158,7 @@ def last_word(text: str, low: int, high: int) -> int | None:
 
 
 def last_character(text: str, low: int, high: int) -> int:
-    """Return ``high``, or less where that would part a character from its marks."""
+    """Return ``high``, or less if that would separate a character from its marks."""
     at = high
     while at > low and _is_joined(text, at):
         at -= 1

@@ -1,4 +1,4 @@
-"""The chunker for any document: each of its streams is cut in its own way."""
+"""The chunker for all documents; it cuts each stream by the rules of its modality."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _TAIL = 8
 
 @dataclass(frozen=True, slots=True)
 class TranscriptWindows:
-    """Groups the cues of one transcript.
+    """Group the cues of one transcript into windows.
 
-    ``seconds`` is the nominal length of a window; ``fits`` says whether the text from one
-    offset to another is small enough for one passage.
+    ``seconds`` is the nominal length of a window. ``fits`` returns whether the text between two
+    offsets is small enough for one passage.
     """
 
     text: str
@@ -56,13 +56,13 @@ class TranscriptWindows:
     fits: Callable[[int, int], bool]
 
     def split(self, cues: Sequence[Cue], start: int) -> Iterator[tuple[int, Sequence[Cue]]]:
-        """Yield where the text of every window begins (the first one's at ``start``), and its cues.
+        """Yield the start of each window's text (the first is ``start``) and its cues.
 
         The cues are in the order of the text. A window closes between 3/4 and 5/4 of ``seconds``
-        after it began: before another speaker or at the end of the transcript (before another
-        speaker from 1/2 on, if there is no such place later), else after a sentence, of several
-        places the nearest to ``seconds``; else in the longest pause; else where it must. A cue
-        that alone is too long or too large is a window of its own.
+        after its start. The best place is before another speaker or at the end of the transcript
+        (before another speaker already from 1/2 on, if there is no later place). The next best is
+        after a sentence, nearest to ``seconds``, then in the longest pause, then wherever
+        necessary. A single cue that is too long or too large is a window by itself.
         """
         begin = before = before_start = 0
         while begin < len(cues):
@@ -79,7 +79,7 @@ class TranscriptWindows:
             yield before_start, cues[before:]
 
     def _close(self, cues: Sequence[Cue], begin: int, start: int) -> int:
-        """Return where the window of ``cues[begin]``, whose text begins at ``start``, ends."""
+        """Return the end of the window of ``cues[begin]``, whose text begins at ``start``."""
         opened = latest = cues[begin].time_start
         end, best, chosen = begin, (9, 0.0), begin
         for at in range(begin, len(cues)):
@@ -97,7 +97,7 @@ class TranscriptWindows:
     def _rank(
         self, cues: Sequence[Cue], at: int, length: float, latest: float
     ) -> tuple[int, float] | None:
-        """Rate closing after ``cues[at]``, the smaller the better; ``None``: not there."""
+        """Rate a close after ``cues[at]``, smaller is better; ``None`` if it is not possible."""
         is_last = at + 1 == len(cues)
         is_turn = is_last or cues[at].speaker != cues[at + 1].speaker
         off = abs(length - self.seconds)
@@ -114,9 +114,9 @@ class TranscriptWindows:
     def _belongs_to_the_one_before(
         self, cues: Sequence[Cue], before: int, begin: int, start: int
     ) -> bool:
-        """Return whether the last window, of ``cues[begin:]``, is too short to stand alone.
+        """Return whether the last window, ``cues[begin:]``, is too short to be separate.
 
-        The one before is that of ``cues[before:begin]``, and its text begins at ``start``.
+        The previous window is ``cues[before:begin]``, and its text begins at ``start``.
         """
         opened, reopened = cues[before].time_start, cues[begin].time_start
         ends = max(cue.time_end for cue in cues[before:])
@@ -132,7 +132,7 @@ class TranscriptWindows:
 
 
 def find_turns(text: str, cues: Sequence[Cue]) -> tuple[list[int], list[int]]:
-    """Return where another speaker begins, and where a cue follows the end of a sentence."""
+    """Return the offsets where another speaker begins, and where a cue follows a sentence end."""
     pairs = list(pairwise(cues))
     turns = [after.start for before, after in pairs if before.speaker != after.speaker]
     return turns, [after.start for before, after in pairs if _ends_sentence(text, before)]
@@ -149,8 +149,8 @@ SMALLEST_CHUNK_SIZE = 16
 class Cut:
     """The passages of one document, in order of their start; empty for one without text.
 
-    ``fallback`` is ``None`` when sizes were counted in the model's tokens; otherwise it names the
-    unit that was counted instead, and why, for the report of the run.
+    ``fallback`` is ``None`` if sizes were counted in the model's tokens. Otherwise it names the
+    unit that was counted instead, with the reason, for the report of the run.
     """
 
     spans: tuple[ChunkSpan, ...]
@@ -158,29 +158,28 @@ class Cut:
 
 
 class DocumentChunker:
-    """Cuts text by size, transcripts by time, and frames one by one.
+    """Cut text by size, transcripts by time, and frames one by one.
 
-    ``doc.text[span.start:span.end]`` is a passage, starts are strictly increasing, no passage is
-    empty, and together they hold every character from ``doc.body_start`` on that is not white
-    space. The same document always gives the same spans.
+    ``doc.text[span.start:span.end]`` is a passage. Starts strictly increase, no passage is empty,
+    and together they contain every character from ``doc.body_start`` on except for white space.
+    Equal documents give equal spans.
 
-    Sizes are the counter's tokens, or eight characters each where tokens are longer than that.
-    A section of ``min_size`` to ``chunk_size`` tokens is one passage; a smaller one is joined
-    with its neighbours. A larger section ends its passages at paragraphs, else sentences, else
-    words, else anywhere; consecutive passages of it share up to ``chunk_overlap`` tokens.
-    ``chunk_size`` is never exceeded; ``min_size`` is kept wherever the document and its tables
-    allow it.
+    Sizes are the counter's tokens, but at least one for eight characters. A section of ``min_size``
+    to ``chunk_size`` tokens is one passage; a smaller one is joined with its neighbours. A larger
+    section is cut at paragraphs, else sentences, else words, else anywhere; its consecutive
+    passages share up to ``chunk_overlap`` tokens. ``chunk_size`` is never exceeded; ``min_size`` is
+    reached wherever the document and its tables allow it.
 
-    A transcript becomes windows of about ``window_seconds`` that do not overlap, none over
-    ``chunk_size`` tokens, each with its cues. If ``window_seconds`` is 0 it is cut by size as text
-    is, rather before another speaker, else before a cue that begins a sentence, and consecutive
-    passages share five sixths of ``chunk_overlap`` tokens or more. A frame of a video is one
-    passage, or several of the same time if it is over ``chunk_size``. OCR text and captions are
-    cut like text.
-    Headings right above any of these, with nothing else under them, begin its first passage.
+    A transcript becomes windows of about ``window_seconds`` with their cues. They do not overlap
+    and have at most ``chunk_size`` tokens. If ``window_seconds`` is 0, a transcript is cut by size
+    like text, preferably before another speaker, then before a cue that begins a sentence;
+    consecutive passages share at least five sixths of ``chunk_overlap`` tokens. A video frame is
+    one passage, or several with the same time if it exceeds ``chunk_size``. OCR text and captions
+    are cut like text. Headings directly above any of these, with nothing else below them, begin its
+    first passage.
 
-    Raises ``ConfigError`` unless ``chunk_size >= 16`` and ``0 <= chunk_overlap < chunk_size / 2``
-    and ``min_size >= 0`` (one of ``chunk_size`` or more counts as one less than it) and
+    Raises ``ConfigError`` unless ``chunk_size >= 16``, ``0 <= chunk_overlap < chunk_size / 2``,
+    ``min_size >= 0`` (a value of ``chunk_size`` or more is reduced to ``chunk_size - 1``) and
     ``window_seconds >= 0``.
     """
 
@@ -209,20 +208,20 @@ class DocumentChunker:
         self._seconds = window_seconds
 
     def cut(self, doc: ParsedDocument) -> Cut:
-        """Return the passages, and whether a substitute had to count their tokens."""
+        """Return the passages, and whether their tokens were counted by a substitute."""
         sizes, fallback = TokenSizes.count(doc.text, self._counter)
         cutter = _DocumentCutter(doc, sizes, self._band, self._seconds)
         return Cut(tuple(cutter.spans()), fallback)
 
     def cut_at(self, doc: ParsedDocument, ranges: Sequence[tuple[int, int]]) -> Cut:
-        """Return the passages ``[start, end)`` that somebody else cut, with their places."""
+        """Return passages that were cut elsewhere at ``[start, end)``, with their places."""
         sizes, fallback = TokenSizes.count(doc.text, self._counter)
         cutter = _DocumentCutter(doc, sizes, self._band, self._seconds)
         return Cut(tuple(cutter.spans_at(ranges)), fallback)
 
 
 class _DocumentCutter:
-    """Cuts one document whose tokens are counted."""
+    """Cut one document whose tokens are counted."""
 
     def __init__(
         self, doc: ParsedDocument, sizes: TokenSizes, band: Band, window_seconds: float
@@ -306,7 +305,7 @@ class _DocumentCutter:
     ) -> ChunkSpan:
         """Make the passage ``[start, end)``; ``cues`` have their offsets in the document.
 
-        Its time runs from the start of the first cue to the latest end of any.
+        Its time runs from the start of the first cue to the latest end of all cues.
         """
         pages = self._doc.pages
         pages_before = bisect_right(pages, start)
@@ -345,7 +344,7 @@ def _cue(segment: Segment) -> Cue:
 
 
 def _part_of_cue(cue: Cue, start: int, end: int) -> Cue:
-    """Return the part ``[start, end)`` of a cue; its times are where its characters stand."""
+    """Return the part ``[start, end)`` of a cue, with times in proportion to its characters."""
     if (start, end) == (cue.start, cue.end):
         return cue
     pace = (cue.time_end - cue.time_start) / (cue.end - cue.start)

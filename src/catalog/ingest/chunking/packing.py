@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class Section:
     """Text under one heading, without the white space around it.
 
-    A heading with nothing under it but a deeper heading belongs to the section of that one:
-    ``path`` then is the deeper path, and ``outer_path`` that of the heading it starts with.
+    A heading followed directly by a deeper heading belongs to the deeper one's section: then
+    ``path`` is the deeper path, and ``outer_path`` that of the heading with which it starts.
     """
 
     start: int
@@ -52,12 +52,12 @@ class Outline:
         self._paths = list(self._heading_paths())
 
     def path_at(self, offset: int) -> tuple[str, ...]:
-        """Return the headings above the character at ``offset``, with one that contains it."""
+        """Return the headings above the character at ``offset``, including one that contains it."""
         at = bisect_right(self._starts, offset)
         return self._paths[at - 1] if at else ()
 
     def sections(self, start: int, end: int) -> list[Section]:
-        """Return the sections of ``text[start:end]`` in order, without those that have no text."""
+        """Return the sections of ``text[start:end]`` in order, without empty ones."""
         first = bisect_left(self._starts, start)
         stop = bisect_left(self._starts, end)
         begin = self._starts[first] if first < stop else end
@@ -67,13 +67,13 @@ class Outline:
         return [section for section in sections if section.start < section.end]
 
     def sections_within(self, start: int, end: int, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the other headings of the paths that begin in ``text[start:end]``, in order."""
+        """Return further headings of the paths that begin in ``text[start:end]``, in order."""
         held = self._paths[bisect_left(self._starts, start) : bisect_left(self._starts, end)]
         titles = dict.fromkeys(title for titles in held for title in titles)
         return tuple(title for title in titles if title not in path)
 
     def bare_headings_start(self, start: int, end: int) -> int:
-        """Return where the headings begin that the text from start to end ends with, or ``end``."""
+        """Return the start of the headings that end ``text[start:end]``, or ``end`` without any."""
         begin, at = end, bisect_left(self._starts, end)
         while at and self._starts[at - 1] >= start:
             at -= 1
@@ -120,7 +120,7 @@ _JOINED: frozenset[Modality] = TRANSCRIPTS | {"ocr", "image_caption"}
 class Stream:
     """A stretch ``text[start:end]`` of one modality, and the segments in it (none in text).
 
-    It may begin with headings that have nothing else under them, before its first segment.
+    It may begin with headings that have nothing else below them, before its first segment.
     """
 
     start: int
@@ -130,10 +130,10 @@ class Stream:
 
 
 def split_streams(doc: ParsedDocument, outline: Outline) -> Iterator[Stream]:
-    """Yield the streams of a document's body, in order; together they hold all that is visible.
+    """Yield the streams of a document's body, in order; together they have all visible text.
 
-    Neighbouring segments of one modality are one stream, unless text is between them; frames
-    stay apart. Headings right above a segment, with nothing else under them, belong to it.
+    Neighbouring segments of one modality are one stream, unless text is between them; frames stay
+    separate. Headings directly above a segment, with nothing else below them, belong to it.
     """
     at = skip_space(doc.text, doc.body_start, len(doc.text))
     start = at
@@ -163,7 +163,7 @@ def _is_joined(before: Segment, after: Segment) -> bool:
 
 
 def _visible_segments(doc: ParsedDocument) -> Iterator[Segment]:
-    """Yield the segments within the body, without white space around them and blank ones."""
+    """Yield the segments within the body, without blank ones and the white space around them."""
     least = doc.body_start
     for segment in doc.segments:
         start = skip_space(doc.text, max(segment.start, least), segment.end)
@@ -180,8 +180,8 @@ CHARS_PER_SIZE = 8
 class TokenSizes:
     """Sizes of stretches ``[start, end)`` of one text.
 
-    The size is the number of tokens that touch the stretch, and at least an eighth of its
-    characters. Shrinking a stretch never makes it larger.
+    The size is the number of tokens that touch the stretch, but at least an eighth of its
+    characters. A part of a stretch is never larger than the stretch.
     """
 
     def __init__(self, spans: npt.NDArray[np.int64]) -> None:
@@ -191,7 +191,7 @@ class TokenSizes:
 
     @classmethod
     def count(cls, text: str, counter: TokenCounter) -> tuple[TokenSizes, str | None]:
-        """Count ``text`` once; the second value says why four characters a token were used."""
+        """Count ``text`` once; also return why four characters a token were used, if they were."""
         try:
             return cls(counter.spans(text)), None
         except Exception as error:  # noqa: BLE001  tokenizers raise bare exceptions; reported
@@ -205,13 +205,13 @@ class TokenSizes:
         return max(tokens, -((start - end) // CHARS_PER_SIZE))
 
     def furthest_end(self, start: int, budget: int) -> int:
-        """Return the largest end, perhaps past the text, for a size of at most ``budget``."""
+        """Return the largest end, perhaps beyond the text, with a size of at most ``budget``."""
         beyond = bisect_right(self._ends, start) + budget
         limit = start + CHARS_PER_SIZE * budget
         return min(self._starts[beyond], limit) if beyond < len(self._starts) else limit
 
     def earliest_start(self, end: int, budget: int) -> int:
-        """Return the smallest start for a size of at most ``budget``."""
+        """Return the smallest start with a size of at most ``budget``."""
         before = bisect_left(self._starts, end) - budget - 1
         limit = max(0, end - CHARS_PER_SIZE * budget)
         return max(self._ends[before], limit) if before >= 0 else limit
@@ -241,9 +241,9 @@ def _to_array(values: npt.NDArray[np.int64]) -> array[int]:
 
 
 class DisjointSpans:
-    """Spans that do not overlap, in order; of two nested ones the outer is kept.
+    """Spans that do not overlap, in order; of nested spans the outer one is kept.
 
-    They are given by ascending start, of equal starts the longest first.
+    They are given by ascending start, the longest first for equal starts.
     """
 
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
@@ -255,7 +255,7 @@ class DisjointSpans:
                 self._ends.append(end)
 
     def around(self, offset: int) -> tuple[int, int] | None:
-        """Return the span that a cut at ``offset`` would break."""
+        """Return the span that a cut at ``offset`` would split."""
         at = bisect_left(self._starts, offset) - 1
         if at >= 0 and offset < self._ends[at]:
             return self._starts[at], self._ends[at]
@@ -271,12 +271,12 @@ _LINE_ORIENTED = frozenset(_LINE_ORIENTED_TEXT.split())
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Sizes in tokens: ``min_size`` to ``chunk_size`` a passage, up to ``overlap`` shared.
+    """Sizes in tokens: ``min_size`` to ``chunk_size`` for a passage, up to ``overlap`` shared.
 
-    ``k`` passages hold at least ``k * min_size`` and, as each but the first may begin with an
-    overlap, at most ``k * chunk_size - (k - 1) * overlap`` tokens of text. Where ``min_size`` is
-    over half of ``chunk_size``, some sizes lie between two of these ranges (1,001 to 1,399 for
-    a band of 700 to 1,000): no cut is good then, only the best possible.
+    ``k`` passages have at least ``k * min_size`` tokens of text. Each one but the first may begin
+    with an overlap, so they have at most ``k * chunk_size - (k - 1) * overlap``. If ``min_size`` is
+    over half of ``chunk_size``, some sizes are between two such ranges (1,001 to 1,399 for a band
+    of 700 to 1,000): then no cut is good, and the best possible one is taken.
     """
 
     chunk_size: int
@@ -284,9 +284,9 @@ class Band:
     min_size: int
 
     def holds(self, size: int) -> bool:
-        """Return whether a text of that size can be cut into passages inside the band.
+        """Return whether a text of that size can be cut into passages within the band.
 
-        For several passages there must be some room as well, or no break would be in the place.
+        For several passages there must be some spare room, too, or else breaks could not be chosen.
         """
         if size <= self.chunk_size:
             return size >= self.min_size
@@ -294,7 +294,7 @@ class Band:
         return self.count_passages(size + room) * self.min_size + room <= size
 
     def count_passages(self, size: int) -> int:
-        """Return how many passages a text of that size needs at least."""
+        """Return the least number of passages for a text of that size."""
         return max(1, -((self.overlap - size) // (self.chunk_size - self.overlap)))
 
     def rests(self, low: int, high: int, *, shared: int) -> Iterator[tuple[int, int]]:
@@ -315,7 +315,7 @@ class Band:
 
 
 class Group:
-    """One or several sections in a row, none of them empty."""
+    """One or more consecutive sections, none of them empty."""
 
     def __init__(self, sections: list[Section]) -> None:
         self._sections = sections
@@ -327,20 +327,21 @@ class Group:
         return len(self._sections)
 
     def index(self, offset: int) -> int:
-        """Return which of the sections holds the character at ``offset``."""
+        """Return the index of the section that contains the character at ``offset``."""
         return bisect_right(self._starts, offset) - 1
 
     def path(self, start: int, end: int) -> tuple[str, ...]:
-        """Return the heading path of a passage: that of the section it starts in.
+        """Return the heading path of a passage: that of the section in which it starts.
 
-        One that begins with a section and reaches into the next has the outer path of the first.
+        A passage that starts with a section and extends into the next has the first one's outer
+        path.
         """
         section = self._sections[self.index(start)]
         reaches_over = end > section.end and start == section.start
         return section.outer_path if reaches_over else section.path
 
     def starts(self, low: int, high: int) -> list[int]:
-        """Return where sections start in ``(low, high]``: outer before inner, late before early."""
+        """Return starts of sections in ``(low, high]``: outer before inner, late before early."""
         indexes = range(bisect_right(self._starts, low), bisect_right(self._starts, high))
         ordered = sorted(indexes, key=lambda at: (len(self._sections[at].outer_path), -at))
         return [self._starts[at] for at in ordered]
@@ -349,10 +350,10 @@ class Group:
 def group_sections(sections: Iterable[Section], sizes: TokenSizes, band: Band) -> list[Group]:
     """Return the sections in groups, each of as few sections as the band allows.
 
-    A section too small for the band is joined with those after it until the group is in the band;
-    where that would be too large for one passage, with the group before it if both fit one; and at
-    the end with as many sections before it as are needed. Only a document that the band cannot hold
-    makes a group outside.
+    A section that is too small is joined with the following ones until the group is in the band. If
+    that would be too large for one passage, it is joined with the group before it if both fit into
+    one; at the end, with as many sections before it as needed. A group is outside the band only if
+    the document allows nothing else.
     """
     groups: list[list[Section]] = []
     pending: list[Section] = []
@@ -381,12 +382,12 @@ FindBreak = Callable[[str, int, int], int | None]
 
 
 class Packer:
-    """Fills passages up to the limit, and ends each at the best break in its second half.
+    """Fill passages up to the limit, and end each at the best break in its second half.
 
     A passage ends where both it and the rest can be in the band, if there is such a place. The
-    document's atoms are kept whole where they fit into a passage, and cut at lines elsewhere.
-    ``turns`` are ascending offsets at which a passage rather begins than anywhere else, the best
-    kind first; with any, five sixths of the overlap are always shared.
+    document's atoms stay whole if they fit into a passage; otherwise they are cut at lines.
+    ``turns`` are ascending offsets at which a passage should preferably begin, the best kind first;
+    with turns, at least five sixths of the overlap are always shared.
     """
 
     def __init__(
@@ -411,8 +412,8 @@ class Packer:
     def _split(self, group: Group) -> Iterator[tuple[int, int]]:
         """Yield the passages of a group, which begins and ends with a visible character.
 
-        ``core`` is where the new text of a passage begins; the stretch before it is overlap,
-        which only passages within one section have.
+        ``core`` is the start of a passage's new text. The stretch before it is overlap, which only
+        passages within one section have.
         """
         start = core = group.start
         while core < group.end:
@@ -423,7 +424,7 @@ class Packer:
             start = self._overlap_start(start, core) if is_one_section else core
 
     def _next_passage(self, start: int, core: int, group: Group) -> tuple[int, int]:
-        """Return the passage's start (later than proposed if the overlap must go) and its end."""
+        """Return the passage's end, and its start: later than proposed if the overlap must go."""
         if self._fits(start, group.end):
             return start, group.end
         choices = self._end_ranges(start, core, group)
@@ -440,10 +441,10 @@ class Packer:
         return start, self._any_cut(core, furthest, group.end)
 
     def _end_ranges(self, start: int, core: int, group: Group) -> list[list[Range]]:
-        """Return where the passage may end: choices, the best first, each with the furthest first.
+        """Return the ranges of possible ends in order of preference, each with the furthest first.
 
-        Best is where the rest fits the band without counting its overlaps, then where it fits with
-        most of them; if there is no such place, near the lower end of the band.
+        The best ranges leave a rest that fits the band without counting its overlaps, the next best
+        one that fits with most of them. Otherwise the end should be near the lower end of the band.
         """
         band = self._band
         budgets = [band.chunk_size]
@@ -483,7 +484,7 @@ class Packer:
     def _best_cut(
         self, core: int, ranges: list[Range], group: Group, atom: int | None
     ) -> int | None:
-        """Return the best break; the start of the atom that ends the furthest is good too."""
+        """Return the best break; the start of an atom that extends furthest is good, too."""
         for low, high in ranges:
             for at in group.starts(low, high):
                 if self._atoms.around(at) is None:
@@ -524,7 +525,7 @@ class Packer:
         return None
 
     def _overlap_start(self, start: int, core: int) -> int:
-        """Return where the next passage starts: in the one begun at ``start``, or at ``core``."""
+        """Return the start of the next passage: within the one begun at ``start``, or ``core``."""
         low = max(self._sizes.earliest_start(core, self._band.overlap), start + 1)
         if self._band.overlap == 0 or low >= core:
             return core

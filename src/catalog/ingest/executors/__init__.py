@@ -1,8 +1,7 @@
-"""Executors of an indexing run's work: in this process, in several of this machine, on Ray.
+"""Executors of an indexing run: in this process, in several processes, or on Ray.
 
-A run has one writer. The work that can be done in parallel (reading and cutting a file, embedding a
-batch) is a function of its arguments alone, which an executor applies to many items ahead of the
-writer.
+A run has one writer. Work that can run in parallel (read and cut a file, embed a batch) is a
+function of its arguments alone. An executor applies it to many items ahead of the writer.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ __all__ = ["Executor", "InPlace", "Lost", "open_executor"]
 
 
 def open_executor(settings: IngestSettings) -> Executor:
-    """Return the executor that the settings name; close it, or use ``with``.
+    """Return the executor of the settings; close it, or use ``with``.
 
-    Raises :class:`MissingExtraError` where Ray is not installed, and :class:`ConfigError` where
-    its cluster does not answer.
+    Raises :class:`MissingExtraError` if Ray is not installed, and :class:`ConfigError` if its
+    cluster does not answer.
     """
     if settings.ray is not None:
         from catalog.ingest.executors.ray_tasks import RayTasks

@@ -1,4 +1,4 @@
-"""The interface of executors: apply a function to items in order, some ahead of the caller."""
+"""The interface of executors: apply a function to items in order, ahead of the caller."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ PendingT_co = TypeVar("PendingT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Stands for the result of an item that ended its process each time it was tried."""
+    """The result of an item that ended its process each time it was tried."""
 
     reason: str
 
 
 class Pending(Protocol[PendingT_co]):
-    """A result that is being worked out elsewhere."""
+    """A result that is being computed elsewhere."""
 
     def result(self) -> PendingT_co:
         """Wait for the result and return it, or raise the error of the work."""
         ...
 
     def cancel(self) -> object:
-        """Let it be, if it has not begun."""
+        """Cancel the work if it has not begun."""
         ...
 
 
 class Executor(Protocol):
-    """Does work in parallel to the caller, ``size`` items at once."""
+    """Run work in parallel to the caller, ``size`` items at once."""
 
     size: int
 
@@ -48,14 +48,14 @@ class Executor(Protocol):
     ) -> Iterator[ResultT | Lost]:
         """Yield the result of ``work`` for each item, in order; its errors are raised.
 
-        Items are taken while there is room: one more than ``size``, and further ones while those
-        without a yielded result weigh no more than ``room``. Work and items must be picklable. An
-        item whose process dies is tried once more, then it is lost.
+        Items are taken while there is room: one more than ``size``, and further ones while all
+        items without a yielded result weigh no more than ``room``. Work and items must be
+        picklable. An item whose process dies is tried once more; then it is lost.
         """
         ...
 
     def close(self) -> None:
-        """End its processes at once, whatever they are at; safe to call twice."""
+        """End its processes at once, even during work; may be called twice."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -69,7 +69,7 @@ class Executor(Protocol):
 
 
 class InPlace:
-    """Does each item's work in this process, when its result is asked for."""
+    """Run each item's work in this process, when its result is needed."""
 
     size = 1
 
@@ -98,7 +98,7 @@ Answer = tuple[Literal["done", "raised"], Any]  # with the result, or the error
 
 
 def attempt(work: Callable[[Any], Any], item: Any) -> Answer:
-    """Return what ``work`` makes of an item or raises, such that it can be sent to the caller."""
+    """Return the result or error of ``work`` for an item in a form that can be sent."""
     try:
         return "done", work(item)
     except Exception as error:  # noqa: BLE001 - raised again where the result is asked for

@@ -1,6 +1,6 @@
-"""A process that works for an indexing run: ``python -m catalog.ingest.executors.process PARENT``.
+"""A worker process of an indexing run: ``python -m catalog.ingest.executors.process PARENT``.
 
-It does the work sent to its standard input until that ends, or the process ``PARENT`` is gone.
+It does the work sent to its standard input until that ends or the process ``PARENT`` is gone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # A pipe that the parent closed while this worked is no news: it has no use for the answer.
+    # If the parent has closed the pipe meanwhile, it does not need the answer.
     try:
         main()
     except BrokenPipeError:

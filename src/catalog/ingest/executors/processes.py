@@ -1,11 +1,11 @@
 """Work in processes of this machine, each of which may be killed.
 
     caller ── work (once), item ──> process
-           <── what it made of it, or what it raised ──
+           <── its result, or its error ──
 
 One thread of the caller waits for each process, so it is known which item a process had when it
-died. Processes are started when they are first needed, and do not import the caller's program:
-unlike :mod:`multiprocessing`, this needs no guard in a user's script.
+died. Processes are started when they are first needed. They do not import the caller's program, so
+a user's script needs no guard, unlike with :mod:`multiprocessing`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _numbers = itertools.count()
 
 
 class Processes:
-    """Runs up to ``size`` processes of this machine."""
+    """Run up to ``size`` processes of this machine."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -48,7 +48,7 @@ class Processes:
         weigh: Callable[[ItemT], float] = lambda _: 1.0,
         room: float = 0.0,
     ) -> Iterator[ResultT | Lost]:
-        """Yield what ``work`` makes of each item; see :class:`~.base.Executor`.
+        """Yield the result of ``work`` for each item; see :class:`~.base.Executor`.
 
         Raises :class:`ConfigError` for work that cannot be sent to another process.
         """
@@ -60,7 +60,7 @@ class Processes:
         yield from map_ahead(submit, items, size=self.size, weigh=weigh, room=room)
 
     def close(self) -> None:
-        """Kill the processes, whatever they are at."""
+        """Kill the processes, even during work."""
         with self._guard:
             self._is_closed = True
             processes, self._all = self._all, set()
@@ -112,7 +112,7 @@ class Processes:
 
 
 def pack(work: Callable[..., Any]) -> bytes:
-    """Return the work as bytes; raise :class:`ConfigError` for what cannot leave this process."""
+    """Return the work as bytes; raise :class:`ConfigError` if it cannot leave this process."""
     try:
         return pickle.dumps(work)
     except Exception as error:
@@ -141,7 +141,7 @@ class _Process:
         return self._process.poll() is None
 
     def ask(self, number: int, packed: bytes, item: Any) -> tuple[str, Any]:
-        """Return ``done`` or ``raised``, and with what; ``EOFError`` if the process dies."""
+        """Return ``done`` or ``raised``, with its value; ``EOFError`` if the process dies."""
         requests, answers = cast(IO[bytes], self._process.stdin), self._process.stdout
         pickle.dump((None if number == self._number else packed, item), requests)
         requests.flush()
@@ -150,7 +150,7 @@ class _Process:
         return kind, value
 
     def describe_end(self) -> str:
-        """Say how it ended, soon after its pipes were found closed."""
+        """Describe how the process ended, shortly after its pipes closed."""
         with suppress(TimeoutExpired):
             code = self._process.wait(timeout=_EXIT_SECONDS)
             return f"it ended the process that worked on it (exit {code}), each of {_TRIES} times"

@@ -1,8 +1,8 @@
 """Work as tasks of a Ray cluster (https://docs.ray.io/en/latest/ray-core/tasks.html).
 
-Each machine of the cluster has this library, the same models, and the documents in the same folder:
-a file that does not lie on a worker's machine is read by the writer. The arguments of a task,
-including keys of embedding servers, cross the cluster as Ray sends them.
+Each machine of the cluster has this library, the same models, and the documents in the same folder;
+a file that is not on a worker's machine is read by the writer. The arguments of a task, including
+keys of embedding servers, cross the cluster as Ray sends them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def do(name: str, packed: bytes, item: Any) -> Answer:
 
 
 class RayTasks:
-    """Runs up to ``workers`` tasks at once, with 1 as many as the cluster has processors.
+    """Run up to ``workers`` tasks at once; 1 means as many as the cluster has processors.
 
-    ``address`` is that of the cluster, ``auto`` for the one that this machine is of, ``local`` for
-    one that is made here and ends with this. Raises :class:`MissingExtraError` without Ray, and
-    :class:`ConfigError` where no cluster answers.
+    ``address`` is that of the cluster, ``auto`` for the one of this machine, ``local`` for one that
+    is started here and ends with this object. Raises :class:`MissingExtraError` without Ray, and
+    :class:`ConfigError` if no cluster answers.
     """
 
     def __init__(self, address: str, workers: int) -> None:
@@ -60,7 +60,7 @@ class RayTasks:
         weigh: Callable[[ItemT], float] = lambda _: 1.0,
         room: float = 0.0,
     ) -> Iterator[ResultT | Lost]:
-        """Yield what ``work`` makes of each item; see :class:`~.base.Executor`."""
+        """Yield the result of ``work`` for each item; see :class:`~.base.Executor`."""
         name, packed = uuid.uuid4().hex, self._ray.put(pack(work))
 
         def submit(item: ItemT) -> _Submitted:
@@ -116,5 +116,5 @@ class _Submitted:
         return value
 
     def cancel(self) -> None:
-        """Let it be, if it has not begun."""
+        """Cancel the work if it has not begun."""
         self._ray.cancel(self._reference)

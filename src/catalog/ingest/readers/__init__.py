@@ -1,4 +1,4 @@
-"""Reads files into documents: one reader for each format, listed in ``registry.py``."""
+"""Read files into documents: one reader for each format, listed in ``registry.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by all readers: limits, failures, titles, bytes to text, and one text of many blocks."""
+"""Shared by all readers: limits, failures, titles, decoding, and the joining of blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Bounds of reading one file; exceeding one raises a ``ReadError`` that names it.
+    """Limits for reading one file; to exceed one raises a ``ReadError`` that names it.
 
     ``text_bytes`` bounds a text file, or one record of a JSON Lines file; ``document_bytes`` a PDF,
     Word, PowerPoint, e-book or notebook file on disk, and ``unpacked_bytes`` all that it holds when
@@ -40,7 +40,7 @@ class ReadLimits:
 
     @classmethod
     def of(cls, settings: IngestSettings) -> ReadLimits:
-        """Return the bounds that the settings say."""
+        """Return the limits of the settings."""
         return cls(
             text_bytes=settings.max_file_bytes,
             document_bytes=settings.max_document_bytes,
@@ -56,10 +56,10 @@ DEFAULT_LIMITS = ReadLimits()
 
 @dataclass(frozen=True, slots=True)
 class ReadFailure:
-    """A part of a file that cannot be read (``corpus.jsonl:17``); the other parts can.
+    """A part of a file that cannot be read (``corpus.jsonl:17``), although other parts can.
 
-    ``document`` is the path of the document that the part would be, if that is known: its earlier
-    text is kept.
+    ``document`` is the path of the document that the part would be, if known; its earlier text is
+    kept.
     """
 
     path: str
@@ -73,9 +73,9 @@ class Reader(Protocol):
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the documents of one open file, and what of it could not be read.
+        """Yield the documents of one open file, and failures for its unreadable parts.
 
-        Raises ``ReadError`` with the reason when the file as a whole is unusable or over a limit.
+        Raises ``ReadError`` with the reason if the whole file is unusable or over a limit.
         """
         ...
 
@@ -84,7 +84,7 @@ LevelPlace = Literal["front matter", "first lines", "own fields"]
 
 
 class WholeFileReader(ABC):
-    """A reader of a format in which one text file is one document."""
+    """A reader for a format in which one text file is one document."""
 
     declares_encoding: ClassVar[bool] = False
     """Whether files of the format may name their encoding near the top."""
@@ -94,7 +94,7 @@ class WholeFileReader(ABC):
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the one document of the file, and why it has no times though it looks so.
+        """Yield the document of the file, and a failure if it looks timed but has no times.
 
         Raises ``ReadError`` if the file is binary, empty or too large.
         """
@@ -116,11 +116,11 @@ class WholeFileReader(ABC):
 
     @abstractmethod
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document that ``text`` (canonical, not blank) is."""
+        """Return the document for ``text`` (canonical, not blank)."""
 
 
 def add_level(document: ParsedDocument, level: dict[str, MetadataValue]) -> ParsedDocument:
-    """Return the document with the confidentiality that stands before its content, if one does.
+    """Return the document with the confidentiality stated before its content, if any.
 
     Raises ``ReadError`` if the content states another one.
     """
@@ -147,7 +147,7 @@ _MAX_FAILURES = 20
 
 
 def cap_failures(failures: Sequence[ReadFailure]) -> Iterator[ReadFailure]:
-    """Yield the first 20 failures of a file and, of more, one that says how many follow."""
+    """Yield the first 20 failures of a file; if there are more, one that says how many."""
     yield from failures[:_MAX_FAILURES]
     rest = failures[_MAX_FAILURES:]
     if rest:
@@ -168,7 +168,7 @@ def file_type(path: str) -> str:
 
 
 def choose_title(path: str, *candidates: object) -> str:
-    """Return the first candidate that is not blank, on one line; else the stem of the file."""
+    """Return the first candidate that is not blank, on one line; else the file's stem."""
     for candidate in candidates:
         if isinstance(candidate, str | int | float) and (title := one_line(candidate)):
             return title
@@ -228,7 +228,7 @@ _MAX_CONTROL_SHARE = 0.1
 
 
 def byte_order_mark(data: bytes) -> tuple[bytes, str] | None:
-    """Return the UTF-16 or UTF-32 mark at the start and the encoding it names."""
+    """Return the UTF-16 or UTF-32 mark at the start, and its encoding."""
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
             return mark, encoding
@@ -236,7 +236,7 @@ def byte_order_mark(data: bytes) -> tuple[bytes, str] | None:
 
 
 def binary_kind(data: bytes) -> str | None:
-    """Return what binary format the data is (``data`` if unknown), or ``None`` for text."""
+    """Return the binary format of the data (``data`` if unknown), or ``None`` for text."""
     kind = _match_signature(data, _SIGNATURES)
     if kind is not None:
         return kind
@@ -277,8 +277,8 @@ _NEVER = frozenset(["punycode", "idna", "unicode-escape", "raw-unicode-escape", 
 def decode(data: bytes, *, declared: bool = False) -> str:
     """Return the text of a file that is not binary.
 
-    Tried in turn: a byte order mark, UTF-8, with ``declared`` the encoding the text names
-    for itself, UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
+    Tried in turn: a byte order mark, UTF-8, ``declared`` (the encoding that the text itself names),
+    UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
     """
     mark = byte_order_mark(data)
     if mark is not None:
@@ -322,7 +322,7 @@ def _decode_by_guess(data: bytes) -> str | None:
 
 
 def _decode_strictly(data: bytes, encoding: str) -> str | None:
-    """Return the text in that encoding, or ``None`` if it is unknown, not for files, or fails."""
+    """Return the text in that encoding, ``None`` if it is unknown, not for files, or fails."""
     try:
         if codecs.lookup(encoding).name.replace("_", "-") in _NEVER:
             return None
@@ -336,7 +336,7 @@ _GAP = "\n\n"
 
 @dataclass(slots=True)
 class JoinedText:
-    """Blocks parted by blank lines; offsets given with a block become offsets of the whole."""
+    """Blocks separated by blank lines; a block's offsets become offsets of the whole."""
 
     limits: ReadLimits
     unit: Unit
@@ -362,9 +362,9 @@ class JoinedText:
         *,
         places: Places | None = None,
     ) -> None:
-        """Append a block unless it is blank; white space at its end is left out.
+        """Append a block unless it is blank, without white space at its end.
 
-        Raises ``ReadError`` once the whole is longer than ``limits.characters``.
+        Raises ``ReadError`` if the whole becomes longer than ``limits.characters``.
         """
         block = storable(block).rstrip()
         if not block:
@@ -391,7 +391,7 @@ class JoinedText:
         metadata: Mapping[str, MetadataValue],
         pages: Sequence[int] = (),
     ) -> ParsedDocument:
-        """Return the document of all blocks, named ``title``, else by its first heading or file.
+        """Return the document of all blocks; the title is ``title``, the first heading or the file.
 
         Raises ``EmptyDocumentError`` without blocks.
         """

@@ -35,7 +35,7 @@ class Mark:
 
 @dataclass(slots=True)
 class FlowingText:
-    """Pieces of text with white space as a browser would show it."""
+    """Pieces of text, with white space as in a browser."""
 
     pieces: list[str] = field(default_factory=list)
     length: int = 0
@@ -50,13 +50,13 @@ class FlowingText:
     """Whether the next text begins a paragraph."""
 
     def break_lines(self, count: int, *, soft: bool = False, is_paragraph: bool = True) -> None:
-        """Ask for at least ``count`` line breaks before the next text."""
+        """Request at least ``count`` line breaks before the next text."""
         self.is_paragraph |= is_paragraph
         self.is_soft = soft and (self.is_soft or not self.breaks)
         self.breaks = max(self.breaks, count)
 
     def drop_soft_breaks(self) -> None:
-        """Take back the breaks if only soft ones were asked for."""
+        """Cancel the requested breaks if all of them are soft."""
         if self.is_soft:
             self.breaks, self.is_soft, self.is_paragraph = 0, False, not self.length
 
@@ -79,7 +79,7 @@ class FlowingText:
         self.unplaced += 1
 
     def close(self, tag: str) -> Mark | None:
-        """Close and return the innermost mark if it is of that tag and holds text."""
+        """Close and return the innermost mark if it has this tag and contains text."""
         if not self.marks or self.marks[-1].tag != tag:
             return None
         mark = self.marks.pop()
@@ -89,7 +89,7 @@ class FlowingText:
         return mark
 
     def beginning(self, mark: Mark) -> str:
-        """Return enough of the text since ``mark`` for a title; all of it may be a whole page."""
+        """Return enough text since ``mark`` for a title; the whole could be a page."""
         text = ""
         for at in range(mark.piece, len(self.pieces)):
             if len(text) > 2 * MAX_TITLE:
@@ -133,18 +133,18 @@ _UNDERLINED = frozenset(["source-type", "agent-hint", "page-title"])
 
 
 class HtmlReader(WholeFileReader):
-    """Reads the visible text of a page, to which offsets refer; its places are source lines.
+    """Read the visible text of a page, to which offsets refer; its places are source lines.
 
-    Scripts, styles, navigation and form controls are left out, unless nothing else is there.
+    Scripts, styles, navigation and form controls are left out, unless there is nothing else.
     """
 
     declares_encoding = True
     level_in = "front matter"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document, titled by ``<title>``, else its first heading or its stem.
+        """Return the document; its title is ``<title>``, the first heading or the stem.
 
-        Raises ``ReadError`` when there is no visible text at all.
+        Raises ``ReadError`` if there is no visible text at all.
         """
         page = extract(text, keep_navigation=False, unit="line")
         if not page.text and page.has_navigation:
@@ -176,7 +176,7 @@ def _fields_of(page: HtmlPage) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class HtmlPage:
-    """The visible text of a page and what its head says of it; ``meta`` has lower-case names.
+    """The visible text of a page and the content of its head; ``meta`` has lower-case names.
 
     ``places`` has the paragraphs of the text, from 1, or the lines of the source.
     ``has_navigation`` says that navigation was left out.
@@ -193,10 +193,9 @@ class HtmlPage:
 
 
 class _Extractor:
-    """Receives the parser's events; the parser closes tags that the author left open.
+    """Receive the parser's events; the parser closes tags that the author left open.
 
-    It may hand over a text in many pieces, each stray ``<`` by itself: they are put together
-    first.
+    It may deliver a text in many pieces, with each stray ``<`` by itself; these are joined first.
     """
 
     def __init__(self, dropped: frozenset[str], source: SourceLines | None) -> None:
@@ -332,7 +331,7 @@ class _Extractor:
             self._write(lines, data.split())
 
     def _write(self, text: str, words: list[str]) -> None:
-        """Add text, and note where it and its words stand."""
+        """Add text, and record the place of the text and of its words."""
         self._paragraph += self._out.is_paragraph
         self._out.is_paragraph = False
         self._out.write(text)
@@ -378,10 +377,10 @@ class _Extractor:
 def extract(
     source: str, *, keep_navigation: bool, unit: Literal["line", "paragraph"] = "paragraph"
 ) -> HtmlPage:
-    """Return the visible text of a page or fragment; blocks are parted by line breaks.
+    """Return the visible text of a page or fragment; blocks are separated by line breaks.
 
-    Cells of a table row are on one line, also those whose text is set in paragraphs: a row is one
-    paragraph, and so is everything that begins on a new line, except after ``<br>``.
+    Cells of a table row are on one line, even if their text is in paragraphs. A row is one
+    paragraph; so is everything that begins on a new line, except after ``<br>``.
     """
     dropped = _DROPPED if keep_navigation else _DROPPED | _NAVIGATION
     target = _Extractor(dropped, SourceLines(source) if unit == "line" else None)
@@ -396,7 +395,7 @@ def extract(
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
     if "hidden" in attributes:
         return True
-    # The link signs that documentation generators put next to every heading.
+    # The signs of links that documentation generators put next to every heading.
     if "headerlink" in attributes.get("class", "").split():
         return True
     style = attributes.get("style", "")

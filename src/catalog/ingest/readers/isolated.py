@@ -1,8 +1,8 @@
-"""Reads hostile formats in a separate process, which may be killed.
+"""Read hostile formats in a separate process, which may be killed.
 
-A request is one line, then the bytes of the file. An answer is a line for each document or
-failure and a last one that says how it ended. A worker taken over by a hostile file can thus
-answer nothing but text.
+A request is one line, followed by the bytes of the file. An answer is a line for each document or
+failure, and a last line with the result. So a worker that a hostile file has taken over can only
+send text.
 
     parent ── request, bytes of the file ──> worker
            <── documents, failures, end ────
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Read ``size`` bytes, which follow, as a file called ``path``.
+    """A request to read the following ``size`` bytes as a file called ``path``.
 
-    ``format`` is the name of a line of ``registry.FORMATS``.
+    ``format`` is a name in ``registry.FORMATS``.
     """
 
     format: str
@@ -123,7 +123,7 @@ class IsolatedReader:
     ) -> Iterator[ParsedDocument | ReadFailure]:
         """Yield the documents and failures from the reader of that format.
 
-        Raises its ``ReadError``, and one when the file is too large, takes too long or too much
+        Raises its ``ReadError``, and one if the file is too large, takes too long or too much
         memory, or makes the worker crash.
         """
         data = handle.read(limits.document_bytes + 1)
@@ -133,7 +133,7 @@ class IsolatedReader:
 
 
 class _Workers:
-    """The one worker of this process, made when it is first needed and again after it died."""
+    """The one worker of this process, started when first needed, and again after it died."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -170,13 +170,13 @@ class _Worker:
             raise TransientReadError(f"the reading process cannot be started: {error}") from error
 
     def serves(self, limits: ReadLimits) -> bool:
-        """Return whether it lives, has that memory limit and is this process's own."""
-        is_own = self._pid == os.getpid()  # not that of the process this one was forked from
+        """Return whether the worker is alive, has this memory limit and belongs to this process."""
+        is_own = self._pid == os.getpid()  # not the parent's before a fork
         is_alive = not self._expired and self._process.poll() is None  # killed, not yet reaped
         return is_own and is_alive and limits.memory_bytes == self._memory_bytes
 
     def ask(self, request: Request, data: bytes) -> list[ParsedDocument | ReadFailure]:
-        """Return all answers to one request; kill the worker if it does not come to its end."""
+        """Return all answers to one request; kill the worker if it does not finish."""
         watch = threading.Timer(request.limits.seconds, self._expire)
         watch.daemon = True
         watch.start()

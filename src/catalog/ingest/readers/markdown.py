@@ -1,10 +1,9 @@
 """Markdown: front matter, headings, code fences and tables; transcripts and captions in it.
 
-Blocks are found line by line, with exact offsets, in time linear in the text and in little memory:
-a text file may have 20 MB, and is read without the bounds of a process of its own. The scanner
-follows CommonMark where a heading or a fence may stand. It departs from it in one point: a fence
-inside a list ends at its closing line even if the lines between are not indented, because that
-is what people mean.
+Blocks are found line by line, with exact offsets, in time linear in the text and in little memory,
+because a text file may have 20 MB and is read in this process. The scanner follows CommonMark on
+where a heading or fence may be. It differs in one point: a fence inside a list ends at its closing
+line even if the lines between are not indented, because that is usually meant.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from catalog.ingest.readers.timed.timed_markdown import add_segments, read_conve
 
 
 class MarkdownReader(WholeFileReader):
-    """Reads text as written; front matter becomes metadata and is no part of the body.
+    """Read text as written; front matter becomes metadata and is not part of the body.
 
-    Text converted from a recording or an image loses the timecodes before its cues and the facts
-    that the converter put under the title, which become metadata; it never loses a line.
+    Text converted from a recording or image loses the timecodes before its cues. The facts that the
+    converter wrote below the title become metadata. No line is ever removed.
     """
 
     level_in = "own fields"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document, titled by its front matter, else its first heading or its stem."""
+        """Return the document; its title is in front matter, the first heading or the stem."""
         front_matter, body_start, problem = read_front_matter(text)
         metadata = normalise(front_matter)
         header, body = read_converter_header(text, body_start), text[body_start:]
@@ -130,7 +129,7 @@ def scan_markdown(
 ) -> tuple[tuple[Heading, ...], tuple[tuple[int, int], ...]]:
     """Return the headings of ``text[start:]``, and the spans that should not be cut.
 
-    Those are code fences and tables. Headings in lists and quotations do not count.
+    These are code fences and tables. Headings in lists and quotations do not count.
     """
     scanner = _Scanner(text)
     for line in iter_lines(text, start):
@@ -141,7 +140,7 @@ def scan_markdown(
 
 @dataclass(slots=True)
 class _OpenBlock:
-    """A code fence, or raw HTML, in which lines mean nothing until ``closer``."""
+    """A code fence or raw HTML, in which lines have no meaning until ``closer``."""
 
     start: int
     closer: str
@@ -237,7 +236,7 @@ class _Scanner:
         return True
 
     def _read_underline(self, line: Line, body: str) -> bool:
-        """Read the line under a heading, or the one under the head of a table."""
+        """Read the line below a heading, or below the head of a table."""
         above = self._paragraph
         if not above:
             return False
@@ -307,6 +306,6 @@ class _Scanner:
 
 
 def _indent(raw: str) -> int:
-    """Count the columns of white space at the start; a tab reaches to a multiple of four."""
+    """Count the columns of white space at the start; a tab goes to a multiple of four."""
     leading = raw[: len(raw) - len(raw.lstrip(" \t"))]
     return len(leading.expandtabs(4))

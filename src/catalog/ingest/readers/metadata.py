@@ -1,4 +1,4 @@
-"""Read authors' metadata, in front matter or fields, as values to filter on."""
+"""Read authors' metadata from front matter or fields, as values for filters."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ _LOOK_ALIKES = str.maketrans(  # Cyrillic, Greek and Armenian letters that look 
 
 
 def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
-    """Return metadata as stored: flat, scalars or tuples of scalars, first-class fields named so.
+    """Return metadata as stored: flat, with scalars or tuples of scalars.
 
     Nested mappings get dotted keys; dates become ISO 8601 strings; ``None`` and empty lists are
-    left out; numbers that no database holds become strings. ``tags``/``tag``/``keywords`` are
-    joined in ``tags``; ``created`` and ``modified`` are taken from the first of :data:`DATE_KEYS`
-    that is there, if it is a date; ``source_url`` from ``source_url``, ``url``, ``permalink`` or
+    left out; numbers that no database can store become strings. ``tags``/``tag``/``keywords`` are
+    joined to ``tags``. ``created`` and ``modified`` come from the first key in :data:`DATE_KEYS`
+    that exists, if it is a date; ``source_url`` from ``source_url``, ``url``, ``permalink`` or
     ``source`` if that is a web address. A ``page_title`` is text. A key used for a first-class
-    field is removed, every other stays under its own name; the case of a first-class field does not
-    matter, nor whether its words are joined by ``_``, ``-`` or a blank.
+    field is removed; all others keep their names. For first-class fields, case does not matter, and
+    words may be joined by ``_``, ``-`` or a blank.
 
     Raises ``ReadError`` for a ``confidentiality`` that is not a text, a number or a list of these,
     that is nested, stated twice or spelled with look-alike letters: access to a document is never
@@ -98,13 +98,13 @@ def check_levels(raw: Mapping[Any, object]) -> None:
 
 
 def check_no_level(value: object) -> None:
-    """Raise ``ReadError`` for a confidentiality anywhere in a value that is no place for it."""
+    """Raise ``ReadError`` for a confidentiality anywhere in a value that may not have one."""
     if holds_level(value):
         raise ReadError(f"its {LEVEL} stands inside another field: write it at the top")
 
 
 def holds_level(value: object) -> bool:
-    """Return whether a field in a value, at any depth, is named as a confidentiality."""
+    """Return whether a field in a value, at any depth, has the name of a confidentiality."""
     inner = [value]
     while inner:
         one = inner.pop()
@@ -120,7 +120,7 @@ def holds_level(value: object) -> bool:
 def is_level_name(name: object) -> bool:
     """Return whether a person may read a field's name as ``confidentiality``.
 
-    So one may ``Confidentiality Level`` and ``dc.confidentiality``.
+    This includes ``Confidentiality Level`` and ``dc.confidentiality``.
     """
     text = name.decode("latin-1") if isinstance(name, bytes) else str(_printable(name))
     if len(text) < len(LEVEL) and text.isascii():  # some letters are two, as in a ligature
@@ -133,7 +133,7 @@ def is_level_name(name: object) -> bool:
 def load_json(text: str) -> object:
     """Return the value of a JSON text, with the errors of ``json.loads``.
 
-    Raises ``ReadError`` where of two equal names in one object one would lose a confidentiality.
+    Raises ``ReadError`` if an object has a name twice and a confidentiality would be lost.
     """
     return cast(object, json.loads(text, object_pairs_hook=_without_loss))
 
@@ -151,7 +151,7 @@ def _without_loss(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def fold(text: str) -> str:
-    """Return the text in small letters, look-alike letters as Latin ones, no invisible ones."""
+    """Return lower-case text with look-alike letters as Latin and without invisible ones."""
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFKD", text).casefold().translate(_LOOK_ALIKES)
@@ -159,7 +159,7 @@ def fold(text: str) -> str:
 
 
 def _is_level(value: object) -> bool:
-    """Return whether a value can say who may see a document."""
+    """Return whether a value can be a level of confidentiality."""
     if isinstance(value, list | tuple):
         return (
             bool(value)
@@ -226,7 +226,7 @@ def _stored_scalar(value: object) -> MetadataScalar | None:
 
 
 def _printable(value: object) -> object:
-    """Return the value, or as hexadecimal digits a number that Python refuses to print."""
+    """Return the value; a number that Python refuses to print becomes hexadecimal digits."""
     is_huge = isinstance(value, int) and value.bit_length() > _PRINTED_BITS
     return hex(cast(int, value)) if is_huge else value
 
@@ -236,7 +236,7 @@ def _in_order(values: AbstractSet[object]) -> list[object]:
 
 
 def _plain_json(value: object) -> object:
-    """Return a nested value in JSON's own types; YAML's keys and members may be anything."""
+    """Return a nested value in JSON's own types; YAML's keys and values may be anything."""
     if isinstance(value, Mapping):
         return {
             str(_printable(key))
@@ -292,7 +292,7 @@ _ABOVE = re.compile(  # blank lines, comments, headings, directives and the mark
 
 
 class FrontMatter(NamedTuple):
-    """The fields of front matter, where the body begins (0 without any), and its problem."""
+    """The fields of front matter, the start of the body (0 without any), and its problem."""
 
     fields: Mapping[Any, object]
     body_start: int
@@ -305,11 +305,11 @@ _NO_FRONT_MATTER = FrontMatter({}, 0)
 def read_front_matter(text: str) -> FrontMatter:
     """Return the front matter of a text.
 
-    A block that is broken, deeply nested, or uses YAML anchors or aliases has no fields but a
-    ``problem``, and the body still begins after it. A block that is not closed, longer than 65,536
-    characters or not a list of fields (a rule across the page, for example) is ordinary text. So is
-    a block that is broken by prose, and one with nothing after it: else the document would have no
-    text at all. Raises ``ReadError`` where unreadable fields name a confidentiality.
+    A block that is broken, deeply nested, or has YAML anchors or aliases gives no fields but a
+    ``problem``; the body still begins after it. A block that is not closed, is longer than 65,536
+    characters or is not a list of fields (for example a rule across the page) is ordinary text. So
+    is a block that is broken by prose, and one with nothing after it, because otherwise the
+    document would have no text. Raises ``ReadError`` if unreadable fields name a confidentiality.
     """
     opening = _OPENING.match(text)
     if opening is None:
@@ -340,8 +340,8 @@ def read_front_matter(text: str) -> FrontMatter:
 def check_head(text: str, *, in_paragraph: bool = True) -> None:
     """Raise ``ReadError`` if the top of a body states a confidentiality, which is not read there.
 
-    That is in front matter, also below something else, or in the first paragraph, as in JSON
-    between braces or ``#+confidentiality: secret``.
+    The top is front matter, also below something else, or the first paragraph, as JSON in braces or
+    as ``#+confidentiality: secret``.
     """
     text = below = text[: 2 * _MAX_CHARACTERS]
     while True:
@@ -367,9 +367,9 @@ def check_head(text: str, *, in_paragraph: bool = True) -> None:
 
 
 def read_level(text: str, *, in_paragraph: bool = True) -> dict[str, MetadataValue]:
-    """Return only the confidentiality of front matter, for text whose other fields are not read.
+    """Return the confidentiality in front matter, for text whose other fields are ignored.
 
-    Raises ``ReadError`` where one is stated and cannot be read, in the first paragraph too unless
+    Raises ``ReadError`` if one is stated and cannot be read, also in the first paragraph unless
     that is code or markup.
     """
     front = read_front_matter(text)
@@ -382,9 +382,9 @@ def read_level(text: str, *, in_paragraph: bool = True) -> dict[str, MetadataVal
 def parse_yaml(text: str) -> object:
     """Return the plain values of a YAML text.
 
-    Raises ``ReadError`` with the reason where it is broken, longer than 65,536 characters, nested
-    deeper than 16, has tags that make objects, anchors or aliases, or more than one line that
-    names a confidentiality.
+    Raises ``ReadError`` with the reason if it is broken, longer than 65,536 characters, nested
+    deeper than 16, has tags that make objects, anchors or aliases, or more than one line that names
+    a confidentiality.
     """
     import yaml
 
@@ -419,7 +419,7 @@ def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def check_unread(value: object, name: str) -> None:
-    """Raise ``ReadError`` if a field that has no names itself holds the word confidentiality."""
+    """Raise ``ReadError`` if a field that is not read contains the word confidentiality."""
     text = value if isinstance(value, str) else json.dumps(value)
     if LEVEL in _unescaped(text):
         raise ReadError(f"its {name} names a {LEVEL} and is not read: it must be an object")
@@ -448,7 +448,7 @@ def _unescaped(text: str) -> str:
 
 
 def _parse_fields(block: str, mark: str) -> Mapping[Any, object] | None:
-    """Return the fields, ``None`` if the block is no list of fields; ``ReadError`` if broken."""
+    """Return the fields, ``None`` if the block has none; raise ``ReadError`` if it is broken."""
     if not block.strip():
         return {}
     if mark == "+++":
@@ -477,10 +477,11 @@ def _parse_toml(block: str) -> Mapping[Any, object]:
 
 
 def _check_events(text: str) -> None:
-    """Raise ``ReadError`` if the YAML is nested deeply, refers to a part of itself, or is unclear.
+    """Raise ``ReadError`` if the YAML is deeply nested, refers to a part of itself, or is unclear.
 
-    It is unclear when two keys name a confidentiality: the parser would take the last one.
-    Only its events are looked at, which cost the length of the text whatever it expands to.
+    It is unclear if two keys name a confidentiality, because the parser would take the last one.
+    Only its events are read, whose number depends on the length of the text and not on its
+    expansion.
     """
     import yaml
 
@@ -507,7 +508,7 @@ def _check_events(text: str) -> None:
 
 @cache
 def _loader() -> type[yaml.SafeLoader]:
-    """Make the safe loader, in which an impossible date is the string that the author wrote."""
+    """Make the safe loader, but keep an impossible date as the author's text."""
     import yaml
 
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -43,14 +43,14 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
 class NotebookReader:
-    """Reads the cells in order; pictures, HTML and controls among the outputs are left out."""
+    """Read the cells in order; pictures, HTML and controls in the outputs are left out."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the one document of the file; ``kernel`` names the language that it runs.
+        """Yield the document of the file; ``kernel`` is the language of its code.
 
-        Raises ``ReadError`` if it is no notebook or over a limit, or holds no text.
+        Raises ``ReadError`` if it is not a notebook, is over a limit, or has no text.
         """
         cells, metadata = _parse_notebook(decode(read_bytes(handle, limits.document_bytes)))
         language = _language_of(metadata)
@@ -83,7 +83,7 @@ def _add_cell(joined: JoinedText, cell: _Cell, language: str) -> None:
 
 
 def _places(cell: _Cell, block: str, *, fence: int = 0) -> Places:
-    """Return the lines of the cell's source in a block that begins and ends with ``fence`` lines.
+    """Return the lines of the cell's source in a block with ``fence`` lines around it.
 
     A fence has the place of the line next to it.
     """
@@ -132,7 +132,7 @@ def _fields_of(metadata: Mapping[str, object], language: str) -> dict[str, objec
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """One cell: its number from the top, its source as written, and the texts it put out."""
+    """One cell: its number from the top, its source, and its text outputs."""
 
     number: int
     kind: Literal["markdown", "code", "raw"]
@@ -141,9 +141,9 @@ class _Cell:
 
 
 def _parse_notebook(text: str) -> tuple[list[_Cell], Mapping[str, object]]:
-    """Return the cells and the notebook's own metadata; old versions are upgraded if that works.
+    """Return the cells and the notebook's own metadata; upgrade old versions if possible.
 
-    Raises ``ReadError`` if it is no notebook, or too deeply nested.
+    Raises ``ReadError`` if it is not a notebook, or too deeply nested.
     """
     try:
         notebook = load_json(text)
@@ -166,7 +166,7 @@ def _parse_notebook(text: str) -> tuple[list[_Cell], Mapping[str, object]]:
 
 
 def _check_unread_fields(notebook: object) -> None:
-    """Raise ``ReadError`` for a confidentiality that is not a field of the notebook's metadata.
+    """Raise ``ReadError`` for a confidentiality outside the notebook's metadata.
 
     The outputs of a cell may have any field.
     """
@@ -185,7 +185,7 @@ def _check_unread_fields(notebook: object) -> None:
 
 
 def _upgrade(text: str) -> Any:
-    """Return the notebook in the present form; ``None`` if nbformat cannot read or convert it."""
+    """Return the notebook in the present format; ``None`` if nbformat cannot convert it."""
     import nbformat
     from nbformat import converter, reader
 
@@ -193,7 +193,7 @@ def _upgrade(text: str) -> Any:
         return converter.convert(reader.reads(text), _CURRENT_VERSION)  # type: ignore[no-untyped-call]
     except (nbformat.ValidationError, ValueError, LookupError, AttributeError, TypeError):
         return None
-    except NameError:  # nbformat's own slip on cells that its first version did not have
+    except NameError:  # a bug of nbformat with cells that its first version did not have
         return None
 
 
@@ -248,13 +248,13 @@ def _result_text(raw: Mapping[str, Any]) -> str:
 
 
 def _terminal_lines(text: str) -> Iterator[str]:
-    """Yield lines as a terminal leaves them: without colours, progress bars in their last state."""
+    """Yield lines as a terminal shows them: without colours, progress bars in their last state."""
     for line in _TERMINAL.sub("", text[: 100 * _MAX_OUTPUT]).replace("\r\n", "\n").split("\n"):
         yield line.rstrip("\r").rpartition("\r")[2]
 
 
 def _join_lines(value: object) -> str:
-    """Return a string, or the list of lines in which notebooks keep one, as a string."""
+    """Return a string, which notebooks may store as a list of lines."""
     if isinstance(value, list):
         value = "".join(part for part in value if isinstance(part, str))
     return storable(value) if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Opens regular files and nothing else: no symlinks, devices or pipes."""
+"""Open regular files only: no symlinks, devices or pipes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _BLOCK = 2**20  # bytes
 def open_regular(path: Path, *, root: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file to read bytes.
 
-    Raises ``ReadError`` with the reason if it vanished, may not be read, or is not a regular
-    file (a symlink as last part of the path included: discovery hands out resolved paths). With
-    ``root``, a folder above the file, no folder between may be a symlink either: one that took
-    a folder's place since the listing leads nowhere. Errors of the file system while it is read
-    become ``ReadError`` too.
+    Raises ``ReadError`` with the reason if it vanished, may not be read, or is not a regular file.
+    A symlink as the last part of the path is refused, too, because discovery returns resolved
+    paths. With ``root``, a folder above the file, no folder between may be a symlink either, so one
+    that has replaced a folder since the listing leads nowhere. Errors of the file system during
+    reading become ``ReadError``, too.
     """
     with _open_handle(path, root) as handle:
         try:
@@ -40,7 +40,7 @@ def open_regular(path: Path, *, root: Path | None = None) -> Iterator[BinaryIO]:
 
 
 def digest_file(path: Path, *, root: Path) -> str:
-    """Return a hash of a file's bytes, hexadecimal; raises as :func:`open_regular` does."""
+    """Return a hash of a file's bytes, hexadecimal; raises like :func:`open_regular`."""
     with open_regular(path, root=root) as handle:
         digest = hashlib.blake2b(digest_size=20)
         while block := handle.read(_BLOCK):
@@ -63,9 +63,9 @@ def file_kind(mode: int) -> str:
 
 
 def device_of(folder: Path) -> int:
-    """Return a number that folders of one file system share; 0 if the folder cannot be looked at.
+    """Return a number that folders of one file system share; 0 if it cannot be read.
 
-    It is that of folders alone: some file systems show other numbers for their files.
+    This is valid for folders only: some file systems have other numbers for their files.
     """
     try:
         return folder.stat().st_dev
@@ -93,13 +93,13 @@ def _open_handle(path: Path, root: Path | None) -> BinaryIO:
 
 
 def _open(path: str | Path, folder: int | None) -> int:
-    # A look first: merely opening some devices has effects.
+    # Check first: just opening some devices has effects.
     _refuse_irregular(os.stat(path, dir_fd=folder, follow_symlinks=False).st_mode)
     return os.open(path, _FLAGS, dir_fd=folder)
 
 
 def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
-    """Open one folder after the other, each by its name in the one before."""
+    """Open one folder after the other, each by its name in the previous one."""
     if any(part in ("", ".", "..") for part in parts):
         raise ReadError("not beneath the folder")
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,7 +1,7 @@
 """Read text, source code and JSON unchanged, unless it has the form of a transcript.
 
-JSON Lines have one document in each line: ``_id`` or ``id``, ``title``, ``text``, ``metadata``.
-That is the form of the BEIR collections. The file is streamed: one line is in memory at a time.
+JSON Lines have one document in each line: ``_id`` or ``id``, ``title``, ``text``, ``metadata``, as
+in BEIR collections. The file is streamed, with one line in memory at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from catalog.ingest.readers.timed.transcript_json import read_transcript_json
 
 
 class PlainTextReader(WholeFileReader):
-    """Reads text unchanged, except where its lines open with times."""
+    """Read text unchanged, except if its lines begin with times."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document unchanged, or as a transcript; a ``.log`` stays a log."""
@@ -57,7 +57,7 @@ class PlainTextReader(WholeFileReader):
 
 
 class CodeReader(WholeFileReader):
-    """Reads text that may name its encoding: ``# -*- coding: latin-1 -*-``, ``<?xml …?>``."""
+    """Read text that may name its encoding: ``# -*- coding: latin-1 -*-``, ``<?xml …?>``."""
 
     declares_encoding = True
     level_in: ClassVar[LevelPlace] = "front matter"
@@ -68,13 +68,13 @@ class CodeReader(WholeFileReader):
 
 
 class YamlReader(CodeReader):
-    """Reads YAML, which is data also between ``---``."""
+    """Read YAML; text between ``---`` is data there and not front matter."""
 
     level_in = "own fields"
 
 
 class JsonReader(CodeReader):
-    """Reads the transcripts of YouTube, whisper and the like; any other JSON is plain text."""
+    """Read the transcripts of YouTube, whisper and similar tools; other JSON is plain text."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the timed transcript, or the text with its line structure."""
@@ -102,19 +102,18 @@ _NO_RECORDS = "as text, not as records: none of its first lines has both an _id 
 
 
 class JsonLinesReader:
-    """Reads each line as a document with its ``_id`` or ``id`` as path; other files as plain text.
+    """Read each line as a document with its ``_id`` or ``id`` as path; other files as plain text.
 
-    A record's place is its line of the file.
-
-    A line that is no record, is longer than ``limits.text_bytes``, or repeats an identifier is
-    answered as a ``ReadFailure`` named ``file.jsonl:line``. A last line without an end that is
-    no JSON means that the file is still being written or was cut short.
+    A record's place is its line of the file. A line that is not a record, is longer than
+    ``limits.text_bytes``, or repeats an identifier becomes a ``ReadFailure`` named
+    ``file.jsonl:line``. A last line without a line end that is not JSON means that the file is
+    still being written or was cut short.
     """
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the records in order, or the whole file as one document if it holds none.
+        """Yield the records in order, or the whole file as one document if it has none.
 
         Raises ``CutShortError`` after the last record of a file that is cut short.
         """
@@ -161,7 +160,7 @@ def _read_records(
 
 
 def _is_record(line: str) -> bool:
-    """Return whether a line is a record, also one whose confidentiality cannot be read."""
+    """Return whether a line is a record, even if its confidentiality cannot be read."""
     try:
         return isinstance(_parse_record(line), ParsedDocument)
     except ReadError:
@@ -169,7 +168,7 @@ def _is_record(line: str) -> bool:
 
 
 def _is_label_alone(line: str) -> bool:
-    """Return whether a line is no record and names a confidentiality, maybe that of the file."""
+    """Return whether a line is no record but names a confidentiality, perhaps the file's."""
     if _is_record(line):
         return False
     try:
@@ -211,7 +210,7 @@ def _identifier(raw: object) -> str | None:
 def _parse_record(line: str) -> ParsedDocument | str:
     """Return the document in a line, or the problem with it.
 
-    Raises ``ReadError`` where it states a confidentiality that cannot be read.
+    Raises ``ReadError`` for a confidentiality that cannot be read.
     """
     try:
         value = load_json(line)
@@ -248,7 +247,7 @@ def _parse_record(line: str) -> ParsedDocument | str:
 def _read_metadata(record: dict[str, object]) -> dict[str, MetadataValue]:
     """Return ``metadata`` and the confidentiality that the record itself states.
 
-    Raises ``ReadError`` where a confidentiality is stated and cannot be read.
+    Raises ``ReadError`` for a confidentiality that cannot be read.
     """
     metadata = record.get("metadata")
     check_levels({name: value for name, value in record.items() if name != "metadata"})
@@ -262,9 +261,9 @@ def _read_metadata(record: dict[str, object]) -> dict[str, MetadataValue]:
 
 
 def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, bool], None, None]:
-    """Yield the number (from 1) and text of the lines that are not blank, and if they are cut.
+    """Yield number (from 1) and text of lines that are not blank, and whether they are cut.
 
-    A line is cut if it is longer than ``max_bytes``: its text is only its beginning.
+    A line longer than ``max_bytes`` is cut: its text is just its beginning.
     """
     mark = byte_order_mark(handle.read(4))
     handle.seek(0 if mark is None else len(mark[0]))
@@ -274,7 +273,7 @@ def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, b
             if text.strip():
                 yield number, text, is_cut
         return
-    # In UTF-16 and UTF-32 a line feed is no single byte.
+    # In UTF-16 and UTF-32 a line feed is not a single byte.
     wide = TextIOWrapper(handle, mark[1], errors="replace", newline="\n")
     try:
         for number, text, is_cut in _split_lines(wide.readline, max_bytes, "\n"):

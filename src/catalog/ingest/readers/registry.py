@@ -1,9 +1,8 @@
 """Map formats to readers: one line in ``FORMATS`` for each format.
 
-A file's format is recognised by its content, then by its name. Readers are imported when they are
-first needed. A new format takes a line in the table and a module with its reader. An installed
-package adds one by an entry point of ``catalog.readers`` with the extension of its files as its
-name.
+A file's format is recognised by its content, then by its name. Readers are imported when first
+needed. A new format takes a line in the table and a module with its reader. An installed package
+adds one by an entry point of ``catalog.readers``, named by the extension of its files.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from catalog.ingest.readers.opening import open_regular
 class Format:
     """A format, the class that reads it (in this package), and the extensions of its files.
 
-    ``is_isolated``: read in a separate process, because a large library does it; such files may be
+    ``is_isolated``: read in a separate process, because a large library reads it; such files may be
     larger than text. ``is_binary``: recognised by content, whatever the name. ``part`` is the entry
-    by which a ZIP archive is known to be of this format.
+    that identifies a ZIP archive of this format.
     """
 
     name: str
@@ -113,10 +112,10 @@ def read_file(
 ) -> Iterator[ParsedDocument | ReadFailure]:
     """Yield the documents of one file: one, or for JSON Lines one for each record.
 
-    ``absolute`` is the file to open, ``path`` the document's name; with ``root`` no step from there
-    to the file may be a symlink. A part that cannot be read is yielded as a ``ReadFailure`` and the
-    rest go on; for a file that is unusable as a whole, ``ReadError`` (whose message is the reason,
-    without the path) is raised at the first step of the iteration.
+    ``absolute`` is the file to open, ``path`` the document's name; with ``root`` no folder between
+    there and the file may be a symlink. A part that cannot be read is yielded as a ``ReadFailure``,
+    and the rest continues. For a file that is unusable as a whole, ``ReadError`` (whose message is
+    the reason, without the path) is raised at the first step of the iteration.
     """
     with open_regular(absolute, root=root) as handle:
         name, corrected_type = sniff(path, *_read_ends(handle))
@@ -137,11 +136,11 @@ def load_reader(name: str) -> Reader:
 
 
 def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
-    """Return the name of a file's format and, where its extension is wrong, its true file type.
+    """Return the name of a file's format and, if its extension is wrong, its true file type.
 
-    Raises ``ReadError`` for binary content that nothing reads. A name decides only among texts, and
-    there, too, web pages, subtitles and notebooks under another name are recognised by content. The
-    name also decides where another package reads the extension, and it is not one of ours.
+    Raises ``ReadError`` for binary content that no reader reads. The name decides only among texts;
+    even there, web pages, subtitles and notebooks under another name are recognised by content. The
+    name also decides if another package reads the extension and none of ours does.
     """
     extension = file_type(path)
     if extension not in EXTENSIONS and extension in list_added(_ADDED):

@@ -1,6 +1,6 @@
 """reStructuredText: titles, literal blocks, and the field list at the top.
 
-Section levels follow the order in which the styles of adornment appear, as docutils has it.
+Section levels follow the order in which the styles of adornment appear, as in docutils.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _INLINE_MARKUP = (
 
 
 class RstReader(WholeFileReader):
-    """Reads text as written; the field list (``:Author: …``) is metadata as well."""
+    """Read text as written; the field list (``:Author: …``) becomes metadata as well."""
 
     level_in = "own fields"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document, titled by its first heading, else a ``title`` field or its stem."""
+        """Return the document; its title is the first heading, a ``title`` field or the stem."""
         scanner = _Scanner(text)
         scanner.run()
         metadata = normalise(scanner.fields)
@@ -60,7 +60,7 @@ class RstReader(WholeFileReader):
 
 
 class _Scanner:
-    """Finds titles, literal blocks and the fields at the top, in time linear in the text.
+    """Find titles, literal blocks and the fields at the top, in time linear in the text.
 
     The methods that read a block return the line after it, or ``None`` without a block.
     """
@@ -88,7 +88,7 @@ class _Scanner:
             at = following
 
     def _content(self, at: int) -> str:
-        """Return the line without the white space at its end; empty outside the text."""
+        """Return the line without white space at its end; "" outside the text."""
         if not 0 <= at < len(self._lines):
             return ""
         line = self._lines[at]
@@ -110,7 +110,7 @@ class _Scanner:
         return at + 2
 
     def _continues(self, at: int) -> bool:
-        """Return whether line ``at`` goes on with a paragraph, so that it cannot be a title."""
+        """Return whether line ``at`` continues a paragraph, so that it cannot be a title."""
         above = self._content(at - 1)
         is_end_of_title = bool(self.headings) and self.headings[-1].end == self._end(at - 1)
         return bool(above) and not above.startswith("..") and not is_end_of_title
@@ -169,7 +169,7 @@ class _Scanner:
 
 
 def _adornment(content: str) -> str | None:
-    """Return the mark that the whole line repeats, or ``None``, also for an indented line."""
+    """Return the character that the whole line repeats, ``None`` also for an indented line."""
     if len(content) < 2 or content[0] not in _PUNCTUATION or content.strip(content[0]):
         return None
     return content[0] if content != "::" else None

@@ -1,9 +1,9 @@
-"""Finds the source lines of words from an HTML parser that reports no line numbers.
+"""Find the source lines of words from an HTML parser that reports no line numbers.
 
 Both sides are read in order: the words of the parser, and those between the tags of the source.
-They are the same except in broken HTML. A word that does not follow is looked for among the next
-few thousand, and counts there if those after it agree; else it takes the line of the word before
-it. Time is linear in the source.
+They are equal except in broken HTML. A word that does not follow is searched among the next few
+thousand, and accepted if the following words agree; otherwise it gets the line of the previous
+word. Time is linear in the source.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TRIED = 16
 
 
 class SourceLines:
-    """Gives words their lines in ``source``, in the order in which they are asked for."""
+    """Find the lines of words in ``source``, in the order in which they are asked for."""
 
     def __init__(self, source: str) -> None:
         self._rest = _words(source)
@@ -57,7 +57,7 @@ class SourceLines:
         return lines
 
     def _find(self, word: str, following: Sequence[str]) -> int | None:
-        """Return where the word is among those ahead, ``None`` if it is not there."""
+        """Return the position of the word among those ahead, ``None`` if it is not there."""
         if len(self._ahead) - self._at <= _FAR:
             self._read_on()
         if self._at < len(self._ahead) and self._ahead[self._at][0] == word:
@@ -99,5 +99,5 @@ def _words_of(text: str, line: int) -> Iterator[tuple[str, int]]:
 
 
 def count_breaks(text: str) -> int:
-    """Count the line ends; that of Windows is one."""
+    r"""Count the line ends; ``\r\n`` counts once."""
     return text.count("\n") + (text.count("\r") - text.count("\r\n") if "\r" in text else 0)

@@ -1,7 +1,8 @@
 """The process that reads hostile formats: ``python -m catalog.ingest.readers.worker BYTES``.
 
-It answers requests on its standard input until that ends. Before the first one it gives up what
-reading does not need: memory over the limit, connections, programs, files opened for writing.
+It answers requests on its standard input until that ends. Before the first one it gives up
+everything that reading does not need: memory over the limit, connections, programs, files opened
+for writing.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _serve(request: isolated.Request, data: bytes, answers: BinaryIO) -> isolate
 
 
 def own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output, closed to anything a library prints or reads."""
+    """Return standard input and output, separated from anything a library prints or reads."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)

@@ -1,7 +1,7 @@
 """``serve.json``: how the processes of one user find the server of a store, and trust it.
 
-Whoever can read the file may ask the server; it is readable by its owner only. Also the form in
-which errors pass between the two. Light to import.
+Anyone who can read the file may ask the server, so only its owner can. This module also defines the
+form of errors between the two, and imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS: dict[str, type[CatalogError]] = {
 class Announcement:
     """Address of the server of a store, and the proof of its identity.
 
-    Every server makes a new ``secret``; ``key`` is the ``settings_key`` it runs with.
+    Every server makes a new ``secret``; ``key`` is its ``settings_key``.
     """
 
     pid: int
@@ -46,9 +46,9 @@ class Announcement:
 
 
 def read_announcement(home: Path) -> Announcement | None:
-    """Return the announcement of the store's server; ``None`` without one. It may have died since.
+    """Return the announcement of the store's server, which may have died; ``None`` without one.
 
-    A file of another user is ignored, since it could lead anywhere; so is anything but a plain
+    A file of another user is ignored, because it could lead anywhere. So is anything but a regular
     file.
     """
     try:
@@ -72,11 +72,11 @@ def read_announcement(home: Path) -> Announcement | None:
 
 @contextmanager
 def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
-    """Be the one server of the store; call the yielded function once the server listens.
+    """Be the one server of the store; call the yielded function when the server listens.
 
-    The file goes at the end, unless another server wrote one since: the home may have been deleted
-    and put back. Raises :class:`ConfigError` when the store has a server already or the file
-    cannot be written, and :class:`StoreError` for a lock that cannot be opened.
+    The file is removed at the end, unless another server has written one since (the home may have
+    been deleted and restored). Raises :class:`ConfigError` if the store has a server already or the
+    file cannot be written, and :class:`StoreError` for a lock that cannot be opened.
     """
     from catalog.store.locks import hold_lock
 
@@ -129,7 +129,7 @@ def _write(home: Path, announcement: Announcement) -> None:
 def make_proof(secret: str, nonce: str) -> str:
     """Return the HMAC-SHA256 (RFC 2104) of the nonce in hexadecimal digits.
 
-    Only who knows the secret can make it.
+    It takes the secret to make it.
     """
     message = b"catalog serve\0" + nonce.encode()
     return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
@@ -149,13 +149,13 @@ def encode_error(error: CatalogError) -> dict[str, Any]:
 
 
 def is_catalog_error(answer: Mapping[str, Any]) -> bool:
-    """Return whether the answer holds an error of a known kind."""
+    """Return whether the answer contains an error of a known kind."""
     content = answer.get("error")
     return isinstance(content, dict) and content.get("kind") in _KINDS
 
 
 def decode_error(answer: Mapping[str, Any]) -> CatalogError:
-    """Return the error that an answer holds; one of unknown kind as a :class:`CatalogError`."""
+    """Return the error in an answer; an unknown kind becomes a :class:`CatalogError`."""
     content = answer.get("error")
     if not isinstance(content, dict):
         return CatalogError("the server failed and did not say how")

@@ -73,7 +73,7 @@ class CallBody(BaseModel):
 
 
 def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
-    """Return the app that answers commands of this user; whoever mounts it checks the secret."""
+    """Return the app that answers this user's commands; its caller checks the secret."""
 
     def answer(body: CallBody) -> dict[str, Any]:
         if body.form is None:
@@ -110,7 +110,7 @@ def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
 
 
 def _printing(engine: LocalEngine, call: CallBody) -> Callable[[], str | TerminalText]:
-    """Return a function that gives the output of an ``ask``, part by part, and then the rest."""
+    """Return a function that gives the output of an ``ask``, part by part, then the rest."""
     form = Form(**cast("dict[str, Any]", call.form or {}))
     parts = stream_answer(engine.answer_events(call.arguments), form)
 
@@ -128,7 +128,7 @@ def _printing(engine: LocalEngine, call: CallBody) -> Callable[[], str | Termina
 async def _stream_lines(
     part: str | TerminalText, following: Callable[[], Awaitable[str | TerminalText]]
 ) -> AsyncIterator[bytes]:
-    """Yield the parts as lines of JSON; the rest, or an error on the way, is the last of them."""
+    """Yield the parts as lines of JSON, and last the rest or an error."""
     try:
         while isinstance(part, str):
             yield as_json({"write": part}) + b"\n"
@@ -151,7 +151,7 @@ def _read_call(body: bytes) -> CallBody:
 
 
 def answer_head(app: ASGIApp) -> ASGIApp:
-    """Return the app that answers HEAD as it would GET, without the body."""
+    """Return the app that answers HEAD like GET, without the body."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_head(message: Message) -> None:
@@ -209,11 +209,10 @@ def build_app(
 
 
 def store_unchanged_check(store: Path) -> Callable[[], None]:
-    """Return a check, to be called often, that the path still leads to the same file.
+    """Return a fast check that the path still leads to the same file.
 
-    After a change the server still has the old file open, and its indexes belong to that one. The
-    check raises :class:`StoreReplacedError` then; a file that cannot be examined counts as
-    unchanged.
+    After a change the server still has the old file open, to which its indexes belong. Then the
+    check raises :class:`StoreReplacedError`. A file that cannot be examined counts as unchanged.
     """
     before = _file_identity(store)
 
@@ -228,7 +227,7 @@ def store_unchanged_check(store: Path) -> Callable[[], None]:
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
-    """Return device and number of the file; ``None`` if it is not there."""
+    """Return device and number of the file; ``None`` if it does not exist."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -241,9 +240,9 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
 def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
     """Answer on the address until SIGINT or SIGTERM; the caller closes the engine.
 
-    Port 0 is any free one. Says on standard output where it listens, once it does. Raises
-    :class:`ConfigError` when the address cannot be had, when other machines could connect and no
-    token is set, or when the store has a server already.
+    Port 0 means any free one. The address is printed on standard output when the server listens.
+    Raises :class:`ConfigError` if the address is not available, if other machines could connect and
+    no token is set, or if the store has a server already.
     """
     with announce(home) as publish, bind_socket(address) as listening:
         host, port = listening.getsockname()[:2]

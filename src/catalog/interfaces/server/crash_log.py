@@ -27,7 +27,7 @@ _ASKING = ("urllib3", "httpcore", "httpx")
 
 
 def log_bug(what: str, error: BaseException) -> None:
-    """Log where a defect showed, without its message, which may quote a query or a document."""
+    """Log the place of a defect without its message, which may quote a query or a document."""
     frames = "".join(traceback.format_tb(error.__traceback__, limit=-_MAX_FRAMES))
     _LOG.error("%s: internal error, %s\n%s", what, type(error).__name__, frames)
 
@@ -35,7 +35,8 @@ def log_bug(what: str, error: BaseException) -> None:
 def quiet_libraries() -> None:
     """Keep libraries above DEBUG, where they log whole messages with queries and documents.
 
-    Those that ask servers log each address at INFO, with the password or key that is in it.
+    Libraries that call servers log each address at INFO, with any password or key in it; they are
+    kept above INFO.
     """
     for name in _LIBRARIES:
         logger = logging.getLogger(name)
@@ -48,8 +49,8 @@ def quiet_libraries() -> None:
 class ScarceResourceHandler:
     """An event loop's exception handler that logs once a minute that files or memory run out.
 
-    asyncio reports it with a traceback for each connection that might wait, again and again.
-    Anything else goes to the loop's own handler.
+    asyncio would report that with a traceback for each waiting connection, again and again. All
+    other errors go to the loop's own handler.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -103,7 +103,7 @@ class ErrorShape(BaseModel):
 def http_status(error: CatalogError) -> int:
     """Return 400 or 404 for a wrong call, 409 if the server is not set up for it.
 
-    502 is for a model that failed or answered nonsense, 503 for an error that passes.
+    502 is for a model that failed or gave a meaningless answer, 503 for a temporary error.
     """
     return next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
 
@@ -117,7 +117,7 @@ def json_response(status: int, body: Any, headers: dict[str, str] | None = None)
 
 
 def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
-    """Have the app of these routes answer every error with :class:`ErrorShape`."""
+    """Make the app of these routes answer every error with :class:`ErrorShape`."""
     app.state.routes = routes
     app.add_exception_handler(CatalogError, _answer_catalog_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid_arguments)

@@ -1,4 +1,4 @@
-"""Listening on an address until a signal ends it, with bounds on connections that wait."""
+"""Listen on an address until a signal, with limits on connections that wait."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _CLOSING_SECONDS = 2.0
 class BoundedConnection(H11Protocol):
     """HTTP/1.1 with limits on the wait for a head and a body, and on connections of one peer.
 
-    A request that is late is answered with 408, and its connection closed. When a new connection
-    would exceed the limit, the one that has waited longest for its peer is closed, half-sent or
-    idle: whoever sends a whole request at once is answered. uvicorn bounds neither.
+    A late request is answered with 408, and its connection closed. If a new connection would exceed
+    the limit, the one that has waited longest for its peer is closed, half-sent or idle; a request
+    that is sent at once is always answered. uvicorn has neither limit.
     """
 
     head_seconds = 10.0
@@ -84,7 +84,7 @@ class BoundedConnection(H11Protocol):
             self._await(self.conn.their_state)
 
     def _await(self, state: object) -> None:
-        """Set a deadline when the wait for another state begins; keep that of the same state."""
+        """Set a deadline when the wait for another state begins; keep it for the same state."""
         awaited = state if state in (h11.IDLE, h11.SEND_BODY) else None
         if awaited is self._awaited:
             return
@@ -124,7 +124,7 @@ class BoundedConnection(H11Protocol):
 
 
 class Drain(NamedTuple):
-    """How long requests are still taken after the first signal, and what to call when it comes."""
+    """How long requests are still accepted after the first signal, and a function to call then."""
 
     seconds: float
     begin: Callable[[], None]
@@ -134,10 +134,10 @@ NO_DRAIN = Drain(0.0, lambda: None)
 
 
 def bind_socket(address: Address) -> socket.socket:
-    """Return a socket that listens; raise :class:`ConfigError` when the address cannot be had.
+    """Return a socket that listens; raise :class:`ConfigError` if the address is not available.
 
-    TCP is named explicitly, else asyncio does not see it and leaves Nagle's algorithm on: an answer
-    in two pieces would wait 40 ms.
+    TCP is named explicitly, because asyncio would otherwise leave Nagle's algorithm on, and an
+    answer in two pieces would wait 40 ms.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -159,11 +159,11 @@ def bind_socket(address: Address) -> socket.socket:
 def serve_until_signal(
     app: ASGIApp, listening: socket.socket, ready: Callable[[], None], drain: Drain = NO_DRAIN
 ) -> None:
-    """Answer until SIGINT or SIGTERM; ``ready`` is called once it does.
+    """Answer until SIGINT or SIGTERM; ``ready`` is called when the server answers.
 
-    After the first signal it drains, a second one ends that. Requests that run at the end have
-    five seconds. Raises what ``ready`` raised, once nothing
-    listens any more, and :class:`CatalogError` when it could not start.
+    After the first signal it drains; a second one ends that. Requests that run at the end have five
+    seconds. Raises the error of ``ready`` after nothing listens any more, and :class:`CatalogError`
+    if it could not start.
     """
     config = uvicorn.Config(
         app,
@@ -190,7 +190,7 @@ def serve_until_signal(
 
 
 def end_process(engine: Engine) -> NoReturn:
-    """End this process with code 0, though a request nobody waits for may still run."""
+    """End this process with code 0, even if an abandoned request is still running."""
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
     closing.join(_CLOSING_SECONDS)
@@ -201,7 +201,7 @@ def end_process(engine: Engine) -> NoReturn:
 
 
 class _Server(uvicorn.Server):
-    """A server that reports when it listens, and is silent about requests cut off at the end."""
+    """A server that reports when it listens, and does not log requests cut off at the end."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], drain: Drain) -> None:
         super().__init__(config)

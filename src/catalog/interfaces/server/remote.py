@@ -1,11 +1,11 @@
 """Calls to the server of a store, and the engine that makes them while a server runs.
 
-Light to import: a command that asks there loads nothing else. ``http.client`` would do; it loads
-``ssl`` and ``email``, which costs a command 25 ms.
+This module imports nothing heavy, because a command that asks a server needs only this.
+``http.client`` would load ``ssl`` and ``email``, which takes 25 ms.
 
-The server proves that it knows the secret before it gets any data: the port of one that died may
-belong to a stranger now. On the connection it proved itself on, the secret is then sent with each
-call, which reveals nothing new to it; signing the calls instead would protect no more.
+The server proves that it knows the secret before it gets any data, because the port of a dead
+server may belong to a stranger now. On that connection the secret is then sent with each call,
+which reveals nothing new to the server. Signed calls would protect no more.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PASS_OVER_SECONDS = 10.0
 
 
 class Connection:
-    """One keep-alive connection; not for several threads. Every failure is an ``OSError``."""
+    """One keep-alive connection, for one thread. Every failure is an ``OSError``."""
 
     def __init__(self, host: str, port: int, seconds: float) -> None:
         try:
@@ -89,10 +89,10 @@ class Connection:
     def stream(
         self, path: str, body: bytes, headers: Mapping[str, str], *, seconds: float
     ) -> tuple[int, Iterator[bytes]]:
-        """POST a request; return the status and the lines of the answer as they come.
+        """POST a request; return the status and the lines of the answer as they arrive.
 
-        Each piece comes within ``seconds``, or ``OSError`` is raised. It is asked for as HTTP/1.0:
-        the answer is not chunked, and ends with the connection.
+        Each piece must arrive within ``seconds``, or ``OSError`` is raised. The request is
+        HTTP/1.0, so that the answer is not chunked and ends with the connection.
         """
         fields = {"Host": self._host, "Content-Length": str(len(body)), **headers}
         lines = [f"POST {path} HTTP/1.0", *(f"{name}: {text}" for name, text in fields.items())]
@@ -114,7 +114,7 @@ class Connection:
         self._socket.close()
 
     def _receive_head(self, deadline: float) -> tuple[bytes, bytes]:
-        """Return the head, and what came of the body with it."""
+        """Return the head, and the part of the body that arrived with it."""
         received = b""
         while b"\r\n\r\n" not in received:
             if len(received) > _MAX_HEAD:
@@ -170,15 +170,15 @@ def _is_number(text: str) -> bool:
 
 
 class ServerGoneError(Exception):
-    """No server of ours is there, or it does not take the call: answer without it."""
+    """Our server is not there, or does not accept the call: answer without it."""
 
 
 class TooLargeError(ServerGoneError):
-    """The server does not read so large a call; it still answers smaller ones."""
+    """The call is too large for the server; it still answers smaller ones."""
 
 
 class Remote:
-    """The announced server. Thread-safe: as many connections are kept as calls were under way."""
+    """The announced server. Thread-safe: it keeps as many connections as parallel calls."""
 
     def __init__(self, announcement: Announcement) -> None:
         self.announcement = announcement
@@ -192,8 +192,8 @@ class Remote:
     ) -> dict[str, Any]:
         """Return the answer's JSON object; raise the errors that the verb raised there.
 
-        Raises :class:`ServerGoneError` when there is no answer within ``timeout`` seconds
-        (``None``: as long as the server allows itself, and a little).
+        Raises :class:`ServerGoneError` without an answer within ``timeout`` seconds (``None``: the
+        server's own limit, and a little more).
         """
         answer: dict[str, Any] = self._call(verb, arguments, None, timeout)["data"]
         return answer
@@ -203,7 +203,7 @@ class Remote:
     ) -> tuple[str, str, int]:
         """Return standard output, standard error and exit code of the verb's command.
 
-        Raises as :meth:`ask` does.
+        Raises like :meth:`ask`.
         """
         answer = self._call(verb, arguments, form, None)
         return answer["out"], answer["err"], answer["code"]
@@ -211,9 +211,9 @@ class Remote:
     def stream_command(
         self, verb: str, arguments: Mapping[str, Any], form: Mapping[str, Any]
     ) -> Generator[str, None, tuple[str, str, int]]:
-        """Yield the output of the verb's command as it comes, and return the rest with the code.
+        """Yield the output of the verb's command as it arrives; return the rest with the code.
 
-        Raises as :meth:`ask` does before anything came, and later :class:`ServingError`.
+        Before the first output it raises like :meth:`ask`, later :class:`ServingError`.
         """
         call = {"operation": verb, "arguments": dict(arguments), "form": form, "streamed": True}
         connection: Connection | None = None
@@ -241,7 +241,7 @@ class Remote:
                 connection.close()
 
     def close(self) -> None:
-        """Keep no connection any more; calls under way end first, later ones use one each."""
+        """Close the connections; calls in progress end first, later ones open one each."""
         self._closed = True
         self._close_idle()
 
@@ -259,7 +259,7 @@ class Remote:
         raise _refusal(status, answer)
 
     def _exchange(self, body: bytes, timeout: float | None) -> tuple[int, dict[str, Any]]:
-        """Send the call; once more on a new connection if the idle one turns out to be closed."""
+        """Send the call; once more on a new connection if the idle one was closed."""
         with self._lock:
             idle = self._idle.pop() if self._idle else None
         if idle is not None:
@@ -299,7 +299,7 @@ class Remote:
         return {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
 
     def _connect(self) -> Connection:
-        """Return a new connection, once its other end has proved itself."""
+        """Return a new connection after the server has proved its identity."""
         server = self.announcement
         if server.version != __version__:
             raise ServerGoneError(f"the server is catalog {server.version}, not {__version__}")
@@ -321,7 +321,7 @@ class Remote:
 
 
 def _refusal(status: int, answer: dict[str, Any]) -> Exception:
-    """Return the error in an answer, or the one that makes the caller go on without the server."""
+    """Return the error in an answer, or the one that makes the caller answer by itself."""
     if status == _TOO_LARGE:
         return TooLargeError("the server does not read so large a call")
     if status in _REFUSALS and not is_catalog_error(answer):
@@ -331,7 +331,7 @@ def _refusal(status: int, answer: dict[str, Any]) -> Exception:
 
 
 def _demand_proof(connection: Connection, secret: str, seconds: float) -> float:
-    """Return how long the server takes at most; raise ``OSError`` if it is not ours."""
+    """Return the server's own time limit; raise ``OSError`` if it is not our server."""
     nonce = os.urandom(16).hex()
     _, content = connection.exchange(
         "GET", f"/v1/health?nonce={nonce}", seconds=seconds, max_bytes=_MAX_PROOF_BYTES
@@ -355,8 +355,8 @@ def _parse_object(body: bytes) -> dict[str, Any]:
 class NearestEngine:
     """Ask the store's server while one runs with the same settings, else answer here.
 
-    The local engine is made when first needed and let go when a server answers again. A server
-    that is lost during a call costs that call nothing but time. Thread-safe.
+    The local engine is made when first needed and released when a server answers again. If a server
+    is lost during a call, that call only takes longer. Thread-safe.
     """
 
     def __init__(
@@ -381,7 +381,7 @@ class NearestEngine:
 
     @classmethod
     def of(cls, settings: Settings, preset: str | None = None) -> NearestEngine:
-        """Return the engine for settings that were loaded with that preset in this environment."""
+        """Return the engine for settings loaded with that preset in this environment."""
         from catalog.core.files import settings_key
 
         def local() -> LocalEngine:
@@ -411,7 +411,7 @@ class NearestEngine:
             return engine.ask(verb, arguments)
 
     def warm(self) -> None:
-        """Make the local engine ready, if it is the one that would answer."""
+        """Prepare the local engine, if it is the one that would answer."""
         if self._find_server() is None:
             with self._use_local() as engine:
                 engine.warm()
@@ -427,7 +427,7 @@ class NearestEngine:
             local.close()
 
     def _find_server(self) -> Remote | None:
-        """Return the server there is now; one that was lost is passed over for a while."""
+        """Return the present server; one that was lost is ignored for a while."""
         announcement = read_announcement(self._home)
         if announcement is None or announcement.key != self._key:
             return None
@@ -451,7 +451,7 @@ class NearestEngine:
 
     @contextmanager
     def _use_local(self) -> Iterator[LocalEngine]:
-        """Yield the local engine, made if need be, which stays open for as long."""
+        """Yield the local engine, made if necessary, which stays open meanwhile."""
         with self._making:
             with self._lock:
                 engine = self._local

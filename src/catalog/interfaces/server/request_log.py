@@ -2,7 +2,7 @@
 
 None of them contains a query or a document. Names, units and labels of the counts (Prometheus' text
 format at ``/metrics``) follow https://prometheus.io/docs/practices/naming/. No label contains a
-caller's text: routes, methods, verbs and stages are those that exist.
+caller's text: routes, methods, verbs and stages are fixed names.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ServerMetrics:
-    """Count requests, and the questions that they ask. Thread-safe."""
+    """Count requests and their questions. Thread-safe."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -104,23 +104,23 @@ class ServerMetrics:
         ).set(1)
 
     def watch(self, pending: Callable[[], int], is_ready: Callable[[], bool]) -> None:
-        """Take from these how many calls are pending, and whether the server is ready."""
+        """Take functions for the number of pending calls, and for whether the server is ready."""
         self._pending.set_function(pending)
         self._ready.set_function(lambda: float(is_ready()))
 
     def begin_request(self) -> None:
-        """Count a request that runs."""
+        """Count a request that begins."""
         self._running.inc()
 
     def end_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request that ended; ``status`` 0 for one that was cut off unanswered."""
+        """Count a request that ended; ``status`` 0 is for one that was cut off unanswered."""
         self._running.dec()
         method = method if method in _METHODS else "other"
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def count_question(self, outcome: Outcome) -> None:
-        """Count how a question went and how each of its stages did."""
+        """Count the outcome of a question and of each of its stages."""
         self._questions.labels(outcome.verb, outcome.edge, outcome.kind).inc()
         for name, status in outcome.stages:
             # A section's stages are named with its heading after them.
@@ -132,7 +132,7 @@ class ServerMetrics:
 
 
 def metrics_endpoint(metrics: ServerMetrics) -> ASGIApp:
-    """Return the app that gives the metrics; whoever mounts it checks the token."""
+    """Return the app that serves the metrics; its caller checks the token."""
 
     async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         if Request(scope).method != "GET":
@@ -146,7 +146,7 @@ def metrics_endpoint(metrics: ServerMetrics) -> ASGIApp:
 
 
 class Readiness:
-    """Say that a server is ready from when it is warm until it begins to stop."""
+    """The readiness of a server: from when it is warm until it begins to stop."""
 
     def __init__(self, *, is_warm: bool = True) -> None:
         self._is_warm = is_warm
@@ -158,11 +158,11 @@ class Readiness:
         return self._is_warm and not self.is_draining
 
     def note_warm(self) -> None:
-        """Note that model and indexes are loaded or failed to load; queries raise the reason."""
+        """Record that model and indexes are loaded or failed to load; queries raise the reason."""
         self._is_warm = True
 
     def drain(self) -> None:
-        """Note that the server is about to stop, and goes on answering until then."""
+        """Record that the server is about to stop; until then it answers."""
         self.is_draining = True
 
     def require(self) -> None:
@@ -174,10 +174,10 @@ class Readiness:
 
 
 class RequestLog:
-    """Log and count each request under an id: the ``X-Request-ID`` that it came with, or a new one.
+    """Log and count each request under an id: its ``X-Request-ID``, or a new one.
 
-    The answer has the id, and so has every line logged on the way. A request cut off by the
-    server's end gets an answer that says so. A server that drains asks callers to connect again.
+    The answer and every line logged for the request have the id. A request cut off by the server's
+    end gets an answer that says so. A draining server asks callers to connect again.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ def _request_id(scope: Scope) -> str:
 
 
 def _route(path: str) -> str:
-    """Return the route without what follows it, which may be anything."""
+    """Return the route without its variable rest."""
     for name in _ROUTES:
         if path == name:
             return name

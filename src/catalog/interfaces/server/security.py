@@ -1,8 +1,8 @@
 """Who may call over HTTP: checks of Host, Origin, token and size before anything is read.
 
-Host and Origin are checked always: a web page whose name was made to point at this machine (DNS
-rebinding) still sends its own name. See the transport section of the MCP specification.
-The MCP SDK has such checks too, but less strict ones: see :class:`HostCheck`.
+Host and Origin are always checked: a web page whose name was made to point at this machine (DNS
+rebinding) still sends its own name. See the transport section of the MCP specification. The MCP SDK
+has such checks, too, but less strict ones: see :class:`HostCheck`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def parse_address(text: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether the name, in small letters, can only mean this machine."""
+    """Return whether the lower-case name can only mean this machine."""
     if host == "localhost":
         return True
     try:
@@ -76,7 +76,7 @@ def is_loopback(host: str) -> bool:
 
 
 def split_host_port(name: str) -> tuple[str, int | None] | None:
-    """Return host, in small letters, and port of ``host[:port]``; ``None`` for any other form."""
+    """Return lower-case host and port of ``host[:port]``; ``None`` for any other form."""
     if not name.isascii() or any(char in "/?#@\\%" or char.isspace() for char in name):
         return None
     if name.count(":") > 1 and not name.startswith("["):
@@ -131,11 +131,11 @@ def guard_app(
 
 
 class HostCheck:
-    """Pass on requests to one of our host names, except from web pages that may not call.
+    """Pass on requests for one of our host names, except from web pages that may not call.
 
     The SDK's ``TransportSecurityMiddleware`` (mcp 2.3) takes the first of two Host headers, an
-    empty Origin and, where any port may be named, anything after the colon; it knows no loopback
-    names but those it is given, letter for letter.
+    empty Origin and, if any port is allowed, anything after the colon. It knows only the loopback
+    names that it is given, letter for letter.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str]) -> None:
@@ -236,7 +236,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
 
     async def _read_whole(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read a body of untold length before it is passed on."""
+        """Read a body of unknown length before it is passed on."""
         body, has_more = bytearray(), True
         while has_more:
             message = await receive()

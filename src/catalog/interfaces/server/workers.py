@@ -28,9 +28,9 @@ _WAITING_PER_THREAD = 4
 class Workers:
     """At most ``max_threads`` threads; four times as many calls may wait for one.
 
-    A thread cannot be stopped: one whose call took longer than ``seconds`` is busy until it ends.
-    Threads start when first needed and hold up no exit. ``check`` is called before each call's
-    work; its error becomes the call's.
+    A thread cannot be stopped: if its call takes longer than ``seconds``, it is busy until the call
+    ends. Threads start when first needed and do not delay the exit. ``check`` is called before each
+    call's work; its error becomes the call's.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Workers:
 
     @property
     def pending(self) -> int:
-        """Return how many calls run or wait, those nobody waits for included."""
+        """Return the number of calls that run or wait, including abandoned ones."""
         return self._pending
 
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
@@ -98,9 +98,9 @@ class Workers:
 
 
 def warm_in_background(engine: Engine, done: Callable[[], None] = lambda: None) -> None:
-    """Start a thread that warms the engine, if it can be; a failure is logged and no more.
+    """Start a thread that warms the engine if it can be; a failure is just logged.
 
-    ``done`` is called once it has ended, either way.
+    ``done`` is called at the end in either case.
     """
     warm = getattr(engine, "warm", None)
     if warm is None:

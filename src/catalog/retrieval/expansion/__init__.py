@@ -1,1 +1,1 @@
-"""Other words for a query: a language model's lines, which of them to keep, and asking them."""
+"""Other words for a query: lines from a language model, which lines to keep, and their search."""

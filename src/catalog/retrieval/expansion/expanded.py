@@ -1,4 +1,4 @@
-"""A hybrid search that may also ask an expansion's lines: when, which, and from the cache."""
+"""A hybrid search that may also search for expansion lines: when, which, and from the cache."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from catalog.retrieval.stages import StageLog
 from catalog.store.engine_types import Hit, read_stamps
 from catalog.store.statistics import count_vectors
 
-_FOUND = 100  # a line must be as near to the query as this one of the passages it found,
-_SHARE = 4  # or the one at a quarter of all there are, if they are so few,
-_LEAST = 2  # but not the first
+# A line must be as near to the query as its 100th passage, or the one at a quarter of all passages
+# if that comes earlier, but not the first.
+_FOUND = 100
+_SHARE = 4
+_LEAST = 2
 _CACHED = "kept from an earlier search"
 MakeLegs = Callable[[Sequence[SubQuery]], list[LegQuery]]
 
 
 class ExpansionPlan:
-    """The further sub-queries of one request, and the reports of how they were found.
+    """The additional sub-queries of a request, and the reports of how they were found.
 
-    No model is asked when the lexical leg is sure already. Raises :class:`ConfigError` when the
+    No model is asked if the lexical leg is certain already. Raises :class:`ConfigError` if the
     library has no language model.
     """
 
@@ -41,15 +43,15 @@ class ExpansionPlan:
 
     @property
     def identity(self) -> str:
-        """Name the source of expansions: equal ones add the same to the same query."""
+        """Identify the source of expansions: equal identities give a query the same expansions."""
         return self._expander.identity
 
     def sub_queries(
         self, query: str, runs: Sequence[LegRun], count: Callable[[], int]
     ) -> tuple[SubQuery, ...]:
-        """Return the sub-queries to add to those answered; later calls repeat the first.
+        """Return the sub-queries to add to those answered; later calls return the same.
 
-        ``count`` counts the passages of the dataset that can be found by meaning.
+        ``count`` is the number of passages in the dataset that have a vector.
         """
         if self._sub_queries is None:
             self._sub_queries = tuple(self._decide(query, runs, count))
@@ -100,10 +102,10 @@ class ExpansionPlan:
 
 
 def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) -> str:
-    """Say why the best lexical hit needs no expansion; "" if it does.
+    """Explain why the best lexical hit makes expansion unnecessary; "" if it does not.
 
-    BM25 scores are mapped to 0-1 by ``s / (1 + s)``; the best must reach ``score`` and be ``gap``
-    ahead of the second (of 0, without a second).
+    BM25 scores are mapped to 0-1 by ``s / (1 + s)``. The best must reach ``score`` and lead by
+    ``gap`` over the second (over 0 without a second).
     """
     normalised = [max(0.0, raw) / (1 + max(0.0, raw)) for raw in scores[:2]]
     best, second = (*normalised, 0.0, 0.0)[:2]
@@ -113,10 +115,11 @@ def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) 
 
 
 def _nearness(run: LegRun | None, count: Callable[[], int]) -> float | None:
-    """Return the least cosine between a line and the query, by the hits of the query's leg.
+    """Return the least cosine of a line with the query, from the hits of the query's vector leg.
 
-    ``None`` if it found nothing. Of 188 golden queries with the labelled answer as the line 176
-    pass, and 17 % of other queries' answers; the median of the first three hits let 104 pass.
+    ``None`` if the leg found nothing. In a test with 188 golden queries and their labelled answers
+    as lines, 176 answers pass, and 17 % of other queries' answers. With the median of the first
+    three hits as the bound only 104 passed.
     """
     if run is None or not run.hits:
         return None
@@ -132,7 +135,7 @@ def _first_hits(runs: Sequence[LegRun], leg: Leg) -> Sequence[Hit]:
 
 @dataclass(frozen=True, slots=True)
 class CachedRetrieval:
-    """An expanded retrieval over one state of a dataset, with all its times set to 0."""
+    """An expanded retrieval for one state of a dataset, with all its times set to 0."""
 
     stages: StageLog
     run: HybridRun
@@ -148,13 +151,13 @@ def find_reported(
     plan: ExpansionPlan | None = None,
     make_legs: MakeLegs | None = None,
 ) -> HybridRun:
-    """Find as :func:`~catalog.retrieval.hybrid.find` does, and report every stage in ``stages``.
+    """Find passages like :func:`~catalog.retrieval.hybrid.find`, and report every stage.
 
-    With a ``plan``, the sub-queries that it adds are asked as well, by the legs that ``make_legs``
-    makes of them. Their lists weigh ``expansion_weight``, the question's own ``original_weight``.
-    A plan that adds nothing leaves the plain hybrid answer. An expanded retrieval in which nothing
-    failed is cached until the dataset changes, at most for ``cache_ttl_seconds``: many legs cost
-    more than two.
+    With a ``plan``, its sub-queries are searched as well, by the legs that ``make_legs`` makes.
+    Their lists have the weight ``expansion_weight``, the question's own ``original_weight``. A plan
+    that adds nothing leaves the plain hybrid answer. An expanded retrieval without failures is
+    cached until the dataset changes, for at most ``cache_ttl_seconds``, because many legs take
+    longer than two.
     """
     if plan is None or make_legs is None:
         run = find(parts, legs, question, top_k)
@@ -198,7 +201,7 @@ def _cache_key(
     *,
     strict: bool,
 ) -> Hashable | None:
-    """Return all that the answer depends on except the dataset; ``None``: do not cache it."""
+    """Return all that the answer depends on except the dataset; ``None`` to disable caching."""
     if question.embedding is not None or question.texts or not parts.rag.cache_ttl_seconds:
         return None
     try:
@@ -209,7 +212,10 @@ def _cache_key(
 
 
 def _leg_key(leg: LegQuery) -> Hashable:
-    """Return a leg's key; to Python the filters ``x = 1`` and ``x = True`` would be equal."""
+    """Return a leg's cache key; it has the filter as text.
+
+    Python takes the filters ``x = 1`` and ``x = True`` for equal.
+    """
     bounds = (leg.restriction, repr(leg.restriction.filter), leg.top_k)
     return (leg.kind, leg.sub_query, *bounds)
 

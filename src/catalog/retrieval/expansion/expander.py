@@ -1,4 +1,4 @@
-"""Other words for a query, from a source that may be slow, silent or wrong, through the cache."""
+"""Get other words for a query through the cache; the source may be slow, silent or wrong."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from catalog.retrieval.expansion.sources import ExpansionSource
 
 ResultT = TypeVar("ResultT")
-_ABANDONED = 2  # hanging calls before the source is left alone until one of them ends
+_ABANDONED = 2  # hanging calls; with more, the source is not asked until one of them ends
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Lines worth asking, milliseconds, a note; ``error`` if the source failed."""
+    """The lines to search, the time in milliseconds, a note, and ``error`` if the source failed."""
 
     lines: tuple[ExpansionLine, ...]
     ms: float
@@ -36,7 +36,7 @@ class Expansion:
 
 
 class Expander:
-    """Asks one source, within its time, for lines of a query; safe between threads."""
+    """Ask one source for lines within a time limit; safe to share between threads."""
 
     def __init__(self, source: ExpansionSource, cache: ModelCache, rag: RAGv2Settings) -> None:
         self._source, self._cache, self._rag = source, cache, rag
@@ -45,11 +45,11 @@ class Expander:
 
     @cached_property
     def identity(self) -> str:
-        """Return the source's fingerprint; raises :class:`LLMError` if it has none to give."""
+        """Return the source's fingerprint; raise :class:`LLMError` if the source has none."""
         return self._call(lambda: self._source.fingerprint)
 
     def expand(self, query: str) -> Expansion:
-        """Return the lines that survive the filters; never raises for what the source does."""
+        """Return the lines that pass the filters; never raise an error of the source."""
         started = time.perf_counter()
         try:
             lines, is_cached = self._lines(query)
@@ -85,7 +85,7 @@ class Expander:
         return lines, False
 
     def _call(self, function: Callable[[], ResultT]) -> ResultT:
-        """Raise whatever the source's code raises, an exit too, as an error of ours."""
+        """Turn whatever the source's code raises, even an exit, into one of our errors."""
         try:
             return function()
         except (CatalogError, KeyboardInterrupt):

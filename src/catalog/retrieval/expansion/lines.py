@@ -1,4 +1,4 @@
-"""Lines of an expansion: reading them out of a model's reply, and which are worth asking."""
+"""Read the lines of an expansion from a model's reply, and decide which are worth a search."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _ABOUT_ITSELF = re.compile(
     r"as an ai|as a language model|i (?:cannot|can't|am sorry|am unable)|i'm (?:sorry|unable)"
     r"|sorry,|here (?:are|is)\b|here's\b|sure\b(?!-)|certainly\b"
 )
-_TOLD = 80  # characters of a dropped line that are told
+_TOLD = 80  # characters of a dropped line in a report
 _LEAK_WORDS = 3  # a line of fewer words may stand in the prompt by chance
-_LEAK_RUN = 5  # so many words in a row of a longer line stand there by no chance
+_LEAK_RUN = 5  # this many words in a row are no coincidence
 
 
 @dataclass(frozen=True, slots=True)
 class ExpansionLine:
-    """One more thing to ask: words, a question, or a passage that might answer the query."""
+    """Another thing to search for: words, a question, or a passage that might answer the query."""
 
     kind: SubQueryKind
     text: str
@@ -62,11 +62,11 @@ def one_line(text: str) -> str:
 
 
 def parse_lines(reply: str) -> list[ExpansionLine]:
-    """Read the lines of a reply in order; leave out lines of no known form, and raise nothing.
+    """Read the lines of a reply in order; skip lines of unknown form, and never raise.
 
-    A line is ``lex:``, ``vec:`` or ``hyde:`` in any case and a text, behind bullets, numbers or
-    bold marks, its quotes taken off. JSON, alone or between other text, is an object with these
-    keys, or a list of objects with ``kind`` and ``text``.
+    A line is ``lex:``, ``vec:`` or ``hyde:`` in any case followed by a text. Bullets, numbers, bold
+    marks and quotes are removed. JSON, also inside other text, may be an object with these keys, or
+    a list of objects with ``kind`` and ``text``.
     """
     reply = reply[:_LONGEST_REPLY]
     return _parse_json(reply) or [line for raw in reply.splitlines() for line in _parse_line(raw)]
@@ -77,12 +77,12 @@ def _parse_line(raw: str) -> Iterator[ExpansionLine]:
     if match is None:
         return
     text = _strip_marks(match[2])
-    if text and text[0] not in "[{":  # what is left of JSON cut short
+    if text and text[0] not in "[{":  # a fragment of truncated JSON
         yield ExpansionLine(cast(SubQueryKind, match[1].lower()), text)
 
 
 def _strip_marks(text: str) -> str:
-    """Strip emphasis marks around a text, and quotes when one pair holds all of it."""
+    """Remove emphasis marks around a text, and quotes if one pair encloses all of it."""
     text = one_line(text).strip("*_ ")
     if text.endswith(('",', "',")):
         text = text[:-1]
@@ -135,14 +135,13 @@ def filter_lines(
     hyde_max: int,
     prompt: str,
 ) -> tuple[list[ExpansionLine], list[tuple[ExpansionLine, str]]]:
-    """Return the lines to ask, each one printable line, and those dropped, each with its reason.
+    """Return the lines to search, and the dropped lines, each with its reason.
 
-    Reasons: ``instructions`` (labels, placeholders, talk about itself, a line of 3 or 4 words or
-    5 words in a row that stand in ``prompt`` but not in the query), ``too long``
+    Reasons: ``instructions`` (labels, placeholders, the model talking about itself, a line of 3 or
+    4 words or 5 words in a row that are in ``prompt`` but not in the query), ``too long``
     (:data:`LONGEST`), ``too short`` (under 2 words for vec unless the query is that short, 4 for
-    hyde), ``echo`` (the query again), ``nothing new`` (only tokens of the query), ``no query
-    term`` (a lex line without any of them), ``duplicate`` (also of a vec line as hyde), ``too
-    many``.
+    hyde), ``echo`` (the query again), ``nothing new`` (only tokens of the query), ``no query term``
+    (a lex line without any), ``duplicate`` (also a hyde line equal to a vec line), ``too many``.
     """
     check = _LineCheck(query, analyzer, prompt)
     room = {"lex": lex_max, "vec": vec_max, "hyde": hyde_max}
@@ -177,7 +176,7 @@ def _shorten(text: str) -> str:
 
 
 class _LineCheck:
-    """Decides for one query which lines are worth asking."""
+    """The check of lines for one query."""
 
     def __init__(self, query: str, analyzer: Analyzer, prompt: str) -> None:
         self._query, self._analyzer = query, analyzer
@@ -185,7 +184,7 @@ class _LineCheck:
         self._query_tokens = frozenset(analyzer.tokens(query))
 
     def objection(self, line: ExpansionLine) -> str | None:
-        """Say why the line is not worth asking, whatever the other lines are."""
+        """Return why the line is not worth a search, regardless of other lines."""
         words, characters = LONGEST[line.kind]
         count, plain = count_words(line.text), _normalise(line.text)
         tokens, of_query = self._tokens(line), self._query_tokens
@@ -204,7 +203,7 @@ class _LineCheck:
         return None
 
     def meaning(self, line: ExpansionLine) -> Hashable:
-        """Return a key that is equal for lines that find the same in the same leg."""
+        """Return a key that is equal for lines with the same results in the same leg."""
         if line.kind == "lex":
             return "lex", self._tokens(line) or _normalise(line.text)
         return "vec", _normalise(line.text)
@@ -247,5 +246,5 @@ def _normalise(text: str) -> str:
 
 
 def count_words(text: str) -> int:
-    """Count words between spaces, and one for every two letters of scripts without spaces."""
+    """Count words between spaces; in scripts without spaces two letters count as a word."""
     return len(text.split()) + len(_UNSPACED.findall(text)) // 2

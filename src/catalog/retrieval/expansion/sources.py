@@ -1,7 +1,7 @@
 """Language models as sources of other words for a query.
 
-The examples are of subjects that hardly any collection treats, so that a reply which repeats
-them is recognised. The query comes last: what stands before it is read once and remembered.
+The examples in the prompt are on subjects that hardly any collection has, so that a reply that
+repeats them is recognised. The query comes last, because models cache the text before it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ExpansionReply(BaseModel):
 
 
 class ExpansionSource(Protocol):
-    """Something that thinks of other words for a query; it may be slow, wrong, or raise."""
+    """A source of other words for a query; it may be slow, be wrong, or raise."""
 
     @property
     def name(self) -> str:
@@ -82,11 +82,11 @@ class ExpansionSource(Protocol):
 
     @property
     def prompt(self) -> str:
-        """Return the prompt, so that replies that repeat it are recognised."""
+        """Return the prompt, to recognise replies that repeat it."""
         ...
 
     def expand(self, query: str) -> list[ExpansionLine]:
-        """Ask for lines, which come unchecked; raises whatever the model raises."""
+        """Ask for unchecked lines; raises whatever the model raises."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Models that read query and passage together and say how well one answers the other.
+"""Models that read query and passage together and score how well the passage answers.
 
 base.py           the interface of rerankers, and the check of their answers
 excerpts.py       the part of a long passage that is read
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reranker", "get_reranker"]
 
-_HTTP_SECONDS = 30.0  # where no budget is set
+_HTTP_SECONDS = 30.0  # without a budget
 
 
 def get_reranker(
@@ -32,11 +32,11 @@ def get_reranker(
     threads: int | None = None,
     offline: bool = False,
 ) -> Reranker:
-    """Make the reranker that ``rag.rerank_provider`` names; a model loads at its first use.
+    """Make the reranker set as ``rag.rerank_provider``; its model loads at the first use.
 
-    ``llm_seconds`` bounds each request to ``llm``, and the budget does too. ``threads`` is for
-    fastembed alone; ``offline`` keeps both local providers from the model hub.
-    Raises :class:`ConfigError` when the provider lacks its language model or address.
+    ``llm_seconds`` and the time budget both limit each request to ``llm``. ``threads`` is for
+    fastembed only. ``offline`` keeps the two local providers from the model hub. Raises
+    :class:`ConfigError` if the provider's language model or address is missing.
     """
     name, size = rag.rerank_model, rag.rerank_max_tokens
     budget_seconds = rag.rerank_budget_ms / 1000

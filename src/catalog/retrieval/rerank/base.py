@@ -10,13 +10,13 @@ from catalog.core.errors import RerankError
 
 
 class Reranker(Protocol):
-    """A model that reads query and passage together. Building one is cheap; it loads at first use.
+    """A model that reads query and passage together. It is cheap to make and loads at first use.
 
-    One reranker may be asked from several threads at once. Two methods are used where they exist:
-    ``scores_within(query, passages, seconds)``, which is :meth:`scores` but gives up after that
-    time, and ``learn(scores)``, which is shown raw scores, cached ones too, before any of them is
-    given to :meth:`relevance`. With an attribute ``chooses_sentences`` that is true it is also
-    asked for each sentence of the passages of recordings that are shown.
+    Several threads may use one reranker at once. Two more methods are used if they exist:
+    ``scores_within(query, passages, seconds)`` is :meth:`scores` with a time limit;
+    ``learn(scores)`` gets raw scores, cached ones too, before any of them is passed to
+    :meth:`relevance`. If an attribute ``chooses_sentences`` is true, the reranker also scores the
+    sentences of recordings' passages that are shown.
     """
 
     @property
@@ -26,7 +26,7 @@ class Reranker(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Return a name for the exact weights, or model and prompt: equal ones score equally.
+        """Identify the exact weights, or model and prompt: equal fingerprints score equally.
 
         Raises :class:`~catalog.core.errors.ModelUnavailableError`.
         """
@@ -34,34 +34,34 @@ class Reranker(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """Return how many passages one call of :meth:`scores` should be given at most."""
+        """Return the largest number of passages for one call of :meth:`scores`."""
         ...
 
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
-        """Return what is read beside the query, and whether any of the passage was cut.
+        """Return the text to read together with the query, and whether the passage was cut.
 
-        That is ``head`` (such as title and headings) on a line of its own, and the run of the
-        passage that fits under it. See :mod:`catalog.retrieval.rerank.excerpts`.
+        The text is ``head`` (such as title and headings) on its own line, then the run of the
+        passage that fits. See :mod:`catalog.retrieval.rerank.excerpts`.
         """
         ...
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """Return one finite raw score for each passage, in order; higher is better.
 
-        Raw scores of one :attr:`fingerprint` are on one scale, whichever call gave them.
-        ``passages`` are as :meth:`fit` gives them. Raises
-        :class:`~catalog.core.errors.RerankError` for a failure or an answer that cannot be used,
-        and :class:`~catalog.core.errors.ConfigError` when the model cannot be had at all.
+        Raw scores of one :attr:`fingerprint` are comparable across calls. ``passages`` are results
+        of :meth:`fit`. Raises :class:`~catalog.core.errors.RerankError` for a failure or an
+        unusable answer, and :class:`~catalog.core.errors.ConfigError` if the model is not available
+        at all.
         """
         ...
 
     def relevance(self, score: float) -> float:
-        """Map a raw score to 0..1, in the same order."""
+        """Map a raw score to 0..1; the order stays the same."""
         ...
 
 
 def check_scores(scores: Sequence[float], count: int, name: str) -> list[float]:
-    """Return the scores as floats; raise :class:`RerankError` unless ``count``, all finite."""
+    """Return the scores as floats; raise :class:`RerankError` unless ``count`` and all finite."""
     if len(scores) != count:
         raise RerankError(f"{name} gave {len(scores)} scores for {count} passages")
     try:

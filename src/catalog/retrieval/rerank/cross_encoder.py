@@ -23,13 +23,13 @@ from catalog.retrieval.rerank.excerpts import cut_query, fit_pair
 
 DEFAULT_MODEL = MS_MARCO.name
 _BATCH = 16
-_WINDOW = 512  # tokens, of a model that does not say
+_WINDOW = 512  # tokens, if the model does not say
 
 
 class _CrossEncoder(ABC):
     """A cross-encoder on this machine; its raw scores are logits.
 
-    Reads ``max_tokens`` tokens of query and passage together, or as many as the model can.
+    It reads ``max_tokens`` tokens of query and passage together, or as many as the model can.
     Subclasses have ``_provider``, ``_window`` (tokens of a pair) and ``_loaded`` (the model).
     """
 
@@ -82,9 +82,9 @@ class _CrossEncoder(ABC):
 
 
 class FastEmbedReranker(_CrossEncoder):
-    """An ONNX model, from wherever its files are.
+    """An ONNX model from a folder, an installed package or the hub cache.
 
-    Weights whose scores depend on the batch are given one pair at a time.
+    If the scores of its weights depend on the batch, it gets one pair at a time.
     """
 
     _provider = "fastembed"
@@ -102,12 +102,12 @@ class FastEmbedReranker(_CrossEncoder):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a name for the weights and the window."""
+        """Identify the weights and the window."""
         return make_fingerprint("fastembed-rerank", self._files.weights_hash, self._window)
 
     @cached_property
     def batch_size(self) -> int:
-        """Return 1 for weights quantised at run time: scores would depend on their neighbours."""
+        """Return 1 for weights quantised at run time, whose scores depend on the batch."""
         known = self._files.known
         alone = not known.batch_invariant if known else _quantises(self._files.weights_file)
         return 1 if alone else _BATCH
@@ -157,14 +157,14 @@ class FastEmbedReranker(_CrossEncoder):
 
 
 class SentenceTransformersReranker(_CrossEncoder):
-    """A torch model from a folder or the hub; safetensors weights, never a model's own code."""
+    """A torch model from a folder or the hub: safetensors weights, never a model's own code."""
 
     _provider = "sentence_transformers"
     batch_size = _BATCH
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return a name for the weights and the window."""
+        """Identify the weights and the window."""
         weights = self._files.weights_hash
         return make_fingerprint("sentence-transformers-rerank", weights, self._window)
 

@@ -1,7 +1,7 @@
-"""Excerpts: a reranker reads the part of a long passage that has the query's words, not its head.
+"""Excerpts: a reranker reads the part of a long passage with the query's words, not the head.
 
-A model of 512 tokens that is given the head of an 800-token passage misses every answer that
-stands at its end.
+If a model of 512 tokens read the head of an 800-token passage, it would miss every answer at the
+end.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     Spans = npt.NDArray[np.int64]
 
 
-EXCERPTS_VERSION = "2"  # raise it whenever the same passage would be read at another run
-SPECIAL_TOKENS = 4  # what models put around a pair: 3 in BERT, 4 in RoBERTa
+EXCERPTS_VERSION = "2"  # raise it with every change that selects other runs
+SPECIAL_TOKENS = 4  # that models add to a pair: 3 in BERT, 4 in RoBERTa
 _SENTENCE_END = re.compile(r"""(?:\n|[.!?…]['"”’)\]]{0,8}\s|[。！？])\s{0,8}$""")
-_LOOK_BACK = 8  # characters before a token that tell whether a sentence begins there
+_LOOK_BACK = 8  # characters before a token to look for the end of a sentence
 
 
 def fit_pair(
     query: str, passage: str, counter: TokenCounter, max_tokens: int, head: str = ""
 ) -> tuple[str, bool]:
-    """Return ``head`` and the best run of ``passage`` that fit beside the query, and if it was cut.
+    """Return ``head`` and the best run of ``passage`` that fit with the query, and if it is cut.
 
-    Counts the query as :func:`cut_query` leaves it, and a head of a quarter of ``max_tokens``
-    at most: what is longer of it is left out.
+    The query counts as :func:`cut_query` cuts it. The head gets at most a quarter of
+    ``max_tokens``; the rest of it is dropped.
     """
     query_tokens = len(counter.spans(cut_query(query, counter, max_tokens)))
     room = max(1, max_tokens - SPECIAL_TOKENS - query_tokens)
@@ -40,7 +40,7 @@ def fit_pair(
         head = _first_tokens(head, counter, min(room // 2, max_tokens // 4)) + "\n"
         room = max(1, room - len(counter.spans(head)))
     text, was_cut = passage, False
-    while True:  # a word that is cut may come apart into more tokens than it had
+    while True:  # a word that is cut may need more tokens than before
         run, is_shorter = best_window(text, query, room, counter.spans(text))
         if not is_shorter or len(run) == len(text):
             return head + text, was_cut
@@ -48,7 +48,7 @@ def fit_pair(
 
 
 def cut_query(query: str, counter: TokenCounter, max_tokens: int) -> str:
-    """Return the query's first tokens, half of ``max_tokens`` at most."""
+    """Return the query's first tokens, at most half of ``max_tokens``."""
     return _first_tokens(query, counter, max_tokens // 2)
 
 
@@ -59,14 +59,13 @@ def _first_tokens(text: str, counter: TokenCounter, count: int) -> str:
 
 
 def best_window(text: str, query: str, max_tokens: int, spans: Spans) -> tuple[str, bool]:
-    """Return the run of ``max_tokens`` tokens with most different query words, and if it is cut.
+    """Return the run of ``max_tokens`` tokens with most distinct query words, and if it is cut.
 
     ``spans`` has the shape ``(n, 2)``: character offsets of the text's tokens, ascending. Query
-    words are those of the keyword index, without stop words and by their stems. Of runs with
-    equally many words the earliest stretch wins, and in it the run that begins a sentence or
-    line, or else a word, near the stretch's middle, so that the text on both sides of the words
-    is read. Without any query word it is the head.
-    Takes time linear in the text.
+    words are those of the keyword index: stemmed, without stop words. Among runs with equally many
+    words the earliest stretch of neighbouring runs wins. In it the run is chosen that begins a
+    sentence, a line or a word near the stretch's middle, so that text on both sides of the words is
+    read. Without any query word the result is the head. Takes time linear in the text.
     """
     if len(spans) <= max_tokens:
         return text, False
@@ -77,10 +76,10 @@ def best_window(text: str, query: str, max_tokens: int, spans: Spans) -> tuple[s
 
 
 def _best_starts(text: str, query: str, size: int, spans: Spans) -> tuple[int, int]:
-    """Return the earliest stretch of starts, first and last, whose runs hold most query words.
+    """Return the first and last start of the earliest stretch of runs with most query words.
 
-    Runs that reach over either end of the text count too, so that the stretch's middle has the
-    words in the middle of the run wherever they stand.
+    Runs that extend beyond the text count, too. So the middle of the stretch has the words in the
+    middle of the run, even near the ends of the text.
     """
     words = _find_words(text, query, spans)
     held: Counter[int] = Counter()
@@ -120,10 +119,10 @@ def _find_words(text: str, query: str, spans: Spans) -> list[tuple[int, int, int
 
 
 def _choose_start(text: str, spans: Spans, size: int, first: int, last: int) -> int:
-    """Return the token from ``first`` to ``last`` that a run of ``size`` best begins with.
+    """Return the best token from ``first`` to ``last`` to begin a run of ``size`` tokens with.
 
-    It is looked for within a quarter of the run around the stretch's middle. A run that reaches
-    the end of the text is rather made shorter at its beginning than cut at its end.
+    It is within a quarter of the run around the stretch's middle. A run that reaches the end of the
+    text is shortened at its beginning instead of its end.
     """
     latest = len(spans) - size
     middle = min(max((first + last) // 2, 0), latest)
@@ -138,7 +137,7 @@ def _choose_start(text: str, spans: Spans, size: int, first: int, last: int) -> 
 
 
 def _rank_boundary(text: str, offset: int) -> int:
-    """Return 2 where a sentence or line begins, 1 where a word does, else 0."""
+    """Return 2 at the beginning of a sentence or line, 1 at that of a word, else 0."""
     before = text[max(0, offset - _LOOK_BACK) : offset]
     if offset == 0 or _SENTENCE_END.search(before):
         return 2
@@ -158,7 +157,7 @@ def _is_inside_word(text: str, offset: int) -> bool:
 
 
 def _token_start(text: str, spans: Spans, index: int) -> int:
-    """Return where the token's first character stands that is no white space; 0 for the first."""
+    """Return the offset of the token's first character that is not white space; 0 for the first."""
     if index == 0:
         return 0
     start, end = int(spans[index, 0]), int(spans[index, 1])

@@ -1,4 +1,4 @@
-"""A rerank server: the request of Cohere v2, which Jina, vLLM and llama.cpp's server speak too."""
+"""A rerank server with Cohere's v2 request, which Jina, vLLM and llama.cpp's server use, too."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _BATCH = 100
 
 
 class HttpReranker:
-    """Posts query and documents to ``url`` and reads one score for each document.
+    """Post query and documents to ``url`` and read one score for each document.
 
-    Understands ``{"results": [{"index", "relevance_score"}]}``, with ``data`` for ``results``
-    (Voyage), ``score`` for ``relevance_score``, and the bare list (text-embeddings-inference).
-    Raw scores are the server's own numbers. Relevance is the same number, until one outside 0..1
-    is seen: from then on the server is taken to give logits, and relevance is their sigmoid. What
-    was called relevant before that is not taken back, but the raw scores stay comparable.
-    No redirect is followed, and no message holds the key or the documents. ``timeout_seconds``
-    bounds a request as a whole; an answer of over 20 MB is not read. Tokens are taken to have
-    four characters, and ``max_tokens`` of them are sent of query and passage.
+    Accepted replies are ``{"results": [{"index", "relevance_score"}]}``, with ``data`` instead of
+    ``results`` (Voyage), ``score`` instead of ``relevance_score``, or the bare list
+    (text-embeddings-inference). Raw scores are the server's numbers. Relevance is the same number
+    until one outside 0..1 arrives. From then on, the server's numbers are taken for logits, and
+    relevance is their sigmoid. Earlier relevances stay as they were; the raw scores remain
+    comparable. Redirects are not followed, and messages contain neither the key nor documents.
+    ``timeout_seconds`` limits a whole request; a reply of over 20 MB is refused. Four characters
+    count as a token, and ``max_tokens`` of query and passage are sent.
     """
 
     chooses_sentences = True
@@ -57,15 +57,14 @@ class HttpReranker:
 
     @property
     def name(self) -> str:
-        """Return the model's name, as the server knows it."""
+        """Return the model's name on the server."""
         return self._model
 
     @property
     def fingerprint(self) -> str:
-        """Return a name for address, model's name and window.
+        """Identify address (without user and password), model name and window.
 
-        The address is the whole of it but user and password. Weights that the server changes
-        under the same name go unnoticed.
+        If the server changes the weights under the same name, this does not change.
         """
         return make_fingerprint(
             "http-rerank", self._server.public_url, self._model, self._max_tokens
@@ -76,11 +75,11 @@ class HttpReranker:
         return fit_pair(query, passage, CharTokenCounter(), self._max_tokens, head)
 
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Score each passage, in order, by one request for all."""
+        """Score all passages, in order, in one request."""
         return self.scores_within(query, passages, self._timeout)
 
     def scores_within(self, query: str, passages: Sequence[str], seconds: float) -> list[float]:
-        """Score as :meth:`scores` within ``seconds``, or the time-out where that is less."""
+        """Score like :meth:`scores` within ``seconds``, or within the timeout if it is shorter."""
         if not passages:
             return []
         body = {
@@ -95,7 +94,7 @@ class HttpReranker:
         return scores
 
     def learn(self, scores: Iterable[float]) -> None:
-        """Take the server to give logits, for good, if any of its scores lies outside 0..1."""
+        """Treat the server's numbers as logits for good if any score is outside 0..1."""
         if any(not 0 <= score <= 1 for score in scores):
             with self._learning:
                 self._gives_logits = True
@@ -117,7 +116,7 @@ class HttpReranker:
         return self._server.read(reply)
 
     def _parse(self, answer: Any, count: int) -> list[Any]:
-        """Read the documents' scores, in order; each of ``count`` must be there once."""
+        """Read the documents' scores, in order; each of ``count`` must occur once."""
         rows = answer
         if isinstance(answer, Mapping):
             rows = answer.get("results", answer.get("data"))

@@ -17,7 +17,7 @@ SCALE = 10.0  # what the prompt asks for
 _VERSION = "1"  # raise it when the reading of answers changes
 _PROMPT_TOKENS = 400  # the prompt around the passages, generously
 _MIN_ROOM = 32
-_ABANDONED = 2  # hanging calls, before the model is left alone until one of them ends
+_ABANDONED = 2  # hanging calls; with more, the model is not asked until one of them ends
 _THOUGHT = re.compile(r"<think>(?:(?!<think>).)*?</think>", re.DOTALL | re.IGNORECASE)
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _JUDGEMENT = re.compile(
@@ -63,9 +63,9 @@ Let's try this now:
 class LLMReranker:
     """Any language model that says which of ``batch_size`` passages answer, and how well, of 10.
 
-    Raw scores are 0..10; a passage that the answer leaves out has 0, for the prompt asks to leave
-    out the irrelevant. A passage's score is relative to those it is shown with. An answer that
-    takes longer than ``timeout_seconds`` is an :class:`~catalog.core.errors.LLMTimeoutError`.
+    A passage that the reply leaves out gets 0, because the prompt asks to leave out irrelevant
+    ones. Grades are relative to the other passages of the batch. A reply after more than
+    ``timeout_seconds`` is an :class:`~catalog.core.errors.LLMTimeoutError`.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class LLMReranker:
         )
 
     def fit(self, query: str, passage: str, *, head: str = "") -> tuple[str, bool]:
-        """Return the part of a passage that is shown, and whether any was cut.
+        """Return the part of a passage that is shown, and whether it was cut.
 
-        A batch shares the model's context; tokens are taken to have four characters.
+        A batch shares the model's context; four characters count as a token.
         """
         room = self._llm.context_tokens - self._llm.reply_tokens - _PROMPT_TOKENS
         each = min(self._max_tokens, max(_MIN_ROOM, room // self.batch_size))
@@ -112,7 +112,7 @@ class LLMReranker:
         return self.scores_within(query, passages, self._timeout)
 
     def scores_within(self, query: str, passages: Sequence[str], seconds: float) -> list[float]:
-        """Score as :meth:`scores` within ``seconds``, or the time-out where that is less."""
+        """Score like :meth:`scores` within ``seconds``, or within the timeout if it is shorter."""
         if not passages:
             return []
         query = cut_query(query, CharTokenCounter(), self._max_tokens)
@@ -144,12 +144,12 @@ class LLMReranker:
 
 
 def parse_answer(answer: str, count: int) -> tuple[list[int], list[float]]:
-    """Read document numbers (1..``count``) and their relevance (0..10) from an LLM's answer.
+    """Read document numbers (1..``count``) and their relevance (0..10) from an LLM's reply.
 
-    Reads ``Doc: 2, Relevance: 7`` in any case, with bullets, bold or prose around it, and
-    ``7/10``. Where no bare value is over 1 and one has a decimal point, 1 is the top of the
-    scale: ``0.8`` is 8. Unknown numbers and all but a document's first judgement are ignored.
-    Raises :class:`RerankError` when nothing usable is left, or for a value off the scale.
+    ``Doc: 2, Relevance: 7`` may be in any case, with bullets, bold marks or prose around it;
+    ``7/10`` works, too. If no bare value is above 1 and one has a decimal point, the scale ends at
+    1: ``0.8`` counts as 8. Unknown numbers and all but the first grade of a document are ignored.
+    Raises :class:`RerankError` if nothing usable is left, or for a value off the scale.
     """
     matches = list(_JUDGEMENT.finditer(_THOUGHT.sub("", answer)))
     bare = [match["value"] for match in matches if match["whole"] is None]

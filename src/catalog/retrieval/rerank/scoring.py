@@ -1,6 +1,6 @@
-"""Reranking: which passages are scored, from the cache or by the model, and blended.
+"""Rerank: score passages from the cache or by the model, and blend the scores.
 
-The reranker may be a user's: its exceptions become a :class:`RerankError`, and its scores are
+The reranker may be a user's, so its exceptions become a :class:`RerankError` and its scores are
 checked.
 """
 
@@ -36,7 +36,7 @@ _WEIGHT_BEYOND = 0.40
 
 
 class RerankScore(NamedTuple):
-    """A reranker's raw score of one passage, and the same as 0 to 1."""
+    """A reranker's raw score of one passage, and its relevance from 0 to 1."""
 
     raw: float
     relevance: float
@@ -97,7 +97,7 @@ def blend(
 
 
 def sort_positions(scores: Sequence[BlendedScore], scored: int) -> list[int]:
-    """Return positions best first: the ``scored`` first ones, then the rest; ties in order."""
+    """Return positions best first: the first ``scored`` ones, then the rest; ties in order."""
     return sorted(range(len(scores)), key=lambda n: (n >= scored, -scores[n].score, n))
 
 
@@ -117,11 +117,10 @@ def _minmax(scores: Sequence[float], scored: int) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class RerankOptions:
-    """How many passages are scored and how scores join the fused ones.
+    """How many passages are scored, and how their scores are blended.
 
-    ``candidates`` passages are scored, fewer when ``budget_ms`` (0: no limit) would be exceeded;
-    those not scored follow in their order. ``top_n`` keeps that many (0: all). :func:`blend` has
-    the formulas.
+    ``candidates`` passages are scored, or fewer if ``budget_ms`` (0: no limit) runs out; the rest
+    follow in their order. ``top_n`` keeps this many (0: all). :func:`blend` has the formulas.
     """
 
     candidates: int = 3
@@ -133,7 +132,7 @@ class RerankOptions:
 
 @dataclass(frozen=True, slots=True)
 class RerankOutcome:
-    """Passages in their new order, how many were scored and whence, and what stopped it early."""
+    """Passages in their new order, how many were scored by model and cache, and any early end."""
 
     passages: list[Passage]
     note: str
@@ -150,8 +149,8 @@ def rerank_passages(
 ) -> RerankOutcome:
     """Let a reranker read the first passages, and blend its scores with theirs.
 
-    A passage is read behind its title and headings, at its best run of words. Scores from
-    before a failure count and are cached. Raises :class:`RerankError` when nothing was scored.
+    A passage is read after its title and headings, at its best run of words. Scores before a
+    failure count and are cached. Raises :class:`RerankError` if no passage was scored.
     """
     deadline = clock() + options.budget_ms / 1000 if options.budget_ms else math.inf
     with as_rerank_errors(reranker):
@@ -182,7 +181,7 @@ def rerank_passages(
 def _with_relevance(
     reranker: Reranker, raw: Sequence[float], known: Iterable[float]
 ) -> list[RerankScore]:
-    """Pair raw scores with their relevance; ``known`` are all there are, for their scale."""
+    """Pair raw scores with their relevance; ``known`` are all raw scores, for the scale."""
     with as_rerank_errors(reranker):
         learn = getattr(reranker, "learn", None)
         if learn is not None:
@@ -219,7 +218,7 @@ def _blend(
 
 @dataclass(frozen=True, slots=True)
 class RerankText:
-    """A passage to be scored; ``key`` is that of its score in the cache."""
+    """A passage to score; ``key`` is the cache key of its score."""
 
     head: str  # title and headings, read before the text
     text: str
@@ -228,22 +227,22 @@ class RerankText:
 
     @classmethod
     def of(cls, chunk: Chunk, query: str, model: str) -> RerankText:
-        """Return the text of a passage, behind its title and headings."""
+        """Return the text of a passage after its title and headings."""
         names = filter(None, (chunk.title, *chunk.heading_path))
         return cls.of_text(chunk.text, query, model, head=" > ".join(dict.fromkeys(names)))
 
     @classmethod
     def of_text(cls, text: str, query: str, model: str, *, head: str = "") -> RerankText:
-        """Return the text with the key of its score for the query by the model."""
+        """Return the text with the cache key of its score for this query and model."""
         text_hash = sha1_hex(text)
         key = cache_key("rerank", query, head, text_hash, model, EXCERPTS_VERSION)
         return cls(head, text, key, text_hash)
 
 
 class RerankScoring:
-    """Score passages while time is left: scores by cache key, new ones, and how many were cut.
+    """Score passages while there is time; hold scores by cache key, new ones, and cut passages.
 
-    ``error`` is the failure that stopped it; running out of time is not a failure.
+    ``error`` is the failure that ended it; to run out of time is not a failure.
     """
 
     def __init__(
@@ -264,7 +263,7 @@ class RerankScoring:
         self.error: CatalogError | None = None
 
     def score(self, texts: Sequence[RerankText]) -> None:
-        """Score the texts without a score, in order and equal texts once, while time is left."""
+        """Score texts without a score, in order, equal texts once, while there is time."""
         missing = list({text.key: text for text in texts if text.key not in self.scores}.values())
         slowest = 0.0
         try:
@@ -298,7 +297,7 @@ class RerankScoring:
 
 @contextmanager
 def as_rerank_errors(reranker: Reranker) -> Iterator[None]:
-    """Raise whatever the reranker raises that is no error of ours as :class:`RerankError`."""
+    """Turn an exception of the reranker that is not ours into a :class:`RerankError`."""
     try:
         yield
     except CatalogError:
@@ -327,13 +326,12 @@ def choose_sentences(
 ) -> tuple[list[Passage], str]:
     """Give reranked passages of recordings the snippet around the sentence that scores best.
 
-    The words of a query find a sentence that repeats them. A reranker also finds one that answers
-    in other words, and so the second at which the answer is said.
-    Passages with a single sentence do not change, nor do those after :data:`MOST_SENTENCES`
-    sentences or ``seconds``, nor any where the reranker does not choose sentences (see
-    :class:`Reranker`). Return the passages, and a note of how many sentences were read, blank for
-    none. ``words`` are marked in the snippets. Raises :class:`RerankError` when the reranker
-    fails.
+    The query's words find a sentence that repeats them. A reranker also finds one that answers in
+    other words, and so the second at which the answer is said. A passage with a single sentence
+    does not change. Nothing changes after :data:`MOST_SENTENCES` sentences or ``seconds``, or if
+    the reranker does not choose sentences (see :class:`Reranker`). Return the passages and a note
+    about the number of sentences read, "" for none. ``words`` are marked in the snippets. Raises
+    :class:`RerankError` if the reranker fails.
     """
     chosen, total = list(passages), 0
     if not getattr(reranker, "chooses_sentences", False):
@@ -389,7 +387,7 @@ def _was_not_read(passage: Passage) -> bool:
 
 
 def _sentences(chunk: Chunk, max_chars: int) -> Iterator[Span]:
-    """Yield the sentences with a cue; of captions without full stops the cues."""
+    """Yield the sentences with a cue, or the cues of captions without full stops."""
     if chunk.modality == "video_frame" or not chunk.cues:
         return
     for start, end in sentence_spans(chunk.text):

@@ -1,4 +1,4 @@
-"""Embeddings that somebody computed before, searched with no call to any model.
+"""Search of embeddings that were computed earlier, without a call to any model.
 
 ``SemanticContextRetriever(cache_dir=".emb_cache").retrieve(query_embedding=vector, top_k=5)``
 """

@@ -23,10 +23,10 @@ Floats = npt.NDArray[np.float32]
 
 
 class EmbeddingIndex:
-    """Chunk ids with their embeddings and metadata, in the order of the ids.
+    """Chunk ids with their embeddings and metadata, in order of the ids.
 
-    ``matrix`` has shape ``(chunks, dim)``, as stored, not scaled; ``norms`` its rows' lengths.
-    Safe to share between threads; nothing of it changes.
+    ``matrix`` has shape ``(chunks, dim)``, as stored, not scaled; ``norms`` has the lengths of its
+    rows. Immutable, and safe to share between threads.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class EmbeddingIndex:
 
     @property
     def dim(self) -> int:
-        """The numbers of an embedding; 0 in an empty index."""
+        """The number of dimensions; 0 in an empty index."""
         return int(self.matrix.shape[1]) if len(self.ids) > 0 else 0
 
     def embedding(self, chunk_id: str) -> Floats:
-        """Return the embedding of a chunk, shape ``(dim,)``. Raises ``KeyError`` for no chunk."""
+        """Return the embedding of a chunk, shape ``(dim,)``; raise ``KeyError`` if unknown."""
         row: Floats = self.matrix[self._rows[chunk_id]]
         return row
 
@@ -74,7 +74,7 @@ class EmbeddingIndex:
         return cosines
 
     def check(self, query_embedding: EmbeddingVector) -> Floats:
-        """Return a query's vector, shape ``(dim,)``, once it is known to be searchable.
+        """Return a query's vector, shape ``(dim,)``, after checking that it can be searched.
 
         Raises :class:`SemanticQueryError` for another shape, NaN, infinity or a non-number.
         """
@@ -94,7 +94,7 @@ class EmbeddingIndex:
 
 
 def as_vector(query_embedding: Any) -> Floats:
-    """Return numbers as an array. Raises :class:`SemanticQueryError` for anything else."""
+    """Return numbers as an array; raise :class:`SemanticQueryError` for anything else."""
     try:
         vector = np.asarray(query_embedding, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
@@ -120,7 +120,7 @@ _log = logging.getLogger(__name__)
 def load_index(
     cache_dir: Path, *, progress: Progress | None = None, fresh: bool = False
 ) -> EmbeddingIndex:
-    """Return the embeddings of a folder; without a folder an empty index, and a warning.
+    """Return the embeddings of a folder; for a missing folder an empty index, with a warning.
 
     The folder contains::
 
@@ -128,11 +128,11 @@ def load_index(
         <64 hex digits>.meta.json   metadata of the chunk: a JSON object; may be missing
         .snapshot/                  all of it as memory-mapped arrays, written by this function
 
-    The snapshot is of one state of the folder, known by the time of its last change, and is
-    written again after files were added, removed or renamed. Writing over a file does not change
-    its folder: ``fresh`` reads everything again.
+    The snapshot belongs to one state of the folder, identified by the time of its last change. It
+    is written again after files were added, removed or renamed. Overwriting a file does not change
+    its folder: use ``fresh`` to read everything again.
 
-    A file that is not a JSON array of finite numbers is left out, with a warning that names it.
+    A file that is not a JSON array of finite numbers is skipped, with a warning that names it.
     Raises :class:`SemanticIndexError` for vectors of different dimensions, and for a folder that
     cannot be listed.
     """
@@ -174,7 +174,7 @@ def _read_files(cache_dir: Path, progress: Progress | None) -> EmbeddingIndex:
 
 
 def _read_vector(file: Path) -> Floats | None:
-    """Return the numbers of a file; ``None``, and a warning, if they are no vector."""
+    """Return the numbers in a file; ``None`` with a warning if they are not a vector."""
     try:
         numbers = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -226,7 +226,7 @@ def _changed_at(folder: Path) -> int:
 
 
 def _make_room(cache_dir: Path) -> bool:
-    """Make the snapshot's folder, which changes the folder around it; return whether it exists."""
+    """Make the snapshot's folder, which changes its parent; return whether it exists."""
     try:
         make_folder(cache_dir / SNAPSHOT)
     except OSError as error:
@@ -238,7 +238,7 @@ def _make_room(cache_dir: Path) -> bool:
 
 
 def _write_snapshot(cache_dir: Path, index: EmbeddingIndex, changed_at: int) -> None:
-    """Keep the index as arrays; its description is put in place last."""
+    """Save the index as arrays, and its description last."""
     folder = cache_dir / SNAPSHOT
     described = {"format": _FORMAT, "changed_at": changed_at, "shape": index.matrix.shape}
     described |= {"ids": index.ids, "metadata": index.metadata}
@@ -257,7 +257,7 @@ def _write_snapshot(cache_dir: Path, index: EmbeddingIndex, changed_at: int) -> 
 
 
 def _read_snapshot(cache_dir: Path) -> EmbeddingIndex | None:
-    """Return the kept index if the folder has not changed, mapped and not read."""
+    """Return the saved index, memory-mapped, if the folder has not changed."""
     folder = cache_dir / SNAPSHOT
     try:
         kept: dict[str, Any] = json.loads((folder / "index.json").read_bytes())

@@ -1,4 +1,4 @@
-"""Precomputed embeddings in LlamaIndex: as a retriever of their own, and as a leg with keywords."""
+"""Precomputed embeddings in LlamaIndex: as a retriever, and as a leg next to keywords."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _STEP = 1_000  # embeddings looked up at a time
 class PrecomputedRetriever(BaseRetriever):
     """Retrieve chunks of a folder of embeddings as LlamaIndex nodes.
 
-    A query's vector is the embedding that its bundle brings, else the provider's. Raises
-    :class:`SemanticQueryError` where there is neither.
+    A query's vector is the embedding in its bundle, or else the provider's. Raises
+    :class:`SemanticQueryError` without either.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ def _node(chunk: ChunkWithScore) -> NodeWithScore:
 
 
 class PrecomputedLeg(LegRetriever):
-    """The passages of a dataset that hold the lines which precomputed embeddings are of.
+    """The passages of a dataset that contain the lines of precomputed embeddings.
 
-    Sidecars say whose they are: ``source_file`` is a document's path in the dataset, and
-    ``line_number`` a line of the passage, the first if it is absent.
+    Sidecars name the lines: ``source_file`` is a document's path in the dataset, and
+    ``line_number`` a line of the passage, by default the first.
     """
 
     def __init__(
@@ -135,9 +135,9 @@ def precomputed_hybrid(
 ) -> HybridRetrieverV2:
     """Return a retriever that fuses a dataset's keyword leg with precomputed embeddings.
 
-    It is asked the same ``query``: ``precomputed_hybrid(…).retrieve(query)``. ``parts`` are a
-    service's, else those that this process shares; ``top_k`` fused passages come back, by default
-    as many as the settings say.
+    Ask it the same ``query``: ``precomputed_hybrid(…).retrieve(query)``. ``parts`` are a service's,
+    by default the shared one's. It returns ``top_k`` fused passages, by default as many as the
+    settings say.
     """
     factory = HybridRetrieverFactoryV2(parts)
     parts = factory._parts

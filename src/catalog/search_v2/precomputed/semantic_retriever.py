@@ -34,10 +34,10 @@ _LONGEST = 100_000  # characters of a chunk whose sidecar says no length
 class SemanticContextRetriever:
     """Find the chunks of a folder of embeddings whose vectors are nearest to a query's.
 
-    Everything is compared, then filtered; equal scores come in the order of the chunks' ids. The
-    folder is read at once, or mapped from its snapshot; :meth:`reload` reads it again. Safe to
-    share between threads. Raises :class:`SemanticConfigError` for settings without meaning and
-    :class:`SemanticIndexError` for a folder whose vectors are of different dimensions.
+    All chunks are compared, then filtered; equal scores are in order of the chunks' ids. The folder
+    is read at once, or mapped from its snapshot; :meth:`reload` reads it again. Safe to share
+    between threads. Raises :class:`SemanticConfigError` for invalid settings and
+    :class:`SemanticIndexError` for a folder with vectors of different dimensions.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SemanticContextRetriever:
 
     @property
     def embedding_model(self) -> str:
-        """The model of the embeddings: as set, else guessed from their dimensions."""
+        """The model of the embeddings: as set, or else guessed from their dimensions."""
         return self.config.embedding_model or infer_model(self.index.dim)
 
     def reload(self, progress: Progress | None = None) -> None:
@@ -65,12 +65,12 @@ class SemanticContextRetriever:
         top_k: int | None = None,
         config: AgentContextConfig | None = None,
     ) -> list[ChunkWithScore]:
-        """Return the ``top_k`` nearest chunks, best first; fewer, where fewer pass the config.
+        """Return the ``top_k`` nearest chunks, best first; fewer if fewer pass the config.
 
-        ``query_embedding`` has shape ``(dim,)`` and any length. ``top_k`` given here goes before
-        the agent's, and that before the retriever's. An empty index answers ``[]``. Raises
+        ``query_embedding`` has shape ``(dim,)`` and any length. This ``top_k`` takes precedence
+        over the agent's, and that over the retriever's. An empty index gives ``[]``. Raises
         :class:`SemanticConfigError` for a ``top_k`` below 1 and :class:`SemanticQueryError` for a
-        vector of another dimension, or with NaN or infinity in it.
+        vector of another dimension, or with NaN or infinity.
         """
         return self.retrieve_batch([query_embedding], top_k, config)[0]
 
@@ -80,9 +80,9 @@ class SemanticContextRetriever:
         top_k: int | None = None,
         config: AgentContextConfig | None = None,
     ) -> list[list[ChunkWithScore]]:
-        """Return what :meth:`retrieve` finds for each query, in their order.
+        """Return the results of :meth:`retrieve` for each query, in order.
 
-        ``batch_size`` of them are compared at once, which takes 4 bytes for each chunk and query.
+        ``batch_size`` queries are compared at once, which takes 4 bytes for each chunk and query.
         """
         index = self.index
         count = self._top_k(top_k, config)
@@ -133,9 +133,9 @@ def _tagged(index: EmbeddingIndex, wanted: frozenset[str]) -> Any:
 
 
 def read_content(metadata: EmbeddingMetadata, root: str | Path | None) -> str | None:
-    """Return a chunk's text: from ``line_number`` of ``source_file`` on, ``chunk_length`` long.
+    """Return a chunk's text: ``chunk_length`` characters from ``line_number`` of ``source_file``.
 
-    ``None`` without a root, for a file outside it, and where it or the line is not there.
+    ``None`` without a root, for a file outside it, and if the file or line does not exist.
     """
     source, line = metadata.get("source_file"), metadata.get("line_number", 1)
     length = metadata.get("chunk_length", _LONGEST)

@@ -39,7 +39,7 @@ class EmbeddingMetadata(TypedDict, total=False):
 
 
 class EmbeddingProvider(Protocol):
-    """Gives the vector of a query; every LlamaIndex embedding model is one."""
+    """A source of queries' vectors; every LlamaIndex embedding model is one."""
 
     def get_query_embedding(self, query: str) -> list[float]:
         """Return the embedding of a query, by the model that embedded the chunks."""
@@ -47,7 +47,7 @@ class EmbeddingProvider(Protocol):
 
 
 class _LazyContent:
-    """A text, or what reads it when it is first asked for."""
+    """A text, or a function that reads it at its first use."""
 
     def __get__(self, chunk: object | None, _owner: type) -> str | None:
         if chunk is None:
@@ -65,8 +65,8 @@ class _LazyContent:
 class ChunkWithScore:
     """A chunk that was found: its id, its cosine with the query (-1 to 1), its embedding.
 
-    ``content`` is its text, read when first asked for, ``None`` where it cannot be had. A score
-    below 0 says that the vectors point apart; the default threshold of 0 leaves such chunks out.
+    ``content`` is its text, read at its first use, ``None`` if not available. A score below 0 means
+    that the vectors point in opposite directions; the default threshold of 0 excludes such chunks.
     """
 
     chunk_id: str
@@ -78,10 +78,10 @@ class ChunkWithScore:
 
 @dataclass(frozen=True, slots=True)
 class AgentContextConfig:
-    """How one agent searches: how many chunks, from which score on, and with which of these tags.
+    """How one agent searches: how many chunks, the least score, and the tags.
 
     A chunk with any of ``filter_by_tags`` passes; without tags every chunk does. Raises
-    :class:`SemanticConfigError` for values that have no meaning.
+    :class:`SemanticConfigError` for invalid values.
     """
 
     agent_name: str
@@ -100,7 +100,7 @@ class AgentContextConfig:
 
     @classmethod
     def of(cls, agent_name: str, agent: Agent) -> AgentContextConfig:
-        """Return how the agent of that name (``core.agent_calls.read_agent``) searches these."""
+        """Return how the agent (``core.agent_calls.read_agent``) searches embeddings."""
         names = ("top_k", "similarity_threshold")
         own = {name: agent.retrieval[name] for name in names if name in agent.retrieval}
         return cls(agent_name, filter_by_tags=agent.filter_by_tags, **own)
@@ -110,10 +110,10 @@ class AgentContextConfig:
 class RetrieverConfig:
     """The folder of the embeddings, and the defaults of a search.
 
-    ``embedding_model`` is guessed from the number of dimensions if it is not given. ``batch_size``
-    queries are compared at once. Below ``content_root`` the files are that sidecars name as
-    ``source_file``; without it no file but those of the cache is read. Raises
-    :class:`SemanticConfigError` for values that have no meaning.
+    ``embedding_model`` is guessed from the number of dimensions by default. ``batch_size`` queries
+    are compared at once. ``content_root`` is the folder of the files that sidecars name as
+    ``source_file``; without it only files of the cache are read. Raises
+    :class:`SemanticConfigError` for invalid values.
     """
 
     embedding_model: str | None = None

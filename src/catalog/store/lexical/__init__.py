@@ -1,4 +1,4 @@
-"""Keyword engines behind one protocol, found by name; ours are one file each."""
+"""Keyword engines behind one protocol, found by name; each of ours is one file."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def get_lexical_engine(
     *,
     rag: RAGv2Settings | None = None,
 ) -> LexicalEngine:
-    """Return the engine of that name over one dataset; ``folder`` is for its derived files.
+    """Return the engine of that name for one dataset; ``folder`` is for its derived files.
 
-    It is one of :data:`LEXICAL_ENGINES` or of another package (``docs/how-to/write-an-engine.md``).
-    Raises :class:`UnknownEngineError` for any other name, and :class:`ConfigError` for a server
-    that is not set.
+    ``name`` is in :data:`LEXICAL_ENGINES` or comes from another package
+    (``docs/how-to/write-an-engine.md``). Raises :class:`UnknownEngineError` for any other name, and
+    :class:`ConfigError` if the engine needs a server and none is set.
     """
     engine: LexicalEngine = load_engine("catalog.lexical", name)(
         EngineSetup(database, dataset, folder, rag or RAGv2Settings())
@@ -39,7 +39,7 @@ def get_lexical_engine(
 
 
 def open_full_text(setup: EngineSetup) -> LexicalEngine:
-    """Return the engine ``fts``: the store's own full text, FTS5 or Postgres' text search."""
+    """Return the engine ``fts``: the store's own full text, by FTS5 or Postgres's text search."""
     if setup.database.engine.dialect.name == "postgresql":
         from catalog.store.lexical.tsvector import TsvectorEngine
 

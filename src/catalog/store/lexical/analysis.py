@@ -1,10 +1,11 @@
-"""Turning text into the tokens that the index counts, the same for documents and queries.
+"""Turn text into the tokens that the index counts; documents and queries get the same ones.
 
-A raw word is a run of letters, digits, underscores and combining marks, joined to the next
-one by a single dot or hyphen, with a leading dot (``.net``) or a trailing ``++`` or ``#``
+A raw word is a run of letters, digits, underscores and combining marks. A single dot or hyphen
+joins it to the next run (``foo.bar``). A dot may lead (``.net``), and ``++`` or ``#`` may follow
 (``c++``, ``f#``). An apostrophe between capitals (``O'Brien``) and a comma between thousands
 (``1,000``) join, too. A symbol or an emoji is a word. An English ending after an apostrophe
 (``user's``, ``don't``) is dropped.
+
 Every pattern here takes time linear in the text.
 """
 
@@ -27,9 +28,9 @@ from catalog.store.lexical.languages import (
     word_rules,
 )
 
-_CACHED = 50_000  # raw words whose tokens are kept
+_CACHED = 50_000  # raw words whose tokens are cached
 _MOST_JOINED = 20  # words of a query whose neighbours are joined
-MAX_LENGTH = 128  # characters of a token: beyond it, a word is found by its first ones
+MAX_LENGTH = 128  # characters of a token: of a longer word only the first are indexed
 
 # Marks of scripts that write vowels as combining characters, which Python's \w leaves out.
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u06d6-\u06ed"
@@ -42,7 +43,7 @@ _JOINTS = (
     rf"|(?<=[A-Z])['\u2019](?=[A-Z])(?!{_ENDING})"
     r"|(?<=\d),(?=\d{3}(?!\d))"
 )
-# Arrows, symbols and emoji, but not the tones of skin: each is a word.
+# Arrows, symbols and emoji, without skin tones: each is a word.
 _SIGN = (
     "[\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff"
     "\U0001f000-\U0001f3fa\U0001f400-\U0001faff]"
@@ -56,7 +57,7 @@ _INNER_JOINT = re.compile(r"([.\-\u2010\u00ad\u200b\u2060\ufeff_,'\u2019]+)")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 _RUN = re.compile(rf"\d+(?:[.\-]\d+)*|(?:(?![\d_]){_W})+")  # of letters, or a number
 _LETTER_AND_NUMBER = re.compile(r"(?:0x|[^\W\d_])(\d[\d.\-]{2,})")
-# Scripts written without spaces between words, and Korean, whose words carry their particles.
+# Scripts without spaces between words, and Korean, which attaches particles to words.
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
@@ -64,8 +65,8 @@ UNSPACED = re.compile(
 _HAN = "\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HAN_OR_HANGUL = re.compile(f"[{_HAN}\uac00-\ud7af]")
 _LONE_HAN = re.compile(f"(?<![{_HAN}])[{_HAN}](?![{_HAN}])")
-_LEAST_RUN = 3  # characters of a run of letters or digits that is a word of its own
-_MOST_RUNS = 3  # in a word: one with more is an id or a hash
+_LEAST_RUN = 3  # characters: a shorter run of letters or digits is not a word by itself
+_MOST_RUNS = 3  # of a word: one with more runs is an id or a hash
 _CASED = re.compile(
     r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z][a-z0-9]*|[A-Z0-9]+(?![a-z])|[0-9]+"
     r"|[^A-Za-z0-9]+"
@@ -73,14 +74,14 @@ _CASED = re.compile(
 _STROKES = str.maketrans("łøđı", "lodi")
 _LIGATURES = str.maketrans({"œ": "oe", "Œ": "Oe", "æ": "ae", "Æ": "Ae"})
 _ACCENTS = re.compile("[\u0300-\u036f]")
-RULES = 5  # raise it whenever the same text would give other tokens
+RULES = 5  # raise it with every change that gives a text other tokens
 _LETTERS = re.compile(r"[^\W\d_]+")
-_CAPITALS = 3  # words of a query that is in capitals as a whole: fewer are names
+_CAPITALS = 3  # words: a shorter query in capitals is taken for names
 _NOT_LATIN = frozenset(LANGUAGES) - frozenset(LATIN_LANGUAGES)
 
 
 def raw_words(text: str) -> list[str]:
-    """Return the raw words of a text in order, compatibility forms unified (NFKC), case kept."""
+    """Return the raw words of a text in order, in compatibility form (NFKC), with case kept."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", limit_marks(text))
     return WORD.findall(text)
@@ -92,7 +93,7 @@ def fold(word: str) -> str:
 
 
 def strip_accents(word: str) -> str:
-    """Remove accents from a word in lower case, strokes and the Turkish dotless i included."""
+    """Remove accents from a lower-case word, including strokes and the Turkish dotless i."""
     return word if word.isascii() else _without_accents(word).translate(_STROKES)
 
 
@@ -106,16 +107,16 @@ def _without_accents(word: str) -> str:
 def word_forms(
     raw: str, *, accents: bool = False, is_passage: bool = False
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the searchable forms of a raw word, case folded, each with whether it is a plain word.
+    """Yield the searchable forms of a raw word, case folded, and whether each is a plain word.
 
-    A compound comes whole first, without its joints, then by its parts: ``foo.barBaz`` gives
-    ``foobarbaz``, ``foo``, ``barbaz``, ``bar``, ``baz``. So ``XK-320`` and ``XK320`` are one word.
-    Only plain words may be stemmed or be stop words. ``accents`` keeps accents. Of the scripts
-    without spaces come pairs of characters, and those Han characters alone that stand between
-    others, which may be a word.
+    A compound comes first as a whole without its joints, then in parts: ``foo.barBaz`` gives
+    ``foobarbaz``, ``foo``, ``barbaz``, ``bar``, ``baz``. So ``XK-320`` and ``XK320`` are the same
+    word. Only plain words may be stemmed or dropped as stop words. ``accents`` keeps accents.
+    Scripts without spaces give pairs of characters; a Han character without a Han neighbour is a
+    form, too, because it may be a word.
 
-    Passages are indexed with ``is_passage``: letters and numbers come apart, too (``sha`` and
-    ``256`` of ``sha256``), and each Han and Hangul character.
+    Passages are indexed with ``is_passage``, which adds letters and numbers apart (``sha`` and
+    ``256`` of ``sha256``), and every single Han and Hangul character.
     """
     raw = raw if accents else _without_accents(raw)
     pieces = [piece for piece in _JOINT.split(raw) if piece]
@@ -132,8 +133,8 @@ def word_forms(
 def join_parts(raw: str) -> str:
     """Return a raw word without its inner joints, case folded: ``xk320`` for ``XK-320``.
 
-    A joint between two digits stays, for 3.11 is not 311; but 1,000 is 1000. Return "" for
-    digits between other commas, which are several numbers.
+    A dot or hyphen between two digits stays, because 3.11 is not 311; but 1,000 becomes 1000. Other
+    numbers with commas are several numbers: the result is "".
     """
     if "," in raw:
         return raw.replace(",", "") if _THOUSANDS.fullmatch(raw) else ""
@@ -149,7 +150,7 @@ def join_parts(raw: str) -> str:
 
 
 def split_runs(raw: str) -> list[str]:
-    """Return letters and numbers of a raw word apart, case folded; empty if it has but one run.
+    """Split a raw word into letters and numbers, case folded; return ``[]`` for a single run.
 
     ``RTX-4090`` gives ``rtx``, ``4090``.
     """
@@ -160,15 +161,16 @@ def split_runs(raw: str) -> list[str]:
 
 
 def number_within(raw: str) -> str:
-    """Return the number behind a single letter or ``0x``: 3.11 of ``v3.11``; "" without one."""
+    """Return the number after a single letter or ``0x``: 3.11 for ``v3.11``; "" without one."""
     match = _LETTER_AND_NUMBER.fullmatch(join_parts(raw))
     return match[1] if match else ""
 
 
 def join_neighbours(raws: Sequence[str]) -> Iterator[tuple[range, str]]:
-    """Yield which two or three of a query's words make one, joined, and that word case folded.
+    """Yield two or three neighbouring words joined to one, case folded, and their positions.
 
-    Only of queries short enough to be names; two numbers are never joined.
+    ``RTX 4090`` gives ``rtx4090``. Two numbers are never joined, and queries too long for a name
+    give nothing.
     """
     words = [raw.casefold() if raw.isalnum() else "" for raw in raws]
     if len(words) > _MOST_JOINED:
@@ -185,7 +187,7 @@ def join_neighbours(raws: Sequence[str]) -> Iterator[tuple[range, str]]:
 
 
 def _inner_numbers(joined: str) -> Iterator[str]:
-    """Yield the numbers with joints within a longer word: the 3.11 of ``v3.11``."""
+    """Yield the numbers with joints inside a longer word: the 3.11 of ``v3.11``."""
     runs = _RUN.findall(joined)
     if 1 < len(runs) <= _MOST_RUNS:
         yield from (run for run in runs if run[0].isdecimal() and not run.isdecimal())
@@ -209,7 +211,7 @@ def _cased(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
         return
     humps: list[str] = []
     if not (name.islower() or name.isupper()):
-        humps = _CASED.findall(_without_accents(name))  # [A-Z] knows no accented capitals
+        humps = _CASED.findall(_without_accents(name))  # [A-Z] has no accented capitals
     if len(humps) > 1:
         yield from ((hump.casefold(), True) for hump in humps if len(hump) > 1)
     if is_passage and not name.isalpha():
@@ -220,7 +222,7 @@ def _cased(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
 
 
 def _unspaced(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
-    """Yield overlapping pairs of characters of unspaced scripts, and letters between as words."""
+    """Yield overlapping pairs of characters of unspaced scripts, and other letters as words."""
     end = 0
     for run in UNSPACED.finditer(name):
         if run.start() > end:
@@ -238,9 +240,9 @@ def _unspaced(name: str, *, is_passage: bool) -> Iterator[tuple[str, bool]]:
 
 
 def capital_name(raw: str) -> str:
-    """Return the token of a stop word in capitals, which is a name: ``IT``, ``US`` of ``U.S``.
+    """Return a stop word in capitals as a name, in capitals: ``IT``, or ``US`` for ``U.S``.
 
-    Return "" for any other word. No other token has capitals.
+    Return "" for other words. All other tokens are in lower case.
     """
     letters = _JOINT.sub("", raw)
     is_name = 1 < len(letters) <= MAX_LENGTH and letters.isalpha() and letters.isupper()
@@ -248,18 +250,19 @@ def capital_name(raw: str) -> str:
 
 
 def is_in_capitals(raws: Sequence[str]) -> bool:
-    """Return whether most words of a text are in capitals: then capitals make no name of one."""
+    """Return whether most words of a text are in capitals; then capitals do not mark a name."""
     return 2 * sum(map(str.isupper, raws)) > len(raws)
 
 
 @dataclass(frozen=True, slots=True)
 class Analyzer:
-    """Fold words, drop stop words and stem the rest; take compound words also by their parts.
+    """Fold words, drop stop words, stem the rest, and add the parts of compound words.
 
-    ``language`` is a Snowball name such as ``english`` or ``german``, for words in its letters;
-    another one raises :class:`ConfigError`. Words in letters of another stemmer go to that one.
-    ``is_passage`` as in :func:`word_forms`, and with it a stop word in capitals is a token, too.
-    Single letters and digits are words like any other. Safe to share between threads.
+    ``language`` is a Snowball name such as ``english`` or ``german`` and applies to words in its
+    letters; an unknown one raises :class:`ConfigError`. Words in letters of another language with a
+    stemmer get that stemmer. ``is_passage`` is that of :func:`word_forms`; it also keeps stop words
+    in capitals as tokens. Single letters and digits are words like any other. Safe to share between
+    threads.
     """
 
     language: str = "english"
@@ -274,7 +277,7 @@ class Analyzer:
         object.__setattr__(self, "_cache", {})
 
     def tokens(self, text: str) -> list[str]:
-        """Return the tokens of a text in order, as often as they occur, in linear time."""
+        """Return the tokens of a text in order, with repetitions, in linear time."""
         return self.tokens_of(raw_words(text))
 
     def tokens_of(self, raws: Iterable[str]) -> list[str]:
@@ -292,7 +295,7 @@ class Analyzer:
             return strip_accents(form)
         rules = self._rules
         if not form.isascii():
-            form = form.replace("i\u0307", "i")  # what is left of a Turkish capital
+            form = form.replace("i\u0307", "i")  # a casefolded Turkish capital I with a dot
             script = SCRIPTS.match(form)
             rules = word_rules(script.lastgroup) if script and script.lastgroup else rules
         if rules.language == "english":
@@ -302,7 +305,7 @@ class Analyzer:
         return strip_accents(rules.stem(form)) if self.stemming else strip_accents(form)
 
     def _analyse(self, raw: str) -> tuple[str, ...]:
-        forms: Iterable[tuple[str, bool]] = ((raw, True),)  # of most words, which have one
+        forms: Iterable[tuple[str, bool]] = ((raw, True),)  # most words have a single form
         if not (raw.isascii() and raw.isalpha() and raw.islower() and len(raw) <= MAX_LENGTH):
             forms = word_forms(raw, accents=True, is_passage=self.is_passage)
         analysed = [self.token(form, is_plain=plain) for form, plain in forms if form]
@@ -317,15 +320,14 @@ class Analyzer:
 
 
 Term = tuple[str, ...]
-"""The ways to write one word: tokens, in several languages. ``rtx 4090`` stands for both tokens."""
+"""The tokens of one word in several languages or spellings; ``rtx 4090`` requires both tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextAnalyzer:
-    """Analyse texts in the languages they are in; ``language`` is one to take for all of them.
+    """Analyse texts, each in its own language, or all of them in ``language`` if it is set.
 
-    ``stop_words`` are dropped and ``stemming`` is done unless switched off. Safe to share between
-    threads.
+    Stop words are dropped and words stemmed unless switched off. Safe to share between threads.
     """
 
     language: str | None = None
@@ -341,20 +343,20 @@ class TextAnalyzer:
 
     @property
     def fingerprint(self) -> str:
-        """Name the tokens of this analyzer: an index with another fingerprint is useless."""
+        """Identify this analyzer's tokens; an index with another fingerprint is built again."""
         lists = [" ".join(sorted(stop_words(language))) for language in LANGUAGES]
         return sha1_hex(f"{RULES}|{self.language}|{self.stop_words}|{self.stemming}|{lists}")
 
     def language_of(self, text: str) -> str | None:
-        """Return the language in which a text is analysed, ``None`` if its words do not show it."""
+        """Return the language in which a text is analysed, ``None`` if it cannot be detected."""
         return self.language or detect_language(text, raw_words(text))
 
     def analyse(
         self, text: str, otherwise: Callable[[], str | None]
     ) -> tuple[str | None, list[str]]:
-        """Return the language of a passage, and its tokens as often as they occur.
+        """Return the language of a passage, and its tokens with repetitions.
 
-        ``otherwise`` is asked for the language where the passage's own words do not tell.
+        ``otherwise`` is called for the language if it cannot be detected from the passage's words.
         """
         raws = raw_words(text)
         language = self.language or detect_language(text, raws) or otherwise()
@@ -364,7 +366,7 @@ class TextAnalyzer:
         return language, tokens
 
     def find_spellings(self, text: str, token: str) -> Iterator[str]:
-        """Yield the words of a passage that have the token, as written there."""
+        """Yield the words of a passage that have this token, as they are written there."""
         raws = raw_words(text)
         analyzer = self._analyzer(self.language or detect_language(text, raws), is_passage=True)
         for raw in dict.fromkeys(raws):
@@ -374,10 +376,11 @@ class TextAnalyzer:
                 )
 
     def query_terms(self, text: str, languages: Iterable[str]) -> list[Term]:
-        """Return the words of a query, each by its tokens in the languages, as often as they occur.
+        """Return the terms of a query: each word's tokens in all languages, with repetitions.
 
-        Stop words are left out: those of each language, and those that all the languages have to
-        which most of the query's words belong. One in capitals is a name.
+        A word has no token in a language in which it is a stop word. It is dropped altogether if it
+        is a stop word of all the languages that have most stop words in the query. A stop word in
+        capitals is kept as a name.
         """
         languages = languages if self.language is None else (self.language,)
         spoken = dict.fromkeys(_latin(language) for language in languages) or {"english": None}
@@ -394,7 +397,7 @@ class TextAnalyzer:
         return self._analyzers[key]
 
     def _common_words(self, raws: Sequence[str], languages: tuple[str, ...]) -> frozenset[str]:
-        """Return the stop words of the languages that have most of them in the query."""
+        """Return the stop words shared by the languages with most stop words in the query."""
         if len(languages) == 1 or not self.stop_words:
             return frozenset()
         words = {raw.casefold() for raw in raws}
@@ -405,9 +408,9 @@ class TextAnalyzer:
 
 
 def other_spellings(text: str) -> list[str]:
-    """Return how names in a query may be joined or split otherwise: for engines with own words.
+    """Return names of a query joined or split differently, for engines with their own words.
 
-    ``RTX 4090`` gives ``rtx4090``, and ``XK-320`` gives ``xk320``, ``xk 320``.
+    ``RTX 4090`` gives ``rtx4090``; ``XK-320`` gives ``xk320`` and ``xk 320``.
     """
     raws = raw_words(text)
     spellings = []
@@ -422,10 +425,11 @@ def other_spellings(text: str) -> list[str]:
 def terms_of_words(
     raws: Sequence[str], analyzers: Sequence[Analyzer], dropped: frozenset[str] = frozenset()
 ) -> list[list[Term]]:
-    """Return the terms of each raw word of a query; a stop word has none.
+    """Return the terms of each raw word of a query; a stop word has no terms.
 
-    ``dropped`` are further stop words. The first term of a word is the whole word, joined or
-    split: ``RTX4090``, ``RTX-4090`` and ``RTX 4090`` find one another. Its parts follow.
+    ``dropped`` are additional stop words. The first term of a word is the whole word, joined or
+    split, so ``RTX4090``, ``RTX-4090`` and ``RTX 4090`` find each other. The terms of its parts
+    follow.
     """
     has_names = len(raws) < _CAPITALS or not is_in_capitals(raws)
     by_word = [_terms_of(raw, analyzers, dropped, has_names=has_names) for raw in raws]
@@ -468,5 +472,5 @@ def _tokens_of(form: str, analyzers: Sequence[Analyzer], *, is_plain: bool = Tru
 
 
 def _latin(language: str) -> str:
-    """Return the language whose rules Latin letters follow in a text of that one."""
+    """Return the language whose rules apply to Latin letters in a text of this language."""
     return "english" if language in _NOT_LATIN else language

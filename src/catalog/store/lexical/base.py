@@ -21,63 +21,64 @@ class LexicalEngine(Protocol):
 
     @property
     def dataset(self) -> DatasetNames:
-        """Return the dataset, or the datasets, that it searches."""
+        """Return the dataset, or the datasets, that the engine searches."""
         ...
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
-        """Return the ``k`` best chunks holding at least one word of ``text``, best first.
+        """Return the ``k`` best chunks with at least one word of ``text``, best first.
 
-        Any text is safe: no character acts as an operator. Every score is above zero; a text
-        with no indexable word, an empty corpus or a scope of nothing answer ``[]``. A text of
-        stop words alone finds passages with them, best in that order. The answer reflects the
-        truth as committed when the call began. The spread is over all chunks of the dataset,
-        allowed or not; one without any of the words scores 0.
+        Any text is safe: no character acts as an operator. Every score is above zero. A text
+        without an indexable word, an empty corpus or an empty scope gives ``[]``. A text of stop
+        words only finds passages with these words. The answer reflects the store as committed when
+        the call began. The spread covers all chunks of the dataset, allowed or not; a chunk with
+        none of the words scores 0.
         """
         ...
 
     def is_searchable(self, text: str) -> bool:
-        """Return whether the text has a word that is no stop word."""
+        """Return whether the text has a word that is not a stop word."""
         ...
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return the number of passages, and for each word how many of them contain it.
+        """Return the number of passages, and for each word the number of passages with it.
 
         ``words`` are raw words (:data:`catalog.store.lexical.analysis.WORD`). A stop word that is
-        not searched for counts 0. An engine may stop counting a word at some thousands.
+        not searched counts 0. An engine may stop counting a word after some thousands.
         """
         ...
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return the words of a text that may be misspelt, each with the word that it may mean.
+        """Return words of a text that may be misspelt, each with a suggested word.
 
-        A misspelt word is in no passage that the restriction allows, and what it may mean is in
-        one, spelt so. An engine without a list of its words returns ``{}``.
+        A misspelt word occurs in no passage that the restriction allows; the suggested word does.
+        An engine without a list of its words returns ``{}``.
         """
         ...
 
     def languages(self) -> dict[str, int]:
-        """Return the languages that passages are known to be in, with how many are in each.
+        """Return the number of passages by detected language.
 
-        ``""`` stands for unknown ones; an engine that takes all for one language returns ``{}``.
+        ``""`` is for passages of unknown language. An engine that treats all passages as one
+        language returns ``{}``.
         """
         ...
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine over this dataset and those of engines of the same name.
+        """Return one engine for this dataset and those of other engines of the same name.
 
-        :class:`JoinedEngines` is one for engines that have no statistics to share.
+        Use :class:`JoinedEngines` for engines that cannot share statistics.
         """
         ...
 
     def refresh(self) -> None:
-        """Bring what is derived up to date and persist it; searching without it is only slower.
+        """Bring derived files up to date and save them; without it, searches are only slower.
 
-        What a server has of a dataset that was removed is dropped.
+        On a server this also drops the data of a removed dataset.
         """
         ...
 
     def verify(self) -> int:
-        """Return the number of derived files that are not as they were written."""
+        """Return the number of derived files that changed since they were written."""
         ...
 
     def close(self) -> None:
@@ -91,10 +92,10 @@ def join_names(engines: Sequence[LexicalEngine]) -> tuple[str, ...]:
 
 
 class JoinedEngines:
-    """Keyword search over the datasets of ``engines``, each by its own words.
+    """Keyword search over the datasets of ``engines``, each ranked by its own statistics.
 
-    How rare a word is, and how long a passage is on average, are those of its own dataset. The
-    engines stay their owner's to close.
+    Rarity of words and average length of passages are counted per dataset. Closing this object
+    leaves the engines open.
     """
 
     def __init__(self, engines: Sequence[LexicalEngine]) -> None:
@@ -107,7 +108,7 @@ class JoinedEngines:
         return self._engines[0].name
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
-        """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
+        """Search as :class:`LexicalEngine` says; a restriction to other datasets finds nothing."""
         if restriction.dataset != self.dataset:
             return Hits()
         found = [
@@ -130,7 +131,7 @@ class JoinedEngines:
         return sum(size for size, _ in counted), [sum(numbers) for numbers in each]
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return ``{}``: a word that one dataset lacks may be right in another."""
+        """Return ``{}``: a word that one dataset lacks may occur in another."""
         del text, restriction
         return {}
 
@@ -142,7 +143,7 @@ class JoinedEngines:
         return dict(counts)
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine over these datasets and the other engines' ones."""
+        """Return one engine for these datasets and those of the other engines."""
         return JoinedEngines([*self._engines, *others])
 
     def refresh(self) -> None:
@@ -151,7 +152,7 @@ class JoinedEngines:
             engine.refresh()
 
     def verify(self) -> int:
-        """Return the number of derived files, or points, that are not as they were written."""
+        """Return the number of derived files, or points, that changed since they were written."""
         return sum(engine.verify() for engine in self._engines)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """BM25 keyword search, exact and incremental: the default lexical engine.
 
-The index is a large segment read from files, a small one of later changes, and masks of
-removed rows. Every search first compares the dataset's generation with the one last seen and
-takes in what changed, so that nothing needs a rebuild to be found or to be gone.
+The index is a large segment read from files, a small segment of later changes, and masks of removed
+rows. Every search first compares the dataset's stamp with the last one it saw, and adds what
+changed. So no rebuild is needed to find new passages or to stop finding removed ones.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from catalog.store.locks import WORDS_LOCK
 
 K1 = 1.2
 B = 0.75
-_WORTH_SAVING = 1_000  # chunks analysed for want of files, above which a search saves its work
+_WORTH_SAVING = 1_000  # a search without files that analysed this many chunks saves them
 
 
 class Bm25Engine:
-    """Keyword search over one dataset, its derived files in ``folder``.
+    """Keyword search over one dataset, with its derived files in ``folder``.
 
-    ``k1`` (at least 0) says how much repetition of a term counts, ``b`` (0 to 1) how much a
-    long chunk is held back; neither is stored, so both may change freely. Another analyzer
-    makes another index: the old one is replaced. Safe to share between threads; any number of
-    processes may use one folder. Raises :class:`ConfigError` for numbers out of range.
+    ``k1`` (at least 0) sets how much the repetition of a term counts, ``b`` (0 to 1) how much long
+    chunks are penalized; both apply at search time and may change freely. With another analyzer the
+    index is built again. Safe to share between threads; any number of processes may use one folder.
+    Raises :class:`ConfigError` for numbers out of range.
     """
 
     name = "bm25"
@@ -103,9 +103,9 @@ class Bm25Engine:
     def read_state(
         self, connection: Connection, restriction: Restriction
     ) -> tuple[LexicalSnapshot, tuple[Mask, ...]] | None:
-        """Return the index as ``connection`` sees it, and of each part the rows that may answer.
+        """Return the index as ``connection`` sees it, and for each part the rows that may answer.
 
-        ``None``: there is no such dataset.
+        ``None`` if the dataset does not exist.
         """
         stamp = read_stamp(connection, self.dataset)
         if stamp is None:
@@ -117,17 +117,17 @@ class Bm25Engine:
         return snapshot, snapshot.masks(restriction, stamp, load)
 
     def is_searchable(self, text: str) -> bool:
-        """Return whether the text has a word to look for."""
+        """Return whether the text has a word that is not a stop word."""
         return len(self.analyzer.query_terms(text, self.languages())) > 0
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return the number of passages, and for each word how many of them contain it."""
+        """Return the number of passages, and for each word the number of passages with it."""
         with self.database.read() as connection:
             state = self.read_state(connection, Restriction(self.dataset))
         return (0, [0] * len(words)) if state is None else state[0].count_rows(words, self.analyzer)
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return the words that may be misspelt, each with the word that it may mean."""
+        """Return words that may be misspelt, each with a suggested word."""
         with self.database.read() as connection:
             state = self.read_state(connection, restriction)
             if state is None:
@@ -135,23 +135,23 @@ class Bm25Engine:
             return correct_words(connection, raw_words(text), *state, self.analyzer)
 
     def languages(self) -> dict[str, int]:
-        """Return the languages of the passages with how many are in each; ``""`` is unknown.
+        """Return the number of passages by language, with ``""`` for unknown.
 
-        As the last search saw them, or as they were when last saved: nothing is brought up to date.
+        The numbers are those of the last search, or of the saved files before the first search.
         """
         snapshot = self._snapshot
         return self._files.languages() if snapshot is None else snapshot.languages
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine over this dataset and those of others, which count words together."""
+        """Return one engine for this dataset and the other engines', with joint statistics."""
         ranked = [one for one in others if isinstance(one, Bm25Engine)]
         assert len(ranked) == len(others)
         return JoinedBm25Engine([self, *ranked])
 
     def refresh(self) -> None:
-        """Take in what changed and save it; does nothing while another process is saving.
+        """Add what changed and save it; do nothing while another process is saving.
 
-        Raises :class:`EngineError` when the folder cannot be written.
+        Raises :class:`EngineError` if the folder cannot be written.
         """
         with self.database.read() as connection, self._lock:
             stamp = read_stamp(connection, self.dataset)
@@ -164,7 +164,7 @@ class Bm25Engine:
                 raise EngineError(f"cannot write the index {self.folder}: {error}") from error
 
     def verify(self) -> int:
-        """Return the number of files that changed since they were written, and write them again."""
+        """Return the number of files that changed since they were written."""
         return self._files.count_damaged()
 
     def close(self) -> None:
@@ -185,14 +185,14 @@ class Bm25Engine:
             return snapshot
 
     def _covers(self, snapshot: LexicalSnapshot, stamp: Stamp) -> bool:
-        """Return whether the snapshot has that state, or a newer one."""
+        """Return whether the snapshot has this state or a newer one."""
         if snapshot.stamp == stamp:
             return True
         with self.database.read(latest=True) as connection:
             return snapshot.stamp == read_stamp(connection, self.dataset)
 
     def _sync(self, connection: Connection, stamp: Stamp) -> LexicalSnapshot:
-        """Take in what changed up to ``stamp``."""
+        """Add what changed up to ``stamp``."""
         last_stamp, parts = self._last_state()
         added = 0
         if last_stamp != stamp:
@@ -204,12 +204,12 @@ class Bm25Engine:
                 parts = limit_parts((*parts, self._analyse(connection, new)))
         self._snapshot = LexicalSnapshot(stamp, parts, self.k1, self.b)
         if self._loaded is None and added >= _WORTH_SAVING:
-            with suppress(OSError):  # spares the next process the work, where it can be written
+            with suppress(OSError):  # optional: it only saves the next process the work
                 self._save(connection, stamp)
         return self._snapshot
 
     def _last_state(self) -> tuple[Stamp | None, tuple[LiveSegment, ...]]:
-        """Return what to sync from: the files if another process saved newer ones, else memory."""
+        """Return the state to sync from: files if another process saved newer ones, else memory."""
         current = self._files.token()
         if self._snapshot is not None and current == (self._loaded and self._loaded.token):
             return self._snapshot.stamp, self._snapshot.parts
@@ -230,7 +230,7 @@ class Bm25Engine:
         make_folder(self.folder)
         try:
             with FileLock(self.folder / WORDS_LOCK, timeout=0, mode=0o600):
-                if self._is_removed():  # while this search went on
+                if self._is_removed():  # removed during this search
                     return
                 if self._files.token() != (self._loaded and self._loaded.token):
                     self._sync(connection, stamp)
@@ -261,11 +261,11 @@ class Bm25Engine:
 
 
 class JoinedBm25Engine(JoinedEngines):
-    """Keyword search over the datasets of ``engines``, which are of one store and set alike.
+    """Keyword search over the datasets of ``engines`` with joint statistics.
 
-    How rare a word is and how long a chunk is on average are counted over all of them, so that
-    they rank as one dataset with the same chunks would. Nothing is stored; the engines stay their
-    owner's to close. Safe to share between threads.
+    The engines must share one store and the same settings. Rarity of words and average length of
+    chunks are counted over all of them, so they rank like one dataset with the same chunks. Nothing
+    is stored; closing this object leaves the engines open. Safe to share between threads.
     """
 
     def __init__(self, engines: Sequence[Bm25Engine]) -> None:
@@ -274,7 +274,7 @@ class JoinedBm25Engine(JoinedEngines):
         self._joined: tuple[tuple[LexicalSnapshot, ...], LexicalSnapshot] | None = None
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
-        """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
+        """Search as :class:`LexicalEngine` says; a restriction to other datasets finds nothing."""
         first = self._parts[0]
         if k <= 0 or restriction.dataset != self.dataset:
             return Hits()
@@ -285,19 +285,19 @@ class JoinedBm25Engine(JoinedEngines):
         return snapshot.rank(terms, k, masks)
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return the number of passages, and for each word how many of them contain it."""
+        """Return the number of passages, and for each word the number of passages with it."""
         snapshot, _ = self._read_state(Restriction(self.dataset))
         return snapshot.count_rows(words, self._parts[0].analyzer)
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return the words that may be misspelt, each with the word that it may mean."""
+        """Return words that may be misspelt, each with a suggested word."""
         first = self._parts[0]
         snapshot, masks = self._read_state(restriction)
         with first.database.read() as connection:
             return correct_words(connection, raw_words(text), snapshot, masks, first.analyzer)
 
     def is_searchable(self, text: str) -> bool:
-        """Return whether the text has a word to look for."""
+        """Return whether the text has a word that is not a stop word."""
         analyzer = self._parts[0].analyzer
         return len(analyzer.query_terms(text, self.languages())) > 0
 
@@ -316,7 +316,7 @@ class JoinedBm25Engine(JoinedEngines):
         return snapshot, list(chain.from_iterable(masks for _, masks in there))
 
     def _join(self, snapshots: tuple[LexicalSnapshot, ...]) -> LexicalSnapshot:
-        """Return the snapshots as one; the last one made is kept while none of them changes."""
+        """Return the snapshots as one; the last result is reused while none of them changes."""
         joined = self._joined
         if joined is None or joined[0] != snapshots:
             parts = tuple(part for snapshot in snapshots for part in snapshot.parts)

@@ -1,7 +1,7 @@
-"""Keyword search in the truth itself, with nothing to refresh: the engine ``fts`` of SQLite.
+"""Keyword search in the store's own full text, with nothing to refresh: SQLite's engine ``fts``.
 
-Over a store in Postgres it searches the words that lie with the truth there, cut alike: for other
-engines, where they have stop words alone or no server.
+For a store in Postgres it searches the words stored there, which are cut alike. Other engines use
+that for queries of stop words only, or when their server is away.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ TITLE_WEIGHT = 4.0
 HEADINGS_WEIGHT = 2.0
 TEXT_WEIGHT = 1.0
 MOST_COUNTED = 10_000  # passages with a word
-MOST_READ = 100_000  # passages searched for a sign that is no word
+MOST_READ = 100_000  # passages searched for a sign that is not a word
 _MAX_ROWS = 2**31
 _INDEX = table("chunks_fts", column("rowid", Integer))
 
 
 class FtsEngine:
-    """Keyword search over one dataset, or several as one, in their database.
+    """Keyword search over one dataset, or over several as one, in their database.
 
-    Title and headings weigh more than text. Words are those of FTS5's ``porter unicode61``
-    tokenizer; of a long text the first 64 distinct ones count. Stop words of ``language`` are
-    left out unless the text has no other: then passages with all of them are found, or with the
-    phrase where those are very many, or with any of them. How rare a word is, is counted over all
+    Title and headings weigh more than text. Words are those of FTS5's tokenizer ``porter
+    unicode61``; a long query is cut to its first 64 distinct words. Stop words of ``language`` are
+    dropped unless the query has no other words. Then it finds passages with all of them, or with
+    the phrase if too many have all, or with any of them. Rarity of words is counted over all
     datasets.
     """
 
@@ -86,11 +86,11 @@ class FtsEngine:
         return Hits(hits, _spread(connection, match, self.dataset, alone=alone))
 
     def is_searchable(self, text: str) -> bool:
-        """Return whether the text has a word to look for."""
+        """Return whether the text has any word to search for, stop words included."""
         return any(self._terms(text))
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return the number of passages, and for each word how many of them contain it.
+        """Return the number of passages, and for each word the number of passages with it.
 
         A word is counted up to :data:`MOST_COUNTED`.
         """
@@ -105,39 +105,39 @@ class FtsEngine:
         return size, counts
 
     def _count(self, connection: Connection, match: str) -> int:
-        """Return how many passages match, at most :data:`MOST_COUNTED`."""
+        """Count the passages that match, up to :data:`MOST_COUNTED`."""
         here = chunks.c.dataset.in_(Restriction(self.dataset).datasets)
         matching = select(chunks.c.seq).where(here, holds_phrase(chunks.c.seq, match))
         limited = matching.limit(MOST_COUNTED).subquery()
         return connection.scalar(select(func.count()).select_from(limited)) or 0
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return ``{}``: the words of the index are not listed."""
+        """Return ``{}``: the engine has no list of its words."""
         del text, restriction
         return {}
 
     def languages(self) -> dict[str, int]:
-        """Return ``{}``: all passages are taken for one language."""
+        """Return ``{}``: all passages are treated as one language."""
         return {}
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine over this dataset and the other engines' ones."""
+        """Return one engine for this dataset and those of the other engines."""
         return FtsEngine(self.database, join_names([self, *others]))
 
     def refresh(self) -> None:
-        """Do nothing: triggers keep the index in the transaction that changes the chunks."""
+        """Do nothing: triggers update the index in the transaction that changes the chunks."""
 
     def verify(self) -> int:
         """Return 0: there are no files."""
         return 0
 
     def close(self) -> None:
-        """Do nothing: the database is its owner's to close."""
+        """Do nothing: the owner of the database closes it."""
 
     def _terms(self, text: str) -> tuple[list[str], list[str]]:
-        """Return the words to look for, and the stop words that stand in where there are none.
+        """Return the terms to search for, and all words for a query of stop words only.
 
-        A compound such as ``foo.bar`` is looked for as a phrase, too, and joined or split.
+        A compound such as ``foo.bar`` is also searched as a phrase, and joined or split.
         """
         terms: list[str] = []
         for raw in raw_words(text):
@@ -151,9 +151,10 @@ class FtsEngine:
 
 
 def find_signs(database: Database, text: str, k: int, restriction: Restriction) -> list[int]:
-    """Return the first ``k`` passages that contain all signs of a text without words, as written.
+    """Return the first ``k`` passages that contain all signs of a query without words.
 
-    At most :data:`MOST_READ` passages are read. One ASCII sign alone is not looked for.
+    Signs are searched literally, in at most :data:`MOST_READ` passages. A single ASCII sign is too
+    common to be searched.
     """
     signs = [sign for sign in text.split() if len(sign) > 1 or not sign.isascii()]
     if not signs or restriction.scope.is_nothing:
@@ -168,7 +169,7 @@ def find_signs(database: Database, text: str, k: int, restriction: Restriction) 
 
 
 def _query(match: str, k: int, restriction: Restriction, *, alone: bool) -> Select[int, float]:
-    """Select the best rows; ``alone`` when no other dataset's chunks can match."""
+    """Select the best rows; ``alone`` says that only these datasets' chunks can match."""
     relevance = literal_column(
         f"-bm25(chunks_fts, {TITLE_WEIGHT}, {HEADINGS_WEIGHT}, {TEXT_WEIGHT})", Float
     ).label("score")
@@ -186,7 +187,7 @@ def _query(match: str, k: int, restriction: Restriction, *, alone: bool) -> Sele
 
 
 def _spread(connection: Connection, match: str, dataset: DatasetNames, *, alone: bool) -> Spread:
-    """Return mean and deviation of the scores of all chunks; without a match a chunk scores 0."""
+    """Return mean and deviation of the scores of all chunks, 0 for those that do not match."""
     matching = _query(match, _MAX_ROWS, Restriction(dataset), alone=alone).subquery()
     score, in_datasets = matching.c.score, chunks.c.dataset.in_(Restriction(dataset).datasets)
     size = select(func.count()).select_from(chunks).where(in_datasets).scalar_subquery()

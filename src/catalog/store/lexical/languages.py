@@ -1,6 +1,6 @@
-"""Which language a text is in, and the stop words and the stemmer of each.
+"""Detect the language of a text; give each language's stop words and stemmer.
 
-A language is called by its Snowball name; those without a stemmer by their English one.
+Languages have their Snowball names; those without a stemmer have their English names.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from catalog.core.errors import ConfigError
 if TYPE_CHECKING:
     from Stemmer import Stemmer
 
-# What people put around a question. Not the longer published lists: those also drop "while",
-# "from", "all" or the D of "vitamin D", which are what some passages are about.
+# Words around a question. The longer published lists also drop "while", "from", "all" or the D
+# of "vitamin D", but some passages are about just these.
 _ENGLISH_QUESTION_WORDS = """
     i me my we us our you your he him his she her its them what which who whom whose when where
     why how do does did am been were has have had can could should would may might
     isn aren wasn weren doesn didn hasn haven hadn couldn shouldn wouldn
 """
-# Words that tell English from other languages, beside its stop words.
+# Words that distinguish English from other languages, in addition to its stop words.
 _ENGLISH_FUNCTION_WORDS = """
     about after all also any because before being between both each from here how just more most
     only other over same so some than those through under until up very while
@@ -36,7 +36,7 @@ LATIN_LANGUAGES = (
     "english", "german", "french", "spanish", "italian", "portuguese", "dutch", "swedish",
     "danish", "norwegian", "turkish", "catalan", "finnish", "hungarian", "romanian",
 )  # fmt: skip
-# Letters that one stemmer has to itself: words in them go to it, whatever they stand in.
+# Letters of a single stemmer: words in them go to it, whatever the language of the text.
 SCRIPTS = re.compile(
     "(?P<russian>[\u0400-\u04ff]+)|(?P<greek>[\u0370-\u03ff\u1f00-\u1fff]+)"
     "|(?P<arabic>[\u0600-\u06ff\u0750-\u077f]+)|(?P<armenian>[\u0531-\u058f]+)"
@@ -50,41 +50,41 @@ _LETTERS = re.compile(f"{SCRIPTS.pattern}|{_UNSTEMMED}")
 _NOT_LATIN = re.compile("[\u0370-\u1cff\u1f00-\u1fff\u3040-\ud7af]+")
 _NOT_RUSSIAN = re.compile("[\u0402-\u040c\u040e\u040f\u0452-\u045f\u0460-\u052f]")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]+")
-_MOST_SPACES = 8  # times as many characters as letters a text in those letters may have
-# The order is that of the numbers in index files: append, never insert.
+_MOST_SPACES = 8  # a text in non-Latin letters has at most this many characters for each letter
+# Index files store positions in this list: append, never insert.
 LANGUAGES = (
     "", *LATIN_LANGUAGES, "russian", "greek", "arabic", "armenian", "hindi", "tamil",
     "japanese", "chinese", "korean", "thai", "hebrew", "cyrillic",
 )  # fmt: skip
 
 _DENSE = frozenset({"japanese", "chinese", "korean"})
-_LETTERS_OF_DENSE = 2.5  # Latin letters that say as much as one character
-_MOST_FOREIGN = 0.01  # of a Russian text's letters that only other languages have
-_LEAST_KANA = 0.1  # of a Japanese text's characters
-_LEAST_SCORE = 1.0  # function words, those of several languages in parts
-_LEAST_LEAD = 1.5  # times the next language
-_SURELY = 6  # English function words, and times as many as others
-_LEAST_SHARE = 0.04  # of the text's different words
+_LETTERS_OF_DENSE = 2.5  # Latin letters for the content of one such character
+_MOST_FOREIGN = 0.01  # share of letters in a Russian text that Russian lacks
+_LEAST_KANA = 0.1  # share of kana in a Japanese text
+_LEAST_SCORE = 1.0  # function words; one of n languages counts 1/n for each
+_LEAST_LEAD = 1.5  # ratio to the score of the next language
+_SURELY = 6  # English function words, and their ratio to other function words
+_LEAST_SHARE = 0.04  # of the text's distinct words
 
 
 def detect_language(text: str, words: Iterable[str]) -> str | None:
-    """Return the language of a text and its words, ``None`` where they do not tell.
+    """Return the language of a text with these words, ``None`` if it is not clear.
 
-    By the letters most of it is in: Cyrillic without letters that Russian lacks is taken for
-    Russian, other Cyrillic is called just so, Arabic letters are Arabic, Devanagari is Hindi. In
-    Latin letters by the different function words in it, each shared between the languages that
-    have it. Linear in the text.
+    Texts in other than Latin letters go by their letters: Cyrillic is Russian unless it has letters
+    that Russian lacks (then ``cyrillic``), Arabic letters are Arabic, Devanagari is Hindi. Texts in
+    Latin letters go by their distinct function words; a word of several languages counts for each
+    in equal parts. Takes time linear in the text.
     """
     return language_of_letters(text) or _language_of_words(set(words))
 
 
 def language_of_letters(text: str) -> str | None:
-    """Return the language that most letters of a text belong to; ``None``: they are Latin."""
+    """Return the language of most of a text's letters, ``None`` if they are Latin."""
     return None if text.isascii() else _language_of_letters(text)
 
 
 def _language_of_letters(text: str) -> str | None:
-    """Return the language that has most of a text by its letters; ``None``: Latin ones."""
+    """Return the language of most of a text's letters, ``None`` if they are Latin."""
     if len("".join(_NOT_LATIN.findall(text))) * _MOST_SPACES < len(text):
         return None
     letters: defaultdict[str, float] = defaultdict(float)
@@ -106,7 +106,7 @@ def _language_of_words(words: set[str]) -> str | None:
     common = words & function_words
     english = len(common & of_english)
     if english >= _SURELY and english >= _SURELY * (len(common) - english):
-        return "english"  # as the scores would say, but most texts are, and this is quicker
+        return "english"  # a shortcut with the same result: most texts are English
     scores: dict[str, float] = {}
     for word in common:
         for language, score in profiles[word]:
@@ -123,16 +123,16 @@ _Weights = tuple[tuple[str, float], ...]
 
 @cache
 def _profiles() -> tuple[dict[str, _Weights], frozenset[str], frozenset[str]]:
-    """Return each function word's languages in Latin letters with its weight for them.
+    """Return weights by function word and language, all function words, and the English ones.
 
-    And all the words, and those of English.
+    The weights of a word over its languages in Latin letters add up to 1.
     """
     lists = {language: set(stop_words(language)) for language in LATIN_LANGUAGES}
     lists["english"] |= set(_ENGLISH_FUNCTION_WORDS.split())
     languages: dict[str, list[str]] = {}
     for language, words in lists.items():
         for word in words:
-            if len(word) > 1 or not word.isascii():  # a letter may be a name, or stand in a formula
+            if len(word) > 1 or not word.isascii():  # a letter may be a name or a symbol
                 languages.setdefault(word, []).append(language)
     weights = {word: tuple((each, 1 / len(of)) for each in of) for word, of in languages.items()}
     return weights, frozenset(weights), frozenset(lists["english"])
@@ -140,7 +140,7 @@ def _profiles() -> tuple[dict[str, _Weights], frozenset[str], frozenset[str]]:
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """Return the stop words of a language, lower case; none for a language that has no list."""
+    """Return the lower-case stop words of a language; empty if there is no list for it."""
     words = frozenset(_stop_word_lists().get(language, "").split())
     return words | set(_ENGLISH_QUESTION_WORDS.split()) if language == "english" else words
 
@@ -169,7 +169,7 @@ class WordRules:
 
 @cache
 def word_rules(language: str) -> WordRules:
-    """Return the rules of a language; :class:`ConfigError` where Snowball has no stemmer for it."""
+    """Return the rules of a language; raise :class:`ConfigError` if Snowball has no stemmer."""
     import Stemmer
 
     try:

@@ -1,7 +1,7 @@
-"""BM25 in Postgres' own SQL, over rows that have their words as a ``tsvector``, and their number.
+"""BM25 in Postgres's SQL, over rows with their words as a ``tsvector`` and the number of words.
 
-``ts_rank`` knows neither how rare a word is nor how long a passage is on average, so it is asked
-for one word at a time, and stands for the number of times in BM25
+``ts_rank`` ignores how rare a word is and how long passages are on average. It is therefore called
+for one word at a time, to get the term frequency for BM25
 (https://en.wikipedia.org/wiki/Okapi_BM25).
 """
 
@@ -35,14 +35,14 @@ from catalog.store.postgres_words import chunk_words
 from catalog.store.schema import chunks
 
 K1, B = 1.2, 0.75
-_ONCE = 4 * math.pi**2 / 6  # ts_rank of a word that is once in a column of .25 is its inverse
-_OF_TRUTH = (0.0, 0.25, 0.5, 1.0)  # of D, text, headings and title
+_ONCE = 4 * math.pi**2 / 6  # ts_rank of a single word with weight .25 is 1 / _ONCE
+_OF_TRUTH = (0.0, 0.25, 0.5, 1.0)  # weights of D (unused), text, headings and title
 
 
 def search_truth(connection: Connection, match: str, k: int, restriction: Restriction) -> Hits:
-    """Return the best passages by the words that lie with the truth, as FTS5 cut them.
+    """Return the best passages by the words that are stored with them, as FTS5 cuts words.
 
-    ``match`` is an FTS5 MATCH text of ours. How rare a phrase is, is counted over all datasets.
+    ``match`` is one of our FTS5 MATCH texts. Rarity of a phrase is counted over all datasets.
     """
     words = cast(bindparam("words", type_=ARRAY(Text())), ARRAY(TSQUERY))
     each = func.unnest(words).table_valued("word").render_derived()
@@ -69,17 +69,17 @@ def search_truth(connection: Connection, match: str, k: int, restriction: Restri
 
 
 def bm25_values(passages: Mapping[str, int], size: int, words: int) -> dict[str, Any]:
-    """Return what :func:`score` has as bound values.
+    """Return the values to bind for :func:`score`.
 
-    ``passages`` are words or phrases as a ``tsquery``, each with the number of rows that hold it,
-    of ``size`` rows with so many ``words``.
+    ``passages`` are words or phrases as a ``tsquery``, each with the number of rows that contain
+    it; ``size`` is the number of rows, ``words`` the number of words in all of them.
     """
     rarity = [math.log1p((size - number + 0.5) / (number + 0.5)) for number in passages.values()]
     return {"words": list(passages), "rarity": rarity, "average": max(1.0, words / size)}
 
 
 def score(table: Any, weights: Sequence[float]) -> ColumnElement[float]:
-    """Return BM25 of a row, for the words, their rarity and the average length as bound."""
+    """Return the BM25 score of a row as an expression; see :func:`bm25_values` for its values."""
     words = cast(bindparam("words", type_=ARRAY(Text())), ARRAY(TSQUERY))
     rarity = cast(bindparam("rarity", type_=ARRAY(Float())), ARRAY(Float()))
     each = func.unnest(words, rarity).table_valued("word", "rarity").render_derived()
@@ -87,19 +87,19 @@ def score(table: Any, weights: Sequence[float]) -> ColumnElement[float]:
     often = func.ts_rank(by_label, table.c.words, each.c.word, 0, type_=Float()) * _ONCE
     norm = K1 * (1 - B + B * table.c.length / cast(bindparam("average"), Float()))
     sum_ = func.sum(each.c.rarity * (K1 + 1) * often / (often + norm))
-    holds = table.c.words.bool_op("@@")(each.c.word)  # what is no word but a phrase, too
+    holds = table.c.words.bool_op("@@")(each.c.word)  # also for phrases
     return select(sum_).select_from(each).where(holds).scalar_subquery()
 
 
 def matches(table: Any, name: str) -> ColumnElement[bool]:
-    """Return the condition that a row has what is bound by that name."""
+    """Return the condition that a row matches the ``tsquery`` bound to ``name``."""
     return table.c.words.bool_op("@@")(cast(bindparam(name, type_=Text()), TSQUERY))  # type: ignore[no-any-return]
 
 
 def select_best(
     tables: Sequence[Any], restriction: Restriction, weights: Sequence[float]
 ) -> Select[Any]:
-    """Select the best allowed passages, each with the sums of all scores and squares."""
+    """Select the best allowed passages, each with the sums of all scores and of their squares."""
     matching = [
         select(one.c.seq, score(one, weights).label("score")).where(matches(one, "match"))
         for one in tables

@@ -1,15 +1,15 @@
-"""The numbers of an inverted index as flat arrays: building segments, and BM25 over them.
+"""The numbers of an inverted index as flat arrays: build segments, and compute BM25 over them.
 
     score(q, d) = Σ_t  idf(t) · tf / (tf + k1 · (1 - b + b · |d| / avg))
     idf(t) = ln(1 + (N - n_t + 0.5) / (n_t + 0.5))
 
-with N live chunks, n_t of them holding t, and t running over the query's terms, repeated ones
-as often as they stand there. A term may have several tokens, one for each language or way to
-write it: then a chunk holds it as often as it holds the most frequent of them. Robertson and
-Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with Lucene's idf and
-without the constant factor (k1 + 1).
-What is computed ahead holds for one state of the index, so that one kept up to date scores
-exactly like one built afresh.
+N is the number of live chunks and n_t the number with term t. The sum is over the query's terms,
+with repetitions. A term may have several tokens, one for each language or spelling; tf is the count
+of the most frequent one. From Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25
+and Beyond" (2009), with Lucene's idf and without the constant factor (k1 + 1).
+
+Precomputed values belong to one state of the index, so an updated index scores exactly like one
+that is built from scratch.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ Counts = npt.NDArray[np.uint16]
 Numbers = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
-MAX_COUNT = 65_535  # a term counted more often in one chunk counts as often as this
+MAX_COUNT = 65_535  # counts are stored in 16 bits; higher ones are cut to this
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostingsSegment:
     """An immutable part of an index; its arrays may be mapped from files.
 
-    ``seqs`` (n, ascending) are the chunks' row numbers, ``keys`` (n) tell their contents apart,
-    ``lengths`` (n) are their token counts and ``languages`` (n) the numbers of their languages.
-    Term ``t`` is the UTF-8 text
-    ``terms[term_starts[t]:term_starts[t + 1]]``, terms ascending; its postings are ``rows``
+    For each of n chunks: ``seqs`` are the row numbers (ascending), ``keys`` identify the contents,
+    ``lengths`` are token counts and ``languages`` the numbers of languages. Term ``t`` is the UTF-8
+    text ``terms[term_starts[t]:term_starts[t + 1]]``; terms ascend. Its postings are ``rows``
     (positions in ``seqs``, ascending) and ``counts``, from ``starts[t]`` to ``starts[t + 1]``.
     """
 
@@ -62,7 +61,7 @@ class PostingsSegment:
         return len(self.seqs)
 
     def find(self, term: str) -> tuple[Int32, Counts] | None:
-        """Return the rows that hold the term and how often, or ``None`` when none does."""
+        """Return the rows with the term and their counts, ``None`` if there are no such rows."""
         encoded = term.encode()
         terms = _Terms(self)
         at = bisect_left(terms, encoded)
@@ -72,7 +71,7 @@ class PostingsSegment:
         return self.rows[begin:end], self.counts[begin:end]
 
     def find_all(self, terms: Sequence[str]) -> tuple[Int32, Counts] | None:
-        """Return the rows that hold all the terms, with the smallest count; or ``None``."""
+        """Return the rows with all the terms and their smallest counts, or ``None``."""
         found = self.find(terms[0])
         for term in terms[1:]:
             other = None if found is None else self.find(term)
@@ -82,7 +81,7 @@ class PostingsSegment:
         return found
 
     def find_range(self, prefix: str) -> tuple[int, int]:
-        """Return the numbers of the first term with the prefix, and of the first one after all."""
+        """Return the number of the first term with the prefix, and of the first term after them."""
         terms, encoded = _Terms(self), prefix.encode()
         first = bisect_left(terms, encoded)
         return first, bisect_left(terms, encoded + b"\xff", lo=first)
@@ -93,7 +92,7 @@ class PostingsSegment:
         return [blob[begin:end] for begin, end in pairwise(cuts)]
 
     def check(self) -> None:
-        """Raise ``ValueError`` unless the arrays fit together: then no search fails on them."""
+        """Raise ``ValueError`` unless the arrays fit together, so that no search fails on them."""
         fits = (
             len(self.seqs) == len(self.keys) == len(self.lengths) == len(self.languages)
             and len(self.starts) == len(self.term_starts)
@@ -110,7 +109,7 @@ class PostingsSegment:
 
 
 class _Terms(Sequence[bytes]):
-    """A segment's terms, so that ``bisect`` reads only those it compares."""
+    """A segment's terms as a sequence: ``bisect`` reads only the terms that it compares."""
 
     def __init__(self, segment: PostingsSegment) -> None:
         self._segment = segment
@@ -140,17 +139,17 @@ Scores = npt.NDArray[np.float64]
 
 
 def term_weight(chunks: int, holding: int) -> float:
-    """Return the idf of a term that ``holding`` of ``chunks`` chunks hold; always above zero."""
+    """Return the idf of a term that ``holding`` of ``chunks`` chunks contain; always above zero."""
     return log1p((chunks - holding + 0.5) / (holding + 0.5))
 
 
 def length_norms(lengths: Int32, average: float, k1: float, b: float) -> Scores:
-    """Return the part of a chunk's length in the denominator of each of its terms."""
+    """Return ``k1 · (1 - b + b · |d| / avg)`` for each chunk's length."""
     return np.asarray(k1 * (1 - b + b * lengths / average), dtype=np.float64)
 
 
 def saturate(counts: Counts, norms: Scores) -> Scores:
-    """Bring term frequencies into [0, 1): repetition counts less and less."""
+    """Map term frequencies into [0, 1), so that each repetition counts less."""
     return counts / (counts + norms)
 
 
@@ -170,10 +169,10 @@ def top_hits(seqs: Int64, scores: Scores, k: int) -> list[Hit]:
 def join_alternatives(
     found: Mapping[str, tuple[Int32, Counts] | None],
 ) -> tuple[Int32, Counts] | None:
-    """Return the rows that hold any alternative of a term, ascending, or none.
+    """Return the rows with any alternative of a term, ascending; ``None`` if there are no rows.
 
-    Each row comes with the count of the alternative that it holds most often. A name in one word
-    counts double, because its parts may be far apart in a passage.
+    Each row has the count of its most frequent alternative. If some alternatives are split (``rtx
+    4090``), a name in one word counts double, because split parts may be far apart in a passage.
     """
     is_split = any(" " in written for written in found)
     postings = []
@@ -195,7 +194,7 @@ def join_alternatives(
 def intersect_postings(
     one: tuple[Int32, Counts], other: tuple[Int32, Counts]
 ) -> tuple[Int32, Counts] | None:
-    """Return the rows that hold both, ascending, with the smaller count; or none."""
+    """Return the rows with both, ascending, with the smaller counts; ``None`` for no rows."""
     rows, at, of_other = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
     if len(rows) == 0:
         return None
@@ -212,7 +211,7 @@ class SegmentBuilder:
         self._distinct, self._terms, self._counts = array("i"), array("i"), array("i")
 
     def add(self, seq: int, key: int, tokens: Sequence[str], language: int = 0) -> None:
-        """Take in one chunk's tokens and the number of its language, 0 to 255."""
+        """Add one chunk's tokens and the number of its language, 0 to 255."""
         counted = Counter(tokens)
         numbers = self._numbers
         self._seqs.append(seq)
@@ -224,7 +223,7 @@ class SegmentBuilder:
         self._counts.extend(counted.values())
 
     def build(self) -> PostingsSegment:
-        """Return the segment of all chunks taken in."""
+        """Return the segment of all chunks added."""
         distinct = np.array(self._distinct, dtype=np.int32)
         return _assemble(
             seqs=np.array(self._seqs, dtype=np.int64),
@@ -239,7 +238,7 @@ class SegmentBuilder:
 
 
 def merge_segments(parts: Sequence[tuple[PostingsSegment, Mask]]) -> PostingsSegment:
-    """Return one segment of the rows that each part's mask keeps, as if built from these alone."""
+    """Return one segment of the rows that each part's mask keeps, as if built from only these."""
     seqs = _concatenate([part.seqs[live] for part, live in parts], np.int64)
     order = np.argsort(seqs, kind="stable")
     new_row = np.empty(len(seqs), dtype=np.int32)
@@ -279,9 +278,9 @@ def _assemble(
     rows: Int32,
     counts: Int64,
 ) -> PostingsSegment:
-    """Sort postings by term: ``numbers`` are positions in ``terms``, rows ascend in each.
+    """Sort postings by term and drop terms without a posting.
 
-    Terms without a posting are left out.
+    ``numbers`` are positions in ``terms``; for each number, ``rows`` ascend.
     """
     used = np.bincount(numbers, minlength=len(terms))
     ordered = sorted(np.flatnonzero(used).tolist(), key=terms.__getitem__)

@@ -40,22 +40,22 @@ from catalog.store.vectors.qdrant_server import (
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-WORDS_ENDING = "~words"  # of a collection's name; no dataset's has such a sign
-MOST_NAMED = 5_000  # passages that a restriction names one by one; of more, hits are looked through
-_SPARE = 24  # hits asked for beyond those wanted, for ties and passages that are gone
+WORDS_ENDING = "~words"  # of a collection's name; names of datasets have no tilde
+MOST_NAMED = 5_000  # allowed passages sent by id; for more, hits are filtered after the search
+_SPARE = 24  # additional hits, for ties and for passages that are gone
 _INSTEAD = ", searched the store's full text instead"
-_DIGITS = 6  # of a score that float32 arithmetic in any order agrees on
+_DIGITS = 6  # of a float32 score that do not depend on the order of additions
 
 
 class QdrantWordsEngine:
     """Keyword search over one dataset by sparse vectors behind ``client``.
 
-    Its collection is ``{collection_prefix}{dataset}~words``; words and their weights are those of
-    ``bm25``, but that the average length is taken in steps. It is brought up to date before a
-    search, by what it lacks and has too many; processes take turns at that, as at vectors. While
-    the server is away, or another process is writing, the store's own full text answers. A
-    collection that is not ours, or another store's, raises :class:`EngineError`. The client stays
-    the caller's to close, unless ``owns_client``.
+    Its collection is ``{collection_prefix}{dataset}~words``. Words and weights are those of
+    ``bm25``, except that the average length changes in steps. Each search first adds missing
+    passages to the collection and removes superfluous ones; processes take turns, as for vectors.
+    While the server is away or another process is writing, the store's own full text answers. A
+    collection that is not ours, or that belongs to another store, raises :class:`EngineError`. The
+    caller closes the client unless ``owns_client``.
     """
 
     name = "qdrant"
@@ -108,15 +108,15 @@ class QdrantWordsEngine:
         except EngineError as error:
             if not was_answered(error, 404):
                 raise
-            self._state = None  # it went while it was asked: another process makes it anew
+            self._state = None  # removed during the search: another process rebuilds it
             raise EngineUnreachableError(str(error)) from error
 
     def is_searchable(self, text: str) -> bool:
-        """Return whether the text has a word to look for."""
+        """Return whether the text has a word that is not a stop word."""
         return len(self.analyzer.query_terms(text, self.languages())) > 0
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return the counts of the store's own full text: the server does not count words."""
+        """Return the counts from the store's own full text: the server does not count words."""
         return FtsEngine(self.database, self.dataset).document_counts(words)
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
@@ -125,26 +125,26 @@ class QdrantWordsEngine:
         return {}
 
     def languages(self) -> dict[str, int]:
-        """Return the languages of the passages with how many are in each, as last seen."""
+        """Return the number of passages by language at the last search."""
         return {} if self._state is None else self._state.languages
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine over this dataset and the other engines' ones."""
+        """Return one engine for this dataset and those of the other engines."""
         return JoinedQdrantWords([self, *others], self.database)
 
     def refresh(self) -> None:
-        """Add new passages; compare all if the server has another number of points."""
+        """Add new passages; compare all of them if the server has another number of points."""
         with self._turns.take(BUILD_WAIT_SECONDS):
             self._state = self._words.adopt(is_counted=True) or self._words.bring_up()
 
     def verify(self) -> int:
-        """Return the number of passages whose points are not as in the truth, and forget such."""
+        """Return the number of passages with wrong points; drop a collection that has any."""
         with self._turns.take(BUILD_WAIT_SECONDS):
             self._state = None
             return self._words.verify()
 
     def close(self) -> None:
-        """Forget the collection, and close the client if it is the engine's own."""
+        """Forget the collection, and close the client if the engine owns it."""
         self._state = None
         if self._owns_client:
             self._server.client.close()
@@ -154,7 +154,7 @@ class QdrantWordsEngine:
             return allowed_seqs(connection, restriction)
 
     def _rank(self, state: WordsState, tokens: Counter[str], k: int, allowed: Int64 | None) -> Hits:
-        """Return the best passages that are allowed, and the spread of the scores of all."""
+        """Return the best passages that are allowed, and the spread of all scores."""
         if allowed is not None and len(allowed) == 0:
             k = 0
         named = None if allowed is None or len(allowed) > MOST_NAMED else allowed.tolist()
@@ -173,7 +173,7 @@ class QdrantWordsEngine:
             if named:
                 found, most, there = within[0], asked[-1][0], len(named)
             is_all = len(found) < most or most == there
-            if allowed is not None:  # also what was asked for by name
+            if allowed is not None:  # also hits that were asked for by id
                 found = [(seq, score) for seq, score in found if _holds(allowed, seq)]
             hits = best_first(found, k)
             is_told = len(hits) == k and (
@@ -184,7 +184,7 @@ class QdrantWordsEngine:
             limit = min(all_there, limit * 4)
 
     def _current(self) -> WordsState:
-        """Return the state of the points, which is that of the truth there is now."""
+        """Return the state of the points after they are brought up to date."""
         state = self._state
         with self.database.read(latest=True) as connection:
             stamp = read_stamp(connection, self.dataset)
@@ -202,7 +202,7 @@ class QdrantWordsEngine:
 def search_store(
     database: Database, text: str, k: int, restriction: Restriction, reason: str
 ) -> Hits:
-    """Search the store's own full text, since the words' server cannot be asked."""
+    """Search the store's own full text, because the server cannot be used for this ``reason``."""
     hits = FtsEngine(database, restriction.dataset).search(text, k, restriction)
     why = reason.removesuffix(_INSTEAD)
     return Hits(hits, hits.spread, f"{why}{_INSTEAD}")
@@ -224,10 +224,11 @@ def _spread(
     *,
     is_all: bool,
 ) -> Spread:
-    """Return mean and deviation of the scores of all passages; those without the words score 0.
+    """Return mean and deviation of the scores of all passages, 0 for those without the words.
 
-    The best ones' are known; the others' are those of the sample that are not among these. With
-    ``is_all``, no other has one of the words.
+    The scores of ``best`` are known. With ``is_all``, no other passage has one of the words.
+    Otherwise the remaining scores are estimated from the passages of the sample that are not in
+    ``best``.
     """
     total = math.fsum(score for _, score in best)
     squares = math.fsum(score * score for _, score in best)
@@ -243,9 +244,10 @@ def _spread(
 
 
 class JoinedQdrantWords(JoinedEngines):
-    """Keyword search over the datasets of ``engines``, as the store's full text while one is away.
+    """Keyword search over the datasets of ``engines``.
 
-    It counts words in the store, too, over all datasets together.
+    If the server of one is away, the store's full text answers for all of them. Words are counted
+    in the store, over all datasets together.
     """
 
     def __init__(self, engines: Sequence[LexicalEngine], database: Database) -> None:
@@ -253,7 +255,7 @@ class JoinedQdrantWords(JoinedEngines):
         self._database = database
 
     def search(self, text: str, k: int, restriction: Restriction) -> Hits:
-        """Search as :class:`LexicalEngine` says; one to other datasets finds nothing."""
+        """Search as :class:`LexicalEngine` says; a restriction to other datasets finds nothing."""
         hits = super().search(text, k, restriction)
         if hits.fallback:
             return search_store(self._database, text, k, restriction, hits.fallback)
@@ -265,7 +267,7 @@ class JoinedQdrantWords(JoinedEngines):
 
 
 def open_engine(setup: EngineSetup) -> QdrantWordsEngine:
-    """Return the engine ``qdrant``; raises :class:`ConfigError` where no server is set."""
+    """Return the engine ``qdrant``; raise :class:`ConfigError` if no server is set."""
     url, key, options = setup.rag.qdrant_url, setup.rag.qdrant_api_key, setup.rag.qdrant
     if url is None:
         raise ConfigError(

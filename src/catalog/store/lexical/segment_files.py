@@ -1,8 +1,8 @@
-"""Keeping a snapshot in a folder, so that the next process need not read any text.
+"""Save a snapshot in a folder, so that the next process need not read any text.
 
-Each segment has a folder of its own that is written once; ``current.json`` names those in
-use, and is replaced atomically. A reader that still works on replaced files may go on.
-Whatever is missing, damaged or made by another analyzer loads as ``None``.
+Each segment has its own folder, which is written once. ``current.json`` names the segments in use
+and is replaced atomically, so readers may go on with files that were replaced. Files that are
+missing, damaged or made by another analyzer load as ``None``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from catalog.store.lexical.snapshot import LiveSegment
 FORMAT = 4
 _POINTER = "current.json"
 _CHECKSUMS = "checksums.json"  # of a segment's files; CRC-32
-_NO_POINTER = (  # however odd the JSON is
+_NO_POINTER = (  # any error that unexpected JSON can raise
     OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
 )  # fmt: skip
 _ARRAYS = {
@@ -43,7 +43,7 @@ _NO_SEGMENT = (*_NO_POINTER, EOFError, TokenError)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredSnapshot:
-    """The content of a folder; ``token`` changes with every save."""
+    """The content of an index folder; ``token`` changes with every save."""
 
     token: str
     stamp: Stamp
@@ -52,8 +52,9 @@ class StoredSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Pointer:
-    """What ``current.json`` says: which save it is, each segment's folder and removed rows, and of
-    how many rows each is the language.
+    """The content of ``current.json``.
+
+    ``parts`` are each segment's folder and removed rows; ``languages`` are numbers of rows.
     """
 
     token: str
@@ -64,35 +65,35 @@ class _Pointer:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """The index folder of one dataset, as one analyzer makes it."""
+    """The index folder of one dataset, for the tokens of one analyzer."""
 
     folder: Path
     dataset: str
     analyzer: str
 
     def token(self) -> str | None:
-        """Name the current save, ``None`` without one."""
+        """Return the token of the current save, ``None`` without one."""
         pointer = self._read_pointer()
         return None if pointer is None else pointer.token
 
     def languages(self) -> dict[str, int]:
-        """Return of how many rows each was the language at the current save; empty without one."""
+        """Return the number of rows by language at the current save; empty without one."""
         pointer = self._read_pointer()
         return {} if pointer is None else pointer.languages
 
     def load(self) -> StoredSnapshot | None:
-        """Return the saved state, its arrays read from the files."""
+        """Return the saved state with its arrays in memory, ``None`` without one."""
         pointer = self._read_pointer()
         while pointer is not None:
             try:
                 return self._open(pointer)
             except _NO_SEGMENT:
-                again = self._read_pointer()  # another process may just have replaced it
+                again = self._read_pointer()  # another process may have replaced it
                 pointer = again if again != pointer else None
         return None
 
     def count_damaged(self) -> int:
-        """Count the pointer and the segments in use that are not as they were written."""
+        """Count the damaged files: the pointer, and segments in use."""
         pointer = self._read_pointer()
         if pointer is None:
             return int(self._is_pointer_damaged())
@@ -102,7 +103,7 @@ class SegmentFiles:
                 _read_segment(self.folder / folder)
             except _NO_SEGMENT:
                 damaged += 1
-        return damaged if self._read_pointer() == pointer else 0  # else just replaced
+        return damaged if self._read_pointer() == pointer else 0  # else it was replaced meanwhile
 
     def _is_pointer_damaged(self) -> bool:
         try:
@@ -116,9 +117,9 @@ class SegmentFiles:
     def save(
         self, stamp: Stamp, parts: Sequence[LiveSegment], languages: dict[str, int]
     ) -> StoredSnapshot:
-        """Write what has no files yet and make these parts current; the caller holds the lock.
+        """Write parts that have no files yet and make these parts current.
 
-        Raises ``OSError`` when the folder cannot be written.
+        The caller holds the lock. Raises ``OSError`` if the folder cannot be written.
         """
         make_folder(self.folder)
         replaced = self._read_pointer()
@@ -195,7 +196,10 @@ class SegmentFiles:
         return name
 
     def _sweep(self, keep: set[str]) -> None:
-        """Remove files that no current or just replaced pointer names; open files may stay."""
+        """Remove all segments except those of the current pointer and of the one before it.
+
+        Processes with open files may go on reading them.
+        """
         for entry in self.folder.iterdir():
             if entry.name.startswith(("segment-", "unfinished-")) and entry.name not in keep:
                 shutil.rmtree(entry, ignore_errors=True)
@@ -205,7 +209,7 @@ def _read_segment(folder: Path) -> PostingsSegment:
     sums = json.loads((folder / _CHECKSUMS).read_text("utf-8"))
     arrays = {}
     for name in _ARRAYS:
-        # Not mapped: a mapped file that another process truncates ends this one (SIGBUS).
+        # Not mapped: if another process truncated a mapped file, this one would die of SIGBUS.
         content = (folder / f"{name}.npy").read_bytes()
         if zlib.crc32(content) != sums[name]:
             raise ValueError(f"{folder.name} is not what was written")
@@ -220,7 +224,7 @@ def _read_segment(folder: Path) -> PostingsSegment:
 
 
 def _array_in(content: bytes) -> npt.NDArray[Any]:
-    """Return the array of an ``.npy`` file's bytes, without a copy of them."""
+    """Return the array in the bytes of an ``.npy`` file, without a copy."""
     header = BytesIO(content)
     version = np.lib.format.read_magic(header)
     if version != (1, 0):

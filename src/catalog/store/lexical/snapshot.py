@@ -1,10 +1,9 @@
-"""One unchanging state of the BM25 index: segments, the rows that are live, and searching them.
+"""One immutable state of the BM25 index: segments, live rows, and how to search them.
 
-What terms add to the scores of an index, worked out once for each, and the best of the sums.
-
-All rows are scored with single precision, which halves what has to be read and kept; the few that
-may be among the best are then scored again with double precision, from their postings. Which rows
-those are follows from how far rounding can go, so that the answer is that of double precision.
+The amounts that a term adds to scores are computed once and cached. All rows are scored in single
+precision, which halves the memory to read and keep. The few rows that may be among the best are
+then scored again from their postings in double precision. A bound on the rounding error selects
+these rows, so the result is that of double precision.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ from catalog.store.lexical.postings import (
 )
 from catalog.store.schema import chunks, revisions
 
-_LEAST_CACHE = 16 * 2**20  # bytes of the impacts that one snapshot remembers
-_CACHE_PER_ROW = 256  # bytes: of 64 terms that have a value for each row
-_DENSE = 4  # a term in more than one of so many rows has a value for each row
-_GROUPS = 8  # groups of rows for each row wanted
-_BLOCK = 65_536  # rows whose scores are summed at a time, in memory that stays close
+_LEAST_CACHE = 16 * 2**20  # bytes: the smallest cache of impacts of a snapshot
+_CACHE_PER_ROW = 256  # bytes: 64 terms with a float32 value for each row
+_DENSE = 4  # a term in at least one of 4 rows has a value for each row
+_GROUPS = 8  # groups of rows for each wanted row
+_BLOCK = 65_536  # rows summed at a time: a block fits into the processor's cache
 
 Floats = npt.NDArray[np.float32]
 Postings = tuple[Int32, Counts]
@@ -56,21 +55,21 @@ OPENING = 10_000
 CHURN_ROWS = 2_000
 CHURN_SHARE = 0.05
 _BATCH = 500  # bound parameters in one statement
-_MASKS = 16  # restrictions whose rows are remembered
+_MASKS = 16  # restrictions with cached rows
 _FOUND = 10_000  # cached look-ups of tokens
 
 
 def cache_bytes(rows: int) -> int:
-    """Return how many bytes of impacts an index with this number of rows may keep."""
+    """Return the size of the cache of impacts for an index with this number of rows, in bytes."""
     return max(_LEAST_CACHE, _CACHE_PER_ROW * rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Impacts:
-    """What a term adds to the scores of a segment's ``rows``, before its weight.
+    """The amounts that a term adds to the scores of a segment's ``rows``, before its weight.
 
-    ``rows`` is ``None`` where the term stands in so many that every row has a value, 0 without
-    the term: adding whole arrays is then faster than picking rows.
+    ``rows`` is ``None`` for a frequent term: then ``values`` has a value for every row, 0 without
+    the term, because it is faster to add whole arrays than to pick rows.
     """
 
     rows: Int32 | None
@@ -98,9 +97,7 @@ class Impacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermImpacts:
-    """The weight of a term in an index, how many live rows contain it, and for each part its
-    postings and impacts, if any.
-    """
+    """A term's weight in an index, its number of live rows, and postings and impacts by part."""
 
     weight: float
     holding: int
@@ -108,7 +105,7 @@ class TermImpacts:
     parts: tuple[Impacts | None, ...]
 
     def count_bytes(self) -> int:
-        """Return about how much memory they take."""
+        """Return the approximate size in memory."""
         joined = (
             one.nbytes for found in self.postings if found for one in found if one.base is None
         )
@@ -116,11 +113,11 @@ class TermImpacts:
 
 
 def find_contenders(scores: Floats, mask: Mask | None, k: int, error: float) -> Rows:
-    """Return the rows with a score above 0 that ``mask`` allows, ascending, as far as they matter.
+    """Return the rows that may be among the ``k`` best that ``mask`` allows, ascending.
 
-    That is all of them, or those that may reach a bound that ``k`` of them reach, ties included,
-    where a score is off by at most ``error`` of it. The bound is the ``k``-th best of the best
-    scores of groups: no sorting of all rows.
+    Only rows with a score above 0 count. A score may be off by ``error`` of itself; ties are
+    included. The bound is the ``k``-th best of the maxima of groups of rows, which needs no sorting
+    of all rows. For few rows there is no bound and all of them are returned.
     """
     if mask is not None:
         scores = np.where(mask, scores, np.float32(0))
@@ -134,17 +131,17 @@ def find_contenders(scores: Floats, mask: Mask | None, k: int, error: float) -> 
 
 
 def rounding_error(terms: int) -> float:
-    """Return by what share of itself a score of so many terms may be off in single precision.
+    """Return the relative error of a single-precision score that is a sum over ``terms`` terms.
 
-    An impact is rounded when length, sum and quotient are; then weight and product are, and each
-    of the sums; twice that is safe. Higham, "Accuracy and Stability of Numerical Algorithms"
-    (2002), section 3.1.
+    An impact is rounded with length, sum and quotient; then weight, product and each sum are
+    rounded. The result is twice that, to be safe. Higham, "Accuracy and Stability of Numerical
+    Algorithms" (2002), section 3.1.
     """
     return (terms + 6) * 2.0**-23
 
 
 def score_rows(rows: Rows, norms: Scores, terms: Sequence[tuple[float, Postings | None]]) -> Scores:
-    """Return the scores of these rows, ascending, from the weight and postings of each term.
+    """Return the scores of these ascending rows from the weight and postings of each term.
 
     ``norms`` are those of the rows.
     """
@@ -162,18 +159,18 @@ def score_rows(rows: Rows, norms: Scores, terms: Sequence[tuple[float, Postings 
 
 
 def sum_squares(scores: Floats) -> tuple[float, float]:
-    """Return the sum of the scores and that of their squares, in double precision."""
+    """Return the sum of the scores and the sum of their squares, in double precision."""
     total = squares = 0.0
     for start in range(0, len(scores), _BLOCK):
         block = scores[start : start + _BLOCK].astype(np.float64)
         total += float(block.sum())
-        # not np.dot: it waits for threads of its own, and their number shows in the last digits
+        # not np.dot: it starts threads, and the last digits depend on how many
         squares += float(np.square(block, out=block).sum())
     return total, squares
 
 
 def read_rows(connection: Connection, dataset: str) -> tuple[Int64, Int64]:
-    """Return the row numbers of the dataset's chunks, ascending, and the keys of their contents."""
+    """Return the ascending row numbers of the dataset's chunks, and the keys of their contents."""
     columns = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.text_hash)
     columns = columns.where(chunks.c.dataset == dataset)
     rows = connection.execute(columns.order_by(chunks.c.seq)).all()
@@ -185,10 +182,7 @@ def read_rows(connection: Connection, dataset: str) -> tuple[Int64, Int64]:
 def read_texts(
     connection: Connection, dataset: str, seqs: Int64
 ) -> Iterator[tuple[int, int, str, int]]:
-    """Yield row number, key, indexed text and document of the chunks of these row numbers.
-
-    The row numbers ascend; the document is given by its row number.
-    """
+    """Yield row number, key, indexed text and document number of these chunks, in order."""
     identity = (chunks.c.chunk_id, chunks.c.text_hash)
     content = (chunks.c.title, chunks.c.headings, chunks.c.text)
     columns = select(chunks.c.seq, *identity, *content, chunks.c.document_id)
@@ -202,7 +196,7 @@ def read_texts(
 
 
 class AnalysedRow(NamedTuple):
-    """A chunk's row number and key, its language, and its tokens as often as they occur."""
+    """A chunk's row number and key, its language, and its tokens with repetitions."""
 
     seq: int
     key: int
@@ -213,9 +207,9 @@ class AnalysedRow(NamedTuple):
 def analyse_rows(
     connection: Connection, dataset: str, seqs: Int64, analyzer: TextAnalyzer
 ) -> Iterator[AnalysedRow]:
-    """Yield the chunks of these row numbers, which ascend, by their words.
+    """Yield the chunks of these ascending row numbers with language and tokens.
 
-    One whose own words do not tell its language takes that of its document's opening.
+    If a chunk's own words do not show its language, the opening of its document decides.
     """
     opening_language = lru_cache(1)(
         lambda document: analyzer.language_of(read_opening(connection, document))
@@ -231,7 +225,7 @@ def read_opening(connection: Connection, document: int) -> str:
 
 
 def indexed_text(title: str, headings: list[str], text: str) -> str:
-    """Return the passage behind its title and headings, without those it holds itself."""
+    """Return title and headings followed by the passage, without lines that the passage repeats."""
     above = list(dict.fromkeys([title, *headings]))
     return "\n".join([*(line for line in above if line and not _holds(text, line)), text])
 
@@ -248,10 +242,10 @@ def _holds(text: str, line: str) -> bool:
 
 
 def _key(chunk_id: str, text_hash: str) -> int:
-    """Return a number that depends on the document's content and on how it was cut.
+    """Return a number that identifies the document's content and how it was cut.
 
-    A row number alone may be reused once an older copy of the database is restored.
-    Raises :class:`StoreDamagedError` where either is not written in hexadecimal digits.
+    A row number is not enough: after an older copy of the database is restored, it may be used
+    again. Raises :class:`StoreDamagedError` if id or hash are not hexadecimal.
     """
     try:
         return int(chunk_id[:15], 16) ^ int(text_hash[:15], 16)
@@ -261,7 +255,7 @@ def _key(chunk_id: str, text_hash: str) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveSegment:
-    """A segment, which of its rows are live, and the folder that holds it, if one does."""
+    """A segment, the mask of its live rows, and its folder if it is saved."""
 
     segment: PostingsSegment
     live: Mask
@@ -272,7 +266,7 @@ class LiveSegment:
         object.__setattr__(self, "dead", len(self.live) - int(np.count_nonzero(self.live)))
 
     def within(self, seqs: Int64, keys: Int64) -> LiveSegment:
-        """Return the same part with exactly those rows live that the truth still has."""
+        """Return the same part, with exactly those rows live that the store still has."""
         live = np.zeros(len(self.segment), dtype=np.bool_)
         if len(seqs) > 0:
             at = np.minimum(np.searchsorted(seqs, self.segment.seqs), len(seqs) - 1)
@@ -282,13 +276,13 @@ class LiveSegment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LexicalSnapshot:
-    """One state of the index, never changed: what a search works on. ``stamp`` names the state."""
+    """One immutable state of the index, on which a search works; ``stamp`` identifies the state."""
 
     stamp: Stamp | None
     parts: tuple[LiveSegment, ...]
     k1: float
     b: float
-    languages: dict[str, int] = field(init=False)  # of how many rows each is the language
+    languages: dict[str, int] = field(init=False)  # numbers of rows
     _average: float = field(init=False, repr=False)  # length
     _norms: tuple[Floats, ...] = field(init=False, repr=False)
     _masks: LRUCache[Hashable, tuple[Mask, ...]] = field(init=False, repr=False)
@@ -308,7 +302,7 @@ class LexicalSnapshot:
         return sum(len(part.segment) - part.dead for part in self.parts)
 
     def rank(self, terms: Sequence[Term], k: int, masks: Sequence[Mask]) -> Hits:
-        """Return the ``k`` best rows that ``masks`` (one per part) allow; ties by row number."""
+        """Return the ``k`` best rows that ``masks`` (one per part) allow, ties by row number."""
         weighted = [
             (times * impacts.weight, impacts)
             for term, times in Counter(terms).items()
@@ -330,9 +324,9 @@ class LexicalSnapshot:
         return Hits(hits, self._spread(all_scores))
 
     def count_rows(self, words: Sequence[str], analyzer: TextAnalyzer) -> tuple[int, list[int]]:
-        """Return the number of live rows, and for each raw word how many of them contain it.
+        """Return the number of live rows, and for each raw word the number of rows with it.
 
-        Where none contains a compound word, its first part that any contains is counted.
+        For a compound word that no row contains, the first of its parts that occurs is counted.
         """
         counts = []
         for word in words:
@@ -342,13 +336,13 @@ class LexicalSnapshot:
         return len(self), counts
 
     def live_masks(self) -> tuple[Mask, ...]:
-        """Return the rows that a search of the whole dataset may answer with."""
+        """Return the masks of a search in the whole dataset."""
         return tuple(part.live for part in self.parts)
 
     def masks(
         self, restriction: Restriction, stamp: Stamp, load: Callable[[], Int64 | None]
     ) -> tuple[Mask, ...]:
-        """Return the rows that the restriction allows; ``load`` reads their numbers."""
+        """Return the rows that the restriction allows; ``load`` reads them if none are cached."""
         key = _mask_key(restriction)
         cached = self._masks.get(key)
         if cached is not None:
@@ -357,12 +351,12 @@ class LexicalSnapshot:
         if allowed is None:
             return self.live_masks()
         masks = tuple(part.live & np.isin(part.segment.seqs, allowed) for part in self.parts)
-        if stamp == self.stamp:  # what an older reader may see is not for newer ones
+        if stamp == self.stamp:  # the rows of an older reader must not be cached for newer ones
             self._masks.put(key, masks)
         return masks
 
     def _spread(self, scores: Sequence[Floats]) -> Spread:
-        """Return mean and deviation of the scores, an array for each part, of the live rows."""
+        """Return mean and deviation of the live rows' scores; there is an array for each part."""
         pairs = zip(self.parts, scores, strict=True)
         sums = [sum_squares(one if part.dead == 0 else one[part.live]) for part, one in pairs]
         size = max(1, len(self))
@@ -396,9 +390,9 @@ class LexicalSnapshot:
         return scores
 
     def _impacts_of(self, term: Term) -> TermImpacts:
-        """Return the impacts of the term on scores; recent ones are cached.
+        """Return the impacts of a term; recent ones are cached.
 
-        The cache key leaves out tokens that the index lacks, such as most joined neighbours.
+        The cache key leaves out tokens that are not in the index, such as most joined neighbours.
         """
         there = tuple(written for written in term if any(self.find(written)))
         if (cached := self._impacts.get(there)) is not None:
@@ -422,7 +416,10 @@ class LexicalSnapshot:
         return impacts
 
     def find(self, written: str) -> tuple[Postings | None, ...]:
-        """Return the postings in each part of a token, or of several that a row must all hold."""
+        """Return a token's postings in each part.
+
+        ``written`` may be several tokens: then the rows must have all of them.
+        """
         found = self._found.get(written)
         if found is None:
             found = tuple(part.segment.find_all(written.split(" ")) for part in self.parts)
@@ -431,7 +428,7 @@ class LexicalSnapshot:
 
 
 def find_missing_rows(parts: Sequence[LiveSegment], seqs: Int64) -> Int64:
-    """Return those of the truth's row numbers that no part holds, ascending."""
+    """Return the ascending row numbers among ``seqs`` that are live in no part."""
     live_seqs = [part.segment.seqs[part.live] for part in parts]
     indexed = np.concatenate([np.empty(0, dtype=np.int64), *live_seqs])
     return seqs[~np.isin(seqs, indexed)]
@@ -442,15 +439,15 @@ def _count_live(part: LiveSegment, rows: Int32) -> int:
 
 
 def _mask_key(restriction: Restriction) -> Hashable:
-    # repr, because in Python True == 1 == 1.0, and to a filter they are different values
+    # repr, because True == 1 == 1.0 in Python, but they are different values in a filter
     filters = repr(restriction.filter)
     return restriction.scope.ids, filters, restriction.without, restriction.containing
 
 
 def compact(parts: tuple[LiveSegment, ...]) -> tuple[LiveSegment, ...]:
-    """Return at most two parts: all in one, or the large one as it is and the rest merged.
+    """Return at most two parts: everything merged, or the first part and the merged rest.
 
-    All are merged once the rows outside the first part and its removed ones exceed
+    All parts are merged if the rows outside the first part plus its removed rows exceed both
     :data:`CHURN_ROWS` and :data:`CHURN_SHARE` of it.
     """
     if len(parts) == 0:
@@ -463,7 +460,7 @@ def compact(parts: tuple[LiveSegment, ...]) -> tuple[LiveSegment, ...]:
 
 
 def limit_parts(parts: tuple[LiveSegment, ...]) -> tuple[LiveSegment, ...]:
-    """Merge the parts after the first, once there are more than :data:`MAX_PARTS`."""
+    """Merge the parts after the first if there are more than :data:`MAX_PARTS`."""
     return parts if len(parts) <= MAX_PARTS else (parts[0], _merge(parts[1:]))
 
 

@@ -1,8 +1,8 @@
-"""Finding the word that a misspelt one may mean, among the words that the passages contain.
+"""Find the word that a misspelt word may mean, among the words of the passages.
 
-The index has stems, so candidates are stems near the typed word or near its beginning; which of
-them is meant is then decided by words as the passages write them. Distances count a swap of two
-letters as one edit (https://en.wikipedia.org/wiki/Damerau%E2%80%93Levenshtein_distance).
+The index has stems only. So candidates are stems near the typed word or near its beginning; the
+words as passages write them then decide. A swap of two neighbouring letters counts as one edit
+(https://en.wikipedia.org/wiki/Damerau%E2%80%93Levenshtein_distance).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from catalog.store.lexical.postings import Int64, Mask, PostingsSegment
 from catalog.store.lexical.snapshot import LexicalSnapshot, indexed_text
 from catalog.store.schema import chunks
 
-MOST_WORDS = 3  # of a query that are looked up
-_LONGEST_QUERY = 32  # words: a longer text is pasted, not typed
+MOST_WORDS = 3  # unknown words of a query that are looked up
+_LONGEST_QUERY = 32  # words: a longer text was pasted, not typed
 _LEAST_LETTERS, _FOR_TWO_EDITS = 5, 8
-_MOST_LETTERS = 40  # each letter makes another fifty words to look for
-_LONGEST_ENDING = 3  # letters that stemming takes off
-_CANDIDATES = 12  # stems of which passages are read
-_READ = 3  # passages read for each of them
+_MOST_LETTERS = 40  # each letter adds about fifty variants to look for
+_LONGEST_ENDING = 3  # letters that stemming removes
+_CANDIDATES = 12  # stems for which passages are read
+_READ = 3  # passages read for each of these stems
 
 
 class _Candidate(NamedTuple):
@@ -45,12 +45,12 @@ def correct_words(
     masks: Sequence[Mask],
     analyzer: TextAnalyzer,
 ) -> dict[str, str]:
-    """Return the words of a query that no passage contains, each with the nearest that one does.
+    """Return the words of a query that no passage contains, each with the nearest word that occurs.
 
     Only passages that ``masks`` allow count. The nearest word has the fewest edits, then the most
-    letters in common, then the most passages. It is spelt as a passage spells it.
-    A word without one so near is left out. Time grows with the number of words in the index that
-    begin with the same letter: about 40 ms for a word where the index has a million.
+    letters in common, then the most passages; it is spelt as in a passage. A word without a near
+    one is left out. Time grows with the number of indexed words with the same first letter: about
+    40 ms for a word if the index has a million words.
     """
     if len(raws) > _LONGEST_QUERY:
         return {}
@@ -73,7 +73,7 @@ def _is_correctable(raw: str) -> bool:
 
 
 def _most_edits(word: str) -> int:
-    """Return how many edits from a word, or a stem, a correction may be."""
+    """Return how many edits a correction may be away from a word or a stem."""
     return 0 if len(word) < _LEAST_LETTERS else 1 + (len(word) >= _FOR_TWO_EDITS)
 
 
@@ -98,7 +98,7 @@ def _find_candidates(
         {token for part in snapshot.parts for token in _tokens(part.segment, prefixes, sizes)}
     )
 
-    # A letter that is wrong may also make another stem: ordinay, but ordinari.
+    # A wrong letter can also change the stem: "ordinay", but "ordinari" for "ordinary".
     variants = " ".join(_one_edit(word))
     near_stems = {
         stem for stems in analyzer.query_terms(variants, snapshot.languages) for stem in stems
@@ -124,7 +124,7 @@ def _find_candidates(
 
 
 def _one_edit(word: str) -> Iterator[str]:
-    """Yield the words at one edit from a word: a letter more, less, other, or two swapped."""
+    """Yield all words one edit away: a letter inserted, deleted or replaced, or two swapped."""
     letters = sorted({*ascii_lowercase, *word})
     for at in range(len(word) + 1):
         before, after = word[:at], word[at:]
@@ -154,7 +154,7 @@ def _rows_of(token: str, snapshot: LexicalSnapshot, masks: Sequence[Mask]) -> In
 def _tokens(
     segment: PostingsSegment, prefixes: Iterable[str], sizes: tuple[int, int]
 ) -> Iterator[str]:
-    """Yield a segment's tokens with one of the prefixes, and of a size in bytes between two."""
+    """Yield a segment's tokens with one of the prefixes whose size in bytes is within ``sizes``."""
     for prefix in prefixes:
         first, last = segment.find_range(prefix)
         starts = segment.term_starts[first : last + 1]
@@ -172,7 +172,7 @@ def _spell(
     candidates: Sequence[_Candidate],
     analyzer: TextAnalyzer,
 ) -> str | None:
-    """Return the nearest word as a passage spells it, ``None`` if none is near enough."""
+    """Return the nearest word as a passage spells it, ``None`` if there is no near one."""
     from rapidfuzz.distance import OSA
 
     word = strip_accents(fold(raw))

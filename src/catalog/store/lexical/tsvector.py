@@ -1,6 +1,6 @@
-"""The engine ``fts`` of a store in Postgres: the text search that Postgres has itself.
+"""The engine ``fts`` for a store in Postgres: Postgres's own text search.
 
-Words are cut, stopped and stemmed by a text search configuration of the server, and passages are
+A text search configuration of the server cuts and stems words and drops stop words. Passages are
 ranked by BM25 (:mod:`catalog.store.lexical.postgres_bm25`).
 """
 
@@ -39,21 +39,21 @@ from catalog.store.lexical.fts import FtsEngine
 from catalog.store.lexical.postgres_bm25 import bm25_values, matches, score, select_best
 from catalog.store.lexical.tsvector_table import TsvectorTables, WordCounts
 
-MOST_CANDIDATES = 5_000  # passages that are ranked; past them, only those with rare words
-SAMPLE = 2_000  # passages that tell the scores of those that are not ranked
+MOST_CANDIDATES = 5_000  # passages that are ranked; if more match, only those with rare words
+SAMPLE = 2_000  # passages from which the scores of unranked passages are estimated
 BUILD_WAIT_SECONDS = 600.0
 APPLY_WAIT_SECONDS = 5.0
-_TRIES = 20  # in which a dataset is found unchanged between bringing up and searching
+_TRIES = 20  # to search before the dataset changes again
 _WEIGHTS = (0.25, 0.5, 0.75, 1.0)  # of D, C, B and A
 
 
 class TsvectorEngine:
-    """Keyword search over one dataset, or several as one, by Postgres' text search.
+    """Keyword search over one dataset, or over several as one, by Postgres's text search.
 
-    Tables beside the truth hold the words (:class:`TsvectorTables`), brought up before a search. A
-    word is looked for in as many passages as hold it while those of all words are no more than
-    ``most_candidates``; past that only the rarer ones are, and the others count in what those
-    find. Raises :class:`ConfigError` for a truth that is elsewhere.
+    The words are in additional tables (:class:`TsvectorTables`), which each search first brings up
+    to date. The rarest words of a query that together occur in at most ``most_candidates`` passages
+    are searched; passages found in that way are scored with all the words. Raises
+    :class:`ConfigError` if the store is not in Postgres.
     """
 
     name = "fts"
@@ -92,7 +92,7 @@ class TsvectorEngine:
         return FtsEngine(self.database, self.dataset).search(text, k, restriction)
 
     def document_counts(self, words: Sequence[str]) -> tuple[int, list[int]]:
-        """Return the number of passages, and for each word how many of them contain it."""
+        """Return the number of passages, and for each word the number of passages with it."""
         with self._read_counts() as (connection, counts):
             tables = [one for one, size in zip(self._tables, counts, strict=True) if size.passages]
             holding = [
@@ -101,7 +101,7 @@ class TsvectorEngine:
         return sum(size.passages for size in counts), holding
 
     def is_searchable(self, text: str) -> bool:
-        """Return whether the text has a word to look for."""
+        """Return whether the text has a word that is not a stop word."""
         known = self._searchable.get(text)
         if known is None:
             with self.database.read() as connection:
@@ -110,16 +110,16 @@ class TsvectorEngine:
         return known
 
     def correct(self, text: str, restriction: Restriction) -> dict[str, str]:
-        """Return ``{}``: the words of the index are not listed."""
+        """Return ``{}``: the engine has no list of its words as written."""
         del text, restriction
         return {}
 
     def languages(self) -> dict[str, int]:
-        """Return ``{}``: all passages are taken for one language."""
+        """Return ``{}``: all passages are treated as one language."""
         return {}
 
     def join(self, others: Sequence[LexicalEngine]) -> LexicalEngine:
-        """Return one engine over this dataset and those of others, which count words together."""
+        """Return one engine for this dataset and the other engines', with joint statistics."""
         return TsvectorEngine(self.database, join_names([self, *others]), self.settings)
 
     def refresh(self) -> None:
@@ -127,7 +127,7 @@ class TsvectorEngine:
         self._bring_up(BUILD_WAIT_SECONDS)
 
     def verify(self) -> int:
-        """Return the number of passages whose words are not as in the truth, and forget such."""
+        """Return the number of passages with wrong words; clear a table that has any."""
         self.refresh()
         wrong = 0
         for table in self._tables:
@@ -139,11 +139,11 @@ class TsvectorEngine:
         return wrong
 
     def close(self) -> None:
-        """Do nothing: the database is its owner's to close."""
+        """Do nothing: the owner of the database closes it."""
 
     @contextmanager
     def _read_counts(self) -> Iterator[tuple[Connection, list[WordCounts]]]:
-        """Bring the tables up, and read what each of them counts."""
+        """Bring the tables up to date; give a connection and the counts of each table."""
         for _ in range(_TRIES):
             with self.database.read(latest=True) as connection:
                 counts = [table.read_counts(connection) for table in self._tables]
@@ -191,7 +191,10 @@ class TsvectorEngine:
 
 
 def split_terms(passages: Mapping[str, int], most: int) -> tuple[list[str], list[str]]:
-    """Return the rarest words, with at most that many passages and at least one, and the rest."""
+    """Split words into the rarest ones and the rest.
+
+    The rarest words have at most ``most`` passages in sum; there is at least one.
+    """
     ordered = sorted(passages, key=lambda word: (passages[word], word))
     held, rare = 0, 0
     for word in ordered:
@@ -207,12 +210,12 @@ def _any_of(words: Sequence[str]) -> str:
 
 
 def _share(passages: int) -> float:
-    """Return the share of a table, in percent, that about a sample's passages are."""
+    """Return the percentage of a table to draw for a sample of about :data:`SAMPLE` passages."""
     return min(100.0, 100.0 * SAMPLE / passages)
 
 
 def _sample(tables: Sequence[TsvectorTables]) -> Select[Any]:
-    """Select how many passages a sample has, and the sums over those of it that are not ranked."""
+    """Select the size of a sample, and the sums of scores and squares of its unranked passages."""
     parts = []
     for one in tables:
         share = cast(bindparam("share"), REAL)

@@ -1,9 +1,9 @@
-"""The tables behind the ``tsvector`` engine: the words of each passage, and how rare each word is.
+"""The tables of the ``tsvector`` engine: the words of each passage, and how rare each word is.
 
-They lie beside the truth, in its Postgres database, one pair for a dataset and a way to cut words.
-Postgres itself cuts and counts: no text leaves the server. What the tables lack of the truth, and
-have too many, is put right in one statement, in a transaction that no writer holds up; their
-comment then says of which state of the dataset they are, and how large.
+They are in the store's Postgres database, one pair for each dataset and way to cut words. Postgres
+itself cuts and counts words; no text leaves the server. One statement adds missing passages and
+removes superfluous ones, in a transaction that does not block writers. The comment of the table
+then records the state of the dataset and the sizes.
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ from catalog.store.engine_types import read_stamp
 from catalog.store.postgres_pool import begin_derived
 from catalog.store.schema import chunks, document_fields, documents
 
-RULES = 3  # raise it whenever the same text would give other words
-_MOST_CHARS = 60_000  # of a passage's text, and of all its fields: a tsvector holds a megabyte
+RULES = 3  # raise it with every change that gives a text other words
+_MOST_CHARS = 60_000  # of a passage's text, and of all its fields: a tsvector has at most 1 MB
 _MOST_BYTES = 2_046  # of a word in a tsvector
 _ACCENTS = "[\u0300-\u036f]"
 _NO_WORDS = cast(array([], type_=Text()), ARRAY(Text()))
 _KEY = func.hashtextextended(chunks.c.chunk_id + chunks.c.text_hash, cast(0, BigInteger()))
-_WORTH_STATISTICS = 1_000  # changed passages after which the planner is told anew
+_WORTH_STATISTICS = 1_000  # changed passages after which the planner's statistics are updated
 
 
 class _OneByte(UserDefinedType[str]):
-    """Postgres' ``"char"``, which is not its ``char``."""
+    """Postgres's type ``"char"`` of one byte, which differs from ``char``."""
 
     cache_ok = True
 
     def get_col_spec(self, **_: Any) -> str:
-        """Return the type as SQL names it."""
+        """Return the type's name in SQL."""
         return '"char"'
 
 
 class WordCounts(NamedTuple):
-    """How many passages the tables hold, and how many words those have."""
+    """The number of passages in the tables, and the number of their words."""
 
     passages: int
     words: int
 
 
 class TsvectorTables:
-    """The words of one dataset's passages, and how many of them hold each word."""
+    """The words of one dataset's passages, and the number of passages with each word."""
 
     def __init__(self, database: Database, dataset: str, settings: TsvectorSettings) -> None:
         self._database, self._dataset, self._settings = database, dataset, settings
@@ -88,10 +88,10 @@ class TsvectorTables:
             name,
             of_both,
             Column("seq", BigInteger, primary_key=True, autoincrement=False),
-            # of the content: a row number comes again once an older copy of the store is put back
+            # identifies the content: after a restore, row numbers may be used again
             Column("key", BigInteger, primary_key=True, autoincrement=False),
             Column("words", TSVECTOR, nullable=False),
-            Column("length", BigInteger, nullable=False),  # words, however often
+            Column("length", BigInteger, nullable=False),  # words, with repetitions
             Index(
                 f"{name}_words",
                 "words",
@@ -107,7 +107,7 @@ class TsvectorTables:
         )
 
     def read_counts(self, connection: Connection) -> WordCounts | None:
-        """Return the content of the tables, ``None`` unless they are in step with the truth."""
+        """Return the sizes of the tables, ``None`` unless they are up to date."""
         stamp = read_stamp(connection, self._dataset)
         if stamp is None:
             return WordCounts(0, 0)
@@ -117,10 +117,10 @@ class TsvectorTables:
         return WordCounts(note["passages"], note["words"])
 
     def bring_up(self, seconds: float) -> int:
-        """Add what the tables lack and drop what is gone; return how many passages changed.
+        """Add missing passages and drop removed ones; return the number of changed passages.
 
-        The tables of a removed dataset are dropped. Raises :class:`EngineLockedError` when another
-        process is at it for longer than ``seconds``.
+        The tables of a removed dataset are dropped. Raises :class:`EngineLockedError` if another
+        process updates them for longer than ``seconds``.
         """
         try:
             with begin_derived(self._database, self.words.name, seconds) as connection:
@@ -137,10 +137,10 @@ class TsvectorTables:
             raise EngineLockedError(message) from error
 
     def count_differences(self, connection: Connection) -> int:
-        """Count the passages whose words are missing, too many or not those of their text.
+        """Count the passages whose words are missing, superfluous or different from their text.
 
-        Where all are right, count the wrong rows of the table of frequencies instead. Return 0 for
-        tables that are not up to date.
+        If all are right, count the wrong rows of the table of frequencies. Return 0 for tables that
+        are not up to date.
         """
         size = self.read_counts(connection)
         if size is None:
@@ -164,12 +164,12 @@ class TsvectorTables:
         return wrong + (WordCounts(*connection.execute(total).one()) != size)
 
     def clear(self) -> None:
-        """Drop all words: the next update of the tables cuts them again."""
+        """Drop the tables; the next update makes them again."""
         with begin_derived(self._database, self.words.name, 5.0) as connection:
             self._drop(connection, [self.words.name, self.counts.name])
 
     def _create(self, connection: Connection) -> None:
-        """Make the tables unless they are there, and drop those of another way to cut words."""
+        """Make the tables unless they exist, and drop those with words cut in another way."""
         names = inspect(connection).get_table_names()
         if self.words.name in names:
             return
@@ -182,7 +182,7 @@ class TsvectorTables:
             ) from error
         self._drop(connection, [name for name in names if name.startswith(self._family)])
         self.words.metadata.create_all(connection)
-        # Ranking reads the words of every match: they stay in the row, as they are.
+        # Ranking reads the words of every match: keep them in the row, up to 8 kB uncompressed.
         alter = f'ALTER TABLE "{self.words.name}"'
         connection.execute(text(f"{alter} SET (toast_tuple_target = 8160)"))
         connection.execute(text(f"{alter} ALTER COLUMN words SET STORAGE MAIN"))
@@ -212,7 +212,7 @@ class TsvectorTables:
         return None if note is None else json.loads(note)
 
     def _changes(self) -> Any:
-        """Return the statement that updates both tables and returns the changes."""
+        """Return the statement that updates both tables and counts the changes."""
         words, counts = self.words, self.counts
         is_same = (words.c.seq == chunks.c.seq) & (words.c.key == _KEY)
         is_live = select(chunks.c.seq).where(is_same, chunks.c.dataset == self._dataset)
@@ -248,7 +248,8 @@ class TsvectorTables:
     def _cut(self, *where: ColumnElement[bool]) -> Any:
         """Select row number, key, words and number of words of the dataset's passages.
 
-        Without the offsets Postgres would cut a text anew wherever its words are named.
+        ``OFFSET 0`` keeps subqueries apart; without it Postgres would cut a text again for every
+        mention of its words.
         """
         labels = self._settings.labels
         most = _MOST_CHARS // max(1, len(labels))
@@ -283,7 +284,7 @@ class TsvectorTables:
         return select(cut.c.seq, cut.c.key, cut.c.words, length.label("length"))
 
     def read_terms(self, connection: Connection, query: str) -> dict[str, int]:
-        """Return the words of a query that some passage has, with the number of passages."""
+        """Return the words of a query that occur, each with its number of passages."""
         counts, each = self.counts, self._lexemes(query)
         found = select(counts.c.lexeme, counts.c.passages).join(
             each, each.c.lexeme == counts.c.lexeme
@@ -292,14 +293,14 @@ class TsvectorTables:
         return {lexeme: int(passages) for lexeme, passages in rows}
 
     def count_word(self, connection: Connection, word: str) -> int:
-        """Return how many passages contain a word; of its lexemes, the rarest counts."""
+        """Return the number of passages with a word, or with the rarest of its lexemes."""
         counts, each = self.counts, self._lexemes(word)
         rarest = func.min(func.coalesce(counts.c.passages, 0))
         joined = each.outerjoin(counts, counts.c.lexeme == each.c.lexeme)
         return connection.scalar(select(rarest).select_from(joined)) or 0
 
     def has_words(self, connection: Connection, query: str) -> bool:
-        """Return whether a text has a word to look for, known or not."""
+        """Return whether a text has a word to look for, whether or not it occurs."""
         return connection.scalar(select(func.count()).select_from(self._lexemes(query))) != 0
 
     def _lexemes(self, query: str) -> Any:
@@ -309,7 +310,7 @@ class TsvectorTables:
         return each.render_derived()
 
     def _words_of(self, written: ColumnElement[Any]) -> ColumnElement[Any]:
-        """Return the words of a text; English ones lose their accents before they are stemmed."""
+        """Return the words of a text; English text loses its accents before it is stemmed."""
         if self._settings.config.rpartition(".")[2] == "english":
             is_plain = func.octet_length(written) == func.length(written)
             written = case((is_plain, written), else_=_bare(written))
@@ -320,10 +321,10 @@ class TsvectorTables:
 
 
 def _field(name: str) -> ColumnElement[Any]:
-    """Return the text of a field of a passage: a column's, or a document's metadata."""
+    """Return the text of a passage's field: a column, or metadata of its document."""
     if name in ("title", "headings"):
         return chunks.c[name]
-    if name == "path":  # else Postgres takes it for one word, a file's name
+    if name == "path":  # else Postgres takes a path for a single word
         return func.regexp_replace(documents.c.path, "[^[:alnum:]]+", " ", "g")
     value = document_fields.c.text_value
     values = select(func.string_agg(value, aggregate_order_by(literal(" "), value)))
@@ -332,9 +333,9 @@ def _field(name: str) -> ColumnElement[Any]:
 
 
 def fold_accents(vector: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return the words without accents, which stemming and stop words have seen.
+    """Remove accents from words that were already stemmed and filtered by stop words.
 
-    One that is then nothing, or longer than Postgres takes, is left out.
+    A word that becomes empty or too long for Postgres is dropped.
     """
     written = cast(vector, Text())
     each = func.unnest(vector).table_valued("lexeme", "positions", "weights").render_derived()

@@ -1,16 +1,16 @@
 """The words of a dataset's passages on a Qdrant server: a collection of sparse vectors.
 
-A point is a passage, by its row number. Its vector has a number for each different word, the part
-of BM25 that the passage alone decides (https://en.wikipedia.org/wiki/Okapi_BM25):
+A point is a passage; its id is the row number. Its vector has one number for each distinct word:
+the part of BM25 that depends on the passage only (https://en.wikipedia.org/wiki/Okapi_BM25),
 
     count / (count + k1 · (1 - b + b · length / average))
 
-The server multiplies that by how rare the word is (Qdrant's modifier ``idf``), over the points
-that are there. ``average`` is near the average length; see ``docs/decisions/0046``.
+The server multiplies it by the rarity of the word among the points (Qdrant's modifier ``idf``).
+``average`` is close to the average length.
 
-The collection's note says of which state of the dataset its points are. Where that is not the
-state there is, row numbers and keys of all points are compared with those of the passages, and
-what differs is sent. See ``docs/decisions/0046``.
+The collection's note records the state of the dataset in the points. If the dataset has another
+state, row numbers and keys of all points are compared with those of the passages, and the
+differences are sent. See ``docs/decisions/0046``.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ from catalog.store.vectors.server_index import (
 K1, B = 1.2, 0.75
 WORDS = "words"  # the name of the vector
 _PAGE = 10_000  # points removed at a time
-_TOLD = _KEY, _LENGTH, _LANGUAGE = "key", "length", "language"  # of each passage, in its payload
-_MOST = 2**62  # beyond any number of these
+_TOLD = _KEY, _LENGTH, _LANGUAGE = "key", "length", "language"  # fields of a point's payload
+_MOST = 2**62  # greater than any number in them
 FORMAT = 1  # of the collection: its points and note
-SAMPLE = 2_000  # passages that tell the scores of those that are not among the best
-STEP = 1.05  # between the average lengths that points are written with
-_MEASURED = 10_000  # passages that the average is first taken from
-_TRIES = 20  # in which a dataset is found unchanged while its points are brought up
+SAMPLE = 2_000  # passages from which the scores below the best are estimated
+STEP = 1.05  # ratio of consecutive average lengths for which points are written
+_MEASURED = 10_000  # passages for the first estimate of the average
+_TRIES = 20  # to update the points before the dataset changes again
 _BATCH = 1_000  # passages analysed and sent at a time
 _VERIFIED = 500  # passages whose points are compared at a time
-_CLOSE = 1e-4  # numbers that are alike: they are kept with 32 bits
+_CLOSE = 1e-4  # tolerance for equal weights, which the server stores with 32 bits
 
 
 class StoredRows(NamedTuple):
-    """The passages' data in the points: arrays of one length, in the order of row numbers."""
+    """The passages' data in the points, as arrays of equal length in order of row numbers."""
 
     seqs: Int64
     keys: Int64
@@ -69,29 +69,29 @@ class StoredRows(NamedTuple):
     languages: Int64
 
     def of(self, mask: Any) -> StoredRows:
-        """Return some of them."""
+        """Return the rows that the mask selects."""
         return StoredRows(*(column[mask] for column in self))
 
     def count_languages(self) -> dict[str, int]:
-        """Return how many passages are in each language."""
+        """Return the number of passages by language."""
         counts = np.bincount(self.languages, minlength=len(LANGUAGES)).tolist()
         return {name: count for name, count in zip(LANGUAGES, counts, strict=True) if count}
 
 
 def rows_of(points: Iterable[tuple[int, int, int, int]]) -> StoredRows:
-    """Return row number, key, length and language of points as arrays, ordered."""
+    """Return row number, key, length and language of points as arrays, in order."""
     table = np.array(sorted(points), dtype=np.int64).reshape(-1, 4)
     return StoredRows(*table.T)
 
 
 class WordPoints:
-    """The points of one collection. Raises :class:`EngineError` kinds as :class:`QdrantServer`."""
+    """The points of one collection; it raises the same errors as :class:`QdrantServer`."""
 
     def __init__(self, server: QdrantServer, collection: str, options: QdrantSettings) -> None:
         self._server, self.name, self._options = server, collection, options
 
     def create(self, note: dict[str, Any]) -> None:
-        """Make an empty collection, in place of one of that name."""
+        """Make an empty collection; replace an existing one of that name."""
         client, options = self._server.client, self._options
         self._server.call(client.delete_collection, self.name)
         index = models.SparseIndexParams(on_disk=True if options.on_disk else None)
@@ -121,7 +121,7 @@ class WordPoints:
         return self._server.call(self._server.client.count, self.name, exact=True).count
 
     def read_rows(self) -> tuple[StoredRows, list[Any]]:
-        """Return the passages' data in all points, and the ids of points without any."""
+        """Return the passages' data in all points, and the ids of points without such data."""
         known: list[tuple[int, int, int, int]] = []
         strange: list[Any] = []
         pages = read_pages(self._server, self.name, with_payload=True)
@@ -151,13 +151,13 @@ class WordPoints:
         upsert_points(self._server, self.name, points, self._options)
 
     def remove(self, ids: Sequence[Any]) -> None:
-        """Remove points; those that are not there are fine."""
+        """Remove points; ids that do not exist are ignored."""
         for start in range(0, len(ids), _PAGE):
             wanted = models.PointIdsList(points=list(ids[start : start + _PAGE]))
             self._server.call(self._server.client.delete, self.name, wanted, wait=True)
 
     def read_vectors(self, seqs: Sequence[int]) -> dict[int, dict[int, float]]:
-        """Return the numbers of each existing passage's words."""
+        """Return the word vectors of passages that exist, by row number."""
         records = self._server.call(
             self._server.client.retrieve,
             self.name,
@@ -175,9 +175,10 @@ class WordPoints:
     def search(
         self, tokens: Counter[str], asked: Sequence[tuple[int, Sequence[int] | None]]
     ) -> list[list[tuple[int, float]]]:
-        """Return, for each of a limit and row numbers (``None``: all), the best passages' scores.
+        """Return the best passages with their scores for several searches in one request.
 
-        One request; best first, each above zero.
+        ``asked`` has a limit and row numbers (``None``: all) for each. Each list is best first,
+        with scores above zero.
         """
         query = models.SparseVector(**_summed((token, float(n)) for token, n in tokens.items()))
         requests = [
@@ -209,13 +210,13 @@ class WordPoints:
 
 
 def passage_vector(tokens: Sequence[str], average: float) -> dict[str, Any]:
-    """Return a passage's words as a sparse vector: indices and values."""
+    """Return a passage's words as indices and values of a sparse vector."""
     norm = K1 * (1 - B + B * len(tokens) / average)
     return _summed((token, count / (count + norm)) for token, count in Counter(tokens).items())
 
 
 def _summed(weights: Iterable[tuple[str, float]]) -> dict[str, Any]:
-    """Return weights by 32 bits of their token; two tokens that share these are added up."""
+    """Return indices and values; an index is the CRC-32 of a token, and collisions are added up."""
     sums: dict[int, float] = {}
     for token, weight in weights:
         index = zlib.crc32(token.encode("utf-8", "surrogatepass"))
@@ -225,7 +226,7 @@ def _summed(weights: Iterable[tuple[str, float]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WordsState:
-    """The state of the dataset in the points, their number, and the languages."""
+    """The state of the dataset in the points, their number, their languages and a sample."""
 
     stamp: Stamp | None
     size: int
@@ -236,8 +237,8 @@ class WordsState:
 class WordCollection:
     """The words of one dataset's passages in the collection ``points.name``.
 
-    Whoever calls :meth:`bring_up` or :meth:`verify` sees to it that nobody else writes. A
-    collection that is not ours, or another store's, raises :class:`EngineError`.
+    Callers of :meth:`bring_up` and :meth:`verify` must ensure that nobody else writes. A collection
+    that is not ours, or that belongs to another store, raises :class:`EngineError`.
     """
 
     def __init__(
@@ -252,9 +253,10 @@ class WordCollection:
         self._server, self.points, self.name = server, points, points.name
 
     def adopt(self, *, is_counted: bool) -> WordsState | None:
-        """Return the state of the collection, ``None`` if it is not of the truth there is.
+        """Return the state of the collection, ``None`` if it is not up to date.
 
-        If ``is_counted``, it must have as many points as it should: none for a removed dataset.
+        With ``is_counted``, it must also have the right number of points; for a removed dataset it
+        must not exist.
         """
         note = self._read_own_note()
         with self._database.read(latest=True) as connection:
@@ -268,22 +270,22 @@ class WordCollection:
             if is_counted and self.points.count() != size:
                 return None
             drawn = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
-            # chunk ids are hashes, so that their order is chance
+            # chunk ids are hashes, so their order is random
             sample = connection.scalars(drawn.order_by(chunks.c.chunk_id).limit(SAMPLE))
             languages = {name: n for name, n in note["languages"].items() if name in LANGUAGES}
             return WordsState(stamp, size, languages, tuple(sample))
 
     def bring_up(self) -> WordsState:
-        """Add the passages that the points lack, and remove those that are gone."""
+        """Add missing passages to the points and remove those that are gone."""
         for _ in range(_TRIES):
             if (state := self._apply()) is not None:
                 return state
         raise EngineLockedError("the dataset changes faster than its words can be indexed")
 
     def verify(self) -> int:
-        """Bring it up, and return the number of passages whose points are not as in the truth.
+        """Bring the points up to date; return the number of passages whose points are wrong.
 
-        A collection with such is removed.
+        A collection with wrong points is removed.
         """
         self.bring_up()
         note = self._read_own_note() or {}
@@ -316,7 +318,7 @@ class WordCollection:
         every = StoredRows(*map(np.concatenate, zip(kept, added, strict=True)))
         average = _step_near(every.lengths)
         if average != note["average"]:
-            unknown = {"average": None, "state": None}  # cut off here, it is made anew
+            unknown = {"average": None, "state": None}  # if interrupted here, start again
             write_note(self._server, self.name, note | unknown)
             note |= {"average": average}
             self._send(every.seqs, average)
@@ -325,7 +327,7 @@ class WordCollection:
         return self.adopt(is_counted=False)
 
     def _measure(self, seqs: Int64) -> float:
-        """Return the average length of passages, of some where they are many."""
+        """Return the average length of the passages, from a sample if they are many."""
         step = max(1, len(seqs) // _MEASURED)
         with self._database.read(latest=True) as connection:
             rows = analyse_rows(connection, self._dataset, seqs[::step], self._analyzer)
@@ -343,7 +345,7 @@ class WordCollection:
         return rows_of(sent)
 
     def _analysed(self, seqs: Int64 | None = None) -> Iterator[list[AnalysedRow]]:
-        """Yield passages of the truth by their words, some at a time; all of them unless told."""
+        """Yield passages with their words in batches; by default all passages of the dataset."""
         with self._database.read(latest=True) as connection:
             if seqs is None:
                 seqs, _ = read_rows(connection, self._dataset)
@@ -372,7 +374,7 @@ class WordCollection:
         return note
 
     def _is_alike(self, note: dict[str, Any]) -> bool:
-        """Return whether a collection is of this dataset, these words and this format."""
+        """Return whether the collection is for this dataset, these words and this format."""
         return (
             all(note.get(key) == value for key, value in self._note().items())
             and isinstance(note.get("average"), int | float)
@@ -392,17 +394,17 @@ class WordCollection:
 
 
 def _step_near(lengths: Sequence[int] | Int64) -> float:
-    """Return the average length, at least 1, as a whole power of :data:`STEP`.
+    """Return the average length, at least 1, rounded to a power of :data:`STEP`.
 
-    So the same passages have the same weights, whatever changed before, and a change seldom
-    means that all of them are written anew.
+    So the same passages get the same weights, whatever changed before, and few changes require that
+    all points are written again.
     """
     average = max(1.0, sum(lengths) / max(1, len(lengths)))
     return float(STEP ** round(math.log(average, STEP)))
 
 
 def _are_among(rows: StoredRows, seqs: Int64, keys: Int64) -> Any:
-    """Return for each row whether the truth has it, with the same content."""
+    """Return for each row whether the store has it with the same content."""
     if len(seqs) == 0:
         return np.zeros(len(rows.seqs), dtype=np.bool_)
     at = np.minimum(np.searchsorted(seqs, rows.seqs), len(seqs) - 1)

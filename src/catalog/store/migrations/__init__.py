@@ -1,1 +1,1 @@
-"""Alembic's environment for the embedded store."""
+"""The Alembic environment of the store."""

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection ``catalog.store.database`` gives."""
+"""Alembic's entry: run the migrations on the connection of ``catalog.store.database``."""
 
 from alembic import context
 

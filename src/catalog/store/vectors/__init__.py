@@ -1,4 +1,4 @@
-"""Nearest-neighbour search over the stored vectors: one protocol, ours one file per engine."""
+"""Nearest-neighbour search over the stored vectors: one protocol, one file for each engine."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def get_vector_engine(
     fingerprint: str,
     rag: RAGv2Settings | None = None,
 ) -> VectorEngine:
-    """Return the vector engine of that name over one dataset.
+    """Return the vector engine of that name for one dataset.
 
-    It is one of :data:`VECTOR_ENGINES` or of another package (``docs/how-to/write-an-engine.md``).
-    ``qdrant`` runs in this process, in ``folder``, or on the server that ``rag`` names;
-    ``sqlite-vec`` keeps one file in ``folder``; ``pgvector`` is in the store's own Postgres
-    database; ``exact`` needs none. ``dim`` and ``fingerprint`` are the model's. Nothing is opened
-    before the first search or refresh. Raises :class:`UnknownEngineError` for any other name,
-    :class:`ConfigError` for a store that is elsewhere, and :class:`MissingExtraError` where the
-    engine's package is absent.
+    ``name`` is in :data:`VECTOR_ENGINES` or comes from another package
+    (``docs/how-to/write-an-engine.md``). ``qdrant`` runs in this process, in ``folder``, or on the
+    server set in ``rag``; ``sqlite-vec`` has one file in ``folder``; ``pgvector`` is in the store's
+    own Postgres database; ``exact`` needs no files. ``dim`` and ``fingerprint`` are the model's.
+    Nothing is opened before the first search or refresh. Raises :class:`UnknownEngineError` for any
+    other name, :class:`ConfigError` if the store is not in the database that the engine needs, and
+    :class:`MissingExtraError` if the engine's package is not installed.
     """
     engine: VectorEngine = load_engine("catalog.vectors", name)(
         EngineSetup(database, dataset, folder, rag or RAGv2Settings(), dim, fingerprint)
@@ -45,7 +45,7 @@ def get_vector_engine(
 
 
 def open_qdrant(setup: EngineSetup) -> VectorEngine:
-    """Return Qdrant in this process, or on the server that is set."""
+    """Return Qdrant in this process, or on a server if one is set."""
     rag, of_dataset = setup.rag, (setup.database, setup.dataset)
     if rag.qdrant_url is None:
         from catalog.store.vectors.edge import EdgeEngine

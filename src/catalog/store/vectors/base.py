@@ -22,35 +22,35 @@ class VectorEngine(Protocol):
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
     ) -> list[Hit]:
-        """Return the ``k`` chunks whose best window is nearest, best first, ties by row number.
+        """Return the ``k`` chunks with the nearest windows, best first, ties by row number.
 
-        ``vector`` has shape ``(dim,)`` and any length; a score is the cosine, in [-1, 1], to six
-        decimals. Only live chunks that the restriction allows are returned; an empty index,
-        ``k`` below 1 or a scope of nothing answer ``[]``. Raises ``EmbeddingMismatchError`` for
-        another dimension, ``EmbeddingError`` for NaN or infinity, ``EngineError`` when the
-        index fails, and ``EngineLockedError`` when another process holds it.
+        ``vector`` has shape ``(dim,)`` and any length. A score is the cosine with the chunk's best
+        window, in [-1, 1], to six decimals. Only live chunks that the restriction allows are
+        returned. An empty index, ``k`` below 1 and an empty scope give ``[]``. Raises
+        ``EmbeddingMismatchError`` for another dimension, ``EmbeddingError`` for NaN or infinity,
+        ``EngineError`` if the index fails, and ``EngineLockedError`` if another process holds it.
         """
         ...
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents with a damaged vector that was left out, as far as seen."""
+        """Return the ids of documents with a damaged vector, which is skipped, as far as known."""
         ...
 
     def pop_defect(self) -> str:
-        """Return why a damaged index was rebuilt since the last call; empty if it was not."""
+        """Return why a damaged index was rebuilt since the last call; "" if it was not."""
         ...
 
     def refresh(self) -> int:
-        """Apply the outbox, in order and idempotently; return the number of points changed."""
+        """Apply the outbox in order; return the number of points changed. Repeating it is safe."""
         ...
 
     def rebuild(self) -> int:
-        """Fill the index again from the truth, without a model; return the number of points."""
+        """Fill the index again from the store, without a model; return the number of points."""
         ...
 
     def verify(self) -> int:
-        """Return the number of points that are missing, too many or not as in the truth."""
+        """Return the number of points that are missing, superfluous or different from the store."""
         ...
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EdgeCondition: TypeAlias = edge.FieldCondition | edge.HasIdCondition | edge.Filter
 
-_TEMPORARY = frozenset(  # what the system refuses now and may grant another time
+_TEMPORARY = frozenset(  # errors that may be gone at the next attempt
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "ENOMEM", "EMFILE", "ENFILE", "EACCES", "EPERM", "EROFS")
     if hasattr(errno, name)
@@ -36,7 +36,7 @@ _INDEXES = (  # read from disk: in memory they take more than the quantized vect
     (DOC, edge.KeywordIndexParams(memory=edge.Memory.Cold)),
     (PAGE, edge.FloatIndexParams(memory=edge.Memory.Cold)),
 )
-_OVERSAMPLING = 2.0  # finds the same as 3, for fewer vectors read from disk
+_OVERSAMPLING = 2.0  # 3 finds the same, but reads more vectors from disk
 _SEARCH = edge.SearchParams(
     quantization=edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING)
 )
@@ -45,13 +45,14 @@ QUANTIZE_FROM = 20_000  # points
 
 
 class EdgeIndex:
-    """An open shard. Searches may run in several threads beside one writer.
+    """An open shard. Searches may run in several threads while one thread writes.
 
-    ``quantize_from`` is the number of points from which :meth:`optimize` makes the index quantized:
-    all are compared by vectors of one byte a number, which are in memory, and :data:`_OVERSAMPLING`
-    times as many as wanted again by their own, which are read from disk. Below it every search is
-    exact. The owner sees to it that no other process has the folder open.
-    Raises :class:`EngineError`, and :class:`EngineBlockedError` for want of room, memory or rights.
+    From ``quantize_from`` points on, :meth:`optimize` makes the index quantized. A search then
+    compares all vectors of one byte a number, which are in memory. Of the nearest ones,
+    :data:`_OVERSAMPLING` times as many as wanted, it reads the full vectors from disk and compares
+    again. With fewer points every search is exact. The owner ensures that no other process has the
+    folder open. Raises :class:`EngineError`, and :class:`EngineBlockedError` if space, memory or
+    permission is missing.
     """
 
     def __init__(self, shard: edge.EdgeShard, folder: Path) -> None:
@@ -59,7 +60,7 @@ class EdgeIndex:
 
     @classmethod
     def create(cls, folder: Path, dim: int, quantize_from: int) -> EdgeIndex:
-        """Make a new empty shard in place of whatever is in the folder."""
+        """Create an empty shard; replace whatever is in the folder."""
         with _translate_errors("create"):
             if folder.exists():
                 shutil.rmtree(folder)
@@ -72,7 +73,7 @@ class EdgeIndex:
 
     @classmethod
     def load(cls, folder: Path, dim: int, quantize_from: int) -> EdgeIndex:
-        """Open the shard that is in the folder."""
+        """Open the shard in the folder."""
         with _translate_errors("open"):
             _check_mappings(folder)
             index = cls(edge.EdgeShard.load(str(folder), _config(dim, quantize_from)), folder)
@@ -90,7 +91,7 @@ class EdgeIndex:
             return self._shard.count(edge.CountRequest(exact=True))
 
     def _check(self, dim: int) -> None:
-        """Raise :class:`EngineError` for damage that shows at once, so that it can be rebuilt."""
+        """Raise :class:`EngineError` for damage that shows at once, to have the index rebuilt."""
         with _translate_errors("open"):
             missing = {field for field, _ in _INDEXES} - set(self._shard.info().payload_schema)
         if missing:
@@ -108,7 +109,7 @@ class EdgeIndex:
             self._shard.update(edge.UpdateOperation.upsert_points(edge_points))
 
     def delete(self, point_ids: Sequence[str]) -> None:
-        """Remove points; ids that are not there are fine."""
+        """Remove points; ids that do not exist are ignored."""
         with _translate_errors("write"):
             self._shard.update(edge.UpdateOperation.delete_points(list(point_ids)))
 
@@ -119,7 +120,7 @@ class EdgeIndex:
             _note_mappings(self._folder)
 
     def optimize(self) -> bool:
-        """Clear out deleted points where they are many, and quantize a large index.
+        """Remove the remains of many deleted points, and quantize a large index.
 
         Return whether anything was done.
         """
@@ -151,13 +152,13 @@ class EdgeIndex:
         return {str(record.id): (record.vector, record.payload or {}) for record in records}
 
     def close(self) -> None:
-        """Flush and release the shard; again is fine."""
+        """Flush and release the shard; may be called twice."""
         with _translate_errors("close"):
             self._shard.close()
 
 
 def _condition(condition: PointCondition) -> EdgeCondition:
-    """Return the condition as the engine's own classes."""
+    """Return the condition in the engine's own classes."""
     match condition:
         case {"has_id": point_ids}:
             return edge.HasIdCondition(set(point_ids))
@@ -181,7 +182,7 @@ def _config(dim: int, quantize_from: int) -> edge.EdgeConfig:
             quantization_config=edge.ScalarQuantizationConfig(
                 edge.ScalarType.Int8, memory=edge.Memory.Pinned
             ),
-            # no graph: to build one takes longer than all else, and it misses some of the nearest
+            # no graph: it would take longest to build, and it misses some of the nearest points
             hnsw_config=edge.HnswIndexConfig(
                 m=0, ef_construct=1, full_scan_threshold=_NEVER, payload_m=0
             ),
@@ -189,22 +190,22 @@ def _config(dim: int, quantize_from: int) -> edge.EdgeConfig:
         optimizers=edge.EdgeOptimizersConfig(
             indexing_threshold=kilobytes, default_segment_number=1
         ),
-        wal_enabled=False,  # the outbox is one: its rows go after the flush
+        wal_enabled=False,  # the outbox serves as a log: its rows are removed after the flush
     )
 
 
 def _noted_mappings(folder: Path) -> Path:
-    """Return the file next to the shard with size and checksum of its mappings."""
+    """Return the file next to the shard with sizes and checksums of its mappings."""
     return folder.with_name(f"{folder.name}-mappings.json")
 
 
 def _find_mappings(folder: Path) -> Iterator[Path]:
-    """Yield the files that map the ids of points to places, one a segment."""
+    """Yield the files that map ids of points to positions, one for each segment."""
     yield from folder.glob("segments/*/*id_tracker.mappings")
 
 
 def _note_mappings(folder: Path) -> None:
-    """Write down size and checksum of the mappings; between two flushes they only grow."""
+    """Record size and checksum of the mappings; between two flushes the files only grow."""
     noted = {}
     for file in _find_mappings(folder):
         content = file.read_bytes()
@@ -216,16 +217,16 @@ def _note_mappings(folder: Path) -> None:
 
 
 def _check_mappings(folder: Path) -> None:
-    """Raise :class:`EngineError` for mappings that are not as written.
+    """Raise :class:`EngineError` for mappings that changed since they were written.
 
-    The engine makes a table as long as the largest place in them. A single changed bit can make
-    that 26 GB, for which it ends the process.
+    The engine allocates a table as long as the largest position in them. A single changed bit can
+    ask for 26 GB, which ends the process.
     """
     try:
         noted = json.loads(_noted_mappings(folder).read_text(encoding="utf-8"))
         for file in _find_mappings(folder):
             if (of_file := noted.get(str(file.relative_to(folder)))) is None:
-                continue  # of a segment that was being written when the process ended
+                continue  # a segment that was being written when the process died
             size, checksum = of_file
             content = file.read_bytes()[:size]
             if (len(content), zlib.crc32(content)) != (size, checksum):
@@ -238,7 +239,7 @@ def _check_mappings(folder: Path) -> None:
 
 @contextmanager
 def _translate_errors(doing: str) -> Iterator[None]:
-    """Turn the engine's exceptions, and its panics that are no exceptions, into our errors."""
+    """Turn the engine's exceptions, and its panics (which are not ``Exception``), into ours."""
     try:
         yield
     except BaseException as error:
@@ -251,7 +252,7 @@ def _translate_errors(doing: str) -> Iterator[None]:
 
 
 class EdgeEngine(FolderEngine):
-    """Qdrant in this process, over ``folder``; quantized from ``quantize_from`` points on."""
+    """Qdrant in this process, in ``folder``; quantized from ``quantize_from`` points on."""
 
     name = "qdrant-edge"
 

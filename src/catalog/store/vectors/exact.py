@@ -1,7 +1,7 @@
-"""The exact engine: every vector of the truth, compared one by one with NumPy.
+"""The exact engine: compare every vector of the store, one by one, with NumPy.
 
-It derives nothing, so it needs no refresh, no folder and no lock: it is the oracle for the
-other engines, and what a second process uses while the first holds the embedded shard.
+It derives nothing and needs no refresh, folder or lock. The other engines are tested against it,
+and a second process uses it while the first one holds the embedded shard.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Seqs = npt.NDArray[np.int64]
 
 _ROWS = 2_000  # read from SQL at a time
-_GATHER_BELOW = 0.25  # share of the rows up to which copying them beats scoring all
+_GATHER_BELOW = 0.25  # for a smaller share of rows it is faster to copy them than to score all
 
 
 _NO_DATASET = Stamp(0.0, 0, 0.0, "")
@@ -47,11 +47,11 @@ _MIXED = "the store holds vectors of different dimensions: rebuild it with one e
 
 @dataclass(frozen=True)
 class VectorSnapshot:
-    """All windows of a dataset at one moment, never changed once made.
+    """All windows of a dataset at one moment; immutable.
 
-    ``matrix`` has shape ``(windows, dim)`` with rows of length 1; ``seqs`` names each row's
-    chunk, ascending, and ``keys`` its chunk and vector. Windows whose vector is damaged are left
-    out, and ``damaged`` names their documents.
+    ``matrix`` has shape ``(windows, dim)`` and rows of length 1. For each row ``seqs`` has the
+    chunk (ascending), and ``keys`` identifies chunk and vector. Windows with a damaged vector are
+    left out; ``damaged`` has the ids of their documents.
     """
 
     stamp: Stamp
@@ -82,7 +82,7 @@ class ExactEngine:
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
     ) -> list[Hit]:
-        """Search as :class:`VectorEngine` says, in what is committed when the call begins."""
+        """Search as :class:`VectorEngine` says, in the store as committed when the call begins."""
         check_dataset(restriction, self._dataset)
         if restriction.scope.is_nothing:
             return []
@@ -96,16 +96,16 @@ class ExactEngine:
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents with a damaged vector that was left out."""
+        """Return the ids of documents with a damaged vector, which is skipped."""
         snapshot = self._snapshot
         return frozenset() if snapshot is None else snapshot.damaged
 
     def pop_defect(self) -> str:
-        """Return an empty text: there is no index to be damaged."""
+        """Return "": there is no index that could be damaged."""
         return ""
 
     def refresh(self) -> int:
-        """Do nothing: the truth itself is searched."""
+        """Do nothing: the store itself is searched."""
         return 0
 
     def rebuild(self) -> int:
@@ -115,12 +115,12 @@ class ExactEngine:
             return int(self._current(connection).seqs.size)
 
     def verify(self) -> int:
-        """Read every vector and count the documents with a damaged one; nothing else can differ."""
+        """Read every vector; count the documents with a damaged one. Nothing else can differ."""
         self.rebuild()
         return len(self.damaged)
 
     def close(self) -> None:
-        """Let go of the memory; twice is fine, and so is searching again."""
+        """Release the memory; may be called twice, and searches are possible afterwards."""
         with self._guard:
             self._snapshot = None
 
@@ -136,7 +136,7 @@ class ExactEngine:
 
 
 def _best(snapshot: VectorSnapshot, query: Floats, k: int, allowed: Seqs | None) -> list[Hit]:
-    """Return the ``k`` best chunks, each by its best window."""
+    """Return the ``k`` best chunks, each with the score of its best window."""
     rows = None if allowed is None else np.flatnonzero(np.isin(snapshot.seqs, allowed))
     seqs = snapshot.seqs if rows is None else snapshot.seqs[rows]
     if seqs.size == 0:
@@ -153,11 +153,11 @@ def _best(snapshot: VectorSnapshot, query: Floats, k: int, allowed: Seqs | None)
 
 
 def best_rows(scores: Floats, k: int) -> Seqs:
-    """Return the rows of the ``k`` highest scores, ascending, and of those equal to the least."""
+    """Return the rows of the ``k`` highest scores and of ties with the lowest one, ascending."""
     if scores.size <= k:
         return np.arange(scores.size)
     least = np.partition(scores, scores.size - k)[scores.size - k]
-    return np.flatnonzero(scores >= least - 1e-6)  # ties are settled after rounding
+    return np.flatnonzero(scores >= least - 1e-6)  # ties are resolved after rounding
 
 
 def _load(
@@ -167,7 +167,7 @@ def _load(
     previous: VectorSnapshot | None,
     windows: FromClause,
 ) -> VectorSnapshot:
-    """Make a snapshot; rows that are held are not read again."""
+    """Make a snapshot; reuse vectors of the previous one."""
     seqs, keys = _live(connection, dataset, windows)
     is_live = chunks.c.dataset == dataset
     if previous is None or not (is_held := np.isin(keys, previous.keys)).any():
@@ -191,10 +191,10 @@ def _load(
 
 
 def _live(connection: Connection, dataset: str, windows: FromClause) -> tuple[Seqs, Seqs]:
-    """Return of each window with a vector its chunk, ascending, and a key of chunk and vector.
+    """Return for each window with a vector its chunk (ascending) and a key of chunk and vector.
 
-    The key is of this process only. Row numbers alone would not do: they come again once an
-    older copy of the store is put back.
+    A key is valid in this process. Row numbers are not enough: they may be used again after an
+    older copy of the store is restored.
     """
     query = select(chunks.c.seq, windows.c.embed_key).select_from(join_embedded(windows))
     query = query.where(chunks.c.dataset == dataset)
@@ -207,10 +207,9 @@ def _live(connection: Connection, dataset: str, windows: FromClause) -> tuple[Se
 def read_vectors(
     connection: Connection, is_wanted: ColumnElement[bool], windows: FromClause = chunk_windows
 ) -> tuple[Floats, npt.NDArray[np.bool_], frozenset[str]]:
-    """Return the windows of the wanted chunks that have a vector, by chunk and window, as rows
-    of length 1.
+    """Return the embedded windows of the wanted chunks, in order, as rows of length 1.
 
-    Beside them stand which rows are whole, and of which documents the others are.
+    Also return which rows are undamaged, and the documents of the damaged ones.
     """
     size, count, embedded = func.length(embeddings.c.vector), func.count(), join_embedded(windows)
     counted = select(size, count).select_from(embedded).where(is_wanted)

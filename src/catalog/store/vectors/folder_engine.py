@@ -1,4 +1,4 @@
-"""An engine whose points are in a folder: one per dataset, owned by one process at a time."""
+"""Base of engines with their points in a folder: one per dataset, open in one process at a time."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 FORMAT = 3  # of the folder: its payload, tokens, indexes and state file
 ROOM = 64 * 2**20  # bytes that must be free before anything is written
-_COPIES = 3  # of the vectors: one segment is rewritten into another, and quantized
+_COPIES = 3  # of the vectors: two while a segment is rewritten, and room for quantized ones
 _PAYLOAD = 1_000  # bytes a point
 
 _log = logging.getLogger(__name__)
 
 
 class FolderIndex(PointIndex, Protocol):
-    """An open index of points that is all in one folder."""
+    """An open index of points that is entirely in one folder."""
 
     def nearest(
         self, vector: npt.NDArray[np.float32], limit: int, condition: PointCondition | None
@@ -52,23 +52,22 @@ class FolderIndex(PointIndex, Protocol):
         ...
 
     def optimize(self) -> bool:
-        """Clear out remains of earlier points during searches; return whether there were any."""
+        """Remove remains of earlier points while searches go on; return whether there were any."""
         ...
 
     def close(self) -> None:
-        """Flush and release the folder; again is fine."""
+        """Flush and release the folder; may be called twice."""
         ...
 
 
 class FolderEngine(ABC):
-    """Nearest points in ``folder``; what kind of index that is, a subclass says.
+    """Nearest points in ``folder``; a subclass chooses the kind of index.
 
-    The folder is opened, or built from the truth, at the first search or refresh; it is
-    rebuilt when it belongs to another store, model or format, or is damaged. While another
-    process, or another engine in this one, has it open, every call raises
-    :class:`EngineLockedError`; one that needs more room than its disk has, or may not use the
-    folder, :class:`EngineBlockedError`. Safe to share between threads; usable again after
-    ``close``.
+    The first search or refresh opens the folder, or builds it from the store. The folder is rebuilt
+    if it is damaged or belongs to another store, model or format. While another process, or another
+    engine in this process, has it open, every call raises :class:`EngineLockedError`. If the disk
+    is too full or the folder may not be used, calls raise :class:`EngineBlockedError`. Safe to
+    share between threads; usable again after ``close``.
     """
 
     name: str
@@ -91,11 +90,11 @@ class FolderEngine(ABC):
 
     @abstractmethod
     def _create_index(self, folder: Path) -> FolderIndex:
-        """Make an empty index in place of whatever is in the folder."""
+        """Create an empty index; replace whatever is in the folder."""
 
     @abstractmethod
     def _load_index(self, folder: Path) -> FolderIndex:
-        """Open the index in the folder; an :class:`EngineError` tells one to rebuild."""
+        """Open the index in the folder; raise :class:`EngineError` if it must be rebuilt."""
 
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
@@ -111,23 +110,23 @@ class FolderEngine(ABC):
             try:
                 return nearest_chunks(self._database, restriction, k, fetch)
             except EngineError:
-                if index is self._index:  # one that was closed meanwhile is no failure
+                if index is self._index:  # an index that was closed meanwhile is not a failure
                     raise
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents with a damaged vector that was left out, as far as seen."""
+        """Return the ids of documents with a damaged vector, which is skipped, as far as known."""
         return frozenset(self._outbox.damaged)
 
     def pop_defect(self) -> str:
-        """Return why a damaged index was rebuilt since the last call; empty if it was not."""
+        """Return why a damaged index was rebuilt since the last call; "" if it was not."""
         defect, self._defect = self._defect, ""
         return defect
 
     def refresh(self) -> int:
         """Apply the outbox and return the number of points changed.
 
-        Deleted points are cleared out, and a large index is quantized, while searches go on.
+        Then remove remains of deleted points and quantize a large index, while searches go on.
         """
         with self._guard:
             index, changed = self._bring_up(wait=True)
@@ -140,18 +139,18 @@ class FolderEngine(ABC):
         return changed
 
     def rebuild(self) -> int:
-        """Fill a new index from the truth and return its number of points."""
+        """Fill a new index from the store and return its number of points."""
         with self._guard:
             self.close()
             return self._bring_up(wait=True, rebuild=True)[0].count
 
     def verify(self) -> int:
-        """Return the number of points that are missing, too many or not as in the truth."""
+        """Return the number of points that are missing, superfluous or different from the store."""
         with self._guard:
             return self._outbox.compare(self._bring_up(wait=True)[0])
 
     def close(self) -> None:
-        """Flush, and release the index and its lock; closing twice is fine."""
+        """Flush, and release the index and its lock; may be called twice."""
         with self._guard:
             self._index = None
             if self._release is not None:
@@ -159,14 +158,14 @@ class FolderEngine(ABC):
                 self._release = None
 
     def _is_of_nothing(self) -> bool:
-        """Return whether the dataset of a closed index was removed, so that none is made."""
+        """Return whether no index is open and the dataset was removed, so that no index is made."""
         if self._index is not None:
             return False
         with self._database.read(latest=True) as connection:
             return read_stamp(connection, self._dataset) is None
 
     def _current(self) -> FolderIndex:
-        """Return the open index with everything applied that was in the outbox on entry."""
+        """Return the open index with the outbox applied as it was at the beginning of the call."""
         index = self._index
         if index is not None and self._outbox.is_empty():
             return index
@@ -179,18 +178,18 @@ class FolderEngine(ABC):
             try:
                 index = self._open(rebuild=rebuild)
                 return index, self._apply(index, wait=wait)
-            except StaleIndexError:  # the truth was replaced meanwhile
+            except StaleIndexError:  # the store was replaced meanwhile
                 self.close()
 
     def _apply(self, index: FolderIndex, *, wait: bool) -> int:
-        """Apply the outbox if there is anything in it, and room."""
+        """Apply the outbox unless it is empty; check the space on the disk first."""
         if self._outbox.is_empty():
             return 0
         self._check_room()
         return self._outbox.apply(index, wait=wait)
 
     def _open(self, *, rebuild: bool = False) -> FolderIndex:
-        """Return the open index; load or build it under the folder's lock if there is none."""
+        """Return the open index, or load or build it under the folder's lock."""
         if self._index is not None:
             if self._outbox.is_of_truth():
                 return self._index
@@ -207,7 +206,7 @@ class FolderEngine(ABC):
         return index
 
     def _lock_folder(self) -> FileLock:
-        """Take the folder's own lock: the shard's is not there yet while it is built."""
+        """Take the folder's own lock, because the shard has no lock while it is built."""
         try:
             make_folder(self._folder)
             lock = FileLock(self._folder / POINTS_LOCK, timeout=0, mode=0o600, thread_local=False)
@@ -224,7 +223,7 @@ class FolderEngine(ABC):
         return lock
 
     def _load(self) -> FolderIndex | None:
-        """Load the shard from disk; ``None`` when it is not this engine's or cannot be used."""
+        """Load the index from disk; ``None`` if it belongs to something else or cannot be used."""
         state = self._read_state()
         if state is None and self._state_file.exists():
             self._note_defect(f"{self._state_file.name} cannot be read")
@@ -251,14 +250,14 @@ class FolderEngine(ABC):
         _log.warning("rebuilding the vector index of %r: %s", self._dataset, defect)
 
     def _is_complete(self, index: FolderIndex) -> bool:
-        """Return whether an index with nothing left to apply has as many points as the truth."""
+        """Return whether the index has as many points as the store, unless changes are pending."""
         with self._database.read() as connection:
             if is_pending(connection, self._dataset):
                 return True
             return index.count == count_vectors(connection, self._dataset)
 
     def _build(self) -> FolderIndex:
-        """Build a shard with every point; its state is written last, so half a shard has none."""
+        """Build an index with every point; its state is written last, so half an index has none."""
         with self._database.read() as connection:
             self._check_room(count_vectors(connection, self._dataset))
         self._state_file.unlink(missing_ok=True)
@@ -272,10 +271,10 @@ class FolderEngine(ABC):
         return index
 
     def _check_room(self, points: int = 0) -> None:
-        """Raise :class:`EngineBlockedError` unless the disk has room for so many points more.
+        """Raise :class:`EngineBlockedError` unless the disk has room for this many more points.
 
-        The engine maps files with holes: a write into one for which there is no block ends the
-        process, with no error that could be told.
+        The engine maps sparse files. If the disk is full, a write to such a file ends the process,
+        and no error can be reported.
         """
         needed = ROOM + points * (_COPIES * 4 * self._dim + _PAYLOAD)
         try:
@@ -289,7 +288,7 @@ class FolderEngine(ABC):
             )
 
     def _state(self) -> dict[str, object]:
-        """Return what the folder must have been built for."""
+        """Return the properties for which the folder must have been built."""
         return {
             "format": FORMAT,
             "store": self._database.meta("store_id"),
@@ -314,7 +313,7 @@ class FolderEngine(ABC):
 
 
 def _close_and_release(index: FolderIndex, lock: FileLock, process: int) -> None:
-    if process != os.getpid():  # a forked child: both are its parent's
+    if process != os.getpid():  # a forked child: both belong to its parent
         return
     try:
         index.close()

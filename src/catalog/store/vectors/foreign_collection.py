@@ -1,4 +1,4 @@
-"""A Qdrant collection that other software filled: looked at and searched, never written to."""
+"""Read a Qdrant collection that other software filled; never write to it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 BY_WORDS = frozenset({"page_title", "section"})
 _BOUNDS = {Op.GT: "gt", Op.GTE: "gte", Op.LT: "lt", Op.LTE: "lte"}
 _NAMED = 10  # collections in one message
-_DISTANCES = (models.Distance.COSINE, models.Distance.DOT)  # of which more is nearer
+_DISTANCES = (models.Distance.COSINE, models.Distance.DOT)  # with these a larger score is nearer
 
 
 class PayloadFilterCompiler(ConditionCompiler):
     """Turn a filter into a condition on payloads.
 
-    ``keys`` gives the payload's name of each of our fields; other fields that the collection has
-    an index of (``indexes``: its kind by payload name) go by their own name. Text is compared as a
-    whole, that of :data:`BY_WORDS` by its words in any order and case, unless the collection has a
-    keyword index of it. Raises :class:`UnknownFieldError` for any other field.
+    ``keys`` maps our fields to names in the payload. Other fields that the collection indexes
+    (``indexes``: kind by payload name) keep their names. Text must match as a whole; fields in
+    :data:`BY_WORDS` match by their words in any order and case, unless the collection has a keyword
+    index for them. Raises :class:`UnknownFieldError` for any other field.
     """
 
     def __init__(self, keys: Mapping[str, str], indexes: Mapping[str, str]) -> None:
         self._keys, self._indexes = keys, indexes
 
     def describe(self, fields: Sequence[str]) -> str:
-        """Say how each of these fields is compared."""
+        """Describe how each of these fields is compared: by words or whole."""
         how = {name: "by words" if self._is_by_words(name) else "whole" for name in fields}
         return ", ".join(f"{name} {way}" for name, way in how.items())
 
@@ -77,7 +77,7 @@ class PayloadFilterCompiler(ConditionCompiler):
 
 
 class ForeignPoint(NamedTuple):
-    """A point of the collection: its score, if it was searched for, its vector, if asked for."""
+    """A point of the collection; ``score`` is that of a search, ``vector`` is set on request."""
 
     id: str
     score: float
@@ -87,10 +87,10 @@ class ForeignPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CollectionShape:
-    """What has to be known of a collection before it is searched.
+    """The properties of a collection that a search needs.
 
-    ``vector`` is the name of the one to search by, ``None`` where it has none; ``indexes`` are the
-    kinds of the payload indexes by field (``keyword``, ``text``, ``integer`` …).
+    ``vector`` is the name of the vector to search, ``None`` if it has no name. ``indexes`` are the
+    kinds of payload indexes by field (``keyword``, ``text``, ``integer`` …).
     """
 
     dim: int
@@ -100,9 +100,9 @@ class CollectionShape:
 
 
 class ForeignCollection:
-    """The collection ``name`` on a server. Of its methods none changes anything there.
+    """The collection ``name`` on a server; all methods only read.
 
-    All raise :class:`EngineError` when the server cannot be asked or refuses.
+    They raise :class:`EngineError` if the server cannot be reached or refuses.
     """
 
     def __init__(self, server: QdrantServer, name: str, vector: str | None = None) -> None:
@@ -139,7 +139,7 @@ class ForeignCollection:
     ) -> list[ForeignPoint]:
         """Return the nearest points that meet the condition, best first, at most ``limit``.
 
-        Those of a score below ``threshold`` are left out.
+        Points with a score below ``threshold`` are left out.
         """
         wanted = None if condition is None else models.Filter.model_validate({"must": [condition]})
         response = self.server.ask(
@@ -170,7 +170,7 @@ class ForeignCollection:
         return f"the collection {self.name!r} at {self.server.address}"
 
     def _choose(self, vectors: Any) -> tuple[str | None, models.VectorParams]:
-        """Return the vector to search by; it need not be named where there is one alone."""
+        """Return the vector to search; a collection with a single vector needs no setting."""
         if isinstance(vectors, models.VectorParams):
             if self._vector is not None:
                 raise ConfigError(f"the vector of {self._place} has no name: name none")
@@ -186,7 +186,7 @@ class ForeignCollection:
         return name, vectors[name]
 
     def _others(self) -> str:
-        """Return which collections there are, to end a message with."""
+        """Return a list of collections for the end of a message."""
         there = self.server.ask(self.server.client.get_collections).collections
         names = sorted(collection.name for collection in there)
         more = ", …" if len(names) > _NAMED else ""

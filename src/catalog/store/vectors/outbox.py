@@ -1,13 +1,13 @@
-"""Bringing an index up to the truth: by the outbox, or from nothing.
+"""Bring an index up to date with the store: from the outbox, or from scratch.
 
-Every step may be repeated: points are applied and flushed before their outbox rows go, so a
-process killed in between leaves work that is simply done again. Removing the rows is the only
-step that needs the write lock of the store, and a search does not wait for that.
+Every step may be repeated. Points are applied and flushed before their outbox rows are removed, so
+if the process is killed in between, the work is simply done again. Only the removal of rows needs
+the store's write lock, and a search does not wait for it.
 
-Rows that are gone can no longer tell an index what it lacks. So the truth gets a new token with
-every removal, and the index keeps, before that, the tokens between which it lies: one that does
-not know the truth's token is of another history (an older copy of the store was put back), or
-another index took the rows; it is filled anew. See docs/decisions/0017.
+Removed rows cannot show what an index lacks. So the store gets a new token with every removal.
+Before that, the index saves both tokens: the present one and the next. If the store's token is
+neither, an older copy of the store was restored or another index took the rows; then the index is
+filled from scratch. See docs/decisions/0017.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from catalog.store.vectors.points import (
 
 BATCH = 1000  # chunks, or outbox rows, handled at a time
 _REMEMBERED = 100_000  # applied rows
-_MOST_WINDOWS = 10_000  # of a chunk, whatever a damaged row says
+_MOST_WINDOWS = 10_000  # of a chunk; a damaged row may have a larger number
 
 _log = logging.getLogger(__name__)
 
@@ -48,15 +48,15 @@ def is_pending(connection: Connection, dataset: str) -> bool:
 
 
 class StaleIndexError(Exception):
-    """The truth is no longer the one that the index was filled from: fill it anew."""
+    """The store is not the one from which the index was filled: fill it from scratch."""
 
 
 class Outbox:
-    """What one open index has still to apply; its owner sees to it that one thread is at it.
+    """The changes that an open index has not applied yet; its owner lets in one thread at a time.
 
-    Rows are remembered once applied, since they stay where they are while another process is
-    writing, and for as long in the snapshots of other threads. ``keep`` stores with the index
-    what was applied to it, as JSON, to be handed to :meth:`adopt` when it is opened again.
+    Applied rows are remembered, because they stay in the table while another process writes, and in
+    the snapshots of other threads. ``keep`` saves as JSON with the index what was applied to it;
+    :meth:`adopt` gets this back when the index is opened again.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class Outbox:
         self._dataset = dataset
         self._dim = dim
         self._keep = keep
-        self.damaged: set[str] = set()  # documents of which a point was left out
+        self.damaged: set[str] = set()  # documents with a skipped vector
         self._applied: set[int] = set()
         self._to_remove: set[int] = set()
         self._tokens: tuple[str, ...] = (self._token(),)
         self._replacements = database.replacements
 
     def adopt(self, kept: object) -> bool:
-        """Tell whether the index that was kept with this is of the truth there is, and go on so."""
+        """Continue with an index that was saved with ``kept``; return whether it fits the store."""
         self._start()
         with self._database.read(latest=True) as connection:
             token = _read_token(connection, self._dataset)
@@ -85,25 +85,25 @@ class Outbox:
                 return False
             is_removed = token == kept["tokens"][-1]
             if not is_removed and _digest(connection, self._dataset, kept["last"]) != kept["rows"]:
-                return False  # what was applied must be here still
+                return False  # rows that were applied must still exist
         self._tokens = (token,)
         return True
 
     def is_empty(self) -> bool:
-        """Return whether there is nothing to apply, and nothing applied to remove."""
+        """Return whether there are no rows to apply, and no applied rows to remove."""
         with self._database.read() as connection:
             return self._knows(connection) and not is_pending(connection, self._dataset)
 
     def is_of_truth(self) -> bool:
-        """Return whether applying rows brings the index up to date."""
+        """Return whether the outbox can bring the index up to date."""
         with self._database.read(latest=True) as connection:
             return self._knows(connection)
 
     def apply(self, index: PointIndex, *, wait: bool) -> int:
-        """Do what the outbox says, in order, and empty it; return the number of points changed.
+        """Apply the outbox in order and empty it; return the number of points changed.
 
-        Unless told to ``wait``, rows stay for the next time while another process is writing.
-        Raises :class:`StaleIndexError` when the truth was replaced, or emptied by another index.
+        Without ``wait``, rows stay for the next call while another process is writing. Raises
+        :class:`StaleIndexError` if the store was replaced, or another index emptied the outbox.
         """
         changed = 0
         new = [row for row in self._rows() if row not in self._applied]
@@ -125,18 +125,18 @@ class Outbox:
         return changed
 
     def fill(self, index: PointIndex) -> int:
-        """Put every point of the truth into an empty index; return the number of points.
+        """Add every point of the store to an empty index; return the number of points.
 
-        What the outbox held before is part of that truth; what it gets meanwhile stays in it.
+        Rows that were in the outbox before are covered by this; new ones stay in it.
         """
         return self._fill(index, lambda points: points)
 
     def refill(self, index: ListedPointIndex) -> int:
-        """Bring an index of whatever state to that of the truth; return the number of points.
+        """Make an index in any state equal to the store; return the number of points.
 
-        Only points that are missing or differ are written, and those too many removed: so a fill
-        that was killed goes on, and an index that was kept aside comes back. All its ids are held
-        in memory meanwhile.
+        Only missing and different points are written, and superfluous ones removed. So an
+        interrupted fill can be continued, and an index that was set aside can be used again. All
+        its ids are in memory meanwhile.
         """
         strangers = {point for page in index.pages() for point in page}
 
@@ -164,11 +164,11 @@ class Outbox:
         index.flush()
         self._announce(max(covered, default=0))
         self._mark_applied(covered)
-        self._remove(wait=False)  # with an empty outbox nothing else gives the truth its token
+        self._remove(wait=False)  # gives the store its token even if the outbox is empty
         return count
 
     def compare(self, index: PointIndex) -> int:
-        """Return how many points of an index with nothing left to apply are not as in the truth."""
+        """Count the points of an up-to-date index that differ from the store."""
         count = wrong = 0
         for points in self._points():
             wrong += len(_differing(index, points))
@@ -176,14 +176,14 @@ class Outbox:
         return max(wrong, abs(index.count - count))
 
     def count_points(self) -> int:
-        """Return how many points the truth has, with those of damaged vectors."""
+        """Return the number of points in the store, including damaged vectors."""
         query = select(func.count()).select_from(embedded_windows)
         with self._database.read() as connection:
             of_it = query.where(chunks.c.dataset == self._dataset)
             return connection.scalar(of_it) or 0
 
     def _points(self) -> Iterator[list[IndexPoint]]:
-        """Yield every point, those of :data:`BATCH` chunks at a time."""
+        """Yield every point, in batches of :data:`BATCH` chunks."""
         of_dataset = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
         of_dataset = of_dataset.order_by(chunks.c.seq)
         after = 0
@@ -197,19 +197,19 @@ class Outbox:
             after = seqs[-1]
 
     def _rows(self) -> list[int]:
-        """Return the ids of the dataset's rows, in order."""
+        """Return the ids of the dataset's outbox rows, in order."""
         query = select(outbox.c.id).where(outbox.c.dataset == self._dataset)
         with self._database.read() as connection:
             return list(connection.scalars(query.order_by(outbox.c.id)))
 
     def _mark_applied(self, rows: Iterable[int]) -> None:
         if not self._to_remove and len(self._applied) > _REMEMBERED:
-            self._applied.clear()  # at worst a point comes back that no search lets through
+            self._applied.clear()  # at worst a stale point returns, which searches filter out
         self._applied.update(rows)
         self._to_remove.update(rows)
 
     def _remove(self, *, wait: bool) -> None:
-        """Remove applied rows: now or, while another process is writing, another time."""
+        """Remove applied rows; while another process is writing, leave them for later."""
         needs_first_token = self._tokens[0] == "" and len(self._tokens) > 1
         if not (self._to_remove or needs_first_token):
             return
@@ -226,7 +226,7 @@ class Outbox:
         except StoreError:
             if self._to_remove:
                 raise
-            return  # a store that cannot be written to gets no token, and needs none
+            return  # a store that cannot be written to needs no token
         self._to_remove.clear()
         self._tokens = self._tokens[-1:]
 
@@ -237,7 +237,7 @@ class Outbox:
         self._to_remove.clear()
 
     def _announce(self, last: int) -> None:
-        """Keep with the index that rows up to ``last`` are applied, before they are removed."""
+        """Save with the index that rows up to ``last`` are applied, before they are removed."""
         with self._database.read(latest=True) as connection:
             if not self._knows(connection):
                 raise StaleIndexError
@@ -258,7 +258,7 @@ class Outbox:
 
 
 def _differing(index: PointIndex, points: Sequence[IndexPoint]) -> list[IndexPoint]:
-    """Return those of the points that the index lacks or has otherwise."""
+    """Return the points that the index lacks or has in another form."""
     import numpy as np
 
     stored = index.retrieve([point.id for point in points]) if points else {}
@@ -272,7 +272,7 @@ def _differing(index: PointIndex, points: Sequence[IndexPoint]) -> list[IndexPoi
 
 
 def _is_same(stored: dict[str, Any] | None, payload: dict[str, Any]) -> bool:
-    """Return whether payloads are equal: tokens come in the order of the database."""
+    """Return whether payloads are equal; tokens may be in any order."""
     if stored is None or stored.keys() != payload.keys():
         return False
     return all(
@@ -286,25 +286,28 @@ def _key(dataset: str) -> str:
 
 
 def _read_token(connection: Connection, dataset: str) -> str:
-    """Return the token of the last removal of outbox rows; empty before the first."""
+    """Return the token of the last removal of outbox rows; "" before the first one."""
     return read_meta(connection, _key(dataset)) or ""
 
 
 def _digest(connection: Connection, dataset: str, last: int) -> str:
-    """Hash the dataset's outbox rows up to that id: ids alone come again in another history."""
+    """Hash the dataset's outbox rows up to that id.
+
+    Ids are not enough, because a restored store may use them again.
+    """
     query = select(outbox).where(outbox.c.dataset == dataset, outbox.c.id <= last)
     rows = connection.execute(query.order_by(outbox.c.id))
     return sha1_hex("\n".join(repr(tuple(row)) for row in rows))
 
 
 def read_changes(connection: Connection, rows: Sequence[int]) -> tuple[list[str], list[int]]:
-    """Return what these outbox rows come to: points to delete first, then chunks to upsert."""
+    """Return the net effect of these outbox rows: points to delete first, then chunks to upsert."""
     query = select(outbox).where(among(outbox.c.id, rows)).order_by(outbox.c.id)
     deleted: dict[str, None] = {}
     upserted: dict[str, int] = {}
     for row in connection.execute(query):
         if row.action == "upsert":
-            upserted[row.chunk_id] = row.seq  # no points are read for a chunk deleted since
+            upserted[row.chunk_id] = row.seq  # a chunk deleted later has no points to read
         else:
             windows = range(min(row.windows, _MOST_WINDOWS))
             points = (point_id(row.chunk_id, window) for window in windows)

@@ -1,9 +1,9 @@
-"""The pgvector engine: vectors in the Postgres database that has the truth, filtered by its SQL.
+"""The pgvector engine: vectors in the store's Postgres database, filtered by its SQL.
 
-One table per dataset and model, of vectors of length 1, so that the inner product is the cosine.
-What the table lacks of the truth is added before a search, in a transaction of its own that no
-writer holds up. Up to :data:`GRAPH_FROM` vectors, and under any restriction, they are compared one
-by one; above, an HNSW graph is asked (https://github.com/pgvector/pgvector#hnsw).
+There is one table for each dataset and model. Vectors have length 1, so the inner product is the
+cosine. Before a search, missing vectors are added in a separate transaction that does not wait for
+writers. Up to :data:`GRAPH_FROM` vectors, and under any restriction, vectors are compared one by
+one; otherwise an HNSW graph is searched (https://github.com/pgvector/pgvector#hnsw).
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ from catalog.store.vectors.points import query_vector, unit
 if TYPE_CHECKING:
     import numpy.typing as npt
     from sqlalchemy.engine import Dialect
-GRAPH_FROM = 50_000  # vectors; fewer are compared one by one in about as much time
+GRAPH_FROM = 50_000  # vectors; with fewer, comparing all takes about as long as a graph
 BUILD_WAIT_SECONDS = 600.0
 APPLY_WAIT_SECONDS = 5.0
-_MOST_NEAREST = 1_000  # that the graph gives: hnsw.ef_search goes no higher
+_MOST_NEAREST = 1_000  # results of the graph: the maximum of hnsw.ef_search
 _BATCH = 1_000
 _LIVE = select(chunks.c.seq).where(among_bound(chunks.c.seq, "seqs"))
 
 
 class Vector(UserDefinedType[Any]):
-    """pgvector's ``vector`` with a number of dimensions; it travels as text."""
+    """pgvector's type ``vector`` with a fixed dimension, sent and received as text."""
 
     cache_ok = True
 
@@ -80,23 +80,24 @@ class Vector(UserDefinedType[Any]):
         self.dim = dim
 
     def get_col_spec(self, **_: Any) -> str:
-        """Return the type as SQL names it."""
+        """Return the type's name in SQL."""
         return f"vector({self.dim})"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], str]:
-        """Return what makes a text of an array."""
+        """Return the function that turns an array into text."""
         del dialect
         return as_vector
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
-        """Return what makes an array of a text."""
+        """Return the function that turns text into an array."""
         del dialect, coltype
         return lambda value: np.array(json.loads(value), dtype=np.float32)
 
 
 def vector_table(dataset: str, fingerprint: str, dim: int) -> Table:
-    """Return the table of a dataset's windows by one model; of others of the dataset the name
-    differs in its last part alone.
+    """Return the table for a dataset's windows and a model.
+
+    The names of a dataset's tables differ in the last part only.
     """
     name = f"vectors_{sha1_hex(dataset)[:16]}_{sha1_hex(f'{fingerprint} {dim}')[:8]}"
     return Table(
@@ -109,21 +110,21 @@ def vector_table(dataset: str, fingerprint: str, dim: int) -> Table:
 
 
 def as_vector(vector: npt.NDArray[np.float32] | str) -> str:
-    """Return the numbers as pgvector reads them."""
+    """Return the numbers in the text form that pgvector reads."""
     return vector if isinstance(vector, str) else json.dumps(vector.tolist())
 
 
 def distance_to(table: Table, query: ColumnElement[Any]) -> ColumnElement[float]:
-    """Return the negative inner product with a query's vector, given as text: small is near."""
+    """Return the negative inner product with a query's vector (as text): small is near."""
     column = table.c.embedding
     return column.op("<#>", return_type=Float())(cast(query, column.type))
 
 
 class PgVectorEngine:
-    """Nearest vectors in the database of the truth; safe to share between threads and processes.
+    """Nearest vectors in the store's database; safe to share between threads and processes.
 
-    Raises :class:`ConfigError` for a truth that is elsewhere, :class:`EngineError` where the
-    server has no pgvector, and :class:`EngineLockedError` while another process fills the table.
+    Raises :class:`ConfigError` if the store is not in Postgres, :class:`EngineError` if the server
+    has no pgvector, and :class:`EngineLockedError` while another process fills the table.
     """
 
     name = "pgvector"
@@ -148,14 +149,14 @@ class PgVectorEngine:
         self._graph_from = graph_from
         self._table = vector_table(dataset, fingerprint, dim)
         self._guard = threading.RLock()
-        self._stamp: Stamp | None = None  # of the truth that the table was last brought up to
+        self._stamp: Stamp | None = None  # of the dataset when the table was last updated
         self._has_graph = False
         self._damaged: frozenset[str] = frozenset()
 
     def search(
         self, vector: npt.NDArray[np.float32], k: int, restriction: Restriction
     ) -> list[Hit]:
-        """Search as :class:`VectorEngine` says, after adding new passages of the truth."""
+        """Search as :class:`VectorEngine` says, after adding the vectors of new passages."""
         check_dataset(restriction, self._dataset)
         query = query_vector(vector, self._dim)
         if k <= 0 or restriction.scope.is_nothing:
@@ -177,15 +178,15 @@ class PgVectorEngine:
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents with a damaged vector that was left out, as far as seen."""
+        """Return the ids of documents with a damaged vector, which is skipped, as far as known."""
         return self._damaged
 
     def pop_defect(self) -> str:
-        """Return an empty text: the server sees to its files."""
+        """Return "": the server takes care of its files."""
         return ""
 
     def refresh(self) -> int:
-        """Take in what is new and empty the outbox; return the number of vectors changed.
+        """Add new vectors and empty the outbox; return the number of vectors changed.
 
         A table that has grown large gets its graph.
         """
@@ -194,7 +195,7 @@ class PgVectorEngine:
         return changed
 
     def rebuild(self) -> int:
-        """Fill a new table during searches of the old one; return the number of vectors."""
+        """Fill the table again while searches use the old content; return the number of vectors."""
         with self._guard:
             with begin_derived(self._database, self._table.name, BUILD_WAIT_SECONDS) as connection:
                 self._create(connection)
@@ -206,7 +207,7 @@ class PgVectorEngine:
         return self._count()
 
     def verify(self) -> int:
-        """Return the number of vectors that are missing, too many or not as in the truth."""
+        """Return the number of vectors that are missing, superfluous or unlike the store's."""
         self._bring_up(BUILD_WAIT_SECONDS, wait=True)
         wrong = count = after = 0
         of_dataset = select(chunks.c.seq).where(chunks.c.dataset == self._dataset)
@@ -226,7 +227,7 @@ class PgVectorEngine:
             count, after = count + len(truth), seqs[-1]
 
     def close(self) -> None:
-        """Forget the known state of the table; the next search looks at it again."""
+        """Forget the state of the table; the next search reads it again."""
         with self._guard:
             self._stamp = None
 
@@ -248,7 +249,7 @@ class PgVectorEngine:
             return connection.execute(nearest.order_by(*order), given).all()
 
     def _live(self, scores: dict[int, float], restriction: Restriction) -> dict[int, float]:
-        """Return those of the chunks that this thread's snapshot has and the restriction allows."""
+        """Return the chunks that this thread's snapshot has and that the restriction allows."""
         if not scores:
             return {}
         with self._database.read() as connection:
@@ -283,7 +284,7 @@ class PgVectorEngine:
             raise EngineLockedError(message) from error
 
     def _create(self, connection: Connection) -> None:
-        """Make the table unless it is there, and drop those of other models."""
+        """Create the table unless it exists, and drop those of other models."""
         names = inspect(connection).get_table_names()
         if self._table.name in names:
             self._has_graph = bool(inspect(connection).get_indexes(self._table.name))
@@ -303,7 +304,7 @@ class PgVectorEngine:
         self._has_graph = False
 
     def _fill(self, connection: Connection) -> int:
-        """Add every vector of the truth that the table lacks; return how many."""
+        """Add every vector that the table lacks; return how many."""
         table = self._table.c
         is_kept = (table.seq == chunk_windows.c.seq) & (table.window == chunk_windows.c.window)
         lacking = (
@@ -331,7 +332,7 @@ class PgVectorEngine:
     def _whole_vectors(
         self, connection: Connection, seqs: Sequence[int]
     ) -> dict[tuple[int, int], npt.NDArray[np.float32]]:
-        """Return the vectors of chunks by chunk and window, of length 1, without damaged ones."""
+        """Return the undamaged vectors of chunks, scaled to length 1, by chunk and window."""
         columns = (chunk_windows.c.seq, chunk_windows.c.window)
         stored = (embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
         query = select(*columns, *stored).select_from(embedded_windows)
@@ -353,11 +354,11 @@ class PgVectorEngine:
         return vectors
 
     def _empty_outbox(self, rows: Sequence[int], *, wait: bool) -> None:
-        """Remove rows that the table no longer needs: now, or while another writes, later."""
+        """Remove rows that the table no longer needs; while another process writes, leave them."""
         try:
             with self._database.write(wait=wait) as connection:
                 connection.execute(delete(outbox).where(among(outbox.c.id, rows)))
-                # An index of another kind cannot know what they said: it is filled anew.
+                # A new token: another engine did not see these rows and must start from scratch.
                 set_meta(connection, f"{INDEX_TOKENS}{self._dataset}", uuid.uuid4().hex)
         except StoreBusyError:
             return

@@ -1,13 +1,13 @@
-"""From a scope, a filter and the nearest points to live, allowed chunks.
+"""Turn a scope, a filter and nearest points into live, allowed chunks.
 
-A filter becomes one condition on points. It is written as JSON, as Qdrant's REST interface takes it
-(https://qdrant.tech/documentation/concepts/filtering/); each engine reads it as its own classes.
-``True`` and ``False`` stand for a condition that always or never holds; they are worked out here,
-because to Qdrant an empty list of alternatives means everything.
+A filter becomes one condition on points, written as JSON like in Qdrant's REST interface
+(https://qdrant.tech/documentation/concepts/filtering/). Each engine translates it into its own
+classes. ``True`` and ``False`` are conditions that always or never hold. They are resolved here,
+because Qdrant takes an empty list of alternatives for no condition.
 
-An index may hold stale points, several points per chunk, and a filter read a moment ago.
-So more points are fetched than asked for, every chunk is checked against the truth before it
-counts, and the fetch grows until there are enough.
+An index may have stale points and several points for a chunk, and the filter was read a moment ago.
+So more points are fetched than wanted, every chunk is checked against the store before it counts,
+and the fetch grows until there are enough.
 """
 
 from __future__ import annotations
@@ -50,39 +50,39 @@ PointCondition = dict[str, Any]
 """A condition in JSON: a filter with ``must``, ``should`` or ``must_not``, or one of its parts."""
 
 FieldValues = Callable[[Condition], Iterable[MetadataScalar]]
-"""Gives the field's values in the dataset on which a comparison or text match holds."""
+"""Returns the field's values in the dataset that meet a comparison or text match."""
 
 _CONDITIONS: LRUCache[Hashable, PointCondition | bool] = LRUCache(2**22, lambda one: len(repr(one)))
-_MANY_NAMED = 16  # documents, above which it pays to look whether the others are fewer
-FEW = 2_000  # chunks that are better named one by one than searched for
+_MANY_NAMED = 16  # documents: for a longer list, look whether the excluded ones are fewer
+FEW = 2_000  # chunks: up to this number it is faster to list their points
 _ALWAYS_THERE = frozenset({"dataset", "source_doc_id", "path"})
-_LARGEST = sys.float_info.max  # JSON knows no infinity
+_LARGEST = sys.float_info.max  # JSON has no infinity
 _BOUNDS = {Op.EQ: ("gte", "lte"), Op.GT: ("gt",), Op.GTE: ("gte",), Op.LT: ("lt",)}
 MOST_TIES = 4_096  # points fetched to order equal scores by row number
-_MOST_SPARE = 24  # points fetched first, beyond those wanted, for second windows and stale points
+_MOST_SPARE = 24  # additional points at first, for second windows and stale points
 _NAMED = select(chunks.c.chunk_id, chunks.c.seq).where(
-    # the index by chunk id tells that, and the rows are not read: an id is of one dataset
+    # answered from the index by chunk id alone: ids are unique over all datasets
     among_bound(chunks.c.chunk_id, "ids")
 )
 _ALLOWED = select(chunks.c.chunk_id, chunks.c.seq).where(
-    # by row number, so that no planner walks the whole dataset instead
+    # by row number, so that the planner does not scan the whole dataset
     chunks.c.seq.in_(
         select(chunks.c.seq).where(among_bound(chunks.c.chunk_id, "ids")).correlate(None)
     )
 )
-_SCORE_DIGITS = 6  # what float32 arithmetic in any order agrees on
+_SCORE_DIGITS = 6  # of a float32 score that do not depend on the order of additions
 
 
 def finite(number: MetadataScalar) -> float:
-    """Return a number as a 64-bit float that JSON knows: the largest one for infinity."""
+    """Return a number as a 64-bit float for JSON; infinity becomes the largest float."""
     return max(-_LARGEST, min(_LARGEST, comparable_number(number)))  # type: ignore[arg-type]
 
 
 class ConditionCompiler(ABC):
-    """Turn a filter into a condition on points; what a field is, is for those that derive."""
+    """Turn a filter into a condition on points; subclasses define how fields are tested."""
 
     def compile(self, tree: Filter) -> PointCondition | bool:
-        """Return the filter as a condition on points; it means what ``core.filters`` says."""
+        """Return the filter as a condition on points, with the meaning set in ``core.filters``."""
         match tree:
             case And():
                 return self._every([self.compile(part) for part in tree.parts])
@@ -111,7 +111,7 @@ class ConditionCompiler(ABC):
 
     @abstractmethod
     def _equals(self, field: str, values: Sequence[MetadataScalar]) -> PointCondition | bool:
-        """Require that some value of the field is one of these."""
+        """Require that some value of the field equals one of these."""
 
     @abstractmethod
     def _present(self, field: str) -> PointCondition | bool:
@@ -119,7 +119,7 @@ class ConditionCompiler(ABC):
 
     @abstractmethod
     def _compares(self, condition: Condition, bound: MetadataScalar) -> PointCondition | bool:
-        """Require that some value of the field compares so, or holds the text."""
+        """Require that some value of the field passes the comparison or contains the text."""
 
     def _any_of(self, key: str, values: Sequence[str]) -> PointCondition | bool:
         return {"key": key, "match": {"any": list(values)}} if len(values) > 0 else False
@@ -137,7 +137,11 @@ class ConditionCompiler(ABC):
         *,
         neutral: bool,
     ) -> PointCondition | bool:
-        """Combine parts; ``neutral`` ones say nothing, and one of the other kind says it all."""
+        """Combine parts with ``must`` or ``should``.
+
+        ``neutral`` is the constant that changes nothing (``True`` for ``must``); the opposite
+        constant decides the result alone.
+        """
         if any(part is (not neutral) for part in parts):
             return not neutral
         conditions = [part for part in parts if not isinstance(part, bool)]
@@ -157,7 +161,7 @@ class FilterCompiler(ConditionCompiler):
         self._values = values
 
     def restriction(self, scope: Scope, tree: Filter | None) -> PointCondition | bool:
-        """Return the condition that a point's document is in scope and satisfies the filter."""
+        """Return the condition that a point's document is in scope and meets the filter."""
         in_scope = True if scope.ids is None else self._any_of(DOC, sorted(scope.ids))
         return self._every([in_scope, True if tree is None else self.compile(tree)])
 
@@ -193,11 +197,11 @@ class FilterCompiler(ConditionCompiler):
 
 
 def point_condition(connection: Connection, restriction: Restriction) -> PointCondition | bool:
-    """Return the condition every allowed point meets; ``True`` when all may, ``False`` when none.
+    """Return the condition of all allowed points; ``True`` for all points, ``False`` for none.
 
-    Phrases to contain or leave out are known to SQL alone: where few chunks remain, those are
-    named; otherwise the condition says nothing of phrases, and every hit has to be checked.
-    It is remembered until the dataset changes, and not to be written to.
+    Only SQL knows phrases to contain or to exclude. If they leave few chunks, the condition lists
+    their points. Otherwise the condition ignores phrases, and every hit must be checked. The result
+    is cached until the dataset changes; do not modify it.
     """
     key = state_key(connection, restriction)
     found = _CONDITIONS.get(key)
@@ -214,7 +218,7 @@ def _make_condition(connection: Connection, restriction: Restriction) -> PointCo
         if len(seqs) <= FEW:
             points = _point_ids(connection, seqs)
             return {"has_id": points} if points else False
-    (dataset,) = restriction.datasets  # an index holds one
+    (dataset,) = restriction.datasets  # an index has one dataset
     compiler = FilterCompiler(
         dataset, lambda condition: matching_values(connection, dataset, condition)
     )
@@ -225,9 +229,9 @@ def _make_condition(connection: Connection, restriction: Restriction) -> PointCo
 def _name_the_fewer(
     connection: Connection, dataset: str, condition: PointCondition | bool
 ) -> PointCondition | bool:
-    """Return a condition that names documents by those it leaves out, if these are fewer.
+    """Turn a long list of documents into a list of the excluded ones if that is shorter.
 
-    A point of a document that is gone may then meet it, but every hit is checked.
+    A point of a removed document may then meet the condition, but every hit is checked.
     """
     match condition:
         case {"key": key, "match": {"any": named}} if key == DOC and len(named) > _MANY_NAMED:
@@ -259,7 +263,7 @@ def round_score(cosine: float) -> float:
 
 
 def check_dataset(restriction: Restriction, dataset: str) -> None:
-    """Raise :class:`InputError` when a restriction is on another dataset than the index."""
+    """Raise :class:`InputError` if a restriction is for another dataset than the index."""
     if restriction.dataset != dataset:
         raise InputError(f"this index holds {dataset!r}, not {restriction.dataset!r}")
 
@@ -272,8 +276,8 @@ def nearest_chunks(
 ) -> list[Hit]:
     """Return the ``k`` best live chunks that the restriction allows, each by its best window.
 
-    ``fetch(limit, condition)`` gives the nearest points that meet the condition, best first, and
-    fewer than ``limit`` only when there are no more.
+    ``fetch(limit, condition)`` returns the nearest points that meet the condition, best first, and
+    fewer than ``limit`` only if there are no more.
     """
     condition: PointCondition | bool = True
     if not restriction.is_whole_dataset:
@@ -281,7 +285,7 @@ def nearest_chunks(
             condition = point_condition(connection, restriction)
     if condition is False:
         return []
-    limit = k + min(k, _MOST_SPARE) + 8  # each point more is a vector read from disk
+    limit = k + min(k, _MOST_SPARE) + 8  # each additional point is a vector to read from disk
     seqs: dict[str, int | None] = {}
     while True:
         points = fetch(limit, None if isinstance(condition, bool) else condition)
@@ -301,7 +305,7 @@ def nearest_chunks(
 
 
 def _first_of(best: dict[str, float], k: int) -> list[str]:
-    """Return the ``k`` best chunks and all that tie with the last of them; they are best first."""
+    """Return the ``k`` best chunks and those that tie with the last one, in the given order."""
     names = list(best)
     if len(names) <= k:
         return names
@@ -310,14 +314,14 @@ def _first_of(best: dict[str, float], k: int) -> list[str]:
 
 
 def _is_complete(hits: Sequence[Hit], k: int, last: float, limit: int) -> bool:
-    """Return whether no point after the last one fetched can be among the best ``k``."""
+    """Return whether no point after the last fetched one can be among the best ``k``."""
     return len(hits) == k and (last < hits[-1].score or limit >= MOST_TIES)
 
 
 def _live_seqs(
     database: Database, restriction: Restriction, chunk_ids: Sequence[str]
 ) -> dict[str, int | None]:
-    """Return the row number of each chunk that is live and allowed; ``None`` for any other."""
+    """Return the row number of each chunk that is live and allowed, ``None`` for other chunks."""
     seqs: dict[str, int | None] = dict.fromkeys(chunk_ids)
     if not chunk_ids:
         return seqs
@@ -334,7 +338,7 @@ def _live_seqs(
 
 
 def _among(ascending: npt.NDArray[np.int64], seqs: dict[str, int]) -> dict[str, int]:
-    """Return those of the row numbers, by name, that are among the others."""
+    """Return the entries of ``seqs`` whose row number is in ``ascending``."""
     import numpy as np
 
     if len(ascending) == 0:

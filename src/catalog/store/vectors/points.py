@@ -1,13 +1,13 @@
-"""The points an engine must hold, read from the truth, and what each carries beside its vector.
+"""Read the points of an index from the store: vectors with their payloads.
 
-    chunk    the chunk id: every hit is joined to the truth by it
-    doc_id   the source document id (LlamaIndex's own key for it)
-    page     the numbers of the pages it stands on, where there are any
-    kv       one token per value of every other field, and one per field that has a value
+    chunk    the chunk id, by which hits are joined to the store
+    doc_id   the source document id (LlamaIndex uses this key, too)
+    page     the numbers of the chunk's pages, if it has pages
+    kv       a token for each value of every other field, and one for each field with a value
 
-Any field name and any value thus filter by one keyword index: dots, quotes, booleans and
-fields of mixed types need no care of their own. ``dataset`` is the collection, ``path`` and
-``source_doc_id`` are ``doc_id``, so none of them needs a token.
+So one keyword index serves every field and value: dots, quotes, booleans and fields of mixed types
+need no special care. ``dataset`` is the collection; ``path`` and ``source_doc_id`` are ``doc_id``;
+none of them needs a token.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SEPARATOR = "\x1f"
 
 
 def value_token(field: str, value: MetadataScalar) -> str:
-    """Return the token of one value of a field; equal values, and only they, have equal tokens."""
+    """Return the token of a field's value; tokens are equal exactly if field and value are."""
     kind = value_kind(value)
     if isinstance(value, str):
         text = value if len(value) <= _LONGEST else sha1_hex(value)
@@ -64,7 +64,7 @@ def value_token(field: str, value: MetadataScalar) -> str:
 
 
 def presence_token(field: str) -> str:
-    """Return the token of a field that has a value at all."""
+    """Return the token of a field that has any value."""
     return f"{_name(field)}{_SEPARATOR}*"
 
 
@@ -81,14 +81,14 @@ def tokens(fields: Mapping[str, Iterable[MetadataScalar]]) -> list[str]:
 
 
 def _name(field: str) -> str:
-    """Return the field in a token: the separator occurs in it only in front of a hash."""
+    """Return the field's name in a token; a name with the separator is replaced by a hash."""
     plain = _SEPARATOR not in field and len(field) <= _LONGEST
     return field if plain else _SEPARATOR + sha1_hex(field)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPoint:
-    """One embedded window: its deterministic id, its vector of length 1 (or 0), its payload."""
+    """An embedded window: its deterministic id, its vector of length 1 (or 0), its payload."""
 
     id: str
     vector: Vector
@@ -96,14 +96,14 @@ class IndexPoint:
 
 
 class PointIndex(Protocol):
-    """Where points are kept: the part in which the Qdrant engines differ."""
+    """A place for points; the engines that use points differ in it."""
 
     def upsert(self, points: Sequence[IndexPoint]) -> None:
         """Add points, or replace those of the same id."""
         ...
 
     def delete(self, point_ids: Sequence[str]) -> None:
-        """Remove points; ids that are not there are fine."""
+        """Remove points; ids that do not exist are ignored."""
         ...
 
     @property
@@ -116,15 +116,15 @@ class PointIndex(Protocol):
         ...
 
     def flush(self) -> None:
-        """Return when everything done so far survives the loss of this process."""
+        """Return when everything done so far survives the end of this process."""
         ...
 
 
 class ListedPointIndex(PointIndex, Protocol):
-    """A :class:`PointIndex` that can tell all its points."""
+    """A :class:`PointIndex` that can list all its points."""
 
     def pages(self) -> Iterator[list[str]]:
-        """Yield the ids of all points, some at a time."""
+        """Yield the ids of all points in batches."""
         ...
 
 
@@ -136,9 +136,9 @@ def load_points(
 ) -> list[IndexPoint]:
     """Return the points of these chunks, by chunk and window.
 
-    There are none for a chunk that is gone or a window that has no vector, nor for one that is
-    not what was stored: the id of its document is added to ``damaged``.
-    Raises :class:`EmbeddingMismatchError` for a stored vector of another dimension.
+    Chunks that are gone and windows without a vector are left out. So are damaged windows; the ids
+    of their documents are added to ``damaged``. Raises :class:`EmbeddingMismatchError` for a stored
+    vector of another dimension.
     """
     columns = (
         chunks.c.seq,
@@ -175,10 +175,10 @@ def unit(vector: Vector) -> Vector:
 
 
 def query_vector(vector: Vector, dim: int) -> Vector:
-    """Return a query's vector, checked and scaled to length 1.
+    """Check a query's vector and scale it to length 1.
 
     Raises :class:`EmbeddingMismatchError` for another dimension than ``dim``, and
-    :class:`EmbeddingError` for one that holds NaN or infinity.
+    :class:`EmbeddingError` for NaN or infinity.
     """
     import numpy as np
 
@@ -214,7 +214,7 @@ def _point(row: Any, kv: list[str], dim: int) -> IndexPoint:
 def _read_tokens(
     connection: Connection, rows: Sequence[Any], seqs: Sequence[int]
 ) -> dict[int, list[str]]:
-    """Return the tokens of chunks by row number; those of a document are worked out once."""
+    """Return the tokens of chunks by row number; each document's tokens are computed once."""
     of_document = {
         document: tokens(fields)
         for document, fields in _document_fields(connection, {row.document_id for row in rows})
@@ -233,7 +233,7 @@ def _read_tokens(
 def _document_fields(
     connection: Connection, document_ids: set[int]
 ) -> Iterable[tuple[int, dict[str, list[MetadataScalar]]]]:
-    of_the_chunk = ("modality", "section")  # whatever a document calls so
+    of_the_chunk = ("modality", "section")  # a document's own fields of these names are ignored
     values: dict[int, dict[str, list[MetadataScalar]]] = {}
     fields = document_fields.c
     query = select(

@@ -1,8 +1,8 @@
-"""A Qdrant server: calls that are tried again, turns at writing, and which collections live.
+"""A Qdrant server: calls with retries, turns at writing, and the collections behind an alias.
 
-A build goes into a collection of its own, ``{alias}@{fingerprint}`` (``~2`` at the end while the
-first is live), and the alias is moved in one request when it is full: searches go on in the old
-one until then. See docs/decisions/0040.
+A new index is built in a separate collection, ``{alias}@{fingerprint}`` (with ``~2`` at the end if
+that is the live one). When it is full, one request moves the alias to it. Until then searches use
+the old collection. See docs/decisions/0040.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from catalog.store.database import Database
 T = TypeVar("T")
 
 ATTEMPTS = 4
-LONGEST_PAUSE = 30.0  # seconds, whatever the server asks for
-PATIENCE = 5.0  # seconds after which a search tries no more
-REST = 5.0  # seconds in which no search tries a server that failed one
-SECONDS = 30.0  # for a request, where nothing else is said
-_ABANDONED = 8  # requests left behind, before the server is left alone until one of them ends
-_MOST_BYTES = 200_000_000  # of a reply: 10,000 points of 3,072 numbers in JSON, and some blanks
+LONGEST_PAUSE = 30.0  # seconds, even if the server asks for more
+PATIENCE = 5.0  # seconds after which a search does not retry
+REST = 5.0  # seconds without calls after a search failed
+SECONDS = 30.0  # default time limit of a request
+_ABANDONED = 8  # timed-out requests that may still run; with more, calls fail until one ends
+_MOST_BYTES = 200_000_000  # of a reply: enough for 10,000 points of 3,072 numbers in JSON
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)  # a reply's JSON
 FAILURES = (ApiException, QdrantException, httpx.HTTPError, OSError, *_UNREADABLE)
 _NO_NUMBER = re.compile(r"Retry-After header value is not a valid integer: (.*)", re.DOTALL)
@@ -68,12 +68,13 @@ APPLY_WAIT_SECONDS = 5.0
 
 
 class QdrantServer:
-    """A client whose calls are tried again while the server is away.
+    """A client that retries calls while the server is away.
 
-    Connection errors, 429 and 5xx are tried :data:`ATTEMPTS` times with growing random pauses, or
-    those that the server asks for. What fails then raises :class:`EngineUnreachableError`, what is
-    refused :class:`EngineError`; both name ``address``. A whole reply under :meth:`hurry` has to
-    come within ``seconds``, any other within :data:`WHOLE` times as many.
+    Connection errors, 429 and 5xx are tried :data:`ATTEMPTS` times, with growing random pauses or
+    those that the server asks for. After that :class:`EngineUnreachableError` is raised. A request
+    that the server refuses raises :class:`EngineError`. Both errors name ``address``. A complete
+    reply must arrive within ``seconds`` under :meth:`hurry`, otherwise within :data:`WHOLE` times
+    as long.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class QdrantServer:
         self._failure: tuple[float, EngineUnreachableError] | None = None
 
     def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return the function's result, sooner or later; soon or never under :meth:`hurry`."""
+        """Return the function's result, with retries; under :meth:`hurry` give up soon."""
         stop: Callable[[RetryCallState], bool] = stop_after_attempt(ATTEMPTS)
         seconds = WHOLE * self._seconds
         if _is_hurried.get():
@@ -108,16 +109,16 @@ class QdrantServer:
         return answer
 
     def ask(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return the function's result, as :meth:`call` does under :meth:`hurry`."""
+        """Return the function's result like :meth:`call` under :meth:`hurry`."""
         with self.hurry():
             return self.call(function, *args, **kwargs)
 
     @contextmanager
     def hurry(self) -> Iterator[None]:
-        """Let calls give up soon, in this context and its copies: somebody waits for the answer.
+        """Let calls in this context and its copies give up soon, because somebody is waiting.
 
-        Nothing is tried again after :data:`PATIENCE` seconds, nor at all for :data:`REST` seconds
-        once a call has failed: the other leg then answers without delay.
+        There are no retries after :data:`PATIENCE` seconds. After a failed call there are no calls
+        at all for :data:`REST` seconds, so that the other leg answers without delay.
         """
         token = _is_hurried.set(True)
         try:
@@ -154,7 +155,7 @@ class QdrantServer:
         return answer
 
     def _attempt(self, function: Callable[[], T], seconds: float) -> T:
-        """Return the function's result in time: the client bounds each wait for a piece."""
+        """Return the function's result in time; the client's timeout applies to each piece only."""
         try:
             return self._calls.call(function, seconds)
         except LLMError as error:
@@ -174,13 +175,13 @@ class QdrantServer:
 
 
 def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
-    """Return a client of the server at an address; nothing is sent yet. ``timeout`` in seconds.
+    """Return a client for the server at an address; nothing is sent yet. ``timeout`` in seconds.
 
-    Raises :class:`ConfigError` for what is no address.
+    Raises :class:`ConfigError` for an invalid address.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of a key without TLS: logged below
+            warnings.simplefilter("ignore", UserWarning)  # about a key without TLS: logged below
             client = QdrantClient(
                 url=url,
                 api_key=api_key,
@@ -197,7 +198,7 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
 
 
 def _bound(reply: httpx.Response) -> None:
-    """Have a reply of too many bytes fail while it is read, and a packed one at once."""
+    """Make a reply fail while it is read if it is too large, or at once if it is compressed."""
     if reply.headers.get("Content-Encoding", "identity") != "identity":
         raise httpx.DecodingError("it answered packed, which was not asked for")
     assert isinstance(reply.stream, httpx.SyncByteStream)
@@ -221,7 +222,7 @@ class _BoundedStream(httpx.SyncByteStream):
 
 
 def describe_server(url: str, api_key: str | None, timeout: float) -> str:
-    """Say that a server answers, which release it is, and how fast; raises as its calls do."""
+    """Describe a server that answers: address, release and response time; raise if it fails."""
     client = open_client(url, api_key, timeout)
     server = QdrantServer(client, seconds=timeout)
     try:
@@ -235,7 +236,7 @@ def describe_server(url: str, api_key: str | None, timeout: float) -> str:
 
 
 def address_of(client: QdrantClient) -> str:
-    """Return where the client points to, without credentials."""
+    """Return the address of the client's server without credentials."""
     options = client.init_options
     if options.get("url"):
         parts = urlsplit(str(options["url"]))
@@ -246,7 +247,7 @@ def address_of(client: QdrantClient) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a call failed; of a reply its status alone, since a body may repeat documents."""
+    """Return why a call failed; of a reply only the status, because a body may repeat documents."""
     if isinstance(error, UnexpectedResponse):
         return f"{error.status_code} {error.reason_phrase}"
     if isinstance(error, QdrantException):
@@ -272,7 +273,7 @@ _random_pause = wait_random_exponential(multiplier=0.2, max=5)
 
 
 def _pause(state: RetryCallState) -> float:
-    """Return the seconds until the next attempt: as the server asks, and some more at random."""
+    """Return the seconds until the next attempt: the server's wish plus a random time."""
     error = state.outcome and state.outcome.exception()
     asked = _asked_pause(error) if error else None
     return min(LONGEST_PAUSE, (asked or 0.0) + _random_pause(state))
@@ -283,7 +284,7 @@ def _asked_pause(error: BaseException) -> float | None:
         return float(error.retry_after_s)
     if isinstance(error, UnexpectedResponse):
         return read_retry_after(error.headers.get("Retry-After"))
-    dated = _NO_NUMBER.fullmatch(str(error))  # the client reads whole seconds alone
+    dated = _NO_NUMBER.fullmatch(str(error))  # the client parses whole seconds only
     return read_retry_after(dated.group(1)) if dated else None
 
 
@@ -298,7 +299,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _is_unsendable(error: BaseException) -> bool:
-    """Return whether the request could not be sent; its text may contain the key."""
+    """Return whether the request could not be sent; the error's text may contain the key."""
     source = getattr(error, "source", error)
     return isinstance(source, httpx.LocalProtocolError)
 
@@ -310,10 +311,10 @@ def _is_nonsense(error: BaseException) -> bool:
 
 
 class CollectionTurns:
-    """The locks under which one thread of one process at a time writes to a collection.
+    """The locks that let one thread of one process at a time write to a collection.
 
-    One is between the threads of this process, one between the processes of this machine; the
-    third all machines see that share a store in Postgres.
+    There is a lock between the threads of this process, one between the processes of this machine,
+    and one between all machines that share a store in Postgres.
     """
 
     def __init__(self, database: Database, collection: str) -> None:
@@ -324,7 +325,7 @@ class CollectionTurns:
 
     @contextmanager
     def take(self, seconds: float) -> Iterator[None]:
-        """Hold all locks; raise :class:`EngineLockedError` if one takes longer than this."""
+        """Hold all locks; raise :class:`EngineLockedError` if one takes longer than ``seconds``."""
         with self.enter(seconds), ExitStack() as held:
             try:
                 held.enter_context(self._lock.acquire(timeout=seconds))
@@ -337,7 +338,7 @@ class CollectionTurns:
 
     @contextmanager
     def enter(self, seconds: float) -> Iterator[None]:
-        """Hold the lock between threads; raise :class:`EngineLockedError` after so long."""
+        """Hold the lock between threads; raise :class:`EngineLockedError` after ``seconds``."""
         if not self._guard.acquire(timeout=seconds):
             message = f"another thread is writing to the collection {self._collection!r}"
             raise EngineLockedError(message)
@@ -355,7 +356,7 @@ class CollectionTurns:
 
 
 class CollectionVersions:
-    """The collections behind one alias; ``fingerprint`` is the model's that they are built for."""
+    """The collections behind an alias; ``fingerprint`` is that of the present model."""
 
     def __init__(self, server: QdrantServer, alias: str, fingerprint: str) -> None:
         self.alias = alias
@@ -365,9 +366,9 @@ class CollectionVersions:
         self.own = (first, f"{first}~2")
 
     def live(self) -> str | None:
-        """Return the collection that searches go to; ``None`` before the first was built.
+        """Return the collection that searches use; ``None`` before the first one was built.
 
-        A collection that has the alias's own name is somebody else's: its note says so.
+        A collection with the alias's own name was made by other software; it has no note of ours.
         """
         client = self._server.client
         for entry in self._server.call(client.get_aliases).aliases:
@@ -376,14 +377,13 @@ class CollectionVersions:
         return self.alias if self._server.call(client.collection_exists, self.alias) else None
 
     def free(self, live: str | None) -> str:
-        """Return the name under which the next one is built."""
+        """Return the name for the next collection to build."""
         return next(name for name in self.own if name != live)
 
     def publish(self, name: str, live: str | None) -> None:
-        """Let the alias name this collection, at once, and drop what is of no more use.
+        """Move the alias to this collection in one step, and drop collections that are not needed.
 
-        Another model's collection that was live until now is kept, to go back to it; of the same
-        model none is.
+        The previous collection is kept if it is another model's, so that it can be used again.
         """
         client = self._server.client
         gone = models.DeleteAlias(alias_name=self.alias)
@@ -397,14 +397,14 @@ class CollectionVersions:
             self._server.call(client.delete_collection, other)
 
     def _others(self, *kept: str | None) -> list[str]:
-        """Return the other collections that were built for this alias."""
+        """Return the collections of this alias, except for ``kept``."""
         there = self._server.call(self._server.client.get_collections).collections
         names = (collection.name for collection in there)
         return [name for name in names if name.startswith(f"{self.alias}@") and name not in kept]
 
 
 def collection_name(prefix: str, dataset: str) -> str:
-    """Return a name Qdrant accepts; a dataset name that it would not take gets a hash."""
+    """Return a name that Qdrant accepts; other dataset names are changed and get a hash."""
     name = f"{prefix}{dataset}"
     plain = re.sub(r"[^\w.-]", "-", name)[:200]
     return name if plain == name else f"{plain}-{sha1_hex(name)[:8]}"

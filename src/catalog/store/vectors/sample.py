@@ -1,4 +1,4 @@
-"""Passages drawn from a dataset with their vectors, and the scores that a query gets from them."""
+"""Random passages of a dataset with their vectors, and the scores that a query gets from them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Floats = npt.NDArray[np.float32]
-SIZE = 2_000  # chunks: the deviation is then within 3 % of that of all, 19 times in 20
-_BLOCK = 8_192  # numbers multiplied at a time: BLAS shares larger products among threads
+SIZE = 2_000  # chunks: in 19 of 20 samples the deviation is within 3 % of the dataset's
+_BLOCK = 8_192  # numbers multiplied at a time: BLAS uses threads for larger products
 
 
 def draw_passages(connection: Connection, dataset: DatasetNames, limit: int) -> Sequence[int]:
@@ -29,28 +29,31 @@ def draw_passages(connection: Connection, dataset: DatasetNames, limit: int) -> 
 
 
 def _drawn(dataset: DatasetNames, limit: int) -> Select[int]:
-    is_here = of_datasets(chunks.c.dataset, dataset)  # ids are hashes, so their order is chance
+    is_here = of_datasets(chunks.c.dataset, dataset)  # ids are hashes, so their order is random
     return select(chunks.c.seq).where(is_here).order_by(chunks.c.chunk_id).limit(limit)
 
 
 def read_probes(
     connection: Connection, dataset: str, limit: int
 ) -> Sequence[Row[int, str, int, str]]:
-    """Return the passages that :func:`draw_passages` draws."""
+    """Return the passages that :func:`draw_passages` selects."""
     columns = select(chunks.c.seq, chunks.c.chunk_id, chunks.c.document_id, chunks.c.text)
     drawn = chunks.c.seq.in_(_drawn(dataset, limit).correlate(None))
     return connection.execute(columns.where(drawn).order_by(chunks.c.chunk_id)).all()
 
 
 def read_document_ids(connection: Connection, seqs: Set[int]) -> dict[int, int]:
-    """Return the document of each of these passages."""
+    """Return the document's row number for each of these passages."""
     columns = select(chunks.c.seq, chunks.c.document_id)
     rows = connection.execute(columns.where(chunks.c.seq.in_(seqs)))
     return {row.seq: row.document_id for row in rows}
 
 
 def read_windows(connection: Connection, seqs: Set[int]) -> dict[int, Floats]:
-    """Return the vectors of these passages' windows, as rows of length 1; none yet: left out."""
+    """Return the vectors of these passages' windows as rows of length 1.
+
+    Passages without a vector are left out.
+    """
     is_wanted = chunks.c.seq.in_(seqs)
     matrix, is_whole, _ = read_vectors(connection, is_wanted)
     ordered = select(chunks.c.seq).select_from(embedded_windows).where(is_wanted)
@@ -62,10 +65,10 @@ def read_windows(connection: Connection, seqs: Set[int]) -> dict[int, Floats]:
 
 
 class VectorSample:
-    """The vectors of at most :data:`SIZE` chunks of a dataset, the same for the same chunks.
+    """The vectors of at most :data:`SIZE` chunks of a dataset; equal chunks give equal samples.
 
-    It is read once for each state of the dataset. Safe to share between threads. ``windows``: see
-    :class:`~catalog.store.vectors.exact.ExactEngine`.
+    The sample is read once for each state of the dataset. Safe to share between threads. For
+    ``windows`` see :class:`~catalog.store.vectors.exact.ExactEngine`.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class VectorSample:
     def spread(self, vector: Floats) -> Spread:
         """Return the spread of the cosines with a vector of any length, shape ``(dim,)``.
 
-        A chunk counts with its best window. A dataset without vectors has no spread.
+        Each chunk counts with its best window. A dataset without vectors has the spread ``FLAT``.
         """
         return self._measure(vector)[1]
 
@@ -102,24 +105,29 @@ class VectorSample:
 
 
 def spread_over(samples: Iterable[VectorSample], vector: Floats) -> Spread:
-    """Return the spread of the cosines with a vector over the datasets of the samples, as one."""
+    """Return the spread of the cosines with a vector over all samples' datasets together."""
     return join_spreads(sample._measure(vector) for sample in samples)
 
 
 def _multiply(matrix: Floats, vector: Floats) -> Floats:
-    """Return the dot product of each row, in this thread alone.
+    """Return the dot product of each row, computed in this thread only.
 
-    BLAS's own threads wait for one another beside the other leg, and then a while for more work.
+    BLAS's own threads would compete with the other leg, and keep a processor busy afterwards.
     """
     rows, dim = matrix.shape
-    height = max(1, _BLOCK // dim // 4 * 4)  # BLAS takes four rows at a time, to the last digit
+    # BLAS takes four rows at a time: with a multiple of 4 the last digits stay equal
+    height = max(1, _BLOCK // dim // 4 * 4)
     end = rows - rows % height
     blocks = matrix[:end].reshape(-1, height, dim)
     return np.concatenate([(blocks @ vector).ravel(), matrix[end:] @ vector])
 
 
 class _Sample(NamedTuple):
-    """Rows of length 1, by chunk, and where each chunk's rows begin; ``size`` is the dataset's."""
+    """Rows of length 1, ordered by chunk.
+
+    ``first`` has the position of each chunk's first row; ``size`` is the dataset's number of
+    chunks.
+    """
 
     stamp: Stamp | None
     size: int
@@ -130,7 +138,7 @@ class _Sample(NamedTuple):
 def _read(
     connection: Connection, dataset: str, stamp: Stamp | None, windows: FromClause
 ) -> _Sample:
-    # chunk ids are hashes, so that their order is chance, and the same wherever it is indexed
+    # chunk ids are hashes: their order is random, and the same in every store
     of_dataset = select(chunks.c.seq).where(chunks.c.dataset == dataset).correlate(None)
     if windows is not chunk_windows:  # a trial may have some of the passages only
         of_dataset = of_dataset.where(chunks.c.seq.in_(select(windows.c.seq)))

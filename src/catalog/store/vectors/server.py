@@ -1,4 +1,4 @@
-"""The Qdrant engine by URL: one collection per dataset on a server that many may share."""
+"""The Qdrant engine on a server: one collection for each dataset; many processes may share it."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
 FORMAT = 2  # of the collection: its payload, tokens and note
-IMPATIENT_SECONDS = 30.0  # in which no search waits, once one has waited for nothing
+IMPATIENT_SECONDS = 30.0  # searches do not wait for this long after one has waited in vain
 
 
 class ServerEngine:
     """Qdrant behind ``client``, under the alias ``{collection_prefix}{dataset}``.
 
-    The collection is opened, or built from the truth, at the first search or refresh. One for
-    another model or format is left as it is, and searched by who has it open, until a new one
-    beside it is full (:class:`CollectionVersions`). A collection that is not ours, or another
-    store's, raises :class:`EngineError`; :meth:`rebuild` takes over another store's. Processes take
-    turns at writing: on one machine, and on all that share a store in Postgres. The client stays
-    the caller's to close, unless ``owns_client``.
+    The first search or refresh opens the collection, or builds it from the store. A collection for
+    another model or format stays, and processes that have it open search it, until a new one is
+    full (:class:`CollectionVersions`). A collection that is not ours, or that belongs to another
+    store, raises :class:`EngineError`; :meth:`rebuild` takes over another store's. Processes take
+    turns at writing, on one machine and on all machines that share a store in Postgres. The caller
+    closes the client unless ``owns_client``.
     """
 
     name = "qdrant"
@@ -99,18 +99,18 @@ class ServerEngine:
 
     @property
     def damaged(self) -> frozenset[str]:
-        """Return the ids of documents with a damaged vector that was left out, as far as seen."""
+        """Return the ids of documents with a damaged vector, which is skipped, as far as known."""
         return frozenset(self._outbox.damaged)
 
     def pop_defect(self) -> str:
-        """Return an empty text: the server sees to its files."""
+        """Return "": the server takes care of its files."""
         return ""
 
     def refresh(self) -> int:
         """Apply the outbox and return the number of points changed.
 
-        A collection of another size than the truth, as after a failover that lost the last writes,
-        is compared with it point by point.
+        If the number of points then differs from the store's, for example because a failover lost
+        the last writes, all points are compared.
         """
         with self._turns.take(BUILD_WAIT_SECONDS):
             index, changed = self._bring_up(wait=True)
@@ -119,7 +119,7 @@ class ServerEngine:
             return changed
 
     def rebuild(self) -> int:
-        """Fill a new collection from the truth and return its number of points."""
+        """Fill a new collection from the store and return its number of points."""
         with self._turns.take(BUILD_WAIT_SECONDS):
             self._index = None
             live = self._versions.live()
@@ -130,18 +130,18 @@ class ServerEngine:
         return count
 
     def verify(self) -> int:
-        """Return the number of points that are missing, too many or not as in the truth."""
+        """Return the number of points that are missing, superfluous or different from the store."""
         with self._turns.take(BUILD_WAIT_SECONDS):
             return self._outbox.compare(self._bring_up(wait=True)[0])
 
     def close(self) -> None:
-        """Forget the collection, and close the client if it is the engine's own."""
+        """Forget the collection, and close the client if the engine owns it."""
         self._index = None
         if self._owns_client:
             self._server.client.close()
 
     def _current(self) -> ServerIndex:
-        """Return the collection, with everything applied unless another process is at it."""
+        """Return the collection with the outbox applied, unless another process is writing."""
         index = self._index
         if index is not None and self._outbox.is_empty():
             return index
@@ -153,7 +153,7 @@ class ServerEngine:
             self._impatient_until = self._clock() + IMPATIENT_SECONDS
             if index is None:
                 raise
-            return index  # another thread is at it
+            return index  # another thread updates it
 
     def _bring_up_or_adopt(self, seconds: float) -> ServerIndex:
         try:
@@ -167,12 +167,12 @@ class ServerEngine:
             return self._index
 
     def _adopt_as_it_is(self) -> ServerIndex | None:
-        """Return the live collection without changing it: another process is writing."""
+        """Return the live collection without changing it, while another process is writing."""
         live = self._versions.live()
         return self._adopt(live, may_change=False) if live else None
 
     def _forget_if_gone(self, index: ServerIndex, error: EngineError) -> bool:
-        """Forget a collection that another process has replaced; return whether one was."""
+        """Forget a collection that another process has replaced; return whether that happened."""
         if not was_answered(error, 404) or self._versions.live() in (None, index.collection):
             return False
         if self._index is index:
@@ -185,7 +185,7 @@ class ServerEngine:
             try:
                 index = self._open()
                 return index, self._outbox.apply(index, wait=wait)
-            except StaleIndexError:  # the truth was replaced meanwhile
+            except StaleIndexError:  # the store was replaced meanwhile
                 self._index = None
 
     def _open(self) -> ServerIndex:
@@ -195,7 +195,7 @@ class ServerEngine:
         return self._index
 
     def _adopt(self, live: str, *, may_change: bool = True) -> ServerIndex | None:
-        """Return the live collection, if it is of this model and of the truth there is."""
+        """Return the live collection if it fits this model and the store, else ``None``."""
         note = self._read_own_note(live)
         if note is None or not self._is_full(note) or not self._outbox.adopt(note.get("applied")):
             return None
@@ -210,9 +210,9 @@ class ServerEngine:
         return index
 
     def _build(self, live: str | None, *, anew: bool) -> tuple[ServerIndex, int]:
-        """Fill a collection beside the live one and publish it; return its number of points.
+        """Fill a new collection and publish it; return it with its number of points.
 
-        One that was filled in part, or kept aside, is gone on with unless told to build ``anew``.
+        Unless ``anew``, a collection that is partly filled or was set aside is completed.
         """
         name = self._target = self._versions.free(live)
         note = self._read_note(name) if anew else self._read_own_note(name)
@@ -232,7 +232,7 @@ class ServerEngine:
         return read_note(self._server, name)
 
     def _read_own_note(self, name: str) -> dict[str, Any] | None:
-        """Return what we noted on a collection; raise :class:`EngineError` if another store did."""
+        """Return our note on a collection; raise :class:`EngineError` if it is another store's."""
         note = self._read_note(name)
         if note is not None and note.get("store") != self._note(complete=True)["store"]:
             raise EngineError(
@@ -245,7 +245,7 @@ class ServerEngine:
         return note.get("complete") is True and self._is_alike(note)
 
     def _is_alike(self, note: dict[str, Any]) -> bool:
-        """Return whether a collection is of this dataset, model and format."""
+        """Return whether the collection is for this dataset, model and format."""
         made = self._note(complete=True)
         return all(note.get(key) == made[key] for key in made.keys() - {"complete", "options"})
 
@@ -266,6 +266,6 @@ class ServerEngine:
 
 
 def layout_of(options: QdrantSettings) -> dict[str, Any]:
-    """Return the options that a collection that is there can be brought in line with."""
+    """Return the options that can be changed in an existing collection."""
     names = {"replication_factor", "write_consistency_factor", "on_disk", "quantization"}
     return options.model_dump(include=names)

@@ -1,6 +1,6 @@
-"""One collection of a Qdrant server: points in, nearest points out.
+"""One collection of a Qdrant server: add points, find the nearest ones.
 
-A point's payload is what filters and joins need, and nothing else.
+A point's payload has only the fields that filters and joins need.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-NOTE = "catalog"  # the key of the collection's metadata under which ours stands
+NOTE = "catalog"  # the key of our note in the collection's metadata
 _PAGE = 10_000  # ids read at a time
 _KEYWORD, _FLOAT = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.FLOAT
 PAYLOAD_INDEXES: list[dict[str, Any]] = [
@@ -33,9 +33,9 @@ PAYLOAD_INDEXES: list[dict[str, Any]] = [
 
 
 def read_note(server: QdrantServer, collection: str) -> dict[str, Any] | None:
-    """Return what we noted on a collection; ``None`` when it does not exist.
+    """Return our note on a collection, ``None`` if the collection does not exist.
 
-    Raises :class:`EngineError` for a collection that carries no note of ours.
+    Raises :class:`EngineError` for a collection without a note of ours.
     """
     if not server.call(server.client.collection_exists, collection):
         return None
@@ -50,16 +50,16 @@ def read_note(server: QdrantServer, collection: str) -> dict[str, Any] | None:
 
 
 def write_note(server: QdrantServer, collection: str, note: dict[str, Any]) -> None:
-    """Replace what we noted on a collection."""
+    """Replace our note on a collection."""
     server.call(server.client.update_collection, collection, metadata={NOTE: note})
 
 
 def read_pages(
     server: QdrantServer, collection: str, *, with_payload: bool
 ) -> Iterator[list[models.Record]]:
-    """Yield all points without their vectors, some at a time.
+    """Yield all points in batches, without their vectors.
 
-    Raises :class:`EngineError` for a server that never comes to an end of them.
+    Raises :class:`EngineError` if the server lists more points than it counts.
     """
     left = server.call(server.client.count, collection, exact=True).count + _PAGE
     following: Any = None
@@ -87,10 +87,10 @@ def upsert_points(
     points: Iterable[models.PointStruct],
     options: QdrantSettings,
 ) -> None:
-    """Add points, or replace those of the same id; several batches at once.
+    """Add points, or replace those of the same id, with several batches at a time.
 
-    When one fails the others in work are ended, and the error of the first is raised: what is
-    there already may be added again.
+    If a batch fails, the remaining ones are cancelled and its error is raised. Points that were
+    added already may be added again.
     """
     every = list(points)
     batches = [
@@ -126,7 +126,7 @@ class ServerIndex:
         note: dict[str, Any],
         options: QdrantSettings,
     ) -> ServerIndex:
-        """Make a new empty collection, in place of one of that name, with its payload indexes."""
+        """Create an empty collection with payload indexes; replace an existing one of that name."""
         client = server.client
         server.call(client.delete_collection, collection)
         try:
@@ -152,7 +152,7 @@ class ServerIndex:
         return index
 
     def ensure_payload_indexes(self) -> None:
-        """Make those payload indexes that are not there: filters are slow without, or refused."""
+        """Create missing payload indexes: without them, filters are slow or refused."""
         client = self._server.client
         there = self._server.call(client.get_collection, self.collection).payload_schema
         for one in PAYLOAD_INDEXES:
@@ -160,7 +160,7 @@ class ServerIndex:
                 self._server.call(client.create_payload_index, self.collection, wait=True, **one)
 
     def apply_options(self) -> None:
-        """Change what can be changed of a collection that is there: all but its shards."""
+        """Apply all options that can be changed in an existing collection: all but the shards."""
         options = self._options
         self._server.call(
             self._server.client.update_collection,
@@ -186,7 +186,7 @@ class ServerIndex:
         )
 
     def delete(self, point_ids: Sequence[str]) -> None:
-        """Remove points; ids that are not there are fine, and so is none at all."""
+        """Remove points; ids that do not exist are ignored, and the list may be empty."""
         if len(point_ids) > 0:
             wanted = models.PointIdsList(points=list(point_ids))
             self._server.call(self._server.client.delete, self.collection, wanted, wait=True)
@@ -206,12 +206,12 @@ class ServerIndex:
         return {str(record.id): (record.vector, record.payload or {}) for record in records}
 
     def pages(self) -> Iterator[list[str]]:
-        """Yield the ids of all points, some at a time."""
+        """Yield the ids of all points in batches."""
         for records in read_pages(self._server, self.collection, with_payload=False):
             yield [str(record.id) for record in records]
 
     def flush(self) -> None:
-        """Do nothing: every write waits for the server to keep it."""
+        """Do nothing: every write already waits until the server has stored it."""
 
     def nearest(
         self, vector: npt.NDArray[np.float32], limit: int, condition: PointCondition | None

@@ -1,10 +1,10 @@
 """The sqlite-vec engine: one SQLite file in the dataset's folder.
 
     points         each point's number, id, chunk, document, pages as JSON, and payload tokens
-    point_tokens   one row per token of a point, so that a filter uses an index
-    point_vectors  the ``vec0`` table, keyed by the point's number; without vectors of zeros
+    point_tokens   one row for each token of a point, so that filters use an index
+    point_vectors  the ``vec0`` table, by the point's number; without vectors of zeros
 
-``apsw`` brings an SQLite that can load extensions; that of many interpreters cannot.
+``apsw`` has an SQLite that can load extensions; the SQLite of many Pythons cannot.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ except ImportError as error:
     raise MissingExtraError("the sqlite-vec engine", "sqlite-vec") from error
 
 FILE = "points.db"
-MOST_NEAREST = 4_096  # what one search of a vec0 table may ask for
+MOST_NEAREST = 4_096  # the largest ``k`` of a search in a vec0 table
 _TABLES = """
 create table points (
     number integer primary key, id text not null unique, chunk text not null,
@@ -57,10 +57,10 @@ _BOUNDS = {"gte": ">=", "lte": "<=", "gt": ">", "lt": "<"}
 
 
 class SqliteVecIndex:
-    """An open file of points. Every search compares all the points that may answer, in C.
+    """An open file of points. Every search compares all allowed points, in C.
 
-    Calls of several threads are done one after the other. Raises :class:`EngineError`, and
-    :class:`EngineBlockedError` for want of room, memory or rights.
+    Calls from several threads run one after the other. Raises :class:`EngineError`, and
+    :class:`EngineBlockedError` if space, memory or permission is missing.
     """
 
     def __init__(self, file: Path, dim: int, flags: int) -> None:
@@ -75,7 +75,7 @@ class SqliteVecIndex:
 
     @classmethod
     def create(cls, folder: Path, dim: int) -> SqliteVecIndex:
-        """Make a new empty file in place of whatever is in the folder."""
+        """Create an empty file; replace whatever is in the folder."""
         with _translate_errors("create"):
             make_folder(folder)
             for stale in folder.iterdir():
@@ -86,7 +86,7 @@ class SqliteVecIndex:
 
     @classmethod
     def load(cls, folder: Path, dim: int) -> SqliteVecIndex:
-        """Open the file that is in the folder; an :class:`EngineError` tells one to rebuild."""
+        """Open the file in the folder; raise :class:`EngineError` if it must be rebuilt."""
         with _translate_errors("open"):
             if not (folder / FILE).exists():
                 raise EngineError(f"the vector index lacks {FILE}")
@@ -111,7 +111,7 @@ class SqliteVecIndex:
             self._add({point.id: point for point in points}.values())
 
     def delete(self, point_ids: Sequence[str]) -> None:
-        """Remove points; ids that are not there are fine."""
+        """Remove points; ids that do not exist are ignored."""
         with _translate_errors("write"), self._guard, self._connection:
             self._delete(point_ids)
 
@@ -121,7 +121,7 @@ class SqliteVecIndex:
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
 
     def optimize(self) -> bool:
-        """Do nothing: space of deleted points is used again, and every search is exact."""
+        """Do nothing: space of deleted points is reused, and every search is exact."""
         return False
 
     def nearest(
@@ -158,19 +158,19 @@ class SqliteVecIndex:
         return found
 
     def close(self) -> None:
-        """Flush and release the file; again is fine."""
+        """Flush and release the file; may be called twice."""
         with _translate_errors("close"), self._guard:
             self._connection.close()
 
     def _compared(
         self, vector: bytes, limit: int, some: str, values: Sequence[Any]
     ) -> list[PointHit]:
-        """Return the nearest of the points whose vector is not of zeros."""
+        """Return the nearest of the points whose vectors are not zero."""
         if limit <= MOST_NEAREST:
             nearest = f"""select rowid as number, distance from point_vectors
                 where embedding match ? and k = ? {some}"""
             given = (vector, limit, *values)
-        else:  # some ten times as slow
+        else:  # about ten times slower
             nearest = f"""select rowid as number, vec_distance_cosine(embedding, ?) as distance
                 from point_vectors where true {some} order by distance limit ?"""
             given = (vector, *values, limit)
@@ -239,7 +239,7 @@ def _clause(condition: PointCondition, values: list[Any]) -> str:
 
 
 def _balanced(clauses: Sequence[str], joint: str) -> str:
-    """Join clauses by halves: SQLite allows an expression some depth only."""
+    """Join clauses in a balanced tree, because SQLite limits the depth of an expression."""
     if len(clauses) == 1:
         return f"({clauses[0]})"
     half = len(clauses) // 2
@@ -248,7 +248,7 @@ def _balanced(clauses: Sequence[str], joint: str) -> str:
 
 @contextmanager
 def _translate_errors(doing: str) -> Iterator[None]:
-    """Turn the exceptions of the file and the disk into our errors."""
+    """Turn errors of the file and the disk into ours."""
     try:
         yield
     except _BLOCKED as error:
@@ -258,7 +258,7 @@ def _translate_errors(doing: str) -> Iterator[None]:
 
 
 class SqliteVecEngine(FolderEngine):
-    """sqlite-vec in this process, over ``folder``: exact, with no quantization and no graph."""
+    """sqlite-vec in this process, in ``folder``: exact, without quantization or a graph."""
 
     name = "sqlite-vec"
 

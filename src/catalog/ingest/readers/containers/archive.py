@@ -32,8 +32,8 @@ Element = Any
 def parse_xml(data: bytes, *, is_lenient: bool = False) -> Element:
     """Return the root element, without comments and processing instructions.
 
-    ``is_lenient`` repairs XML that is not well-formed and passes over a document type; else both
-    raise ``ReadError``. So does nesting over 256 deep.
+    With ``is_lenient``, XML that is not well-formed is repaired and a document type ignored;
+    otherwise both raise ``ReadError``. So does nesting over 256 deep.
     """
     parser = etree.XMLParser(
         resolve_entities=False,
@@ -63,7 +63,7 @@ def local_name(element: Element) -> str:
 
 
 def named(root: Element, *names: str) -> list[Element]:
-    """Return the elements in ``root`` with these local names, of any namespace, in order."""
+    """Return the elements in ``root`` with these local names, in any namespace, in order."""
     return list(root.iter(*(f"{{*}}{name}" for name in names)))
 
 
@@ -95,7 +95,7 @@ _DAMAGE = (
 
 
 class ArchiveReader:
-    """Reads any ZIP archive that is a document of a known format."""
+    """Read any ZIP archive that is a document of a known format."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
@@ -121,7 +121,7 @@ class BrokenPartError(ReadError):
 
 
 class Archive:
-    """The entries of a checked ZIP file by name; ``..`` and ``/`` in a name mean nothing."""
+    """The entries of a checked ZIP file by name; ``..`` and ``/`` in a name have no meaning."""
 
     def __init__(self, opened: zipfile.ZipFile, limits: ReadLimits) -> None:
         self._zip = opened
@@ -139,14 +139,17 @@ class Archive:
         return self.spelling(name) is not None
 
     def spelling(self, name: str) -> str | None:
-        """Return the entry's name as spelled there; case counts only between two entries."""
+        """Return the entry's name as spelled in the archive.
+
+        Case matters only if two entries differ in nothing else.
+        """
         return name if name in self._entries else self._folded.get(name.casefold())
 
     def read(self, name: str) -> bytes:
         """Return the bytes of an entry.
 
-        Raises ``BrokenPartError`` if it is missing or damaged, ``ReadError`` once the bytes read in
-        total exceed ``limits.unpacked_bytes``, whatever the headers say.
+        Raises ``BrokenPartError`` if it is missing or damaged, and ``ReadError`` if all bytes read
+        exceed ``limits.unpacked_bytes``, whatever the headers say.
         """
         known = self.spelling(name)
         if known is None:
@@ -168,8 +171,8 @@ def open_archive(handle: BinaryIO, limits: ReadLimits) -> Archive:
     """Open a ZIP file, which must stay open while the archive is used.
 
     Raises ``ReadError`` if it is broken, over ``limits.document_bytes``, protected by a password,
-    of more than 20,000 entries, or made to unpack to far more than it is: entries that share
-    bytes, sizes that sum up to more than ``limits.unpacked_bytes``, an absurd ratio.
+    or has more than 20,000 entries. A ZIP bomb is refused, too: entries that share bytes, sizes
+    that add up to more than ``limits.unpacked_bytes``, or an absurd ratio.
     """
     size = handle.seek(0, os.SEEK_END)
     handle.seek(0)
@@ -185,9 +188,9 @@ def open_archive(handle: BinaryIO, limits: ReadLimits) -> Archive:
 
 
 def inside(base: str, reference: str) -> str | None:
-    """Return the entry that ``reference`` names, seen from the entry ``base``.
+    """Return the entry to which ``reference`` leads from the entry ``base``.
 
-    That is ``None`` for an address elsewhere and for what would lie outside the archive.
+    ``None`` for an address elsewhere, or outside the archive.
     """
     target = re.split(r"[?#]", reference, maxsplit=1)[0]
     if not target or _ADDRESS.match(target):
@@ -220,7 +223,7 @@ def _check(entries: Sequence[zipfile.ZipInfo], size: int, limits: ReadLimits) ->
 
 
 def _refuse_ole(handle: BinaryIO) -> None:
-    """Refuse the container of old Office formats, in which encrypted new ones are wrapped."""
+    """Refuse the container of old Office formats, which also wraps encrypted new files."""
     start = handle.read(len(_OLE))
     handle.seek(0)
     if start != _OLE:
@@ -267,7 +270,7 @@ _MADE_BY_THE_PROGRAM = re.compile(r"presentation|(\S+\s)?powerpoint([ -]\S+)?", 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A reference from a part: ``kind`` is the last word of its type, ``target`` a part's name."""
+    """A reference from a part: the last word of its type, and the target part's name."""
 
     kind: str
     target: str
@@ -282,7 +285,7 @@ def read_part(archive: Archive, name: str) -> Element:
 
 
 def read_relations(archive: Archive, part: str) -> Mapping[str, Relation]:
-    """Return the references of a part inside the file, by id; ``""`` is the file as a whole."""
+    """Return a part's references inside the file, by id; ``""`` is the file as a whole."""
     folder, base = posixpath.split(part)
     name = posixpath.join(folder, "_rels", base + ".rels")
     if name not in archive:
@@ -297,12 +300,12 @@ def read_relations(archive: Archive, part: str) -> Mapping[str, Relation]:
 
 
 def find_related(relations: Mapping[str, Relation], kind: str) -> str | None:
-    """Return the first part that is referred to as ``kind``."""
+    """Return the first part that is referenced as ``kind``."""
     return next((link.target for link in relations.values() if link.kind == kind), None)
 
 
 def read_properties(archive: Archive) -> dict[str, object]:
-    """Return title, author, keywords and dates as ``docProps/core.xml`` has them.
+    """Return title, author, keywords and dates from ``docProps/core.xml``.
 
     Of the custom properties (``docProps/custom.xml``) only a confidentiality is read.
     """
@@ -326,7 +329,7 @@ def read_properties(archive: Archive) -> dict[str, object]:
 
 
 def resolve_alternates(root: Element) -> None:
-    """Replace alternate content by its first choice, or by the fallback if the choice is blank."""
+    """Replace alternate content by its first choice, or by the fallback if that is blank."""
     for element in reversed(named(root, "AlternateContent")):
         chosen = next(iter(named_children(element, "Choice")), None)
         fallback = next(iter(named_children(element, "Fallback")), None)
@@ -341,7 +344,7 @@ def named_children(element: Element, *names: str) -> list[Element]:
 
 
 def replace(element: Element, others: list[Element]) -> None:
-    """Replace ``element`` by these elements, in time that does not grow with its siblings."""
+    """Replace ``element`` by these elements, in time independent of its siblings' number."""
     parent = element.getparent()
     if parent is None:
         return

@@ -52,10 +52,10 @@ _SEPARATORS = ("separator", "continuationSeparator", "continuationNotice")
 
 
 class DocxReader:
-    """Reads a document with its headings, lists and tables; notes stand at its end.
+    """Read a document with its headings, lists and tables; notes come at its end.
 
-    Pictures, comments, headers and footers are left out, and tracked deletions; insertions are
-    text. Nothing but the document's own parts is looked at.
+    Pictures, comments, headers, footers and tracked deletions are left out; tracked insertions are
+    text. Only the document's own parts are read.
     """
 
     def read(
@@ -105,7 +105,7 @@ def _read_notes(archive: Archive, links: Mapping[str, Relation]) -> dict[tuple[s
 
 
 def _convert(document: Element, styles: Element | None, numbering: Element | None) -> str:
-    """Convert to HTML; without styles and lists if those are what cannot be converted."""
+    """Convert to HTML; without styles and lists if these cannot be converted."""
     try:
         return _run_mammoth({"document": document, "styles": styles, "numbering": numbering})
     except RecursionError as error:
@@ -132,13 +132,13 @@ def _run_mammoth(parts: Mapping[str, Element | None]) -> str:
 
 
 class _Cleaner:
-    """Rewrites a document, in place, so that mammoth converts it without losing text.
+    """Rewrite a document in place, so that mammoth converts it without losing text.
 
     Content controls, fields, hyperlinks, alternate content, equations and tables of one cell become
-    their content; text boxes, charts and diagrams paragraphs after the one that they are anchored
-    in; styles with an outline level ``HeadingN``; notes ``[n]`` and paragraphs at the end. Deleted
-    and hidden text and pictures go. ``read_graphic`` returns the lines of the chart or diagram of a
-    relationship id.
+    their content. Text boxes, charts and diagrams become paragraphs after the one to which they are
+    anchored. Styles with an outline level become ``HeadingN``, notes ``[n]`` and paragraphs at the
+    end. Deleted text, hidden text and pictures are removed. ``read_graphic`` returns the lines of
+    the chart or diagram with a relationship id.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class _Cleaner:
             _mark_heading(paragraph, self._levels)
 
     def _number_references(self, root: Element) -> None:
-        """Replace references to notes by their numbers, in the order they are referred to."""
+        """Replace references to notes by numbers in order of reference."""
         for element in named(root, "footnoteReference", "endnoteReference"):
             key = local_name(element).removesuffix("Reference"), element.get(f"{{{_W}}}id", "")
             if key not in self._notes:
@@ -205,7 +205,7 @@ class _Cleaner:
             replace(element, [_text(root, f"[{self._numbers[key]}]")])
 
     def _hoist_graphics(self, root: Element) -> None:
-        """Move the text of boxes, charts and diagrams after the paragraph they are anchored in."""
+        """Move the text of boxes, charts and diagrams after the paragraph of their anchor."""
         for element in reversed(named(root, "relIds", "chart", "txbxContent")):
             anchor = next(element.iterancestors(f"{{{_W}}}p"), None)
             if anchor is None:
@@ -230,7 +230,7 @@ def _is_hidden(run: Element) -> bool:
 
 
 def _outline_levels(styles: Element | None) -> dict[str, int]:
-    """Return the heading levels, from 1, of paragraph styles by id, inherited ones included."""
+    """Return the heading levels, from 1, of paragraph styles by id, with inherited ones."""
     own: dict[str, int | None] = {}
     parents: dict[str, str] = {}
     for style in [] if styles is None else named(styles, "style"):
@@ -255,7 +255,7 @@ def _outline_levels(styles: Element | None) -> dict[str, int]:
 
 
 def _own_level(holder: Element) -> int | None:
-    """Return the level of a style or paragraph itself; 0 is body text, ``None`` not given."""
+    """Return the level of a style or paragraph itself; 0 is body text, ``None`` if not given."""
     for settings in named_children(holder, "pPr"):
         for outline in named_children(settings, "outlineLvl"):
             value = _value(outline)

@@ -1,4 +1,4 @@
-"""E-books: the chapters in reading order, each of them read like HTML."""
+"""E-books: the chapters in reading order, each read like HTML."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _METADATA = {
 
 
 class EpubReader:
-    """Reads a book as one document; headings keep the levels they have in their chapters."""
+    """Read a book as one document; headings keep the levels of their chapters."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
@@ -74,9 +74,9 @@ class EpubReader:
 def _read_package(archive: Archive) -> tuple[list[str], dict[str, object]]:
     """Return the names of the chapters' entries, which may be missing, and the metadata.
 
-    Chapters are the spine's, without the navigation document, a table of contents on a separate
-    page, and entries that are not text; all pages of the manifest if there is no spine. Raises
-    ``ReadError`` if there is no package document or content is encrypted.
+    Chapters are those of the spine, without the navigation document, a separate table of contents,
+    and entries that are not text. Without a spine they are all pages of the manifest. Raises
+    ``ReadError`` if there is no package document or if content is encrypted.
     """
     name = _find_package(archive)
     root = parse_xml(archive.read(name), is_lenient=True)
@@ -111,7 +111,7 @@ def _find_package(archive: Archive) -> str:
 
 
 def _contents_pages(root: Element, name: str) -> set[str]:
-    """Return pages that hold nothing but contents; with a fragment, they hold more than that."""
+    """Return pages that are only a table of contents; a page with a fragment has more."""
     pages = set()
     for reference in named(root, "reference"):
         href = reference.get("href", "")

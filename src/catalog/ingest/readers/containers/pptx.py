@@ -49,7 +49,7 @@ _ROW_FRACTION = 30
 
 
 class PptxReader:
-    """Reads presentations: a slide is a page, its title a heading, its shapes in reading order."""
+    """Read presentations: a slide is a page, its title a heading, its shapes in reading order."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
@@ -115,7 +115,7 @@ def _slides(presentation: Presentation, limits: ReadLimits) -> Iterator[list[_Bl
 
 
 def _damage_errors() -> tuple[type[Exception], ...]:
-    """Return what python-pptx raises for damage: whatever its look-ups fail with."""
+    """Return the exceptions that python-pptx raises for damage: any error of a look-up."""
     from pptx.exc import PythonPptxError
 
     return (PythonPptxError, LookupError, ValueError, AttributeError, TypeError, AssertionError)
@@ -133,8 +133,8 @@ class _Block:
 def _slide_blocks(slide: Slide, tolerance: int) -> Iterator[_Block]:
     """Yield the title, the other shapes, then the speaker's notes.
 
-    Shapes run from top to bottom; those whose upper edges differ by at most ``tolerance`` (EMU)
-    from left to right. Slide numbers, dates and footers are left out, and so are pictures.
+    Shapes go from top to bottom; those whose upper edges differ by at most ``tolerance`` (EMU) go
+    from left to right. Slide numbers, dates, footers and pictures are left out.
     """
     title = slide.shapes.title
     if title is not None and (text := _break_lines(title.text_frame.text)):
@@ -203,13 +203,13 @@ def _graphic_lines(frame: GraphicFrame) -> Iterator[str]:
 
 
 def _break_lines(text: str) -> str:
-    """Return text with PowerPoint's line breaks as such, without blank lines."""
+    """Return text with PowerPoint's line breaks as line feeds, without blank lines."""
     lines = (" ".join(line.split()) for line in text.replace("\v", "\n").split("\n"))
     return "\n".join(filter(None, lines))
 
 
 def _copy_checked(archive: Archive) -> io.BytesIO:
-    """Copy the parts with text, each checked; empty the rest, and cut links to the outside."""
+    """Copy the parts with text after a check; empty the rest, and remove external links."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as copy:
         for name in archive.names:

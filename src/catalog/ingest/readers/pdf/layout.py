@@ -1,8 +1,8 @@
-"""The words of a PDF page with their places, and how they make pieces, lines, blocks, paragraphs.
+"""Read the words of a PDF page with their places; join them to lines, blocks and paragraphs.
 
-PDFium returns the characters of a page in the order they are drawn, with white space where it
-sees a gap. That order is not taken for the reading order here; only what stands between two
-gaps is taken for a word. A page is read in few calls.
+PDFium returns the characters of a page in drawing order, with white space where it sees a gap.
+Drawing order is not taken for reading order here; only the characters between two gaps are taken
+for a word. A page is read in few calls, because calls are slow.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LETTERS = {"ı": "i", "ȷ": "j"}
 
 
 def _clean(text: str) -> str:
-    """Return text without control characters and ligatures, accents joined with letters."""
+    """Remove control characters and ligatures, and join accents with letters."""
     return storable(_ACCENTED.sub(_compose, text.translate(_REPLACED)))
 
 
@@ -60,7 +60,7 @@ def _compose(match: re.Match[str]) -> str:
 
 
 def _read_characters(textpage: PdfTextPage) -> str:
-    """Return the page's characters, read one by one only where PDFium leaves some out."""
+    """Return the page's characters; read them one by one only if PDFium leaves some out."""
     import pypdfium2.raw as pdfium
 
     count = textpage.count_chars()
@@ -91,7 +91,7 @@ Ghostscript writes the end of one word and the start of the next as one object, 
 
 @dataclass(slots=True)
 class _Run:
-    """One word as drawn: where it begins and ends, and which way it runs (quarter turns)."""
+    """A word as drawn: its begin, end and direction (in quarter turns)."""
 
     text: str
     start: tuple[float, float]
@@ -113,7 +113,7 @@ class _TextObject:
 
 
 class _PageScan:
-    """Reads one text page, with two boxes for a word, not one for a letter: calls are dear."""
+    """Read one text page with two boxes for a word instead of one for a letter, to save calls."""
 
     def __init__(self, textpage: PdfTextPage) -> None:
         import pypdfium2.raw as pdfium
@@ -130,7 +130,7 @@ class _PageScan:
         self._fonts: dict[int, bool] = {}
 
     def runs(self) -> Iterator[_Run]:
-        """Yield the words as drawn, split where the pen jumps though no white space was seen."""
+        """Yield the words as drawn, also split where the pen jumps without visible white space."""
         end = 0
         for match in _RUN.finditer(self._text):
             first, stop = match.span()
@@ -223,7 +223,7 @@ class _PageScan:
 
 @cache
 def _direct(name: str, parameters: int) -> Callable[..., int]:
-    """Return a PDFium function that takes and returns addresses as numbers: half the cost."""
+    """Return a PDFium function that takes and returns addresses as numbers; twice as fast."""
     import pypdfium2.raw as pdfium
 
     types = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p][:parameters]
@@ -240,7 +240,7 @@ def _quarter_turns(a: float, b: float) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A run of letters; ``order`` counts the words of a page as they are drawn.
+    """A run of letters; ``order`` is its number in drawing order on the page.
 
     ``x0`` and ``x1`` are its left and right edge, ``base`` its baseline measured downwards from the
     top, ``size`` the font's size, all in points and in reading direction, so rotated with the page
@@ -259,11 +259,11 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class PageWords:
-    """The words that run in the page's main direction, and lines that run in another one.
+    """The words in the page's main direction, and lines in other directions.
 
     ``aside`` is text at an angle (a stamp in the margin, a watermark, an upright axis title) as
-    plain lines. ``height`` is the page's in the main direction, in points; ``top`` the upper edge
-    of its visible box in the page's own coordinates, or ``None`` if its text is turned.
+    plain lines. ``height`` is the page's in the main direction, in points. ``top`` is the upper
+    edge of its visible box in the page's own coordinates, or ``None`` if its text is turned.
     """
 
     words: list[Word]
@@ -273,7 +273,7 @@ class PageWords:
 
 
 def read_words(page: PdfPage, textpage: PdfTextPage) -> PageWords:
-    """Return the words of an open page; what stands outside its visible box is left out."""
+    """Return the words of an open page that are inside its visible box."""
     left, bottom, right, top = box = page.get_bbox()
     runs = list(_PageScan(textpage).runs())
     turns = Counter[int]()
@@ -307,7 +307,7 @@ def read_words(page: PdfPage, textpage: PdfTextPage) -> PageWords:
 def _turn_point(
     point: tuple[float, float], turn: int, box: tuple[float, float, float, float]
 ) -> tuple[float, float]:
-    """Return a point as (rightwards, downwards) from the top left corner as the text is read."""
+    """Return a point as (right, down) from the top left corner in reading direction."""
     (x, y), (left, bottom, right, top) = point, box
     return (
         (x - left, top - y),
@@ -319,7 +319,7 @@ def _turn_point(
 
 @dataclass(slots=True)
 class Piece:
-    """Words on one baseline without a wide gap; ``first`` and ``last`` as they were drawn."""
+    """Words on one baseline without a wide gap; ``first`` and ``last`` in drawing order."""
 
     words: list[Word]
     x0: float
@@ -351,7 +351,7 @@ class Piece:
 
 
 def share_line(piece: Piece, other: Piece) -> bool:
-    """Return whether the letters of two share at least half of the smaller ones' height."""
+    """Return whether two pieces overlap vertically by at least half of the smaller height."""
     if piece.base == other.base:
         return True
     # Edges as above, written out: a page asks this for each pair of neighbours.
@@ -361,13 +361,13 @@ def share_line(piece: Piece, other: Piece) -> bool:
 
 
 def join_words(words: Iterable[Word]) -> list[Piece]:
-    """Join words that follow one another closely on one line, then pieces by place alone."""
+    """Join consecutive words that are close together on a line, then pieces by place only."""
     drawn = _join_neighbours(map(_new_piece, words), _is_next_word)
     return [piece for row in _rows(drawn) for piece in _join_neighbours(row, _touches)]
 
 
 def join_as_drawn(words: Iterable[Word]) -> list[Piece]:
-    """Join words to lines by the order of drawing alone."""
+    """Join words to lines by drawing order only."""
     return _join_neighbours(
         map(_new_piece, words), lambda line, word: share_line(line, word) and word.x0 >= line.x0
     )
@@ -382,7 +382,7 @@ def _new_piece(word: Word) -> Piece:
 def _join_neighbours(
     pieces: Iterable[Piece], belong: Callable[[Piece, Piece], bool]
 ) -> list[Piece]:
-    """Add each piece to the one before it where the two ``belong`` together."""
+    """Join each piece to the previous one if the two ``belong`` together."""
     joined: list[Piece] = []
     for piece in pieces:
         if joined and belong(joined[-1], piece):
@@ -401,12 +401,12 @@ def _touches(piece: Piece, other: Piece) -> bool:
 
 
 def _gap(piece: Piece, other: Piece) -> float:
-    """Measure the white space from one to the next, in letter sizes."""
+    """Return the white space between two pieces, in letter sizes."""
     return (other.x0 - piece.x1) / max(piece.size, other.size)
 
 
 def _rows(region: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Yield pieces that share a line, from left to right; the lines from top to bottom."""
+    """Yield the lines from top to bottom, each as its pieces from left to right."""
     row: list[Piece] = []
     tallest: Piece | None = None
     for piece in sorted(region, key=lambda piece: (piece.base, piece.x0)):
@@ -422,12 +422,12 @@ def _rows(region: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 @dataclass(frozen=True, slots=True)
 class PageLine:
-    """A line of a page, or the part of one that belongs to a block.
+    """A line of a page, or the part of it that belongs to a block.
 
-    ``base`` is its baseline, in points from the top; ``x0`` and ``x1`` are its edges, ``size``
-    the size of most of its letters, ``first`` the number of its first word as it was drawn.
-    ``starts``: a paragraph begins with it. ``margin`` is "top" or "bottom" where running titles
-    and page numbers stand, "aside" for text that runs in another direction, else empty.
+    ``base`` is its baseline, in points from the top; ``x0`` and ``x1`` are its edges, ``size`` the
+    size of most of its letters, ``first`` the number of its first word in drawing order.
+    ``starts``: a paragraph begins with it. ``margin`` is "top" or "bottom" at the place of running
+    titles and page numbers, "aside" for text in another direction, else "".
     """
 
     text: str
@@ -447,7 +447,7 @@ _SOFT_HYPHEN = "\u00ad"
 
 
 def build_rows(region: Iterable[Piece]) -> list[list[PageLine]]:
-    """Return the lines at each height; pieces drawn one after the other are one, as in tables."""
+    """Return the lines at each height; consecutively drawn pieces are joined, as in tables."""
     return [
         [build_line(piece.words) for piece in _join_neighbours(row, _is_next_cell)]
         for row in _rows(region)
@@ -459,7 +459,7 @@ def _is_next_cell(piece: Piece, other: Piece) -> bool:
 
 
 def build_line(words: list[Word]) -> PageLine:
-    """Build the line of these words, from right to left where its script runs so."""
+    """Build the line of these words, from right to left if its script requires it."""
     words = sorted(words, key=lambda word: word.x0)
     if _is_right_to_left(words):
         words.reverse()
@@ -497,11 +497,11 @@ def _is_right_to_left(words: Sequence[Word]) -> bool:
 
 
 def group_blocks(rows: Sequence[Sequence[PageLine]]) -> list[list[PageLine]]:
-    """Group lines that stand under one another; without lines side by side that is all of them.
+    """Group lines that are below each other; without lines side by side this is one group.
 
-    Blocks are taken as they were drawn, unless the drawing went back and forth, and read by their
-    first line: the cells of a row of a table from left to right, a note in the margin after the
-    text that begins above it.
+    Blocks follow drawing order, unless the drawing went back and forth. They are read by their
+    first line: the cells of a table row from left to right, a note in the margin after the text
+    that begins above it.
     """
     lines = [line for row in rows for line in row]
     if len(lines) == len(rows):
@@ -538,7 +538,7 @@ def _is_under(line: PageLine, above: PageLine) -> bool:
 
 
 def _order_blocks(blocks: Iterable[list[PageLine]]) -> list[list[PageLine]]:
-    """Order blocks from top to bottom; those that begin at one height from left to right."""
+    """Sort blocks from top to bottom; those that begin at the same height from left to right."""
     levels: list[list[list[PageLine]]] = []
     for block in sorted(blocks, key=lambda block: block[0].base):
         head = block[0]
@@ -551,8 +551,8 @@ def _order_blocks(blocks: Iterable[list[PageLine]]) -> list[list[PageLine]]:
 def find_paragraphs(lines: Sequence[PageLine]) -> Iterator[tuple[PageLine, bool]]:
     """Yield each line, and whether a paragraph begins with it.
 
-    One does after more white space than lies between most lines, where the size of the letters
-    changes, and at an indented line after a line at the edge, unless it stays indented.
+    A paragraph begins after more white space than between most lines, where the size of letters
+    changes, and at an indented line after a line at the edge, unless the indent continues.
     """
     steps = [
         round(line.base - above.base, 1)

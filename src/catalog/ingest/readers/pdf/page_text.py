@@ -1,15 +1,15 @@
-"""The lines of PDF pages in reading order, joined into one text.
+"""Put the lines of PDF pages in reading order and join them to one text.
 
-Repeated headers and footers of pages are left out. The reading order is found by a recursive cut
-into columns, and paragraphs.
+Repeated headers and footers are left out. The reading order is found by a recursive cut into
+columns and paragraphs.
 
-It is an XY-cut (Nagy and Seth, 1984) that looks for columns first and that only cuts where text
-really runs in columns, because a table cut into columns is worse than an uncut page. A region is
-cut at a gutter, a left edge that several pieces of lines share and that nearly all other pieces do
-not cross. Pieces that reach over the gutter (a title, a wide figure's caption) divide the region
-into bands; in each band the left column is read before the right one. A band has columns if one
-side was drawn after the other, or else if both sides look like filled lines of running text. A
-region without columns is read from top to bottom.
+This is an XY-cut (Nagy and Seth, 1984) that looks for columns first, and cuts only if text really
+runs in columns, because a table cut into columns is worse than an uncut page. A region is cut at a
+gutter: a left edge that several pieces of lines share and that nearly no other piece crosses.
+Pieces that extend over the gutter (a title, a wide figure's caption) divide the region into bands;
+in each band the left column is read before the right one. A band has columns if one side was drawn
+after the other, or if both sides look like filled lines of running text. A region without columns
+is read from top to bottom.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LINE_OF_TEXT = 20
 
 
 def _split_columns(region: list[Piece], depth: int = 0) -> Iterator[list[Piece]]:
-    """Yield the regions of a page without columns of their own, in the order they are read."""
+    """Yield the regions of a page that have no further columns, in reading order."""
     if depth < _DEEPEST and len(region) >= _FEWEST_PIECES:
         for edge in _edges(region):
             parts = _split_at(edge, region)
@@ -63,7 +63,7 @@ def _split_columns(region: list[Piece], depth: int = 0) -> Iterator[list[Piece]]
 
 
 def _split_at(edge: float, region: Sequence[Piece]) -> list[list[Piece]]:
-    """Return the columns on both sides of a gutter, and bands without columns, joined."""
+    """Return the columns on both sides of a gutter; bands without columns are joined."""
     parts: list[list[Piece]] = []
     is_after_columns = True
     for band in _bands(region, edge):
@@ -79,7 +79,7 @@ def _split_at(edge: float, region: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _edges(region: Sequence[Piece]) -> list[float]:
-    """Return left edges that several pieces share, the commonest first, but the outermost."""
+    """Return left edges that several pieces share, most frequent first, without the outermost."""
     outermost = min(piece.x0 for piece in region)
     counts = Counter(round(piece.x0 / _EDGE) for piece in region if piece.x0 > outermost + _EDGE)
     common = sorted(counts, key=lambda edge: (-counts[edge], edge))
@@ -95,7 +95,7 @@ class _Band:
     right: list[Piece] = field(default_factory=list)
 
     def has_columns(self) -> bool:
-        """Return whether the two sides are to be read one after the other."""
+        """Return whether the two sides must be read one after the other."""
         fewer, more = sorted((len(self.left), len(self.right)))
         return (
             fewer >= 2
@@ -105,19 +105,19 @@ class _Band:
         )
 
     def _is_side_by_side(self) -> bool:
-        """Return whether at least half of the shorter side stands next to the other."""
+        """Return whether at least half of the shorter side is next to the other."""
         (top, bottom), (other_top, other_bottom) = _extent(self.left), _extent(self.right)
         shared = min(bottom, other_bottom) - max(top, other_top)
         return shared >= 0.5 * min(bottom - top, other_bottom - other_top)
 
     def _is_drawn_apart(self, fewer: int) -> bool:
-        """Return whether the drawing seldom went from one side to the other."""
+        """Return whether the drawing rarely changed sides."""
         drawn = self._in_drawing_order()
         changes = sum(before != after for (before, _), (after, _) in pairwise(drawn))
         return changes <= max(1, fewer // 5)
 
     def _in_drawing_order(self) -> list[tuple[bool, Piece]]:
-        """Return all pieces as they were drawn, each with whether it stands on the right."""
+        """Return all pieces in drawing order, each with whether it is on the right."""
         drawn = [(False, piece) for piece in self.left] + [(True, piece) for piece in self.right]
         return sorted(drawn, key=lambda entry: entry[1].first)
 
@@ -146,14 +146,14 @@ def _extent(side: Sequence[Piece]) -> tuple[float, float]:
 
 
 def _is_text(side: Sequence[Piece]) -> bool:
-    """Return whether most lines are long, and reach through most of the column."""
+    """Return whether most lines are long and fill most of the column."""
     width = max(piece.x1 for piece in side) - min(piece.x0 for piece in side)
     filled = sum(piece.x1 - piece.x0 >= 0.3 * width for piece in side)
     return median(piece.letters for piece in side) >= _LINE_OF_TEXT and filled >= 0.6 * len(side)
 
 
 def _bands(region: Sequence[Piece], edge: float) -> Iterator[_Band]:
-    """Yield the region from top to bottom, divided by the pieces that reach over ``edge``."""
+    """Yield the region from top to bottom, divided by the pieces that extend over ``edge``."""
     leftmost = min(piece.x0 for piece in region)
     rightmost = max(piece.x1 for piece in region)
     gutter = _NARROWEST * median(piece.size for piece in region)
@@ -222,14 +222,14 @@ def _regions(pieces: list[Piece]) -> list[list[PageLine]]:
 
 
 def _goes_on(above: PageLine, line: PageLine) -> bool:
-    """Return whether a sentence goes on at the top of the next column."""
+    """Return whether a sentence continues at the top of the next column."""
     is_higher = line.base < above.base and abs(line.size - above.size) < 0.05 * line.size
     ends_inside = above.text[-1].islower() or above.text[-1] in ",;-‐\u00ad"
     return is_higher and ends_inside and line.text[0].islower()
 
 
 def _find_notes(block: Sequence[PageLine], commonest: float) -> int:
-    """Return where the footnotes at the end of a column begin; its length without footnotes."""
+    """Return where the footnotes at the end of a column begin; its length if there are none."""
     at = len(block)
     while at > 0 and block[at - 1].size <= _NOTE_SIZE * commonest:
         at -= 1
@@ -259,11 +259,11 @@ _PAGE_NUMBER = re.compile(
 def drop_running_lines(pages: Sequence[list[PageLine]]) -> list[list[PageLine]]:
     """Return the pages without running titles and page numbers.
 
-    A line in the top or bottom tenth of its page is left out if the same line, numbers ignored,
-    stands at the same height on at least four pages and on at least half of the pages from the
-    first to the last that has it; so is a bare page number that is outermost there. Text at an
-    angle is left out by the same count, wherever it stands. A page that has nothing else keeps
-    its running titles.
+    A line in the top or bottom tenth of its page is dropped if the same line, ignoring numbers, is
+    at the same height on at least four pages, and on at least half of the pages from the first to
+    the last one with it. A bare page number that is outermost there is dropped, too. Text at an
+    angle is dropped by the same count, wherever it is. A page with nothing else keeps its running
+    titles.
     """
     seen: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
     for number, lines in enumerate(pages):
@@ -337,12 +337,12 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 def join_pages(
     pages: Sequence[Sequence[PageLine]],
 ) -> tuple[str, tuple[int, ...], list[array[int]], list[array[int]]]:
-    """Return the text of all pages, where each begins, and where each of its lines does and ends.
+    """Return the text of all pages, the start of each page, and start and end of each line.
 
     Line ``i`` of page ``n`` (both from 0) is ``text[starts[n][i]:ends[n][i]]``; the third and
     fourth value are ``starts`` and ``ends``. Lines end with a line feed, paragraphs and pages with
-    a blank line. A word broken at the end of a line is put together there, and the line ends after
-    it. Its hyphen stays if the word has more hyphens, if it is written with one elsewhere in the
+    a blank line. A word broken at the end of a line is joined there, and the line ends after it.
+    Its hyphen stays if the word has more hyphens, if it is written with one elsewhere in the
     document, or if only its halves are words there. A page without text begins where the next one
     does.
     """
@@ -380,7 +380,7 @@ def _fill_blank_pages(offsets: Sequence[int | None], length: int) -> tuple[int, 
 
 
 def _vocabulary(pages: Sequence[Sequence[PageLine]]) -> tuple[set[str], set[str]]:
-    """Return words and hyphenated words within lines, in lower case; no word broken at an end."""
+    """Return words and hyphenated words within lines, in lower case, without broken ones."""
     words: set[str] = set()
     compounds: set[str] = set()
     is_broken = False
@@ -413,7 +413,7 @@ def _join_broken_words(
 
 
 def _join_word(text: str, head: str, words: set[str], compounds: set[str]) -> str | None:
-    """Return the line with the rest of its last word, ``None`` if that is not broken there."""
+    """Return the line with the rest of its last word, ``None`` if that word is not broken."""
     broken = _BROKEN.search(text)
     following = _LETTERS.match(head)
     if broken is None or following is None or not (head[0].islower() and text[-2].islower()):

@@ -1,6 +1,6 @@
-"""PDF: one document a file, its pages in reading order, with its title and metadata.
+"""PDF: one document for each file, pages in reading order, with title and metadata.
 
-Headings come from its bookmarks, else from larger or bold letters.
+Headings come from its bookmarks, or else from larger or bold letters.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def outline_headings(
     pages: Sequence[Sequence[PageLine]],
     tops: Sequence[float | None],
 ) -> list[HeadingLines]:
-    """Return the bookmarks that stand as lines on their page, in the order of the text.
+    """Return the bookmarks that occur as lines on their page, in the order of the text.
 
-    At most 20,000 entries are read, at most nine levels deep. Case, punctuation and a number in
-    front do not count. Where several lines match, the nearest to the bookmark's place is taken;
-    a line is the heading of one bookmark only.
+    At most 20,000 entries are read, at most nine levels deep. Case, punctuation and a leading
+    number do not count. If several lines match, the one nearest to the bookmark's place is taken; a
+    line is the heading of one bookmark only.
     """
     entries = (_read_bookmark(mark) for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS))
     bookmarks = [entry for entry in entries if entry is not None]
@@ -115,7 +115,7 @@ def _page_headings(
 
 
 def _line_places(lines: Sequence[PageLine]) -> dict[str, list[tuple[int, int]]]:
-    """Return the lines, up to three together, by their letters with and without a number."""
+    """Return runs of up to three lines by their letters, with and without a number."""
     keys = [_keys(line.text) for line in lines]
     places: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for first, (whole, bare) in enumerate(keys):
@@ -157,7 +157,7 @@ def _height(destination: object) -> float | None:
 
 
 def _keys(text: str) -> tuple[str, str]:
-    """Return the letters of a title by which it is compared: all, and those after its number."""
+    """Return the letters by which a title is compared: all, and those after its number."""
     folded = unicodedata.normalize("NFKC", text).strip()
     whole, bare = folded, _NUMBER.sub("", folded, count=1)
     return _NO_LETTER.sub("", whole.casefold()), _NO_LETTER.sub("", bare.casefold())
@@ -175,7 +175,7 @@ _NUMBERED = re.compile(r"((?:\d{1,3}|[A-Z])(?:\.\d{1,3})*)\.?\s+[^\W\d_]")
 
 
 def body_size(pages: Sequence[Sequence[PageLine]]) -> float:
-    """Return the commonest size of letters, in points; 0 without letters."""
+    """Return the most frequent size of letters, in points; 0 without letters."""
     sizes = Counter[float]()
     for lines in pages:
         for line in lines:
@@ -188,7 +188,7 @@ def font_headings(pages: Sequence[Sequence[PageLine]]) -> list[HeadingLines]:
     """Return short lines in larger letters than the body's, and bold lines with a number.
 
     Neither ends like a sentence, and both begin a paragraph. The largest size is level 1, and so
-    on; bold numbered lines come below, the deeper the more parts their number has.
+    on. Bold numbered lines come below; the more parts their number has, the deeper they are.
     """
     body = body_size(pages)
     candidates = [
@@ -230,7 +230,7 @@ def _ranks(sizes: Sequence[float]) -> dict[float, int]:
 def _candidates(
     pages: Sequence[Sequence[PageLine]], page: int, body: float
 ) -> Iterator[HeadingLines]:
-    """Yield headings of a page; ``level`` is 0 for large ones, else the parts of the number."""
+    """Yield headings of a page; ``level`` is 0 for large ones, else the number's parts."""
     lines = pages[page]
     index = 0
     while index < len(lines):
@@ -268,18 +268,18 @@ _MAX_DRAWN = 4
 
 
 class PdfReader:
-    """Reads the text layer of a PDF with PDFium; pictures are not looked at.
+    """Read the text layer of a PDF with PDFium, without pictures.
 
-    Columns are read one after the other and footnotes of columns last; text at an angle comes at
-    the end of its page. Running titles and page numbers in the top and bottom tenth of the pages
-    are left out. Words broken at the end of a line are put together. Headings are the bookmarks
-    found on their pages, or else lines in larger or bold numbered letters.
+    Columns are read one after the other, with footnotes last; text at an angle comes at the end of
+    its page. Running titles and page numbers in the top and bottom tenth of the pages are left out.
+    Words broken at the end of a line are joined. Headings are the bookmarks found on their pages,
+    or else lines in larger or bold numbered letters.
     """
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the document, then each page that cannot be read (``path#page=n``).
+        """Yield the document, then a failure for each unreadable page (``path#page=n``).
 
         Raises ``ReadError`` if the file is broken, protected by a password or over a limit,
         ``EmptyDocumentError`` if it has no text.
@@ -389,11 +389,11 @@ _NO_TITLE = re.compile(
 )
 
 
-_NO_PROPERTY = frozenset(["(anonymous)", "(unspecified)"])  # what ReportLab writes for nothing
+_NO_PROPERTY = frozenset(["(anonymous)", "(unspecified)"])  # ReportLab's missing properties
 
 
 def _read_metadata(document: PdfDocument) -> dict[str, MetadataValue]:
-    """Return author, subject, dates, tags and language under their first-class names, if given."""
+    """Return author, subject, dates, tags and language that are given, as first-class fields."""
     keywords = _property(document, "Keywords").replace(";", ",")
     return normalise(
         {
@@ -413,7 +413,7 @@ def _read_metadata(document: PdfDocument) -> dict[str, MetadataValue]:
 
 
 def _stated_title(document: PdfDocument) -> str:
-    """Return the title in the properties, or "" if that is a file name or says nothing."""
+    """Return the title in the properties, or "" if it is a file name or has no content."""
     title = one_line(_property(document, "Title"))
     if _NO_TITLE.fullmatch(title) or not any(letter.isalpha() for letter in title):
         return ""
@@ -421,10 +421,10 @@ def _stated_title(document: PdfDocument) -> str:
 
 
 def _largest_text(lines: Sequence[PageLine], body: float) -> str:
-    """Return the lines of a first page in its largest letters, or "" if they are no title.
+    """Return the lines of a first page in its largest letters, or "" if they are not a title.
 
-    They are one if they stand together, are at least a fifth larger than the body's letters and
-    read like a few words.
+    They are a title if they are together, at least a fifth larger than the body's letters, and a
+    few words.
     """
     upright = [line for line in lines if line.margin != "aside"]
     largest = max((line.size for line in upright), default=0.0)
@@ -442,8 +442,7 @@ def _largest_text(lines: Sequence[PageLine], body: float) -> str:
 def iso_date(value: str) -> str | None:
     """Return a PDF date (``D:20240131093000+01'00'``, ISO 32000-1, 7.9.4) as ISO 8601.
 
-    Month and day are 1 where they are left out, the time is left out where it is; ``None`` if it
-    is no date.
+    A missing month or day becomes 1, a missing time is left out. ``None`` if it is not a date.
     """
     match = _DATE.match(value)
     if match is None:

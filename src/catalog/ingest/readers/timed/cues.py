@@ -1,8 +1,8 @@
-"""Speakers and cues, which every form of transcript is made of, and how times are written.
+"""Speakers and cues, the parts of every transcript, and the notations of times.
 
-A clock is ``00:01:12`` or ``01:12``, also with ``.500`` or ``,500``; ``00:01:12:15`` counts
-pictures in its last field, which is dropped. Units are ``1h02m03s``, ``1 min 12 sec``, ``72.5s``,
-``72500ms``. A number of seconds, ``12.5``, is a time only where the place says so.
+A clock is ``00:01:12`` or ``01:12``, also with ``.500`` or ``,500``. The last field of
+``00:01:12:15`` counts frames and is dropped. Units are ``1h02m03s``, ``1 min 12 sec``, ``72.5s``,
+``72500ms``. A number of seconds, ``12.5``, is a time only if the context says so.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WITH_UNITS = re.compile(_units("[ ]?"), re.ASCII | re.IGNORECASE)
 def parse_timecode(text: str, *, bare_seconds: bool = False) -> float | None:
     """Return the seconds of a clock (``HH:MM:SS``, ``MM:SS``) or a time with units, or ``None``.
 
-    Hours and, in ``MM:SS``, minutes have up to three digits. Minutes after hours, and seconds, stay
+    Hours, and minutes in ``MM:SS``, have up to three digits. Minutes after hours, and seconds, are
     under 60. With ``bare_seconds`` a plain number of seconds is a time as well.
     """
     code = text.strip()
@@ -61,7 +61,7 @@ def parse_timecode(text: str, *, bare_seconds: bool = False) -> float | None:
 
 
 def valid_seconds(value: object) -> float | None:
-    """Return a number (or its digits) of seconds, at least 0, under 1000 hours; else ``None``."""
+    """Return a number (or its digits) of seconds from 0 to under 1000 hours; else ``None``."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and len(value) > 30:
@@ -115,9 +115,9 @@ _NAME_NUMBER = re.compile(
 def time_in_name(stem: str, *, is_certain: bool = False) -> float | None:
     """Return the seconds in the name of a file (without its extension), or ``None``.
 
-    Forms as in texts, with ``-``, ``_`` or ``.`` for colons: ``01m12s``, ``00-01-12.500``,
-    ``01_12``, ``12.5``, ``t72``. A whole number alone counts pictures, and a time after
-    a date is one of day. ``is_certain``: only units and clocks of three fields.
+    The forms are those in texts, with ``-``, ``_`` or ``.`` for colons: ``01m12s``,
+    ``00-01-12.500``, ``01_12``, ``12.5``, ``t72``. A whole number alone counts frames, and a time
+    after a date is a time of day. ``is_certain``: only units and clocks of three fields.
     """
     name = _DATED.sub(" ", stem[:200])
     for match in _NAME_UNITS.finditer(name):
@@ -154,7 +154,7 @@ _MOST_WORDS = 5
 
 
 def is_name(text: str) -> bool:
-    """Return whether the words look like somebody's name or role, in at most five words."""
+    """Return whether the text looks like a person's name or role, in at most five words."""
     words = text.split()
     if not 1 <= len(words) <= _MOST_WORDS or words[0].casefold().rstrip(".") in _NOT_NAMES.split():
         return False
@@ -166,12 +166,12 @@ def is_name(text: str) -> bool:
 
 
 def find_speakers(texts: Sequence[str]) -> list[str | None]:
-    """Return the speaker of each cue, by the names that the cues begin with.
+    """Return the speaker of each cue, from the names with which cues begin.
 
-    A name in capitals, in bold or numbered (``SPEAKER_01``) counts at once, any other if at least
-    two cues begin with it: "Look: …" said once is nobody. It holds for the cues after it, until
-    another name, ``>>`` or a dialogue dash marks a change; but a name in capitals that is the only
-    one and said once ("CPU: …") counts for that cue only.
+    A name in capitals, in bold or with a number (``SPEAKER_01``) counts at once, any other name if
+    at least two cues begin with it: a single "Look: …" is not a speaker. A name applies to the
+    following cues until another name, ``>>`` or a dialogue dash marks a change. But if the only
+    name is in capitals and occurs once ("CPU: …"), it applies to that cue only.
     """
     prefixes = [_name_prefix(text) for text in texts]
     counts = Counter(prefix.name for prefix in prefixes if prefix is not None)
@@ -195,7 +195,7 @@ def find_speakers(texts: Sequence[str]) -> list[str | None]:
 
 @dataclass(frozen=True, slots=True)
 class _NamePrefix:
-    """A name; ``is_marked`` in bold or by a number, ``is_certain`` also in capitals."""
+    """A name; ``is_marked`` in bold or by a number, ``is_certain`` in capitals as well."""
 
     name: str
     is_marked: bool
@@ -223,10 +223,10 @@ _MOST_REPEATED = 3
 
 @dataclass(frozen=True, slots=True)
 class ParsedCue:
-    """One cue as a file has it: its lines without markup, seconds where they are known.
+    """One cue as in the file: its lines without markup, and its seconds if known.
 
-    ``numbers`` are the lines of the file in which its lines stand, if it has lines.
-    ``is_placed``: its times were made up from its neighbours'.
+    ``numbers`` are the lines of the file that contain its lines, if the file has lines.
+    ``is_placed``: its times were derived from its neighbours'.
     """
 
     lines: tuple[str, ...]
@@ -256,10 +256,10 @@ class _TimedCue:
 def build_transcript(
     cues: Sequence[ParsedCue], modality: Modality
 ) -> tuple[str, tuple[Segment, ...], Places]:
-    """Return a text with one line for each cue, in the order of time, their segments and places.
+    """Return a text with one line for each cue, in order of time, with segments and places.
 
-    Places are lines of the file, or where the cues have none only times. A repeated caption line is
-    in the text once. A known speaker's name comes before the first words of each turn.
+    Places are lines of the file, or only times if the cues have no lines. A repeated caption line
+    is in the text once. A known speaker's name comes before the first words of each turn.
     """
     timed = [cue for cue in _drop_repeats(_in_order(cues)) if cue.words]
     texts = [cue.words for cue in timed]
@@ -280,7 +280,7 @@ def build_transcript(
 
 
 def _add_places(places: PlacesBuilder, cue: _TimedCue, start: int, introduction: int) -> None:
-    """Note in which line of the file each line of a cue stands, its introduction with the first."""
+    """Record the file's line for each line of a cue; its introduction has that of the first."""
     at = start
     for line, number in zip(cue.lines, cue.numbers, strict=False):
         if words := " ".join(line.split()):
@@ -291,8 +291,8 @@ def _add_places(places: PlacesBuilder, cue: _TimedCue, start: int, introduction:
 def _in_order(cues: Sequence[ParsedCue]) -> Iterator[_TimedCue]:
     """Yield the cues sorted by start (a stable sort), all with times.
 
-    Cues without a start share the time between their neighbours evenly. A cue whose end is
-    missing or before its start ends where the next one starts; the last one where it starts.
+    Cues without a start share the time between their neighbours evenly. A cue whose end is missing
+    or before its start ends at the start of the next one; the last one at its own start.
     """
     placed = sorted(_with_starts(cues), key=lambda cue: cue.start or 0.0)
     for cue, following in zip(placed, [*placed[1:], None], strict=True):
@@ -303,9 +303,9 @@ def _in_order(cues: Sequence[ParsedCue]) -> Iterator[_TimedCue]:
 
 
 def _drop_repeats(cues: Iterable[_TimedCue]) -> Iterator[_TimedCue]:
-    """Yield cues without the lines that roll-up captions show again from the cue just before.
+    """Yield cues without the lines that roll-up captions repeat from the previous cue.
 
-    A cue that is nothing but a repetition lengthens the one that it repeats.
+    A cue that only repeats lengthens the one that it repeats.
     """
     pending: _TimedCue | None = None
     shown: tuple[str, ...] = ()
@@ -327,7 +327,7 @@ def _drop_repeats(cues: Iterable[_TimedCue]) -> Iterator[_TimedCue]:
 
 
 def _overlap(before: tuple[str, ...], after: tuple[str, ...]) -> int:
-    """Count the lines at the start of ``after`` that are the last ones of ``before``."""
+    """Count the lines at the start of ``after`` that end ``before``."""
     for size in range(min(_MOST_REPEATED, len(before), len(after)), 0, -1):
         if before[-size:] == after[:size]:
             return size

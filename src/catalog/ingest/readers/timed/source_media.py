@@ -1,12 +1,12 @@
 """Find the recording, image or document a text was made from, and the second a frame shows.
 
-A frame is a section under a heading that says so (``## Frame at 00:01:12``), or else a whole file,
-known as a frame by its folder (``lecture_frames/``), its name (``frame_01m12s.md``) or its fields
-(``frame_file``). The second of a file is the one of its fields (``timestamp: 01:12``) or of a line
-``Timestamp: 01:12``, else that in its name, else that of each heading with a time.
+A frame is a section under a heading that says so (``## Frame at 00:01:12``), or a whole file that
+is known as a frame by its folder (``lecture_frames/``), its name (``frame_01m12s.md``) or its
+fields (``frame_file``). The second of a file is in its fields (``timestamp: 01:12``) or in a line
+``Timestamp: 01:12``, else in its name, else in each heading with a time.
 
 The original of a text is found from its path and from the text itself. Nothing here looks at the
-file system, and no name from inside a file leads out of its folder.
+file system, and no name in a file leads out of its folder.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PICTURE = re.compile(r"\.(?:png|jpe?g|webp|gif|bmp|tiff?)$", re.IGNORECASE)
 
 
 def is_frame_title(title: str) -> bool:
-    """Return whether a heading says no more than that a frame follows, and when it is shown."""
+    """Return whether a heading only says that a frame follows, and its time."""
     return _TITLE.match(title) is not None
 
 
@@ -69,12 +69,12 @@ def title_without_time(title: str) -> str:
 
 
 def is_time_line(line: str) -> bool:
-    """Return whether a line says only when a frame is shown: ``Timestamp: 01:12``."""
+    """Return whether a line only says when a frame is shown: ``Timestamp: 01:12``."""
     return _LABELLED.fullmatch(line) is not None
 
 
 def looks_like_frame(path: str, fields: Mapping[str, object]) -> bool:
-    """Return whether a file is a frame's, or several frames', by its folder, name or fields."""
+    """Return whether a file has one or more frames, by its folder, name or fields."""
     stem, folder = _stem(path), PurePosixPath(path).parent.name
     if "frame_file" in fields or ("video_source" in fields and "timestamp" in fields):
         return True
@@ -85,7 +85,7 @@ def looks_like_frame(path: str, fields: Mapping[str, object]) -> bool:
 
 
 def second_of_frame(path: str, fields: Mapping[str, object]) -> float | None:
-    """Return the second in the fields, else in the file's name; ``None`` if neither has one."""
+    """Return the second in the fields or in the file's name; ``None`` if neither has one."""
     told = (_parse_field(fields[key]) for key in _TIME_KEYS if key in fields)
     thousandths = (valid_seconds(fields[key]) for key in _MILLISECOND_KEYS if key in fields)
     names = (fields[key] for key in _FILE_KEYS if key in fields)
@@ -103,10 +103,10 @@ def second_of_frame(path: str, fields: Mapping[str, object]) -> float | None:
 def find_frames(
     document: ParsedDocument, headings: Sequence[Heading], second: float | None, *, is_frame: bool
 ) -> tuple[list[Segment], str | None]:
-    """Return the frames of a document, and why it has none though it ``is_frame`` by its looks.
+    """Return the frames of a document; if it ``is_frame`` and has none, also the reason.
 
-    A frame under a heading runs to the next one, or to a heading that is not below its own.
-    ``second`` is the one of :func:`second_of_frame`.
+    A frame under a heading extends to the next one, or to a heading that is not below its own.
+    ``second`` is the result of :func:`second_of_frame`.
     """
     end = len(document.text)
     frames = list(_under_headings(headings, end, _second_of_title))
@@ -203,12 +203,12 @@ _MAX_NAME = 255
 
 @dataclass(frozen=True, slots=True)
 class Medium:
-    """The recording, image or document that a text was made of.
+    """The recording, image or document from which a text was made.
 
-    ``key`` groups the texts of one medium: of a recording its path in the dataset without an
-    extension, of anything else its path. ``file`` is its path where its own name is known.
-    ``file_type`` is ``video``, ``audio``, ``image`` or a document's extension, ``language`` the
-    one in the text's own name.
+    ``key`` groups the texts of one medium: for a recording it is the path in the dataset without
+    extension, otherwise the path. ``file`` is its path if its own name is known. ``file_type`` is
+    ``video``, ``audio``, ``image`` or a document's extension; ``language`` is that in the text's
+    own name.
     """
 
     key: str
@@ -227,7 +227,7 @@ class Medium:
         return "audio_transcript" if self.file_type == "audio" else "video_transcript"
 
     def metadata(self) -> dict[str, MetadataValue]:
-        """Return ``media``, and ``media_file`` and ``language`` where they are known."""
+        """Return ``media``, and ``media_file`` and ``language`` if known."""
         known = {"media": self.key, "media_file": self.file, "language": self.language}
         return {name: value for name, value in known.items() if value}
 
@@ -235,8 +235,8 @@ class Medium:
 def find_medium(path: str, name: str | None = None, *, is_frame: bool = False) -> Medium:
     """Return the medium of the text at ``path``.
 
-    ``name`` is the medium's file as the text itself names it (see :func:`media_file_name`), else
-    the text's own name may contain it (``talk.mp4.en.srt``). A description of a frame
+    ``name`` is the medium's file as the text itself names it (see :func:`media_file_name`);
+    otherwise the text's own name may contain it (``talk.mp4.en.srt``). A description of a frame
     (``is_frame``, or named like one) in a folder ``talk_frames`` belongs to ``talk`` next to that
     folder.
     """
@@ -256,9 +256,9 @@ def find_medium(path: str, name: str | None = None, *, is_frame: bool = False) -
 
 
 def possible_originals(path: str) -> Iterator[str]:
-    """Yield the names that the file a text was made of may have, by the text's own path.
+    """Yield possible names of the file from which a text was made, by the text's own path.
 
-    They are whole (of ``photo.png.md``) or without an extension; the likeliest comes first.
+    They are complete (for ``photo.png.md``) or without an extension; the likeliest comes first.
     """
     parts = [part for part in path.split("/") if part != CONVERTED]
     *folder, own_name = parts or [path]
@@ -270,7 +270,7 @@ def possible_originals(path: str) -> Iterator[str]:
 
 
 def media_file_name(value: object) -> str | None:
-    """Return the file name in ``value``, without folders; ``None`` for an address or no medium."""
+    """Return the file name in ``value`` without folders; ``None`` for an address or other text."""
     if not isinstance(value, str) or _SCHEME.match(value.strip()[:40]):
         return None
     name = re.split(r"[/\\]", value.strip().strip("`'\"[]").strip())[-1].strip()
@@ -299,7 +299,7 @@ def _split_language(stem: str) -> tuple[str, str | None]:
 
 
 def split_extension(name: str) -> tuple[str, str]:
-    """Split off the extension (without its dot); a leading dot begins no extension."""
+    """Split off the extension without its dot; a leading dot does not begin an extension."""
     stem, dot, extension = name.rpartition(".")
     return (stem, extension) if dot and stem else (name, "")
 
@@ -313,10 +313,10 @@ _RECORDING_KEYS = frozenset(
 def normalise_recording(raw: Mapping[str, Any]) -> dict[str, MetadataValue]:
     """Return metadata of a recording, normalised.
 
-    ``channel`` is the ``author``, ``upload_date`` (``YYYYMMDD`` or ``YYYY-MM-DD``) the date
-    ``created``, ``duration`` a number of seconds. Values of another form are left out, and so are a
-    ``source_url`` that is no web address, and ``source_type``, ``media`` and ``media_file``, which
-    only the reader sets.
+    ``channel`` becomes the ``author``, ``upload_date`` (``YYYYMMDD`` or ``YYYY-MM-DD``) the date
+    ``created``, ``duration`` a number of seconds. Values in other forms are left out. So are a
+    ``source_url`` that is not a web address, and ``source_type``, ``media`` and ``media_file``,
+    which only the reader sets.
     """
     fields = normalise({key: value for key, value in raw.items() if key not in _RECORDING_KEYS})
     channel = raw.get("channel")
@@ -335,7 +335,7 @@ def normalise_recording(raw: Mapping[str, Any]) -> dict[str, MetadataValue]:
 
 
 def _parse_duration(value: object) -> float | None:
-    """Return the seconds of a number or a timecode, if more than none."""
+    """Return the seconds of a number or timecode if they are above 0."""
     seconds = (
         parse_timecode(value, bare_seconds=True) if isinstance(value, str) else valid_seconds(value)
     )
@@ -357,11 +357,11 @@ _TRANSCRIPT_NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SourceMedia:
-    """The source of a text as it describes it.
+    """The source of a text as the text describes it.
 
-    ``name`` is its file name, ``recording`` the same from fields that count only if there are cues
-    or frames. ``file_type`` is ``video``, ``audio``, ``image`` or a document's extension;
-    ``duration`` in seconds. ``is_frame`` and ``is_transcript`` follow from path and fields,
+    ``name`` is its file name; ``recording`` is the same from fields that count only if there are
+    cues or frames. ``file_type`` is ``video``, ``audio``, ``image`` or a document's extension;
+    ``duration`` is in seconds. ``is_frame`` and ``is_transcript`` follow from path and fields.
     ``second`` is the second of the recording that it shows.
     """
 
@@ -383,10 +383,10 @@ class SourceMedia:
 
 
 def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -> SourceMedia:
-    """Return what ``raw`` (fields of front matter and a converter's header) and the name say.
+    """Return the source described by ``raw`` (front matter, a converter's header) and the name.
 
-    ``image: cover.png`` in front matter says nothing of where a text comes from, and neither
-    does ``source: paper.pdf``: only a converter's header or its own words for it do.
+    ``image: cover.png`` in front matter does not say where a text comes from, and neither does
+    ``source: paper.pdf``. Only a converter's header or its own terms do.
     """
     fields = {str(key).casefold(): value for key, value in raw.items()}
     header_keys = (*_SOURCE_KEYS, *_RECORDING_FILE_KEYS, "image")
@@ -421,7 +421,7 @@ def describe_source(path: str, raw: Mapping[Any, object], *, has_header: bool) -
 
 
 def _file_type_by_name(path: str) -> str | None:
-    """Return the original's type in a text's own name, which suffices only for recordings.
+    """Return the original's type in a text's own name, which is enough only for recordings.
 
     Only the listing knows whether there is a ``scan.pdf`` next to ``scan.pdf.md``.
     """
@@ -431,7 +431,7 @@ def _file_type_by_name(path: str) -> str | None:
 
 
 def is_called_transcript(path: str) -> bool:
-    """Return whether the name of a file says that it is a transcript, or subtitles."""
+    """Return whether a file is a transcript or subtitles by its name."""
     return _TRANSCRIPT_NAME.search(PurePosixPath(path).stem) is not None
 
 

@@ -1,7 +1,7 @@
 """Subtitles: SRT, WebVTT, SBV and whisper's TSV, recognised by their content.
 
-The parser is our own because every cue's text, speaker and time is needed even where a file is
-broken: indexes or blank lines missing, times reversed or unreadable, text without any time.
+The parser is our own because every cue's text, speaker and time is needed even in a broken file:
+without numbers or blank lines, with reversed or unreadable times, or text without any time.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _Times = tuple[float | None, float | None]
 
 
 class SubtitleReader(WholeFileReader):
-    """Reads one line and one segment for each cue, in the order of time, without markup.
+    """Read one line and one segment for each cue, in order of time, without markup.
 
     A file in which no cue has a readable time is read as plain text, unchanged.
     """
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the transcript; raise ``EmptyDocumentError`` if no cue says anything."""
+        """Return the transcript; raise ``EmptyDocumentError`` if no cue has words."""
         subtitles = _parse_subtitles(text)
         if not subtitles.cues and not subtitles.has_notes:
             raise EmptyDocumentError("no text in its cues")
@@ -84,12 +84,12 @@ def _as_text(text: str, path: str) -> ParsedDocument:
 
 
 def looks_like_subtitles(text: str) -> bool:
-    """Return whether the text opens as WebVTT, SRT, SBV or whisper's TSV does."""
+    """Return whether the text begins like WebVTT, SRT, SBV or whisper's TSV."""
     return _format_of(text) is not None
 
 
 def _format_of(text: str) -> _Format | None:
-    """Return which of the formats the first lines are in."""
+    """Return the format of the first lines."""
     lines = [line.strip() for line in _BREAK.split(text[:4000].lstrip("\ufeff"))]
     filled = [line for line in lines if line][:3]
     if not filled:
@@ -131,7 +131,7 @@ def _parse_tsv(lines: list[str]) -> Iterator[ParsedCue]:
 
 @dataclass(slots=True)
 class _Subtitles:
-    """The cues of a file, read line by line; ``has_notes``: it has comments outside the cues."""
+    """The cues of a file, read line by line; ``has_notes`` if it has comments outside the cues."""
 
     format: _Format
     cues: list[ParsedCue] = field(default_factory=list)
@@ -146,7 +146,10 @@ class _Subtitles:
         self._is_header = self.format == "vtt"
 
     def feed(self, line: str, number: int) -> None:
-        """Read a line and its number. An empty one ends a cue: captions hold lines of one blank."""
+        """Read a line and its number.
+
+        An empty line ends a cue; a line of one blank does not, because captions contain such lines.
+        """
         times = self._parse_times(line)
         if times is not None:
             self._open(times)
@@ -192,7 +195,7 @@ class _Subtitles:
         return times if times is not None and (is_start or times[0] is not None) else None
 
     def _open(self, times: _Times) -> None:
-        """Begin a cue; the line just above its times is its number or identifier."""
+        """Begin a cue; the line directly above its times is its number or identifier."""
         is_identified = self.format == "vtt" and self._times is None
         if self._lines and (is_identified or _INDEX.fullmatch(self._lines[-1][0])):
             self._lines.pop()
@@ -205,7 +208,7 @@ class _Subtitles:
 
 
 def _arrow_times(line: str) -> _Times | None:
-    """Return the times of ``start --> end settings``, each ``None`` if it is unreadable."""
+    """Return the times of ``start --> end settings``, ``None`` for unreadable ones."""
     if _ARROW not in line:
         return None
     left, _, right = line.partition(_ARROW)
@@ -216,7 +219,7 @@ def _arrow_times(line: str) -> _Times | None:
 def _split_voices(
     lines: list[tuple[str, int]],
 ) -> Iterator[tuple[str | None, list[tuple[str, int]]]]:
-    """Yield the lines, with their numbers, by who says them in WebVTT's voice tags."""
+    """Yield lines with their numbers, by speaker in WebVTT's voice tags."""
     if not lines:
         return
     text = "\n".join(line for line, _ in lines)

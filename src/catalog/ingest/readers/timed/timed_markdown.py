@@ -1,8 +1,8 @@
-"""Text that was made from a recording or an image: frames, transcripts, captions, OCR text.
+"""Text made from a recording or an image: frames, transcripts, captions, OCR text.
 
-A converter names the original under the title: in fields between ``---`` lines
-(``video_source: `lecture.mp4```), or in lines in italics (``*Original file: `photo.png`*``).
-Ordinary Markdown is not changed.
+A converter names the original below the title: in fields between ``---`` lines (``video_source:
+`lecture.mp4```), or in lines in italics (``*Original file: `photo.png`*``). Ordinary Markdown is
+not changed.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _CONVERTER_FIELDS = frozenset(
 def read_converter_header(text: str, start: int) -> tuple[dict[str, str], str] | None:
     """Return the fields of a converter's header in ``text[start:]``, and the text without it.
 
-    Names are in lower case with ``_`` for blanks. Its lines stay in the text, empty, so that
-    every later line has its number still. A header with nothing visible after it counts too, as
-    long as a heading stands above it.
+    Names are in lower case with ``_`` for blanks. Its lines stay in the text as empty lines, so
+    that later lines keep their numbers. A header with nothing visible after it counts, too, if
+    there is a heading above it.
     """
     lines = _first_lines(text, start)
     contents = [text[line.start : line.end].strip() for line in lines]
@@ -80,7 +80,7 @@ def _next_filled(contents: Sequence[str], at: int) -> int | None:
 
 
 def _read_rules(contents: Sequence[str], at: int) -> tuple[dict[str, str], int] | None:
-    """Return the fields between the rule at ``at`` and the next, and the line after that."""
+    """Return the fields between the rule at ``at`` and the next, and the following line."""
     fields: dict[str, str] = {}
     for place in range(at + 1, min(len(contents), at + 2 + _MAX_FIELDS)):
         if contents[place] == "---":
@@ -93,7 +93,7 @@ def _read_rules(contents: Sequence[str], at: int) -> tuple[dict[str, str], int] 
 
 
 def _read_italics(contents: Sequence[str], at: int) -> tuple[dict[str, str], int] | None:
-    """Return the fields in italics from ``at`` on, and the line after them."""
+    """Return the fields in italics from ``at`` on, and the following line."""
     fields: dict[str, str] = {}
     place = at
     while place < len(contents) and (match := _ITALIC.fullmatch(contents[place])):
@@ -120,13 +120,13 @@ _CAPTION_TITLE = re.compile(
 
 
 def add_segments(document: ParsedDocument, source: SourceMedia) -> ParsedDocument:
-    """Return the document with its segments and its source, without timecodes before its cues.
+    """Return the document with its segments and source, without timecodes before its cues.
 
     :mod:`catalog.ingest.readers.timed.source_media` finds frames,
-    :mod:`catalog.ingest.readers.timed.transcript_lines` transcripts; ``untimed`` gives the reason
-    why a document that looks like either is not read as one. In the text of an image every section
-    is a caption, or OCR text if its heading or the file says so. The lines of the file stay the
-    lines of the text. A frame's title is replaced by the recording's name.
+    :mod:`catalog.ingest.readers.timed.transcript_lines` transcripts. ``untimed`` has the reason why
+    a document that looks like either is not read as one. In the text of an image every section is a
+    caption, or OCR text if its heading or the file says so. The lines of the file stay the lines of
+    the text. A frame's title is replaced by the recording's name.
     """
     headings = [heading for heading in document.headings if heading.start >= document.body_start]
     frames, no_frame = find_frames(document, headings, source.second, is_frame=source.is_frame)
@@ -196,7 +196,7 @@ def _as_recording(
 
 
 def _is_title_of_frame(document: ParsedDocument, frames: Sequence[Segment]) -> bool:
-    """Return whether the title is a heading with a frame's time, or the name of a frame's file."""
+    """Return whether the title is a heading with a frame's time, or a frame file's name."""
     if is_frame_title(document.title):
         return True
     is_timed = title_without_time(document.title) != document.title
@@ -220,7 +220,7 @@ def _as_converted(document: ParsedDocument, source: SourceMedia) -> ParsedDocume
 def _with_duration(
     metadata: Mapping[str, MetadataValue], source: SourceMedia
 ) -> dict[str, MetadataValue]:
-    """Return the metadata with the length in seconds, or without one that is no length."""
+    """Return the metadata with the duration in seconds, without an invalid one."""
     others = {key: value for key, value in metadata.items() if key.casefold() != "duration"}
     return others if source.duration is None else {**others, "duration": source.duration}
 
@@ -258,7 +258,7 @@ def _trim(text: str, segments: Iterable[Segment]) -> tuple[Segment, ...]:
 
 
 def _merge_spans(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return all spans in order, those that overlap as one."""
+    """Return all spans in order; those that overlap are joined."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start < merged[-1][1]:
@@ -272,7 +272,7 @@ _Stretch = TypeVar("_Stretch", Heading, Segment)
 
 
 class _Cuts:
-    """Disjoint spans, in order, that are cut out of a text."""
+    """Disjoint spans, in order, to cut out of a text."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self._spans = spans
@@ -289,7 +289,7 @@ class _Cuts:
         return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
     def move(self, offset: int) -> int:
-        """Return the new offset of the character at ``offset``, or of the one after a cut one."""
+        """Return the new offset of a character; for a cut one, that of the next character."""
         place = bisect_right(self._starts, offset)
         if place == 0:
             return offset

@@ -1,4 +1,4 @@
-"""Transcripts as JSON: of YouTube, of whisper's family, of services that label speakers."""
+"""Transcripts as JSON: YouTube's, whisper's and its relatives', and services' with speakers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _FILE_KEYS = ("media_file", "source_file", "audio_path", "video", "audio", "file
 
 
 def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
-    """Return the transcript that the JSON is, a line for each cue, or ``None`` for other JSON.
+    """Return the JSON's transcript with a line for each cue, ``None`` for other JSON.
 
-    Read are lists of ``{text, start, duration | end}`` (bare, or under ``transcript``,
+    Supported are lists of ``{text, start, duration | end}`` (bare, or under ``transcript``,
     ``snippets`` or ``segments``: youtube-transcript-api, whisper, WhisperX), YouTube's json3
     (``events``), whisper.cpp (``transcription``), and ``utterances`` with speakers (Deepgram,
-    AssemblyAI). At least half of the items must have both words and a time.
-    Raises ``ReadError`` for a confidentiality that is not one field at the top.
+    AssemblyAI). At least half of the items must have both words and a time. Raises ``ReadError``
+    for a confidentiality that is not one field at the top.
     """
     try:
         data = json.loads(text)
@@ -67,7 +67,7 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
 
 
 def _find_cues(data: object) -> list[ParsedCue]:
-    """Return the cues that the data holds; none if it is no transcript."""
+    """Return the cues in the data; empty if it is not a transcript."""
     for items in _find_lists(data):
         cues = [cue for item in items if (cue := _parse_cue(item)) is not None]
         if cues and 2 * sum(cue.start is not None for cue in cues) >= len(items):
@@ -155,7 +155,7 @@ def _in_seconds(cues: Sequence[ParsedCue]) -> list[ParsedCue]:
 
 
 def _is_in_milliseconds(cues: Sequence[ParsedCue], data: object) -> bool:
-    """Return whether the times of utterances can be nothing else than milliseconds."""
+    """Return whether the times of utterances can only be milliseconds."""
     if not isinstance(data, Mapping) or not isinstance(data.get("utterances"), list):
         return False
     times = [time for cue in cues for time in (cue.start, cue.end) if time is not None]
@@ -186,7 +186,7 @@ def _metadata(top: Mapping[str, object]) -> dict[str, MetadataValue]:
 
 
 def _source_elsewhere(names: Sequence[str]) -> dict[str, MetadataValue]:
-    """Return the name of the recording's file as the transcript has it, if it names a folder."""
+    """Return the recording's file as the transcript names it, if with a folder."""
     is_elsewhere = bool(names) and re.search(r"[/\\]", names[0]) is not None
     return {"source_file": storable(names[0])} if is_elsewhere else {}
 

@@ -1,19 +1,24 @@
-"""Finds transcripts in Markdown: sections whose lines open with timecodes.
+"""Find transcripts in Markdown: sections whose lines begin with timecodes.
 
-A line opens with ``[start]``, ``[start - end]`` (also ``-->``, ``→``, an en dash; also in round
-brackets or bold), with a bare start, or with one of those after a name: ``Anna (00:01:05): text``.
+A line begins with ``[start]``, ``[start - end]`` (also ``-->``, ``→``, an en dash; also in round
+brackets or bold), with a bare start, or with one of these after a name: ``Anna (00:01:05): text``.
 A time is a clock (``01:05``), has units (``10s``), or is a number of seconds with a fraction or as
-a range (``12.5``, ``0 - 5``): the last two may be much else, and are weak unless they are set off.
+a range (``12.5``, ``0 - 5``). The last two may mean many other things and are weak unless brackets
+or an arrow set them off.
 
-A section (the text between two headings) is a transcript if it is under a heading that says so
-("Transcript", "Subtitles" …) and has a timed line. In a document that names its recording it is one
-if a third of its lines that are not blank are timed, or if all its times are set off by brackets or
-an arrow. In any other at least two of its lines must be timed, and at least a third; that alone
-would take an agenda or a log for one, so its times must also rise and either begin in the first
-five minutes or be ranges set off by brackets or an arrow that cannot be times of day: those have
-seconds, or minutes that are not all multiples of five. None begins with a bare ``3:16`` before
-words, as verses, laps and ratios do. A document whose name says transcript is one where a third of
-the lines are timed.
+A section (the text between two headings) is a transcript if its heading says so ("Transcript",
+"Subtitles" …) and it has a timed line.
+
+In a document that names its recording, a section is a transcript if a third of its lines that are
+not blank are timed, or if brackets or an arrow set off all its times.
+
+In any other document at least two of its lines, and at least a third, must be timed. That alone
+would include agendas and logs. So the times must also rise. They must either begin in the first
+five minutes, or be ranges, set off by brackets or an arrow, that cannot be times of day: with
+seconds, or with minutes that are not all multiples of five. No line may begin with a bare ``3:16``
+before words, like verses, laps and ratios.
+
+A document whose name says transcript is one if a third of its lines are timed.
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ _LEAD = r"[ \t]{0,12}+(?:[-*+>][ \t]{1,4}+)?"
 
 
 def _bracketed(time: str) -> str:
-    """Return the pattern of a time or a range of such times, in brackets or not."""
+    """Return the pattern of a time or range, with or without brackets."""
     return (
         rf"(?P<open>[\[(])?[ \t]{{0,4}}(?P<start>{time})"
         rf"(?:[ \t]{{0,4}}(?P<dash>-{{1,3}}>|=>|→|-{{1,2}}|[–—]|\t)[ \t]{{0,4}}(?P<end>{time}))?"
@@ -82,11 +87,11 @@ class LineTime:
     """The time of a line.
 
     ``line[cut_start:cut_end]`` is the timecode with its brackets or punctuation. ``name`` is a
-    speaker named before it. ``has_seconds`` is false for two fields (``10:30``), which may as well
-    be a time of day; ``is_set_off`` is true with brackets or an arrow, false for a bare code, and
-    ``may_be_ratio`` a bare ``3:16`` with text behind it, which may as well count verses, laps or
-    parts of a mixture. ``is_weak`` is a length or a number, a time only in a known transcript:
-    ``12.5``, ``10s``, ``[5m]``, but not ``[10s]`` or ``[0.0 -> 5.2]``.
+    speaker named before it. ``has_seconds`` is false for two fields (``10:30``), which may be a
+    time of day. ``is_set_off`` is true with brackets or an arrow. ``may_be_ratio`` is a bare
+    ``3:16`` followed by text, which may count verses, laps or parts of a mixture. ``is_weak`` is a
+    length or number that is a time only in a known transcript: ``12.5``, ``10s``, ``[5m]``, but not
+    ``[10s]`` or ``[0.0 -> 5.2]``.
     """
 
     start: float
@@ -101,12 +106,12 @@ class LineTime:
 
 
 def may_have_times(text: str, start: int) -> bool:
-    """Return whether any line from ``start`` on may open with a time: a quick no for most texts."""
+    """Return whether any line from ``start`` on may begin with a time; fast for most texts."""
     return _ANY_TIME.search(text, start) is not None
 
 
 def line_time(line: str) -> LineTime | None:
-    """Return the time that ``line`` (without its break) opens with, or ``None``."""
+    """Return the time with which ``line`` (without its break) begins, or ``None``."""
     head = line[:_MAX_HEAD]
     time = None
     if _ANY_CODE.search(head) is not None:
@@ -133,7 +138,7 @@ def _leading_time(match: re.Match[str] | None, line: str) -> LineTime | None:
 
 
 def _is_bare(head: str, at: int) -> bool:
-    """Return whether a code without brackets ends there, and is no time of day by its words."""
+    """Return whether a code without brackets ends there and is no time of day by its words."""
     following = head[at : at + 1]
     if following == ":":
         return head[at + 1 : at + 2] in ("", " ", "\t")
@@ -215,10 +220,10 @@ def find_cues(
     """Return the cues of every transcript in ``text[start:]``, or the reason for no cues.
 
     The reason is given only for a text that looks like a transcript. ``is_declared``: the document
-    says which file it is of, and ``is_recording``, that it is of a recording;
-    ``is_called_transcript``: its name says so. ``excluded`` are disjoint spans in order (code,
-    tables, frames). A cue runs to the next one or to the end of its section. One without an end
-    lasts until the next begins; the last one to ``duration`` or 5 s.
+    names the file from which it was made; ``is_recording``: that file is a recording;
+    ``is_called_transcript``: its own name says transcript. ``excluded`` are disjoint spans in order
+    (code, tables, frames). A cue extends to the next one or to the end of its section. A cue
+    without an end lasts until the next one begins, the last one to ``duration`` or 5 s.
     """
     cues: list[CueLines] = []
     timed_lines = all_lines = 0
@@ -264,9 +269,9 @@ def find_cues(
 def _choose_times(
     timed: Sequence[tuple[Line, LineTime]], lines: int, *, is_told: bool
 ) -> list[tuple[Line, LineTime]]:
-    """Leave out weak times next to strong ones, and outside a known transcript.
+    """Drop weak times next to strong ones, and outside a known transcript.
 
-    All of a section's times are weak only if a third of its lines have one, and they rise.
+    A section with only weak times counts if a third of its lines have one, and they rise.
     """
     strong = [pair for pair in timed if not pair[1].is_weak]
     if strong or not is_told or 3 * len(timed) < lines:
@@ -280,7 +285,7 @@ def _is_inside(spans: Sequence[tuple[int, int]], offset: int) -> bool:
 
 
 def _next_start(spans: Sequence[tuple[int, int]], offset: int, end: int) -> int:
-    """Return where the next span after ``offset`` begins, at most ``end``."""
+    """Return the start of the next span after ``offset``, at most ``end``."""
     at = bisect_right(spans, offset, key=itemgetter(0))
     return min(end, spans[at][0]) if at < len(spans) else end
 
@@ -323,7 +328,7 @@ def _is_transcript(times: Sequence[LineTime], lines: int, *, is_declared: bool) 
 
 
 def _doubt(times: Sequence[LineTime], lines: int) -> str:
-    """Return why the times are not a recording's, though most lines have one."""
+    """Return why the times are not a recording's although most lines have one."""
     what = "they do not rise" if not _rise(times) else "they may be times of day"
     if times[0].may_be_ratio:
         what = "they may count verses or laps"

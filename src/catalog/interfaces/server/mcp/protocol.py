@@ -213,7 +213,7 @@ def build_server(
 ) -> Server[Workers]:
     """Return a server of these tools and of the engine's documents, answered by the workers.
 
-    Of the tools those ``listed`` are shown, or else all; the rest answer by name.
+    The tools in ``listed`` are shown, by default all; the rest answer by name.
     """
     resources = DocumentResources(engine)
     shown = tuple(tools if listed is None else listed)
@@ -324,7 +324,7 @@ async def _run(context: Context, work: Callable[[], ResultT]) -> ResultT:
 
 
 def _log_defect(what: str, error: Exception) -> str:
-    """Log the place of a defect, and return the message for the client: its kind only."""
+    """Log the place of a defect; return a message for the client with its kind only."""
     log_bug(what, error)
     return f"internal error ({type(error).__name__})"
 
@@ -335,16 +335,16 @@ def _refuse_cursor(params: types.PaginatedRequestParams | None) -> None:
 
 
 def shorten(text: str) -> str:
-    """Return the beginning of somebody else's text as one clean line."""
+    """Return the beginning of a foreign text as one clean line."""
     return one_line(safe(text[:_MAX_SHOWN]))
 
 
 def catalog_server(
     engine: Engine, workers: Workers, *, with_answers: bool = False
 ) -> Server[Workers]:
-    """Return the server of all agent tools; asks the engine once, for its instructions.
+    """Return the server of all agent tools; ask the engine once, for its instructions.
 
-    The tool ``ask`` is among them ``with_answers`` only.
+    The tool ``ask`` is included only ``with_answers``.
     """
     from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS, LISTED_TOOLS
 
@@ -359,7 +359,7 @@ def catalog_server(
 
 
 def instructions(engine: Engine) -> str:
-    """Return how to use the tools and, if the store can be read, which datasets there are."""
+    """Return how to use the tools and, if the store can be read, the names of datasets."""
     from catalog.interfaces.agents import agent_guidance
 
     try:

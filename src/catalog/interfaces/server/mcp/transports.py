@@ -1,7 +1,7 @@
 """The protocol over standard input and output, which carry nothing else, and over guarded HTTP.
 
-The SDK passes over lines that are no message of the protocol in silence, and whoever sent one
-waits for ever: here they are repaired, or answered with an error.
+The SDK silently ignores lines that are no message of the protocol, and their sender waits for ever.
+Here they are repaired, or answered with an error.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ SESSION_IDLE_SECONDS = 600.0
 
 
 class _NoIdError(Exception):
-    """A request came without a valid id."""
+    """A request without a valid id."""
 
 
 def serve_stdio(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> NoReturn:
-    """Answer until the input ends or SIGINT or SIGTERM comes, then end this process with code 0.
+    """Answer until the input ends or SIGINT or SIGTERM arrives, then end this process with code 0.
 
-    The server is made once standard output is the protocol's alone: whatever prints from then on
-    does so on standard error. When the input ends the engine is closed, unless calls still run:
-    they are left alone, and the store withstands that. What goes wrong while the server is made
-    ends the process with code 1.
+    The server is made after standard output is reserved for the protocol; whatever prints from then
+    on goes to standard error. When the input ends, the engine is closed. If calls are still
+    running, they are abandoned instead, which does not harm the store. An error while the server is
+    made ends the process with code 1.
     """
     busy = True
     try:
@@ -79,7 +79,7 @@ def serve_stdio(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> No
 
 
 async def _serve(engine: Engine, make: Callable[[Engine], Server[Workers]]) -> bool:
-    """Answer, and return whether calls still run when the input has ended."""
+    """Answer; return whether calls are still running when the input has ended."""
     async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
         with _print_to_stderr():
             tasks.start_soon(_end_at_signal)
@@ -126,7 +126,7 @@ def _give_up(error: Exception) -> NoReturn:
 
 
 def _leave(code: int = 0) -> NoReturn:
-    """End the process at once, whatever threads do and libraries have left to print."""
+    """End the process at once, regardless of threads and of buffered output of libraries."""
     with suppress(OSError):
         sys.stderr.flush()
     os._exit(code)
@@ -135,11 +135,11 @@ def _leave(code: int = 0) -> NoReturn:
 async def _repair_messages(
     read: ReadStream[Item], write: WriteStream[SessionMessage], good: MemoryObjectSendStream[Item]
 ) -> None:
-    """Hand on readable messages; answer the rest with an error, with their id if they have one.
+    """Pass on readable messages; answer the rest with an error, with their id if they have one.
 
-    A request whose text holds half a surrogate pair, which JavaScript writes and UTF-8 lacks, is
-    handed on with U+FFFD for it. A request whose id is not a text or whole number arrives as a
-    notification whose method is not that of a notification.
+    A text with half a surrogate pair, which JavaScript writes and UTF-8 lacks, is passed on with
+    U+FFFD instead. A request whose id is neither text nor a whole number arrives as a notification
+    with a method that notifications do not have.
     """
     async with good:
         async for item in read:
@@ -156,7 +156,7 @@ async def _repair_messages(
 
 
 def _lost_its_id(message: SessionMessage) -> bool:
-    """Return whether it is a request whose id the SDK dropped."""
+    """Return whether this is a request whose id the SDK dropped."""
     content = message.message
     return isinstance(content, types.JSONRPCNotification) and not content.method.startswith(
         "notifications/"
@@ -164,7 +164,7 @@ def _lost_its_id(message: SessionMessage) -> bool:
 
 
 def _repair_message(error: Exception) -> SessionMessage | None:
-    """Return the message that was meant, if only its text was wrong."""
+    """Return the intended message, if only its text was invalid."""
     content = _content(error)
     if not isinstance(content, dict):
         return None
@@ -197,7 +197,7 @@ def no_id_error() -> types.JSONRPCError:
 
 
 def _content(error: Exception) -> Any:
-    """Return the line's value, if the SDK's error has it; ``None`` if it was not JSON."""
+    """Return the line's value if it is in the SDK's error; ``None`` if it was not JSON."""
     if not isinstance(error, ValidationError):
         return None
     inputs = [problem["input"] for problem in error.errors() if _tells_whole_line(problem)]
@@ -212,7 +212,7 @@ def _content(error: Exception) -> Any:
 
 
 def _tells_whole_line(problem: Mapping[str, Any]) -> bool:
-    """Return whether its input is the whole line, or the whole object on it."""
+    """Return whether its input is the whole line, or the whole object in it."""
     return problem["type"] in ("json_invalid", "missing", "model_type", "dict_type") or (
         isinstance(problem["input"], dict) and "method" in problem["input"]
     )
@@ -221,7 +221,7 @@ def _tells_whole_line(problem: Mapping[str, Any]) -> bool:
 def mcp_asgi(
     server: Server[Workers], serve: ServeSettings
 ) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
-    """Return the endpoint, and the context in which it answers: a pair to use once.
+    """Return the endpoint, and the context in which it answers: a pair for one use.
 
     It is not guarded. At most 256 sessions are open; one without a request for ten minutes ends.
     """
@@ -236,9 +236,9 @@ def mcp_asgi(
 
 
 class _RequestsWithId:
-    """The app behind an error for requests whose id is null, or no id at all.
+    """The app behind an error for requests whose id is null or missing.
 
-    The SDK takes them for notifications, and whoever sent one waits for ever. A body of more than
+    The SDK takes them for notifications, and their sender waits for ever. A body of more than
     ``most`` bytes is left to the app, which refuses it.
     """
 
@@ -265,7 +265,7 @@ class _RequestsWithId:
 
 
 def _has_no_id(body: bytes) -> bool:
-    """Return whether the body is a request, and no notification, without a text or number as id."""
+    """Return whether the body is a request (not a notification) without a text or number as id."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
@@ -277,7 +277,7 @@ def _has_no_id(body: bytes) -> bool:
 
 
 def streamable_http_app(server: Server[Workers], address: Address, serve: ServeSettings) -> ASGIApp:
-    """Return ``/mcp``, guarded, and ``GET /health``, which answers anyone while it runs.
+    """Return ``/mcp``, guarded, and ``GET /health``, which answers anyone.
 
     Raises :class:`ConfigError` without a token for an address that other machines can reach.
     """
@@ -297,8 +297,8 @@ def serve_http(
 ) -> NoReturn:
     """Answer on the address until SIGINT or SIGTERM, then end this process with code 0.
 
-    Port 0 is any free one; the URL is printed on standard error. Raises :class:`ConfigError` when
-    the address cannot be had.
+    Port 0 means any free one; the URL is printed on standard error. Raises :class:`ConfigError` if
+    the address is not available.
     """
     app = streamable_http_app(server, address, serve)
     with bind_socket(address) as listening:

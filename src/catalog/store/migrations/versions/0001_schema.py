@@ -1,6 +1,6 @@
-"""The schema: all tables, SQLite's full-text indexes kept by triggers, the store's own id.
+"""The schema: all tables, SQLite's full-text indexes with their triggers, the store's own id.
 
-A store on Postgres has tables of words in its place.
+A store in Postgres has tables of words instead of full-text indexes.
 """
 
 import uuid
@@ -15,7 +15,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-# External content: the text is stored once, in chunks; the triggers keep index and rows one.
+# External content: the text is stored once, in chunks; triggers keep the index equal to the rows.
 _FTS = (
     """CREATE VIRTUAL TABLE chunks_fts USING fts5(
         title, headings, text, content='chunks', content_rowid='seq',
@@ -38,8 +38,8 @@ _FTS = (
 )
 
 
-# What a card's row is made of stands in other tables or nowhere: the index keeps its own copy.
-# Deleting a card, by whatever way, takes its row along.
+# The texts of a card are in several tables or in none: this index stores its own copy.
+# A trigger removes the row with its card, whatever deletes the card.
 _CARDS_FTS = (
     """CREATE VIRTUAL TABLE document_cards_fts USING fts5(
         title, name, headings, summary, metadata,
@@ -62,5 +62,5 @@ def upgrade() -> None:
         create_cards_index(connection)
     for statement in () if is_postgres else (*_FTS, *_CARDS_FTS):
         op.execute(statement)
-    # Indexes derived from this store carry the id, to know whose they are.
+    # Derived indexes record this id, so that they are not used for another store.
     op.bulk_insert(meta, [{"key": "store_id", "value": uuid.uuid4().hex}])

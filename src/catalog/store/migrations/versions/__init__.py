@@ -1,1 +1,1 @@
-"""The schema's versions, each frozen once released."""
+"""The versions of the schema; a released version never changes."""
