@@ -29,7 +29,7 @@ from catalog.retrieval.snippets import find_place, find_query_snippet
 from catalog.store.document_names import original_of
 
 
-class Place(NamedTuple):
+class CitedPart(NamedTuple):
     """Where a part of a passage stands, its citation, and the link that opens it there."""
 
     locator: ResultLocator
@@ -98,7 +98,7 @@ def to_result(
     return result
 
 
-def locate_part(result: SearchResult, start: int, end: int) -> Place:
+def locate_part(result: SearchResult, start: int, end: int) -> CitedPart:
     """Return where ``result.text[start:end]`` stands, how it is cited, and what opens it.
 
     Of a result that came from another process nothing finer is known than the snippet's place if
@@ -108,10 +108,10 @@ def locate_part(result: SearchResult, start: int, end: int) -> Place:
     if chunk is None:
         is_shown = result.text[start:end] in result.snippet
         locator = (result.snippet_locator if is_shown else None) or result.locator
-        return Place(locator, result.citation, result.link)
+        return CitedPart(locator, result.citation, result.link)
     place = find_place(chunk, start, end)
     cited = format_citation(replace(chunk, locator=place), place)
-    return Place(_to_locator(chunk, place), cited, _find_link(chunk, place, result.evidence))
+    return CitedPart(_to_locator(chunk, place), cited, _find_link(chunk, place, result.evidence))
 
 
 def explain_score(passage: Passage, fusion: str) -> Explanation:
