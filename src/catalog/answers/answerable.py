@@ -1,15 +1,14 @@
 """Estimate whether the passages that a search found answer its question.
 
-    estimate = σ(-2.37 + .16 · logit(confidence) + .13 · R + 1.67 · S + 1.31 · ln(words))
+    estimate = σ(.684 + .5 · logit(confidence) + .093 · R + .376 · S)
 
 ``confidence`` is the search's (:mod:`catalog.retrieval.relevance`). R is the highest score that the
 cross-encoder gives to one of the best eight statements, read with its heading, lead-in or question.
-S is the largest share of the question's words that a statement has with that context. ``words``
-counts the question's words, twelve at most: a short question finds its words by chance.
+S is the largest share of the question's words that a statement has with that context.
 
-A statement is as long in every preset, where cosines of long passages are lower than those of short
-ones: so one estimate fits all presets. The coefficients are a logistic regression on questions over
-four folders in three presets; ``docs/evidence`` shows it on folders that were left out.
+A statement is as long in every preset, but the cosines of long passages are lower than those of
+short ones: R and S make up for that. The coefficients are a logistic regression on the questions of
+four folders under three presets (``docs/evidence``).
 
 Without the packaged cross-encoder, for keywords, and for passages that are not in English, the
 estimate is the search's confidence.
@@ -34,9 +33,8 @@ if TYPE_CHECKING:
     from catalog.retrieval.search_parts import SearchParts
 
 NO_PASSAGE = "no passage was found"
-_CONSTANT, _CONFIDENCE, _READ, _SHARE, _LENGTH = -2.37, 0.16, 0.13, 1.67, 1.31
+_CONSTANT, _CONFIDENCE, _READ, _SHARE = 0.684, 0.5, 0.093, 0.376
 _STATEMENTS = 8  # that the cross-encoder reads: more made no difference
-_MOST_WORDS = 12  # as long as the questions of the fit
 _TELLING = 3  # passages that show the language
 _NEARLY = 1e-4  # to 0 and 1, for the logit
 
@@ -66,13 +64,11 @@ def estimate_answer(
     if scores is None:
         return results.confidence
     confidence = min(max(results.confidence, _NEARLY), 1 - _NEARLY)
-    words = min(len(question.split()), _MOST_WORDS)
     logit = (
         _CONSTANT
         + _CONFIDENCE * math.log(confidence / (1 - confidence))
         + _READ * max(scores)
         + _SHARE * max(one.share for one in candidates)
-        + _LENGTH * math.log(max(words, 1))
     )
     return 1 / (1 + math.exp(-logit))
 

@@ -24,8 +24,9 @@ _ITEM = re.compile(r"\s*+(?:[-*+•]|\d{1,3}[.)]|\[[ xX]\])\s++(?:\[[ xX]\]\s++)
 _RULE = re.compile(r"[\s:|+=-]*+\Z")
 _QUOTED = re.compile(r"\s*+(?:>\s*+)++")
 _LINK = re.compile(r"!?\[\[[^\[\]\n]*+\]\]|!?\[[^\[\]\n]*+\]\([^()\n]*+\)|https?://\S++")
-_LEADERS = re.compile(r"(?:\. ?){4,}\s*+\d++\s*+\Z")  # of a table of contents
-_PROMPT = re.compile(r"\s*+(?:>>>|\.\.\.|\$|PS>)\s")
+_NO_TEXT = re.compile(  # a line of code after its prompt; of a table of contents, up to its page
+    r"\A\s*+(?:>>>|\.\.\.|\$|PS>)\s|(?<!\.)(?<!\. )(?:\. ?){4,}+\s*+\d++\s*+\Z"
+)
 _RIGHTS = re.compile(r"©|\ball rights reserved\b|\A\W*page \d+(?: of \d+)?\W*\Z", re.I)
 _PRONOUN = re.compile(
     r"\W*+(?:it|this|that|these|those|they|he|she|its|their|such|there|then|otherwise|however|"
@@ -117,7 +118,7 @@ class _Reader:
         """Return the kind of the block that begins at a line, and the line after it."""
         lines, line = self._lines, self._line(at)
         following = at + 1
-        if not line.strip() or _RULE.match(line) or _PROMPT.match(line):
+        if not line.strip() or _RULE.match(line) or _NO_TEXT.search(line):
             return "none", following
         if _FENCE.match(line):
             while following < len(lines) and not _FENCE.match(self._line(following)):
@@ -152,7 +153,12 @@ class _Reader:
         line = self._line(at)
         if not line.strip() or _FENCE.match(line) or _ITEM.match(line) or _cells(line):
             return False
-        if self._is_heading(at) or _UNDERLINE.match(line) or _QUOTED.match(line):
+        if (
+            _NO_TEXT.search(line)
+            or self._is_heading(at)
+            or _UNDERLINE.match(line)
+            or _QUOTED.match(line)
+        ):
             return False
         return not is_item or line[:1].isspace()
 
@@ -230,8 +236,8 @@ def _cells(line: str) -> list[str] | None:
 
 
 def _is_statement(words: str) -> bool:
-    """Return whether a sentence says something: no links alone, no entry of a list of contents."""
-    if _LEADERS.search(words) or _RIGHTS.search(words):
+    """Return whether a sentence says something: it is not links alone, or a notice of rights."""
+    if _RIGHTS.search(words):
         return False
     bare = _LINK.sub("", words)
     return bool(_WORDS.search(bare)) and (bare == words or len(_WORDS.findall(bare)) > 1)
