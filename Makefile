@@ -1,4 +1,4 @@
-# make demo | test | ray | lint | bench | bench-scale | chaos — each sets up what it needs in .venv first.
+# make demo | test | docs | ray | lint | bench | bench-scale | chaos — each sets up what it needs in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
@@ -7,7 +7,7 @@ CHUNKS ?= 10000 50000
 KEEP ?= .bench
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test ray lint bench bench-scale chaos clean
+.PHONY: demo test docs ray lint bench bench-scale chaos clean
 
 demo: .venv/demo.stamp
 	$(BIN)/python examples/demo.py
@@ -18,6 +18,11 @@ demo: .venv/demo.stamp
 test: .venv/dev.stamp
 	test -d tests/__pycache__ || { $(PYTEST) --collect-only > /dev/null & }; $(MAKE) lint && wait
 	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
+
+# The site of docs/, in site/: broken links and unlisted pages fail. The pictures: python docs/pictures/draw.py
+docs: .venv/docs.stamp
+	COLUMNS=96 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "python -m http.server --directory site"
 
 # Builds on a Ray cluster of two nodes: 260 MB to install, and half a minute that make test does not spend.
 ray: .venv/dev.stamp
@@ -50,6 +55,10 @@ clean:
 
 .venv/demo.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) -e '.[offline]'
+	touch $@
+
+.venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt

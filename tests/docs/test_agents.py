@@ -1,34 +1,12 @@
-"""What docs/agents.md shows is so."""
+"""What docs/start/agents.md shows is so."""
 
 import re
 from pathlib import Path
 
-import pytest
-
 from catalog.core.text import mark_as_data
 from catalog.interfaces import agents as tools
-from catalog.models import packaged
 
-TEXT = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
-
-
-def test_the_python_lines_run_and_print_what_they_promise(notes, capsys):
-    if packaged.locate(packaged.BGE_SMALL) is None:
-        pytest.skip("bge-small is not installed: pip install '.[offline]'")
-    from catalog.library.indexing import Indexer
-    from catalog.library.library import Library
-
-    with Library.open() as library:
-        Indexer(library).build(notes, "notes")
-    try:
-        for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
-            exec(compile(block, "agents.md", "exec"), {})
-    finally:
-        tools.close()
-    out = capsys.readouterr().out
-    assert "keys.md" in out
-    assert " note: top_k 500 is out of range: 50 was taken" in out
-    assert "['search_chunks', 'query_catalog', 'get', 'multi_get']" in out
+TEXT = (Path(__file__).parents[2] / "docs" / "start" / "agents.md").read_text(encoding="utf-8")
 
 
 def test_the_form_it_shows_is_the_one_that_tools_give():

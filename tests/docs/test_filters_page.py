@@ -1,4 +1,4 @@
-"""The worked table of docs/filters.md, asked of a store."""
+"""The worked table of docs/reference/filters.md, asked of a store."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from catalog.library.browse import DocumentCatalog
 from catalog.library.indexing import Indexer
 from fakes import open_library
 
-PAGE = (Path(__file__).parents[2] / "docs" / "filters.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "filters.md").read_text()
 HEAD, _, *ROWS = PAGE.partition("## Worked table\n\n")[2].partition("\n\n")[0].splitlines()
 CELLS = [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in (HEAD, *ROWS)]
 NEGATED = re.compile(r"not \((.*)\)")

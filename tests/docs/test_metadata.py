@@ -1,4 +1,4 @@
-"""The examples of docs/formats.md on metadata, followed to the letter."""
+"""The examples of docs/reference/formats.md on metadata, followed to the letter."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.references import find_document
 from fakes import open_library
 
-PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "formats.md").read_text()
 METADATA = PAGE.partition("## Metadata")[2].partition("\n## ")[0]
 EXAMPLE = re.compile(r"```yaml\n# (\S+): [^\n]+\n(.*?)```", re.DOTALL)
 

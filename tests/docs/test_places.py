@@ -1,4 +1,4 @@
-"""The table of places in docs/formats.md, each example followed to the letter."""
+"""The table of places in docs/reference/formats.md, each example followed to the letter."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
 
-PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 PLACES = PAGE.partition("## Places")[2].partition("\n## ")[0]
 ROWS = re.findall(r"^\| (reference|citation|link|header) \| (.*) \|$", PLACES, re.MULTILINE)
 EXAMPLES = [example for _, row in ROWS for example in re.findall(r"`([^`]+)`", row)]

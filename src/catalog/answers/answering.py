@@ -67,7 +67,7 @@ def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -
 
 HOW_TO_CONFIGURE = (
     "sentences of the documents, word for word: for an answer that a language model writes, "
-    "set IDX_LLM__PROVIDER (docs/answers.md)"
+    "set IDX_LLM__PROVIDER (docs/how-to/answers.md)"
 )
 
 

@@ -4,7 +4,7 @@ Two things are checked. First, the share of the sentence's words, stemmed like i
 that the passage has in one place: scattered words do not make a statement. Words alone would accept
 a sentence with one changed number. So, second, its details and negations are checked one by one:
 each must be in the passage; if the passage has another one between the same words, it is a mistake.
-``docs/abstention.md`` says how well this works.
+``docs/evidence/abstention.md`` says how well this works.
 """
 
 from __future__ import annotations

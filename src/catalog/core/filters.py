@@ -13,7 +13,7 @@ asks about that set:
 ``IN []`` is nothing, ``NIN []`` and ``ALL []`` are everything; AND of nothing is everything,
 OR of nothing is nothing, NOT holds when none of its parts does. Text, numbers and truth
 values are never equal to each other; numbers compare as 64-bit floats, so 3 equals 3.0.
-``docs/filters.md`` has the worked table.
+``docs/reference/filters.md`` has the worked table.
 """
 
 from __future__ import annotations

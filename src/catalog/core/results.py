@@ -165,7 +165,8 @@ class SearchResult(PassageResult):
     """One passage: ``text`` is ``document[start_offset:end_offset]``, always.
 
     ``score`` orders the results of one search; its formula depends on mode and fusion (see
-    ``docs/scoring.md``) and it is not comparable between queries. ``relevance`` is: the estimated
+    ``docs/explanation/scoring.md``) and it is not comparable between queries. ``relevance`` is: the
+    estimated
     probability (0 to 1) that the passage answers, never rising from result to result. ``certainty``
     is the same in a word: ``exact`` (the passage contains the one or two words of the query exactly
     as written, or its quoted phrase), ``likely`` (.5 or more) or ``possible``. ``sections`` are all

@@ -44,7 +44,7 @@ class EstimatedTokenCounter:
 
     This is for a model whose tokenizer is not available. A letter beyond ASCII counts half a token,
     one of a script without blanks a whole token. The estimate is usually too high;
-    docs/embedding.md says how often it is not.
+    docs/how-to/embedding-model.md says how often it is not.
     """
 
     name = f"letters/{CHARS_PER_TOKEN}"

@@ -303,7 +303,7 @@ def _refusal(text: str, name: str, sign: str, limit: float) -> str:
         forms += [f"'{name} not as good within 0.02'"]
     return (
         f"--fail-if {text!r} would fire on noise: {name} is decided on the bounds of its "
-        f"difference. Say {', '.join(forms[:-1])} or {forms[-1]} (docs/evaluation.md, Gates)"
+        f"difference. Say {', '.join(forms[:-1])} or {forms[-1]} (docs/how-to/ci.md)"
     )
 
 

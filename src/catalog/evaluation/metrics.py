@@ -40,7 +40,8 @@ QUALITY = tuple(name for name in MEASURES if name != "Judged@10")  # more judged
 SHOWN_METRICS = (PRIMARY, "Success@1", "R@10", "R@100")
 """Metrics shown unless others are named: the order of the first ten, whether the first is right,
 whether all are among ten, and among a hundred. The others repeat one of them nearly query by query
-(docs/evaluation.md), and every metric more costs the rest power under Holm's correction."""
+(docs/explanation/evaluation.md), and every metric more costs the rest power under Holm's
+correction."""
 _ALIASES = {"mrr": "rr", "recall": "r", "hit": "success", "precision": "p"}
 SHOWN = 10  # passages of an answer that a person looks at
 TIMED_SHOWN = 5

@@ -43,14 +43,14 @@ class SyncReport:
 
     ``documents`` and ``chunks`` are the dataset's present counts. ``embedded`` counts the texts
     that the model embedded in this run, ``reused`` those whose vectors existed already. ``added``
-    and the like count texts; several texts may be one document (docs/time.md). ``embedded_chunks``
-    are the ``chunks`` that have a vector. ``incomplete`` counts documents with some text not
-    embedded, because the model failed or was down; ``unfinished`` counts files that are cut short.
-    The next run retries both. ``files`` are those listed, ``left_out`` those without any text in
-    the index. After ``words_seconds`` everything was found by its words; the whole run took
-    ``seconds``. ``kept`` counts documents that may have changed or be gone: they are from a file
-    that could not be read, or below a place that could not be looked at. ``failed_chunks`` are ids
-    of chunks with some text on which the model failed in this run. ``usage`` has the requests,
+    and the like count texts; several texts may be one document (docs/reference/recordings.md).
+    ``embedded_chunks`` are the ``chunks`` that have a vector. ``incomplete`` counts documents with
+    some text not embedded, because the model failed or was down; ``unfinished`` counts files that
+    are cut short. The next run retries both. ``files`` are those listed, ``left_out`` those without
+    any text in the index. After ``words_seconds`` everything was found by its words; the whole run
+    took ``seconds``. ``kept`` counts documents that may have changed or be gone: they are from a
+    file that could not be read, or below a place that could not be looked at. ``failed_chunks`` are
+    ids of chunks with some text on which the model failed in this run. ``usage`` has the requests,
     tokens and cost of a model on a server, ``None`` without one.
     """
 

@@ -230,7 +230,8 @@ def _shape_of(kind: type[Any], name: str, about: str) -> type[BaseModel]:
 SearchShape = _shape_of(
     SearchResults,
     "SearchShape",
-    "Passages, best first, and how the search went; see ``docs/scoring.md`` for the numbers.",
+    "Passages, best first, and how the search went; see ``docs/explanation/scoring.md`` for the "
+    "numbers.",
 )
 
 

@@ -32,7 +32,7 @@ outweighs it only if it is far more certain.
 The deviation is that of the scores of all chunks of the dataset for this query. The floor is the
 score of the list's 100th hit. A lexical list with fewer hits has the floor 0, because all other
 chunks have none of the words; a vector list with fewer has the score of its last hit. This is a sum
-of z-scores: Renda and Straccia 2003. ``docs/scoring.md`` has the measurements.
+of z-scores: Renda and Straccia 2003. ``docs/evidence/quality.md`` has the measurements.
 """
 
 from __future__ import annotations

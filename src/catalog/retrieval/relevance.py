@@ -24,8 +24,8 @@ phrase as written:
     confidence = σ(answer_constant + answer_cosine · max C + answer_words · max W)
 
 All coefficients are logistic regressions over labelled queries (Platt 1999). Those with a cosine
-are valid for one embedding model, those without for any search. ``docs/scoring.md`` shows how well
-they agree with labels.
+are valid for one embedding model, those without for any search. ``docs/evidence/quality.md`` shows
+how well they agree with labels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Search a Qdrant collection that other software filled, without a store and without writing.
 
 ``CollectionSearch`` answers with results and stages, ``CollectionRetriever`` with LlamaIndex nodes.
-See docs/collections.md.
+See docs/how-to/qdrant-collection.md.
 """
 
 from __future__ import annotations

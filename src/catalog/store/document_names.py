@@ -1,9 +1,9 @@
 """The names of documents, the files that form one document, and filterable values as rows.
 
 A recording, a picture or a scan may have several files: transcript, frames, OCR text. All of them
-have the same identity, the value of their field ``media`` (see ``docs/time.md``), which is derived
-from names, layout and content. The field counts for recordings, and for files that name the file
-they were made from.
+have the same identity, the value of their field ``media`` (see ``docs/reference/recordings.md``),
+which is derived from names, layout and content. The field counts for recordings, and for files that
+name the file they were made from.
 
 Folded text and the document's date are stored when a document is published. So a listing on any
 database needs columns and indexes only.

@@ -1,4 +1,4 @@
-"""The contract suites of engines, for people who write one: see ``docs/engines.md``.
+"""The contract suites of engines, for people who write one: see ``docs/how-to/write-an-engine.md``.
 
 They need pytest and hypothesis: ``pip install 'catalog-search[testing]'``.
 """

@@ -133,10 +133,10 @@ def test_who_left_in_the_middle_of_a_call_may_come_again(tmp_path):
 
 
 def configured(home):
-    """What docs/agents.md tells to write into an agent's configuration, for this store."""
-    told = (Path(__file__).parents[3] / "docs" / "agents.md").read_text()
-    block = next(part for part in told.split("```json\n")[1:] if "mcpServers" in part)
-    entry = json.loads(block.partition("```")[0])["mcpServers"]["catalog"]
+    """What docs/start/agents.md tells to write into an agent's configuration, for this store."""
+    told = (Path(__file__).parents[3] / "docs" / "start" / "agents.md").read_text()
+    block = next(part for part in told.split("```json")[1:] if "IDX_HOME" in part)
+    entry = json.loads(block.partition("\n")[2].partition("```")[0])["mcpServers"]["catalog"]
     assert entry["command"] == "catalog"
     assert "IDX_HOME" in entry["env"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""The examples of docs/serving.md work as they stand, against a real server."""
+"""The examples of docs/reference/http.md work as they stand, against a real server."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-DOCS = Path(__file__).parents[3] / "docs" / "serving.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "http.md"
 TEXT = DOCS.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
 CURLS = [block for block in BLOCKS if block.startswith("curl ")]

@@ -88,7 +88,8 @@ class IngestSettings(BaseModel):
     )
     ray: str | None = Field(
         None,
-        description="Ray cluster to do that on: its address, auto, or local (docs/scaling.md).",
+        description="Ray cluster to do that on: its address, auto, or local "
+        "(docs/how-to/workers.md).",
     )
 
 
@@ -161,7 +162,7 @@ class RAGv2Settings(BaseSettings):
     lexical_engine: Annotated[str, _name_of_engine("catalog.lexical")] = Field(
         "bm25",
         description="Keyword engine: bm25; fts: the store's own full text; qdrant: on the server "
-        "of QDRANT_URL; or one that a package adds (docs/engines.md).",
+        "of QDRANT_URL; or one that a package adds (docs/how-to/write-an-engine.md).",
     )
     vector_engine: Annotated[str, _name_of_engine("catalog.vectors")] = Field(
         "qdrant",
@@ -192,7 +193,7 @@ class RAGv2Settings(BaseSettings):
     )
     fusion_top_k: int = Field(30, ge=1, le=2000, description="Candidates kept after fusion.")
     fusion_mode: Literal["adaptive", "rrf", "relative_score"] = Field(
-        "adaptive", description="How the legs become one list; see docs/scoring.md."
+        "adaptive", description="How the legs become one list; see docs/explanation/scoring.md."
     )
     rrf_k: int = Field(
         60,
@@ -291,7 +292,9 @@ class RAGv2Settings(BaseSettings):
         0, ge=0, le=1000, description="Passages kept after reranking; 0: as many as asked for."
     )
     rerank_blend: Literal["position", "linear", "replace"] = Field(
-        "linear", description="How the reranker's order joins the fused one; see docs/scoring.md."
+        "linear",
+        description="How the reranker's order joins the fused one; see "
+        "docs/explanation/scoring.md.",
     )
     rerank_weight: float = Field(
         0.3,

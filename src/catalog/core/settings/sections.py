@@ -67,7 +67,8 @@ class EmbeddingSettings(BaseModel):
 
     provider: Annotated[str, AfterValidator(_check_embedding_provider)] = Field(
         "fastembed",
-        description="What runs the model; openai and cohere are servers (docs/embedding.md).",
+        description="What runs the model; openai and cohere are servers "
+        "(docs/how-to/embedding-model.md).",
         json_schema_extra=NEEDS_REBUILD,
     )
     model: str = Field(
@@ -196,7 +197,8 @@ class AnswerSettings(BaseModel):
         0.4,
         ge=0.0,
         le=1.0,
-        description="Confidence from which on a question is answered (docs/abstention.md).",
+        description="Confidence from which on a question is answered "
+        "(docs/explanation/abstention.md).",
     )
     context_passages: int = Field(
         15, ge=1, le=100, description="Passages that a language model is given."
@@ -409,5 +411,6 @@ class Settings(BaseSettings):
     collection: CollectionSettings = Field(default_factory=CollectionSettings)
     rag_v2: RAGv2Settings = Field(default_factory=RAGv2Settings)
     agents: Mapping[str, Agent] = Field(
-        default_factory=dict, description="Agents by name: tables [agents.NAME] (docs/answers.md)."
+        default_factory=dict,
+        description="Agents by name: tables [agents.NAME] (docs/how-to/named-agents.md).",
     )

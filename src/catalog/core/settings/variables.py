@@ -43,7 +43,7 @@ def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
         if near or name.startswith(ours):
             meant = f"did you mean {near[0]}? " if near else ""
             raise ConfigError(
-                f"{variable} names no setting; {meant}docs/settings.md lists them, or unset it"
+                f"{variable} names no setting; {meant}catalog config lists them, or unset it"
             )
 
 

@@ -1,7 +1,7 @@
 """Validation suites: questions with the sources they should find, and limits.
 
 A suite is a TOML file, because it has more than a golden set: limits, and sources given by any
-filter condition, such as a section or an address. See ``docs/validation.md``.
+filter condition, such as a section or an address. See ``docs/how-to/validate.md``.
 """
 
 from __future__ import annotations

@@ -400,7 +400,7 @@ def validate(
 ) -> None:
     """Say whether a dataset is ready, by a suite of questions.
 
-    Exits with 1 when it is not ready. docs/validation.md says what a suite holds.
+    Exits with 1 when it is not ready. docs/how-to/validate.md says what a suite holds.
 
     Examples:
         catalog validate --example

@@ -34,7 +34,7 @@ WorkersOption = Annotated[
         min=1,
         max=256,
         help="Processes that read, cut and embed beside the one that writes; 1 needs none "
-        "(docs/scaling.md says when more pay).",
+        "(docs/how-to/workers.md says when more pay).",
         show_default=False,
     ),
 ]

@@ -285,7 +285,7 @@ def agents(
         place = row["file"] or ("settings" if row["name"] in settings.agents else "as it comes")
         say(f"{row['name']}  [{place}]", *_agent_lines(row["agent"]))
     if len(rows) == 1:
-        say("[agents.NAME] in the settings makes another: see docs/answers.md.")
+        say("[agents.NAME] in the settings makes another: see docs/how-to/named-agents.md.")
 
 
 def _read_agents(settings: Settings) -> Iterator[dict[str, Any]]:
