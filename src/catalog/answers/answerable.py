@@ -8,7 +8,7 @@ S is the largest share of the question's words that a statement has with that co
 
 A statement is as long in every preset, but the cosines of long passages are lower than those of
 short ones: R and S make up for that. The coefficients are a logistic regression on the questions of
-four folders under three presets (``docs/evidence``).
+four folders under three presets (``docs/evidence/abstention.md``).
 
 Without the packaged cross-encoder, for keywords, and for passages that are not in English, the
 estimate is the search's confidence.
