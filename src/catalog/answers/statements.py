@@ -191,7 +191,7 @@ class _Reader:
     def _of_spans(self, spans: list[tuple[int, int]], *, is_item: bool) -> Iterator[Statement]:
         before: tuple[int, str] | None = None
         for start, end in spans:
-            words = " ".join(self._text[start:end].split())
+            words = _plain(self._text[start:end])
             bare = words.rstrip("*_ ")
             if bare.endswith(":") and not is_item:
                 self._lead = bare.strip("*_ :")
@@ -205,7 +205,7 @@ class _Reader:
                     yield self._statement(begin, end, words, depends=is_item)
                 if not is_item:
                     self._question = ""
-                before = start, " ".join(self._text[start:end].split())
+                before = start, _plain(self._text[start:end])
                 continue
             before = None
 
@@ -231,8 +231,13 @@ def _cells(line: str) -> list[str] | None:
     bare = line.strip()
     if " | " not in bare and not (bare.startswith("|") and bare.endswith("|") and len(bare) > 1):
         return None
-    cells = [cell.strip() for cell in bare.strip("|").split("|")]
+    cells = [_plain(cell) for cell in bare.strip("|").split("|")]
     return cells if 1 < len(cells) <= _MOST_COLUMNS else None
+
+
+def _plain(text: str) -> str:
+    """Return the text on one line, without the marks of bold words."""
+    return " ".join(text.replace("**", "").split())
 
 
 def _is_statement(words: str) -> bool:
