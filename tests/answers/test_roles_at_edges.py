@@ -93,6 +93,7 @@ ASKED = [
     ("multi_get", {"patterns": ["list.jsonl"]}),
     ("browse", {}),
     ("browse", {"query": "morning"}),
+    ("browse", {"containing": ["sings"]}),
     ("browse", {"name": "cana"}),
     ("browse", {"tags": ["canar"]}),
     ("browse", {"sort": "modified"}),

@@ -332,7 +332,7 @@ DEEP = "<w:sdt><w:sdtContent>" * 50_000
         (word(p("x"), styles="<a>"), "XML is broken"),
         (changed(word(p("x")), lambda name, data: None if "doc" in name else data), "broken"),
         (b"PK\x03\x04 and no more", "broken archive"),
-        (OLE + bytes(600), "old Office format"),
+        (OLE + bytes(600), "before 2007"),
         (
             OLE + bytes(600) + "EncryptedPackage".encode("utf-16-le"),
             "protected by a password",

@@ -21,6 +21,7 @@ from catalog.library import document_cards as carding
 from catalog.library.browse import DocumentCatalog
 from catalog.library.document_cards import make_cards
 from catalog.library.indexing import Indexer
+from catalog.library.references import find_document
 from catalog.store import Database
 from catalog.store.schema import document_cards
 from fakes import open_library, write
@@ -513,3 +514,29 @@ def test_a_bad_argument_is_an_input_error(listing, bad):
 def test_what_does_not_exist_is_named(listing, bad, error):
     with pytest.raises(error):
         listing.query(**{"dataset": "notes", **bad})
+
+
+def test_documents_that_contain_words_are_all_listed_with_their_places(tmp_path):
+    write(
+        tmp_path / "docs",
+        a_dot_md="# Deeds\n\nAn indemnity clause protects.\n\n## More\n\nNo indemnity here.\n",
+        b_dot_md="# Terms\n\nIndemnity clauses are void. The clause on indemnity is not.\n",
+        c_dot_md="# Tea\n\nA clause about tea.\n",
+        talk_dot_srt="1\n00:00:05,000 --> 00:00:08,000\nOur indemnity clause is new.\n",
+    )
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "docs", "d")
+        catalog = DocumentCatalog(library)
+        page = catalog.query(containing=["indemnity clause"])
+        assert (page.total, [one.path for one in page.entries]) == (3, ["a.md", "b.md", "talk.srt"])
+        assert [one.matching for one in page.entries] == [1, 1, 1]
+        for entry in page.entries:
+            (place,) = entry.places
+            assert "ndemnity clause" in find_document(library.database, place).text
+        assert catalog.query(containing=["indemnity", "tea"]).total == 0
+        assert catalog.query(containing=["clause"], limit=1, offset=1).total == 4
+        assert catalog.query().entries[0].matching is None
+        (note,) = catalog.query(containing=["zebra"]).notes
+        assert "zebra" in note
+        with pytest.raises(InputError, match="no word"):
+            catalog.query(containing=["—"])

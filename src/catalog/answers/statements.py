@@ -18,7 +18,7 @@ _LONGEST_HEADING = 80
 _FENCE = re.compile(r"\s*+(?:```|~~~)")
 _HEADING = re.compile(r"\s*+(#{1,6})\s++(.*)")
 _UNDERLINE = re.compile(r"\s*+([=\-~^\"'*+#.])\1{2,}\s*+\Z")
-_FRAME = re.compile(r"\s*+[=\-_*~]{2,}+\s*+(\S.*?)\s*+[=\-_*~]{2,}+\s*+\Z")  # === TITLE ===
+_FRAME = "=-_*~"  # around a title: === TITLE ===
 _BOLD = re.compile(r"\s*+(?:\*\*|__)([^*_]++)(?:\*\*|__)\s*+:?+\s*+\Z")
 _ITEM = re.compile(r"\s*+(?:[-*+•]|\d{1,3}[.)]|\[[ xX]\])\s++(?:\[[ xX]\]\s++)?")
 _RULE = re.compile(r"[\s:|+=-]*+\Z")
@@ -138,7 +138,7 @@ class _Reader:
 
     def _is_heading(self, at: int) -> bool:
         line = self._line(at)
-        if _HEADING.match(line) or _FRAME.match(line) or _BOLD.match(line):
+        if _HEADING.match(line) or _framed(line) or _BOLD.match(line):
             return True
         bare = line.strip()
         if len(bare) > _LONGEST_HEADING or _ITEM.match(line) or _cells(line):
@@ -221,9 +221,18 @@ def _title(lines: str) -> str:
     match = _HEADING.match(line)
     if match is not None:
         line = match[2]
-    elif (match := _FRAME.match(line) or _BOLD.match(line)) is not None:
+    elif (match := _BOLD.match(line)) is not None:
         line = match[1]
-    return " ".join(line.strip(" #*_=").split())
+    return " ".join(line.strip(f" #{_FRAME}").split())
+
+
+def _framed(line: str) -> bool:
+    """Return whether a title stands between marks, two or more on each side."""
+    bare = line.strip()
+    is_framed = all(one in _FRAME for one in (*bare[:2], *bare[-2:]))
+    return (
+        len(bare) > 4 and is_framed and not bare.startswith("**") and bool(bare.strip(f" {_FRAME}"))
+    )
 
 
 def _cells(line: str) -> list[str] | None:

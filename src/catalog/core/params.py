@@ -373,6 +373,17 @@ class BrowseParams:
             aliases=("tag", "label", "labels"),
         ),
     ] = ()
+    containing: Annotated[
+        Iterable[str],
+        Param(
+            "Only documents with a passage that contains this word or phrase, or all of several: "
+            "an exact count, with the places.",
+            max_items=20,
+            flags=("--containing",),
+            json=list[str],
+            aliases=("contains", "mentions", "mentioning", "phrase", "phrases", "words"),
+        ),
+    ] = ()
     filters: Conditions = None
     after: After = None
     before: Before = None

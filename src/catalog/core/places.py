@@ -134,3 +134,15 @@ class PlacesBuilder:
         """Return the map."""
         lines = self._lines if any(line is not None for line in self._lines) else ()
         return Places(self.unit, tuple(self._offsets), tuple(self._numbers), tuple(lines))
+
+
+def format_clock(seconds: float) -> str:
+    """Return ``12:34``, or ``1:02:03`` from an hour on; fractions of a second are dropped."""
+    minutes, second = divmod(whole_second(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def whole_second(seconds: float) -> int:
+    """Return the second in which a moment falls, never below 0."""
+    return max(0, int(seconds))

@@ -389,7 +389,9 @@ class CatalogEntry(Frozen):
     ``modified``, else its own ``created``, else that of its file. ``bytes`` is the size of a file
     with a single document (``None`` for a record of a larger file and a text made of another),
     ``characters`` those of its text and ``chunks`` its passages. ``score`` is how well it matches
-    the query, ``None`` without one; it orders the entries of one page only.
+    the query, ``None`` without one; it orders the entries of one page only. ``matching`` counts the
+    passages that contain the words asked for, and ``places`` are references to the first ten of
+    them; ``None`` and empty if none were asked for.
     """
 
     source_doc_id: str
@@ -407,6 +409,8 @@ class CatalogEntry(Frozen):
     bytes: int | None
     chunks: int
     score: float | None
+    matching: int | None = None
+    places: tuple[str, ...] = ()
 
 
 class CatalogPage(Frozen):

@@ -128,7 +128,9 @@ def _catalog_lines(page: CatalogPage, width: int | None) -> Iterator[str]:
         if entry.title not in (entry.path, file, file.rpartition(".")[0]):
             yield safe(f"    {one_line(entry.title)}")
         yield safe(f"    {_entry_facts(entry)}")
-        if entry.summary:
+        if entry.matching is not None:
+            yield from _place_lines(entry)
+        elif entry.summary:
             summary = safe(f"    {one_line(entry.summary)}")
             yield from [summary] if width is None else wrap(summary, width, "    ")
         yield ""
@@ -136,6 +138,15 @@ def _catalog_lines(page: CatalogPage, width: int | None) -> Iterator[str]:
         yield safe(f"No document of {' or '.join(map(repr, page.datasets))} is like that.")
     elif not page.entries:
         yield safe(f"The listing ends before {page.offset + 1}: {page.total} {_documents(page)}.")
+
+
+def _place_lines(entry: CatalogEntry) -> Iterator[str]:
+    """Yield how many passages contain the words, and where the first of them are."""
+    more = entry.matching - len(entry.places) if entry.matching else 0
+    count = "1 passage" if entry.matching == 1 else f"{entry.matching:,} passages"
+    yield safe(
+        f"    {count}: {one_line(', '.join(entry.places))}{f' and {more:,} more' if more else ''}"
+    )
 
 
 def _documents(page: CatalogPage) -> str:

@@ -8,10 +8,12 @@ themselves are named.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from sqlalchemy import select
 
 from catalog.core.dates import format_timestamp, read_bound
 from catalog.core.errors import InputError, StoreError, UnknownValueError
@@ -32,13 +34,16 @@ from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
+from catalog.library.document_parts import refer_to
 from catalog.library.library import Library
 from catalog.library.names import keep_whole, role_scope
 from catalog.library.references import find_alike
 from catalog.store.cards import count_without_card, find_documents, top_documents
+from catalog.store.chunks import load_chunks
 from catalog.store.document_names import Member, find_groups
 from catalog.store.engine_types import Restriction, known_seqs
 from catalog.store.filter_sql import DatasetNames, among
+from catalog.store.full_text import fts_words
 from catalog.store.listing import (
     ListedDocument,
     allowed_documents,
@@ -54,7 +59,7 @@ from catalog.store.listing import (
     materialize,
     without_repeats,
 )
-from catalog.store.schema import documents
+from catalog.store.schema import chunks, documents
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -70,6 +75,8 @@ _FIELDS = {
 """Fields of few values, each meant as one of those there are: its name for one, and for several."""
 _OPS = frozenset([Op.EQ, Op.IN, Op.ANY, Op.ALL])
 _MOST, _LONGEST = 12, 200  # values that are named; characters of each
+_CONTAINS = "contains "
+_PLACES = 10  # of the passages that contain the words asked for, in one document
 _MOST_NAMES, _MOST_TAGS = 5000, 12
 _LONGEST = 200  # characters of a tag that is named
 
@@ -94,6 +101,11 @@ class BrowseRequest:
     before: datetime | None
     notes: tuple[str, ...]
     seen: Scope = ALL
+    containing: tuple[str, ...] = ()
+
+    def within(self, dataset: DatasetNames) -> Restriction:
+        """Return all conditions but the query and the dates."""
+        return Restriction(dataset, self.seen, self.wanted, containing=self.containing)
 
     @property
     def wanted(self) -> Filter | None:
@@ -138,7 +150,11 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
         after=read_bound("after", params.after),
         before=read_bound("before", params.before),
         notes=(cut,) if len(query) < len(text) else (),
+        containing=tuple(storable(str(phrase)) for phrase in params.containing),
     )
+    for phrase in request.containing:
+        if not fts_words(phrase):
+            raise InputError(f"{phrase!r} has no word to look for")
     if params.sort not in SORTS:
         raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(SORTS)}")
     return request
@@ -193,7 +209,10 @@ class DocumentCatalog:
             request = request.with_names(connection, within.datasets)
             page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
             described = describe_documents(connection, page, groups)
-            entries = tuple(_entry(described[id_], scores.get(id_)) for id_ in page)
+            places = _find_places(connection, request.within(dataset), page)
+            entries = tuple(
+                _entry(described[id_], scores.get(id_), places.get(id_)) for id_ in page
+            )
             if not types:
                 notes += find_hints(connection, dataset, request)
         return CatalogPage(
@@ -235,10 +254,10 @@ def _find(
 
     Files of one recording count as one document; the last value has all of them.
     """
-    allowed = allowed_documents(Restriction(dataset, request.seen, request.wanted))
+    allowed = allowed_documents(request.within(dataset))
     if request.after is not None or request.before is not None:
         allowed = allowed & dated_between(request.after, request.before)
-    if request.wanted is not None or not request.seen.is_all:
+    if not request.within(dataset).is_whole_dataset:
         allowed = materialize(connection, allowed)
     groups = find_groups(connection, dataset, allowed)
     sort, limit, offset = request.params.sort, request.params.limit, request.params.offset
@@ -256,7 +275,32 @@ def _find(
     return ids, matches.counts, {id_: round(matches.scores[id_], 6) for id_ in ids}, groups
 
 
-def _entry(document: ListedDocument, score: float | None) -> CatalogEntry:
+def _find_places(
+    connection: Connection, within: Restriction, page: Sequence[int]
+) -> dict[int, list[str]]:
+    """Return references to the passages that contain the words, by document; empty without any."""
+    if not within.containing:
+        return {}
+    columns = select(chunks.c.document_id, chunks.c.seq)
+    of_page = among(chunks.c.document_id, page)
+    rows = connection.execute(columns.where(within.clause(), of_page).order_by(chunks.c.seq)).all()
+    by_document: dict[int, list[int]] = {}
+    for document, seq in rows:
+        by_document.setdefault(document, []).append(seq)
+    first = [seq for seqs in by_document.values() for seq in seqs[:_PLACES]]
+    passages = load_chunks(connection, within.dataset, first, damaged=[])
+    return {
+        document: [
+            refer_to(passages[seq].path, passages[seq].locator) if seq in passages else ""
+            for seq in seqs
+        ]
+        for document, seqs in by_document.items()
+    }
+
+
+def _entry(
+    document: ListedDocument, score: float | None, places: Sequence[str] | None
+) -> CatalogEntry:
     return CatalogEntry(
         source_doc_id=source_doc_id(document.dataset, document.name),
         dataset=document.dataset,
@@ -273,6 +317,8 @@ def _entry(document: ListedDocument, score: float | None) -> CatalogEntry:
         bytes=document.size,
         chunks=document.chunks,
         score=score,
+        matching=None if places is None else len(places),
+        places=tuple(filter(None, places or ())),
     )
 
 
@@ -312,6 +358,9 @@ def _conditions(
     for name, part in filters.items():
         if part is not None:
             yield name, visible & allowed_documents(Restriction(dataset, filter=part))
+    for phrase in request.containing:
+        within = Restriction(dataset, containing=(phrase,))
+        yield f"{_CONTAINS}{phrase[:_LONGEST]!r}", visible & allowed_documents(within)
     if request.after is not None or request.before is not None:
         yield "date", visible & dated_between(request.after, request.before)
 
@@ -326,6 +375,8 @@ def _hints_for(
     if name == "file type":
         once = without_repeats(visible, find_groups(connection, dataset, visible))
         yield f"file types there are: {_format_counts(count_by_type(connection, once))}"
+    elif name.startswith(_CONTAINS):
+        yield f"no passage {name}"
     elif name == "date":
         days = date_range(connection, visible)
         yield "no document has a date" if days is None else f"dates are from {days[0]} to {days[1]}"

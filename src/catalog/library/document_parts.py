@@ -15,8 +15,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
 
+from catalog.core.documents import Locator
 from catalog.core.errors import DamagedDocumentError, DocumentReferenceError, InputError
-from catalog.core.places import Places, Unit
+from catalog.core.places import Places, Unit, format_clock
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines, trim_end
 from catalog.store.chunks import StoredDocument, parse_places, read_chunk_places
@@ -463,3 +464,17 @@ def without_seconds(address: str) -> str:
 def read_clock(clock: Iterable[int]) -> int:
     """Return the seconds of minutes and seconds, or of hours, minutes and seconds."""
     return reduce(lambda seconds, number: 60 * seconds + number, clock)
+
+
+def refer_to(path: str, locator: Locator) -> str:
+    """Return the reference to a part of a document: ``notes.md:3-9``, ``talk.srt:0:14-0:20``."""
+    if locator.time_start is not None and locator.page is None:
+        ends = (locator.time_start, locator.time_end or locator.time_start)
+        return f"{path}:{'-'.join(map(format_clock, ends))}"
+    if locator.start is None:
+        return path
+    cell = ""
+    first, last = locator.start, locator.end
+    if locator.unit == "cell" and locator.line_start is not None:
+        cell, first, last = f"{first}:", locator.line_start, locator.line_end
+    return f"{path}:{cell}{first}" + (f"-{last}" if last not in (None, first) else "")

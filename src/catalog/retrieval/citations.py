@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import SplitResult, quote, urlsplit
 
 from catalog.core.documents import Chunk, Locator
-from catalog.core.places import format_count
+from catalog.core.places import format_clock, format_count, whole_second
 from catalog.core.results import TIMED_MODALITIES, OtherPlace, ResultLocator, SearchResult
 from catalog.core.text import strip_userinfo
 
@@ -115,13 +115,6 @@ def split_at_matches(
     yield snippet[at:], False
 
 
-def format_clock(seconds: float) -> str:
-    """Return ``12:34``, or ``1:02:03`` from an hour on; fractions of a second are dropped."""
-    minutes, second = divmod(_whole(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
-
-
 def recording_link(source_url: object, file: str, seconds: float) -> str:
     """Return the link that plays a recording from a second, rounded down.
 
@@ -129,13 +122,13 @@ def recording_link(source_url: object, file: str, seconds: float) -> str:
     replaced and its other parameters stay; user name and password are removed.
     """
     address = _address_at(source_url, seconds) if isinstance(source_url, str) else None
-    return address or file_link(file, f"t={_whole(seconds)}")
+    return address or file_link(file, f"t={whole_second(seconds)}")
 
 
 def move_link(link: str, seconds: float) -> str:
     """Change the second in a link that :func:`recording_link` returned."""
     address = _address_at(link, seconds) if _SCHEME.match(link) else None
-    return address or f"{link.rpartition('#')[0]}#t={_whole(seconds)}"
+    return address or f"{link.rpartition('#')[0]}#t={whole_second(seconds)}"
 
 
 def page_link(path: str, page: int) -> str | None:
@@ -187,10 +180,6 @@ def _one_line(name: str) -> str:
     return " ".join("".join(visible).split())
 
 
-def _whole(seconds: float) -> int:
-    return max(0, int(seconds))
-
-
 def _address_at(address: str, seconds: float) -> str | None:
     """Return a web address at a second; ``None`` if it is invalid or has another scheme."""
     try:
@@ -200,7 +189,7 @@ def _address_at(address: str, seconds: float) -> str | None:
         return None
     if url.scheme not in ("http", "https") or not _HOST.fullmatch(url.netloc) or not host:
         return None
-    second = _whole(seconds)
+    second = whole_second(seconds)
     if host in _YOUTUBE:
         name = "start" if url.path.startswith("/embed/") else "t"
         query = _replace_parameters(url.query, f"{name}={second}", ("t", "start"))

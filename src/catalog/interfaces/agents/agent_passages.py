@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import WithJsonSchema
 
-from catalog.core.places import format_count
+from catalog.core.places import format_clock, format_count
 from catalog.core.results import TIMED_MODALITIES, Certainty, EvidenceLine, Explanation
 from catalog.core.text import clean, format_timecode
 from catalog.interfaces.agents.tool import ToolPart, document_reference, one_line
-from catalog.retrieval.citations import format_clock, format_headings
+from catalog.retrieval.citations import format_headings
 from catalog.retrieval.evidence import format_lines
 
 TEXT_BUDGET = 12_000

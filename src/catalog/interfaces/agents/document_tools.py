@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _INDENT = "    "
 _MAX_SUMMARY = 600
-_NARROWING = ("query", "file_type", "name", "tags", "filters", "after", "before")
+_NARROWING = ("query", "containing", "file_type", "name", "tags", "filters", "after", "before")
 _TEXT_BYTES = (1_000, 1_000_000)
 
 
@@ -69,6 +69,8 @@ class CatalogDocument(ToolPart):
     characters: int
     bytes: int | None
     passages: int
+    matching: int | None = None
+    places: tuple[str, ...] = ()
 
 
 class CatalogData(ToolData):
@@ -142,6 +144,8 @@ def _catalog_document(entry: Mapping[str, Any], number: int) -> CatalogDocument:
         characters=entry["characters"],
         bytes=entry["bytes"],
         passages=entry["chunks"],
+        matching=entry["matching"],
+        places=tuple(map(one_line, entry["places"])),
     )
 
 
@@ -167,6 +171,8 @@ def _document_lines(document: CatalogDocument) -> Iterator[str]:
     yield _INDENT + ", ".join(filter(None, facts))
     if document.tags:
         yield f"{_INDENT}tags: {', '.join(document.tags)}"
+    if document.matching is not None:
+        yield f"{_INDENT}{document.matching} of them contain it: {', '.join(document.places)}"
     if document.summary:
         yield f'{_INDENT}summary: "{document.summary}"'
     yield f"{_INDENT}reference: {document.reference} (#{document.docid})"
