@@ -70,7 +70,7 @@ def is_unwritable(error: sqlite3.OperationalError, file: Path) -> bool:
 
 
 def _store_error(text: str, file: Path) -> StoreError:
-    if "locked" in text or "busy" in text:
+    if _is_busy(text):
         return StoreBusyError("another process is writing to the store; try again")
     if _is_damage(text):
         return _damage_error(text, file)
@@ -125,6 +125,15 @@ def _damage_error(text: str, file: Path) -> StoreDamagedError:
 def is_damage(error: Exception) -> bool:
     """Return whether the driver found bytes that SQLite would not write."""
     return isinstance(error, UnicodeDecodeError) or _is_damage(_text(error))
+
+
+def is_busy(error: Exception) -> bool:
+    """Return whether another connection holds the lock."""
+    return _is_busy(_text(error))
+
+
+def _is_busy(text: str) -> bool:
+    return "locked" in text or "busy" in text
 
 
 def _is_damage(text: str) -> bool:

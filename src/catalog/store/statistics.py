@@ -29,7 +29,7 @@ from catalog.store.schema import (
     outbox,
     revisions,
 )
-from catalog.store.sqlite_pool import is_damage
+from catalog.store.sqlite_pool import is_busy
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -81,7 +81,7 @@ def describe_damage(connection: Connection) -> str | None:
         found = [it for name in names for _, it in find_damaged_documents(connection, name)]
         cards = sum(count_damaged_cards(connection, name) for name in names)
     except (SQLAlchemyError, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, DatabaseError) and not is_damage(error):
+        if isinstance(error, DatabaseError) and (is_postgres(connection) or is_busy(error)):
             return None  # for example Postgres after a failed statement
         return f"the store has rows that cannot be read ({type(error).__name__})"
     if found:
