@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
-
 from catalog.core.dates import format_timestamp, read_bound
 from catalog.core.errors import InputError, StoreError, UnknownValueError
 from catalog.core.filters import (
@@ -54,12 +52,13 @@ from catalog.store.listing import (
     date_range,
     dated_between,
     describe_documents,
+    find_passages,
     list_document_ids,
     list_document_paths,
     materialize,
     without_repeats,
 )
-from catalog.store.schema import chunks, documents
+from catalog.store.schema import documents
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -281,12 +280,7 @@ def _find_places(
     """Return references to the passages that contain the words, by document; empty without any."""
     if not within.containing:
         return {}
-    columns = select(chunks.c.document_id, chunks.c.seq)
-    of_page = among(chunks.c.document_id, page)
-    rows = connection.execute(columns.where(within.clause(), of_page).order_by(chunks.c.seq)).all()
-    by_document: dict[int, list[int]] = {}
-    for document, seq in rows:
-        by_document.setdefault(document, []).append(seq)
+    by_document = find_passages(connection, within, page)
     first = [seq for seqs in by_document.values() for seq in seqs[:_PLACES]]
     passages = load_chunks(connection, within.dataset, first, damaged=[])
     return {

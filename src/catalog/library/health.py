@@ -297,7 +297,7 @@ def diagnose(library: Library) -> list[Check]:
     names: list[str] = []
     unreadable: list[Check] = []
     try:
-        names = library.datasets()
+        names = [name for name in library.datasets() if isinstance(name, str)]
     except Exception as error:  # noqa: BLE001 - any error is a result of the check
         unreadable = [Check("datasets", ok=False, detail=describe_error(error), fix=RESTORE)]
     home, file = library.settings.home, library.database.file

@@ -93,6 +93,18 @@ def allowed_documents(restriction: Restriction) -> ColumnElement[bool]:
     return and_(*parts)
 
 
+def find_passages(
+    connection: Connection, restriction: Restriction, document_ids: Sequence[int]
+) -> dict[int, list[int]]:
+    """Return the row numbers of the passages that may answer, in order, by document."""
+    columns = select(chunks.c.document_id, chunks.c.seq).order_by(chunks.c.seq)
+    of_these = among(chunks.c.document_id, document_ids)
+    by_document: dict[int, list[int]] = {}
+    for document, seq in connection.execute(columns.where(restriction.clause(), of_these)):
+        by_document.setdefault(document, []).append(seq)
+    return by_document
+
+
 def check_filter_fields(
     connection: Connection, restriction: Restriction, seen: Scope = ALL
 ) -> None:
