@@ -314,8 +314,16 @@ def diagnose(library: Library) -> list[Check]:
         _check_rows(library, "log", "catalog logs clear", count_damaged_entries),
         run_check("removals", lambda: _removals(library), "catalog index remove NAME", home),
         *unreadable,
-        *(check for name in names for check in _dataset_checks(library, name)),
+        *(check for name in names for check in _check_dataset(library, name)),
     ]
+
+
+def _check_dataset(library: Library, name: str) -> Iterator[Check]:
+    """Yield the checks of a dataset; what ends them, such as a damaged row, fails as one more."""
+    try:
+        yield from _dataset_checks(library, name)
+    except Exception as error:  # noqa: BLE001 - any error is a result of the check
+        yield Check(f"{name}: checks", ok=False, detail=describe_error(error), fix=RESTORE)
 
 
 def _removals(library: Library) -> str:

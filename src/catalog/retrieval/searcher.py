@@ -73,7 +73,8 @@ class Searcher:
 
     def run(self, params: SearchParams) -> SearchResults:
         """Return the results of a search; see :meth:`search`."""
-        with searching(str(self.library.settings.home)), span("search"):
+        database = self.library.database
+        with searching(str(self.library.settings.home)), span("search"), database.tell_damage():
             return search(self.parts, params, self._baseline)
 
     def run_logged(self, params: SearchParams) -> SearchResults:
@@ -118,7 +119,7 @@ def search(parts: SearchParts, params: SearchParams, baseline: Baseline) -> Sear
             find_passages(parts, SearchParams("warm up", dataset=name, mode=params.mode))
     started = time.perf_counter()
     passages, fusion, confidence, request, stages = find_passages(parts, params)
-    with stages.run("shape"), parts.library.database.tell_damage():
+    with stages.run("shape"):
         results = _shape(parts, passages, request.query, fusion, explain=params.explain)
     elapsed_ms = (time.perf_counter() - started) * 1000
     comparison = None
