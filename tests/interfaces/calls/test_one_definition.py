@@ -52,7 +52,9 @@ def paint(monkeypatch):
     monkeypatch.setitem(VERBS, "paint", verb)
     monkeypatch.setattr(verbs, "open_library", lambda *_: FakeLibrary())
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command()(verbs.verb_command("paint", PaintParams, "Paint some walls."))
+    app.command()(
+        verbs.verb_command("paint", PaintParams, "Paint some walls.", ("catalog paint red",))
+    )
 
     def run(*arguments):
         return CliRunner().invoke(app, arguments, env={"COLUMNS": "96"})
