@@ -54,7 +54,7 @@ class Sources:
     def _add(self, result: SearchResult, sentence: AnswerSentence) -> AnswerCitation:
         start, end = sentence.span or find_quote(result, sentence.text)
         place = locate_part(result, start, end)
-        key = (result.rank, place.citation, place.locator)
+        key = (result.source_doc_id, place.citation, place.locator)
         known = self._cited.get(key)
         if known is None:
             known = AnswerCitation(

@@ -14,6 +14,7 @@ from catalog.retrieval.query_words import Word, has_word, language_of_words, que
 
 _PASSAGES = 10  # that sentences are taken from
 _LEAST = 0.9  # of the best sentence's score, for a further one: it has to answer as well
+_SHOWN = 3  # headings and lead-ins that are shown with an item
 _OF_CONTEXT, _OF_TITLE = 0.8, 0.5  # what a word that stands only there counts
 _WORD = re.compile(r"\w+")
 
@@ -79,7 +80,7 @@ def choose_sentences(candidates: Sequence[Candidate], most: int) -> tuple[Answer
     shown: list[str] = []
     least = _LEAST * candidates[0].score if candidates else 0.0
     for candidate in candidates:
-        folded = _folded(candidate.text)
+        folded = f" {_folded(f'{candidate.context} {candidate.text}')} "
         if len(chosen) >= most or candidate.score < least:
             break
         if any(folded in other or other in folded for other in shown):
@@ -136,13 +137,13 @@ def _candidates(query: str, passages: Sequence[SentenceSource]) -> Iterator[Cand
 def _shown_context(statement: Statement, own: int, parts: Sequence[tuple[str, int]]) -> str:
     """Return the parts of the context without which the sentence would not answer.
 
-    They are those that have words of the question which the sentence lacks, and the last one
+    They are those that have words of the question which the sentence lacks, and the last three
     of an item.
     """
     shown = [
         part
         for at, (part, bits) in enumerate(parts, start=1)
-        if bits & ~own or (statement.depends and at == len(parts))
+        if bits & ~own or (statement.depends and at > len(parts) - _SHOWN)
     ]
     return " › ".join(shown)
 

@@ -15,10 +15,11 @@ from catalog.ingest.chunking.boundaries import Line, iter_lines, sentence_spans
 
 _LONGEST = 400  # characters of a sentence; a longer one is taken line by line
 _LONGEST_HEADING = 80
+_LOWEST = 7  # the level of headings without one
 _FENCE = re.compile(r"\s*+(?:```|~~~)")
 _HEADING = re.compile(r"\s*+(#{1,6})\s++(.*)")
 _UNDERLINE = re.compile(r"\s*+([=\-~^\"'*+#.])\1{2,}\s*+\Z")
-_FRAME = "=-_*~"  # around a title: === TITLE ===
+_FRAME = "=-_*"  # around a title: === TITLE ===
 _BOLD = re.compile(r"\s*+(?:\*\*|__)([^*_]++)(?:\*\*|__)\s*+:?+\s*+\Z")
 _ITEM = re.compile(r"\s*+(?:[-*+•]|\d{1,3}[.)]|\[[ xX]\])\s++(?:\[[ xX]\]\s++)?")
 _RULE = re.compile(r"[\s:|+=-]*+\Z")
@@ -33,6 +34,8 @@ _PRONOUN = re.compile(
     r"but|so|also|both|neither|either|the (?:former|latter|same))\b",
     re.I,
 )
+_STRONG = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]++)\*\*(?![\w*])")
+_NUMBER = re.compile(r"[\d.,%$€£\s+-]+\Z")
 _WORDS = re.compile(r"\w+")
 _MOST_COLUMNS = 40
 
@@ -69,24 +72,26 @@ def sentence_bounds(text: str) -> Iterator[tuple[int, int]]:
 
 
 class _Reader:
-    """Reads a passage line by line; ``_heading``, ``_lead`` and ``_question`` hold for the next."""
+    """Reads a passage line by line, and keeps the context of the next statement."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._lines = list(iter_lines(text))
-        self._heading = self._lead = self._question = ""
+        self._headings: list[tuple[int, str]] = []
+        self._lead = self._parent = self._question = ""
+        self._parent_indent = 0
 
     def read(self) -> Iterator[Statement]:
         for kind, lines in self.blocks():
             start, end = lines[0].start, lines[-1].end
             if kind == "heading":
-                self._heading, self._lead, self._question = _title(self._text[start:end]), "", ""
+                self._enter(self._text[start:end])
             elif kind == "table":
                 yield from self._rows(lines)
             elif kind == "item":
                 yield from self._item(start, end)
             elif kind == "prose":
-                self._lead = ""
+                self._lead = self._parent = ""
                 yield from self._of_spans(list(self.cut(start, end)), is_item=False)
 
     def blocks(self) -> Iterator[tuple[str, list[Line]]]:
@@ -138,7 +143,9 @@ class _Reader:
 
     def _is_heading(self, at: int) -> bool:
         line = self._line(at)
-        if _HEADING.match(line) or _framed(line) or _BOLD.match(line):
+        bold = _BOLD.match(line)
+        is_bold = bold is not None and bold[1].rstrip()[-1:] not in (".", "!", "?")
+        if _HEADING.match(line) or _framed(line) or is_bold:
             return True
         bare = line.strip()
         if len(bare) > _LONGEST_HEADING or _ITEM.match(line) or _cells(line):
@@ -162,6 +169,24 @@ class _Reader:
             return False
         return not is_item or line[:1].isspace()
 
+    def _enter(self, lines: str) -> None:
+        """Note a heading; it ends those of its level and below."""
+        match = _HEADING.match(lines)
+        level = len(match[1]) if match else _LOWEST
+        self._headings = [one for one in self._headings if one[0] < level]
+        self._headings.append((level, _title(lines)))
+        self._lead = self._parent = self._question = ""
+
+    def _has_header(self, lines: list[Line]) -> bool:
+        """Return whether the first row names the columns.
+
+        In Markdown a rule follows it. Else none of its cells may be a number alone.
+        """
+        first, second = (self._text[one.start : one.end].strip() for one in lines[:2])
+        if first.startswith("|"):
+            return _RULE.match(second) is not None
+        return not any(map(_NUMBER.match, _cells(first) or [""]))
+
     def _rows(self, lines: list[Line]) -> Iterator[Statement]:
         """Yield the rows of a table after the first, each cell with the name of its column."""
         rows = [
@@ -169,7 +194,7 @@ class _Reader:
             for line in lines
             if not _RULE.match(raw := self._text[line.start : line.end])
         ]
-        header = rows[0][1] if len(rows) > 1 else []
+        header = rows[0][1] if len(rows) > 1 and self._has_header(lines) else []
         for line, cells in rows[1:] if header else rows:
             names = header if len(header) == len(cells) else [""] * len(cells)
             named = [
@@ -181,20 +206,27 @@ class _Reader:
                 yield self._statement(line.start, line.end, "; ".join(named))
 
     def _item(self, start: int, end: int) -> Iterator[Statement]:
+        line = self._text[start:end]
+        indent = len(line) - len(line.lstrip())
+        if indent <= self._parent_indent:
+            self._parent = ""
         mark = _ITEM.match(self._text, start, end)
         begin = mark.end() if mark else start
         spans = list(sentence_spans(self._text, begin, end))
         if spans and spans[-1][1] - spans[0][0] <= _LONGEST:
             spans = [(spans[0][0], spans[-1][1])]
         yield from self._of_spans(spans, is_item=True)
+        words = _plain(self._text[begin:end])
+        if words.endswith(":"):
+            self._parent, self._parent_indent = words.strip("*_ :"), indent
 
     def _of_spans(self, spans: list[tuple[int, int]], *, is_item: bool) -> Iterator[Statement]:
         before: tuple[int, str] | None = None
         for start, end in spans:
             words = _plain(self._text[start:end])
             bare = words.rstrip("*_ ")
-            if bare.endswith(":") and not is_item:
-                self._lead = bare.strip("*_ :")
+            if bare.endswith(":"):
+                self._lead = self._lead if is_item else bare.strip("*_ :")
             elif bare.endswith("?"):
                 self._question = bare.strip("*_ ")
             else:
@@ -203,15 +235,15 @@ class _Reader:
                     if before is not None and _PRONOUN.match(words):
                         begin, words = before[0], f"{before[1]} {words}"
                     yield self._statement(begin, end, words, depends=is_item)
-                if not is_item:
-                    self._question = ""
+                self._question = ""
                 before = start, _plain(self._text[start:end])
                 continue
             before = None
 
     def _statement(self, start: int, end: int, words: str, *, depends: bool = False) -> Statement:
-        lead = self._lead if depends else ""
-        context = tuple(filter(None, (self._heading, lead, self._question)))
+        leads = (self._lead, self._parent) if depends else ()
+        titles = (title for _, title in self._headings)
+        context = tuple(filter(None, (*titles, *leads, self._question)))
         return Statement(start, end, words, context, depends and bool(context))
 
 
@@ -240,13 +272,14 @@ def _cells(line: str) -> list[str] | None:
     bare = line.strip()
     if " | " not in bare and not (bare.startswith("|") and bare.endswith("|") and len(bare) > 1):
         return None
-    cells = [_plain(cell) for cell in bare.strip("|").split("|")]
+    bare = bare.removeprefix("|").removesuffix("|")
+    cells = [_plain(cell) for cell in bare.split("|")]
     return cells if 1 < len(cells) <= _MOST_COLUMNS else None
 
 
 def _plain(text: str) -> str:
     """Return the text on one line, without the marks of bold words."""
-    return " ".join(text.replace("**", "").split())
+    return " ".join(_STRONG.sub(r"\1", text).split())
 
 
 def _is_statement(words: str) -> bool:

@@ -127,8 +127,8 @@ class BrowseRequest:
 
     def with_names(self, connection: Connection, datasets: tuple[str, ...]) -> BrowseRequest:
         """Return the request with every name extended to all files of its document."""
-        visible = keep_whole(connection, datasets, self.visible)
-        by_name = keep_whole(connection, datasets, self.by_name)
+        visible = keep_whole(connection, datasets, self.visible, self.seen)
+        by_name = keep_whole(connection, datasets, self.by_name, self.seen)
         return replace(self, visible=visible, by_name=by_name)
 
 

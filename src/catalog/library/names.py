@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -70,7 +70,11 @@ class Names:
 
     @cached_property
     def _record_files(self) -> list[str]:
-        return list_record_files(self._connection, self.dataset)
+        files = list_record_files(self._connection, self.dataset)
+        if self._seen.is_all:
+            return files
+        paths = partial(paths_of_files, self._connection, self.dataset)
+        return [file for file in files if self.only_seen(paths([file]))]
 
     @cached_property
     def _by_title(self) -> Mapping[str, list[str]]:
@@ -215,6 +219,7 @@ class Names:
         prefix, live = prefixes.get(tree.field, ""), set[str]()
         if tree.field in prefixes:
             live = live_documents(self._connection, [f"{prefix}{name}" for name in names])
+            live = {one for one in live if self._seen.allows(one)}
         missing = (name for name in names if f"{prefix}{name}" not in live)
         yield from (
             name
@@ -224,23 +229,25 @@ class Names:
 
 
 def keep_whole(
-    connection: Connection, datasets: tuple[str, ...], tree: Filter | None
+    connection: Connection, datasets: tuple[str, ...], tree: Filter | None, seen: Scope = ALL
 ) -> Filter | None:
     """Extend the filter like :meth:`Names.keep_whole` in each of the datasets."""
     if tree is None:
         return None
     stamps = read_stamps(connection, datasets)
-    key = None if None in stamps else (stamps, datasets, repr(tree))
+    key = None if None in stamps or not seen.is_all else (stamps, datasets, repr(tree))
     whole = None if key is None else _WHOLE.get(key)
     if whole is None:
-        whole = _keep_whole(connection, datasets, tree)
+        whole = _keep_whole(connection, datasets, tree, seen)
         if key is not None:
             _WHOLE.put(key, whole)
     return whole
 
 
-def _keep_whole(connection: Connection, datasets: tuple[str, ...], tree: Filter) -> Filter:
-    trees = {name: Names(connection, name).keep_whole(tree) for name in datasets}
+def _keep_whole(
+    connection: Connection, datasets: tuple[str, ...], tree: Filter, seen: Scope
+) -> Filter:
+    trees = {name: Names(connection, name, seen).keep_whole(tree) for name in datasets}
     if len(trees) == 1 or all(one == tree for one in trees.values()):
         return next(iter(trees.values()))
     named = (And((Condition("dataset", Op.EQ, name), one)) for name, one in trees.items())

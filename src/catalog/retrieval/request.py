@@ -85,12 +85,12 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
                 check_filter_fields(connection, restriction, seen)
                 own = replace(restriction, filter=filters)
                 check_values(connection, own, params.file_type, seen)
-                restriction, count = _name_whole(connection, restriction, notes)
+                restriction, count = _name_whole(connection, restriction, notes, seen)
                 is_one_document &= _is_of_one_dataset(connection, restriction)
                 if tree is filters:
                     filters = restriction.filter
                 else:
-                    filters = keep_whole(connection, restriction.datasets, filters)
+                    filters = keep_whole(connection, restriction.datasets, filters, seen)
                 is_one_document |= count == 1
         visible = replace(restriction, filter=filters)
         restriction = _within_dates(library, restriction, params, notes)
@@ -300,7 +300,7 @@ def _is_of_one_dataset(connection: Connection, restriction: Restriction) -> bool
 
 
 def _name_whole(
-    connection: Connection, restriction: Restriction, notes: list[str]
+    connection: Connection, restriction: Restriction, notes: list[str], seen: Scope
 ) -> tuple[Restriction, int]:
     """Extend the restriction to all files of each document; also count its documents."""
     scope, tree, count = restriction.scope, restriction.filter, 0
@@ -308,6 +308,6 @@ def _name_whole(
         count = count_whole(connection, restriction.datasets, scope.ids)
         notes.append(f"{count} documents in scope")
     if tree is not None:
-        tree = keep_whole(connection, restriction.datasets, tree)
+        tree = keep_whole(connection, restriction.datasets, tree, seen)
         notes.append("filtered")
     return replace(restriction, filter=tree), count

@@ -92,7 +92,10 @@ def mcp(
 
     def build_server(engine: Engine) -> Server[Workers]:
         warm_in_background(engine)
-        return catalog_server(engine, workers, with_answers=settings.answers.tool)
+        has_roles = bool(settings.serve.role_tokens)
+        return catalog_server(
+            engine, workers, with_answers=settings.answers.tool, has_roles=has_roles
+        )
 
     engine = NearestEngine.of(settings, store_options(context, home, preset).preset)
     if address is not None:

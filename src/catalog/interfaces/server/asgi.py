@@ -193,7 +193,9 @@ def build_app(
     )
     alone = {"token": secret, "role_tokens": (), "allowed_origins": ()}
     for_owner = serve.model_copy(update=alone)
-    mcp, running = mcp_asgi(catalog_server(engine, workers, with_answers=with_answers), serve)
+    has_roles = bool(serve.role_tokens)
+    server = catalog_server(engine, workers, with_answers=with_answers, has_roles=has_roles)
+    mcp, running = mcp_asgi(server, serve)
 
     routes = [
         Route(CALL, endpoint=guard_app(call_endpoint(engine, workers), address, for_owner)),

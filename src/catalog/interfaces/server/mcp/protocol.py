@@ -340,11 +340,12 @@ def shorten(text: str) -> str:
 
 
 def catalog_server(
-    engine: Engine, workers: Workers, *, with_answers: bool = False
+    engine: Engine, workers: Workers, *, with_answers: bool = False, has_roles: bool = False
 ) -> Server[Workers]:
     """Return the server of all agent tools; ask the engine once, for its instructions.
 
-    The tool ``ask`` is included only ``with_answers``.
+    The tool ``ask`` is included only ``with_answers``. With ``has_roles`` its callers may
+    have roles: the instructions count no documents, since a role may not see all of them.
     """
     from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS, LISTED_TOOLS
 
@@ -353,12 +354,12 @@ def catalog_server(
         engine,
         tools={**AGENT_TOOLS, **more},
         listed=(*LISTED_TOOLS, *more),
-        instructions=instructions(engine),
+        instructions=instructions(engine, has_roles=has_roles),
         workers=workers,
     )
 
 
-def instructions(engine: Engine) -> str:
+def instructions(engine: Engine, *, has_roles: bool = False) -> str:
     """Return how to use the tools and, if the store can be read, the names of datasets."""
     from catalog.interfaces.agents import agent_guidance
 
@@ -369,11 +370,16 @@ def instructions(engine: Engine) -> str:
     except CatalogError as error:
         _LOG.warning("instructions without datasets: %s", error)
         return agent_guidance()
-    names = [_describe_dataset(dataset) for dataset in datasets]
+    describe = _name_dataset if has_roles else _describe_dataset
+    names = [describe(dataset) for dataset in datasets]
     if len(names) > 1:
         return agent_guidance(names)
     contents = f"Dataset here: {names[0]}." if names else "There is no dataset yet."
     return f"{agent_guidance()}{contents}"
+
+
+def _name_dataset(dataset: Mapping[str, Any]) -> str:
+    return shorten(str(dataset["dataset"]))
 
 
 def _describe_dataset(dataset: Mapping[str, Any]) -> str:
