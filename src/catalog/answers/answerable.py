@@ -25,7 +25,7 @@ from catalog.core.settings import RAGv2Settings
 from catalog.core.text import storable
 from catalog.models.model_files import reranker
 from catalog.retrieval.query_words import keywords_of
-from catalog.store.lexical.languages import detect_language
+from catalog.retrieval.relevance import TELLING, is_english
 
 if TYPE_CHECKING:
     from catalog.answers.extracting import Candidate
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 NO_PASSAGE = "no passage was found"
 _CONSTANT, _CONFIDENCE, _READ, _SHARE = 0.684, 0.5, 0.093, 0.376
 _STATEMENTS = 8  # that the cross-encoder reads: more made no difference
-_TELLING = 3  # passages that show the language
 _NEARLY = 1e-4  # to 0 and 1, for the logit
 
 
@@ -58,7 +57,8 @@ def estimate_answer(
 
     The ``candidates`` are their statements, best first.
     """
-    if not candidates or keywords_of(question) or not _is_english(results):
+    first = [result.text for result in results.results[:TELLING]]
+    if not candidates or keywords_of(question) or not is_english(first):
         return results.confidence
     scores = _read(parts, question, [one.read for one in candidates[:_STATEMENTS]])
     if scores is None:
@@ -87,8 +87,3 @@ def _read(parts: SearchParts, question: str, statements: Sequence[str]) -> list[
         return parts.reranker.scores(storable(question), list(map(storable, statements)))
     except CatalogError:  # the confidence of the search is there without it
         return None
-
-
-def _is_english(results: SearchResults) -> bool:
-    text = " ".join(result.text for result in results.results[:_TELLING])
-    return detect_language(text, text.split()) in (None, "english")

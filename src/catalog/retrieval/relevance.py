@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.resources import files
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 LIKELY = 0.5  # the least relevance of a passage that is called likely
 _LIMIT = 40.0  # exp of more says nothing new
-_TELLING, _READ = 3, 1000  # passages that show the language, and characters read of each
+TELLING, _READ = 3, 1000  # passages that show the language, and characters read of each
 _FIRST = 3  # passages whose words count for confidence
 _PACKAGED = "calibrations.json"
 WORDS_ONLY = ""  # instead of a fingerprint: for searches whose cosines have no fit
@@ -123,7 +123,7 @@ def judge_relevance(
     if not passages:
         return [], 0.0
     by_words, with_cosine = find(False), find(True)
-    if not _is_english(passages):
+    if not is_english([passage.chunk.text for passage in passages[:TELLING]]):
         with_cosine = by_words
     seen = extract_features(passages, query)
     fits = [with_cosine if "vec" in one.kinds_answered else by_words for one in passages]
@@ -182,9 +182,9 @@ def _found_words(passages: Sequence[Passage]) -> FoundWords:
     return next((source.words for source in sources), NO_WORDS)
 
 
-def _is_english(passages: Sequence[Passage]) -> bool:
-    """Return whether the first passages are in English, as in the fit, or in no known language."""
-    text = " ".join([passage.chunk.text[:_READ] for passage in passages[:_TELLING]])
+def is_english(texts: Iterable[str]) -> bool:
+    """Return whether the texts are in English, as in the fits, or in no known language."""
+    text = " ".join([one[:_READ] for one in texts])
     return detect_language(text, text.split()) in (None, "english")
 
 
