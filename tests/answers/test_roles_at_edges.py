@@ -12,6 +12,7 @@ from catalog.core.settings import AnswerSettings, ServeSettings
 from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS
 from catalog.interfaces.calls import VERBS, LocalEngine
 from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.server.mcp.protocol import instructions
 from catalog.interfaces.server.security import Address
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
@@ -269,3 +270,49 @@ def test_tokens_of_roles_let_others_connect(engine):
     build_app(engine, reachable, SERVE, "5" * 64)
     with pytest.raises(ConfigError):
         build_app(engine, reachable, ServeSettings(), "5" * 64)
+
+
+def test_instructions_to_agents_count_no_documents_where_tokens_have_roles(client, engine):
+    about = {"name": "by hand", "version": "1"}
+    first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
+    told = rpc(client, "initialize", first, GUEST).text
+    assert "notes" in told
+    assert "5 documents" not in told
+    assert "5 documents" in instructions(engine)
+
+
+TITLES = {"a_dot_md": "secret.md", "b_dot_md": "r.jsonl"}
+
+
+@pytest.fixture
+def named(tmp_path):
+    """Opens a store in which a seen document has the path of a hidden one, or none, as title."""
+
+    def opened(*, is_hidden):
+        folder = tmp_path / str(is_hidden)
+        title = "---\nconfidentiality: public\ntitle: {}\n---\nA plan.\n"
+        write(
+            folder / "notes", a_dot_md=title.format("secret.md"), b_dot_md=title.format("r.jsonl")
+        )
+        if is_hidden:
+            write(folder / "notes", secret_dot_md="---\nconfidentiality: internal\n---\nA plan.\n")
+            line = {"id": "1", "text": "A plan.", "confidentiality": "internal"}
+            (folder / "notes" / "r.jsonl").write_text(json.dumps(line) + "\n")
+        with open_library(folder / "home") as library:
+            Indexer(library).build(folder / "notes", "notes")
+        return engine_of(folder / "home", role="guest")
+
+    return opened
+
+
+@pytest.mark.parametrize("path", ["secret.md", "r.jsonl", "r.jsonl:1"])
+@pytest.mark.parametrize("verb", ["browse", "search"])
+def test_a_hidden_path_changes_nothing_in_what_a_name_finds(named, verb, path):
+    found = []
+    for is_hidden in (False, True):
+        with named(is_hidden=is_hidden) as opened:
+            asked = {"filters": [f"path={path}"]} | ({"query": "plan"} if verb == "search" else {})
+            answer = opened.ask(verb, asked)
+            listed = answer["entries"] if verb == "browse" else answer["results"]
+            found.append(sorted(one["path"] for one in listed))
+    assert found[0] == found[1]

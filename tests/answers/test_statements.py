@@ -7,7 +7,7 @@ import pytest
 from answers.conftest import asking
 from catalog.answers.answerable import estimate_answer
 from catalog.answers.answering import answer_question
-from catalog.answers.extracting import rank_candidates
+from catalog.answers.extracting import Candidate, choose_sentences, rank_candidates
 from catalog.answers.statements import read_statements
 from catalog.core.params import SearchParams
 from catalog.library.indexing import Indexer
@@ -138,3 +138,56 @@ def test_the_estimate_uses_the_reader_where_it_is_there_and_the_confidence_else(
     keyword = service.run(SearchParams("gauge"))
     found = rank_candidates("gauge", keyword.results)
     assert estimate_answer(service.parts, "gauge", keyword, found) == keyword.confidence
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Rules:\n\n- Not allowed:\n  - keys in mail\n- tea\n", [("keys in mail", "Not allowed")]),
+        ("## Not allowed\n\n### Mail\n\n- send keys\n", [("send keys", "Not allowed")]),
+        ("# A\n\n## Not allowed\n\n## Fine\n\n- tea\n", [("tea", "Fine")]),
+    ],
+)
+def test_what_stands_further_above_is_kept_as_long_as_it_holds(text, expected):
+    read_ones = dict(read(text))
+    for statement, part in expected:
+        assert part in read_ones[statement]
+    assert not any("Not allowed" in read_ones.get(one, ()) for one in ("tea",))
+
+
+def test_a_whole_sentence_in_bold_is_a_statement_and_no_heading():
+    assert read("**Never share keys.**\n\nTea is at four.") == [
+        ("Never share keys.", ()),
+        ("Tea is at four.", ()),
+    ]
+
+
+def test_stars_that_mark_nothing_stay():
+    text = "The limit is 2**10 of `src/**/*.py` files."
+    assert read(text) == [(text, ())]
+
+
+@pytest.mark.parametrize("text", ["Alice | 5\nBob | 7\n", "| Alice | 5 |\n| Bob | 7 |\n"])
+def test_a_first_row_that_is_no_header_names_no_columns(text):
+    assert [one for one, _ in read(text)] == ["Alice; 5", "Bob; 7"]
+
+
+def test_an_empty_cell_shifts_no_column():
+    rows = read("| who | when | where |\n|--|--|--|\n|| noon | hall |\n")
+    assert [one for one, _ in rows] == ["when: noon; where: hall"]
+
+
+def test_a_question_is_answered_once():
+    rows = read("- Is it encrypted?\n- No.\n- Keys rotate daily.\n")
+    assert rows == [("No.", ("Is it encrypted?",)), ("Keys rotate daily.", ())]
+
+
+def test_a_short_sentence_is_no_repetition_of_one_whose_letters_hold_it():
+    chosen = choose_sentences(
+        [candidate("Notes are kept.", 1.0, 0), candidate("No", 1.0, 50)], most=3
+    )
+    assert [one.text for one in chosen] == ["Notes are kept.", "No"]
+
+
+def candidate(text, score, start):
+    return Candidate(score, 1.0, 1, start, start + len(text), text, "", text)
