@@ -56,6 +56,7 @@ INDEX_TOKENS = "vectors:"  # prefix of the keys of the tokens that vector indexe
 _VALUE = select(meta.c.value).where(meta.c.key == bindparam("key"))
 # errors that the use of a damaged value can raise
 _OF_DAMAGE = (ArithmeticError, AttributeError, IntegrityError, LookupError, TypeError, ValueError)
+_CHECKED = "checked_for_damage"  # an attribute of such an error
 _ANY = select(meta.c.key).limit(1)
 
 
@@ -266,9 +267,9 @@ class Database:
         except _OF_DAMAGE as error:
             from catalog.store.statistics import describe_damage
 
-            if isinstance(error, CatalogError) or getattr(self._thread, "told", None) is error:
+            if isinstance(error, CatalogError) or _CHECKED in vars(error):
                 raise
-            self._thread.told = error  # enclosing contexts need not check again
+            vars(error)[_CHECKED] = True  # enclosing contexts need not check again
             with self._pool.translate_errors(), self.engine.connect() as connection:
                 damage = describe_damage(connection)
             if damage is None:
