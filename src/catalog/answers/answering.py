@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from catalog.answers.answerable import estimate_answer, why_not_answered
 from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import choose_sentences, rank_candidates
+from catalog.answers.listing import answer_listing, read_listing
 from catalog.answers.risk import bound_in_force
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
@@ -121,6 +122,13 @@ def _events(
     started = time.perf_counter()
     if llm is None and params.model not in (None, *PROVIDERS):  # it may be mistyped
         llm = choose_llm(service.library, params.model, agent.profile)
+    listing = read_listing(params.question)
+    if listing is not None and params.docs is None:
+        listed = yield from answer_listing(service, params, listing)
+        if listed is not None:
+            ms = round((time.perf_counter() - started) * 1000, 3)
+            yield AnswerEvent("answer", answer=replace(listed, elapsed_ms=ms))
+            return
     results = service.run(search_params(params, params.question))
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)
