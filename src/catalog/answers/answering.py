@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from catalog.answers.answerable import estimate_answer, why_not_answered
 from catalog.answers.cited_sources import Sources
-from catalog.answers.extracting import choose_sentences, rank_candidates
+from catalog.answers.extracting import choose_sentences, find_conflict, rank_candidates
 from catalog.answers.listing import answer_listing, read_listing
 from catalog.answers.risk import bound_in_force
 from catalog.core.agent_calls import read_agent, with_agent
@@ -136,7 +136,9 @@ def _events(
     settings = service.parts.settings
     with stages.run("extract"):
         candidates = rank_candidates(params.question, results.results)
-        extracted = choose_sentences(candidates, settings.answers.sentences)
+        conflict = find_conflict(candidates)
+        also = None if conflict is None else conflict[0]
+        extracted = choose_sentences(candidates, settings.answers.sentences, also)
     with stages.run("abstain") as notes:
         estimate = estimate_answer(service.parts, params.question, results, candidates)
         reason = why_not_answered(results, estimate, settings.answers.answered_from)
@@ -151,8 +153,14 @@ def _events(
             sources = Sources(results, settings.answers.citations)
             extracted = tuple(map(sources.cite, extracted))
             yield from (AnswerEvent("sentence", sentence=one) for one in extracted)
+            notes = [written]
+            if conflict is not None:
+                one, other = (
+                    "".join(one.cited_as) or f"[{one.citations[0]}]" for one in extracted[:2]
+                )
+                notes.append(f"{one} and {other} say different things: {conflict[1]}")
             cited = sources.of(extracted)
-            answer = replace(answer, sentences=extracted, citations=cited, notes=(written,))
+            answer = replace(answer, sentences=extracted, citations=cited, notes=tuple(notes))
     whole = replace(
         answer,
         stages=(*results.stages, *stages.reports),
