@@ -79,6 +79,13 @@ def ask(params: AskParams) -> Answer:
     Uses the effective settings and the service that ``catalog.search_v2.search`` uses. Without a
     language model (``IDX_LLM__PROVIDER``) it is made of the documents' own sentences. Raises what
     a search raises.
+
+    Examples:
+        >>> from catalog.search_v2 import ask
+        >>> print(ask("how often are keys rotated", dataset="notes").text)
+        Rotate the API keys every ninety days with the keys command. [1]
+        >>> ask("who won the world cup", dataset="notes").abstained is None
+        False
     """
     with asked_at("python"):
         return answer_question(shared_service(), params)

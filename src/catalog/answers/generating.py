@@ -213,6 +213,14 @@ def generate(params: GenerateParams) -> Artifact:
     Uses the effective settings and the service that ``catalog.search_v2.search`` uses. Without a
     language model the sentences are the documents' own. Raises what a search raises, and
     :class:`ArtifactSchemaError`, with the draft, where a model keeps to no schema.
+
+    Examples:
+        >>> from catalog.search_v2 import generate
+        >>> artifact = generate("workflow", topic="rotating API keys", dataset="notes")
+        >>> print(artifact.sections[0].text)
+        # Purpose
+        <BLANKLINE>
+        Rotate the API keys every ninety days with the keys command. [1]
     """
     with asked_at("python"):
         return generate_artifact(shared_service(), params)

@@ -58,6 +58,12 @@ class DistinctText(PassagePostprocessor):
 
     :func:`~catalog.retrieval.select.keep_distinct` defines this. A node without text, such as an
     image, equals no other. Other retrievers' nodes list no copies.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, DistinctText
+        >>> nodes = CatalogRetriever("notes").retrieve("bake bread")
+        >>> len(DistinctText().postprocess_nodes([*nodes, *nodes])) == len(nodes)
+        True
     """
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
@@ -65,7 +71,14 @@ class DistinctText(PassagePostprocessor):
 
 
 class KeepFirst(PassagePostprocessor):
-    """Keep the first ``limit`` nodes."""
+    """Keep the first ``limit`` nodes.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, KeepFirst
+        >>> nodes = CatalogRetriever("notes", top_k=3).retrieve("bake bread")
+        >>> [node.metadata["path"] for node in KeepFirst(limit=1).postprocess_nodes(nodes)]
+        ['recipes/bread.txt']
+    """
 
     limit: int = Field(10, ge=1)
 
@@ -78,6 +91,13 @@ class KeywordChunkSelector(PassagePostprocessor):
 
     The rule is :func:`~catalog.retrieval.select.select_by_keyword`. Nodes of other retrievers have
     no leg.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, KeywordChunkSelector
+        >>> nodes = CatalogRetriever("notes", name="travel").retrieve("trains")
+        >>> best = KeywordChunkSelector().postprocess_nodes(nodes, query_str="hotel")
+        >>> len(nodes), [node.metadata["heading_path"] for node in best]
+        (2, [['Travel', 'Hotels']])
     """
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
@@ -88,6 +108,12 @@ class MaxChunksPerDocument(PassagePostprocessor):
     """Keep at most ``limit`` nodes of each document, in the given order; 0 keeps all.
 
     1 is best-chunk mode. Fetch more than you need, because this only removes nodes.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, MaxChunksPerDocument
+        >>> nodes = CatalogRetriever("notes", name="travel").retrieve("trains and hotels")
+        >>> len(nodes), len(MaxChunksPerDocument(limit=1).postprocess_nodes(nodes))
+        (2, 1)
     """
 
     limit: int = Field(3, ge=0)
@@ -104,6 +130,13 @@ class SimilarityThreshold(PassagePostprocessor):
     is in 0..1. A passage of v2 that was not calibrated, or a node scored by BM25, cannot be judged:
     it stays unless ``keep_unjudged`` is off. Scores of other software's fusion are in 0..1, too,
     without being a relevance: do not use this after one.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, SimilarityThreshold
+        >>> nodes = CatalogRetriever("notes").retrieve("at how many degrees is bread baked")
+        >>> kept = SimilarityThreshold(minimum=0.5).postprocess_nodes(nodes)
+        >>> [node.metadata["path"] for node in kept]
+        ['recipes/bread.txt']
     """
 
     minimum: float = Field(0.0, ge=0.0, le=1.0)
@@ -119,6 +152,13 @@ class TokenBudget(PassagePostprocessor):
     A node that does not fit is left out, and the next one is tried. ``counter`` is any
     :class:`TokenCounter`, such as a model's tokenizer; without one, four characters count as a
     token. Only texts are counted, not the metadata or prompt that a synthesizer adds.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, TokenBudget
+        >>> nodes = CatalogRetriever("notes").retrieve("bake bread")
+        >>> fitting = TokenBudget(limit=20).postprocess_nodes(nodes)
+        >>> [node.metadata["path"] for node in fitting]
+        ['recipes/bread.txt']
     """
 
     limit: int = Field(0, ge=0)
@@ -136,7 +176,16 @@ class TokenBudget(PassagePostprocessor):
 
 
 class RelevanceEstimator(PassagePostprocessor):
-    """Give every passage of a v2 search its relevance. Order and other nodes do not change."""
+    """Give every passage of a v2 search its relevance. Order and other nodes do not change.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, RelevanceEstimator
+        >>> question = "at how many degrees is bread baked"
+        >>> nodes = CatalogRetriever("notes", whole=False).retrieve(question)
+        >>> best = RelevanceEstimator().postprocess_nodes(nodes, query_str=question)[0]
+        >>> best.metadata["path"], best.relevance > 0.5
+        ('recipes/bread.txt', True)
+    """
 
     _find: CalibrationFinder = PrivateAttr()
 
@@ -164,6 +213,15 @@ class RerankPostprocessor(PassagePostprocessor):
     best run of words. ``candidates`` passages are scored, or fewer if ``budget_ms`` (0: no limit)
     runs out; the rest follow in their order. ``top_n`` keeps this many (0: all).
     ``retrieval.rerank.scoring.blend`` has the formulas.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, RerankPostprocessor
+        >>> nodes = CatalogRetriever("notes", whole=False).retrieve("how hot is the oven")
+        >>> reranked = RerankPostprocessor(candidates=4, weight=1.0, top_n=1).postprocess_nodes(
+        ...     nodes, query_str="how hot is the oven"
+        ... )
+        >>> reranked[0].metadata["path"]
+        'recipes/bread.txt'
     """
 
     candidates: int = Field(3, ge=1)
@@ -263,6 +321,13 @@ class TemporalExpansion(PassagePostprocessor):
     :class:`ScoredPassage` also has it as ``evidence``. Neighbours are passages that ``restriction``
     allows, by default that of the passage's own search; without either, the evidence is the passage
     itself.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, TemporalExpansion
+        >>> nodes = CatalogRetriever("notes", file_type="video").retrieve("keys on Monday")
+        >>> print(TemporalExpansion().postprocess_nodes(nodes)[0].metadata["evidence"])
+        > 00:00:00–00:00:04 (Audio, Ada): "We rotate the keys on Monday."
+        00:00:04–00:00:09 (Audio, Ben): "Then the backup server needs the new key."
     """
 
     transcript_seconds: float = Field(15.0, ge=0.0, le=600.0)
@@ -349,6 +414,13 @@ class ServicePostprocessor(BaseNodePostprocessor):
     """The service's own stages in one; they get the query without quotes, exclusions and types.
 
     ``stages`` are LlamaIndex postprocessors that can also be used separately.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, ServicePostprocessor
+        >>> nodes = CatalogRetriever("notes", whole=False).retrieve("bake bread")
+        >>> kept = ServicePostprocessor(top_k=1).postprocess_nodes(nodes, query_str="bake bread")
+        >>> [node.metadata["path"] for node in kept]
+        ['recipes/bread.txt']
     """
 
     stages: list[BaseNodePostprocessor]

@@ -90,7 +90,18 @@ class LegRetriever(BaseRetriever):
 
 
 class LexicalRetriever(LegRetriever):
-    """BM25 or full-text search over one dataset, or over several as one."""
+    """BM25 or full-text search over one dataset, or over several as one.
+
+    Examples:
+        >>> from catalog.library.library import Library
+        >>> from catalog.search_v2 import LexicalRetriever
+        >>> from catalog.store.engine_types import Restriction
+        >>> with Library.open() as library:
+        ...     engine = library.indexes.lexical("notes")
+        ...     by_words = LexicalRetriever(library.database, engine, Restriction("notes"), top_k=1)
+        ...     [node.metadata["path"] for node in by_words.retrieve("bake bread")]
+        ['recipes/bread.txt']
+    """
 
     def __init__(
         self,
@@ -107,6 +118,16 @@ class VectorRetriever(LegRetriever):
     """Nearest neighbours over one dataset, or several; cosines are comparable between them.
 
     :func:`~catalog.retrieval.legs.vector_leg` describes the fallback for an index it cannot use.
+
+    Examples:
+        >>> from catalog.library.library import Library
+        >>> from catalog.search_v2 import SearchServiceV2, VectorRetriever
+        >>> from catalog.store.engine_types import Restriction
+        >>> service = SearchServiceV2(Library.open())
+        >>> by_meaning = VectorRetriever(service.parts, Restriction("notes"), top_k=1)
+        >>> [node.metadata["path"] for node in by_meaning.retrieve("how hot is the oven")]
+        ['recipes/bread.txt']
+        >>> service.close()
     """
 
     def __init__(
@@ -186,7 +207,14 @@ class HybridRetrieverV2(FusionRetriever):
 
 
 class HybridRetrieverFactoryV2:
-    """Build hybrid retrievers from a service's parts, by default the shared service's."""
+    """Build hybrid retrievers from a service's parts, by default the shared service's.
+
+    Examples:
+        >>> from catalog.search_v2 import HybridRetrieverFactoryV2
+        >>> fused = HybridRetrieverFactoryV2().build(dataset_name="notes", k_fused=1)
+        >>> [node.metadata["path"] for node in fused.retrieve("bake bread")]
+        ['recipes/bread.txt']
+    """
 
     def __init__(self, parts: SearchParts | None = None, *, stages: StageLog | None = None) -> None:
         self._given_parts = parts
@@ -289,6 +317,12 @@ class DatasetRetriever(FusionRetriever):
 
     ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
     :class:`SearchParams`. A failed stage is logged, and raised with ``strict``.
+
+    Examples:
+        >>> from catalog.search_v2 import DatasetRetriever
+        >>> retriever = DatasetRetriever("notes", k_lex=20, k_dense=20, k_fused=1)
+        >>> [node.metadata["path"] for node in retriever.retrieve("bake bread")]
+        ['recipes/bread.txt']
     """
 
     def __init__(
@@ -351,6 +385,12 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
     query's own lists have the weight ``original_weight``, those of the expansion
     ``expansion_weight``; filters and scope restrict both. A typed query, or one with a certain
     result already, is not expanded.
+
+    Examples:
+        >>> from catalog.search_v2 import QueryExpansionRetrieverV2
+        >>> retriever = QueryExpansionRetrieverV2("notes", k_fused=1)  # asks IDX_LLM__PROVIDER
+        >>> retriever.retrieve("swapping credentials")[0].metadata["path"]
+        'keys.md'
     """
 
     def __init__(
@@ -374,6 +414,13 @@ class LexVecQueryTransform(BaseQueryTransform):
     """The lex, vec and hyde lines of a language model as a LlamaIndex query transform.
 
     The query is embedded together with its vec and hyde lines.
+
+    Examples:
+        >>> from catalog.llm import get_llm
+        >>> from catalog.search_v2 import LexVecQueryTransform
+        >>> transform = LexVecQueryTransform(get_llm())  # IDX_LLM__PROVIDER
+        >>> transform.run("swapping credentials").embedding_strs
+        ['swapping credentials', 'how to rotate the API keys']
     """
 
     def __init__(self, llm: LanguageModel | GivenLLM) -> None:
@@ -415,6 +462,12 @@ class CatalogRetriever(BaseRetriever):
     one, by default all. ``whole=False`` ends after selection, for callers who chain the later
     stages themselves. A query bundle's ``embedding`` or ``custom_embedding_strs`` replace the query
     in the search by meaning.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever
+        >>> retriever = CatalogRetriever("notes", top_k=3, filters={"tags": "ops"})
+        >>> [node.metadata["path"] for node in retriever.retrieve("how often are keys rotated")]
+        ['keys.md']
     """
 
     def __init__(
