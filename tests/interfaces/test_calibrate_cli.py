@@ -75,7 +75,7 @@ def test_after_a_calibration_searches_tell_a_relevance_that_is_fitted_to_the_lab
 ):
     before = relevances(found(catalog))
     code, out, err = catalog("golden", "calibrate", "--golden", labelled)
-    assert (code, err) == (0, "")
+    assert code == 0, err
     first, pairs, error, relevance, balance, answers, last = out.splitlines()
     assert first == "set on docs, 25 queries: 250 passages, left out of the fit in turn:"
     assert pairs.endswith("in 100.0% of pairs")
@@ -124,7 +124,7 @@ def test_a_fit_that_does_not_win_is_not_kept_and_said_so(catalog, tmp_path):
     ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     code, out, err = catalog("golden", "calibrate", "--golden", file)
-    assert (code, err) == (0, "")
+    assert code == 0, err
     assert "relevance stays that of searches by words: the fit does not win" in out
     assert relevances(found(catalog)) == before
 
@@ -222,7 +222,7 @@ def test_when_to_answer_is_fitted_to_questions_with_and_without_an_answer(catalo
     question = "is everything of mars 3 and venus big"
     assert "everything about" in catalog("ask", question)[1].casefold()
     code, out, err = catalog("golden", "calibrate", "--golden", file)
-    assert (code, err) == (0, "")
+    assert code == 0, err
     fitted = next(line for line in out.splitlines() if "'ask' refuses" in line)
     assert fitted.startswith("  'ask' refuses 0% of those with an answer and 100% of those without")
     assert "I don't see" in catalog("ask", question)[1]

@@ -57,25 +57,40 @@ def estimate_answer(
 ) -> float:
     """Return the probability, 0 to 1, that the passages answer; see the module.
 
-    The ``candidates`` are their statements, best first.
+    The ``candidates`` are their statements as :func:`read_candidates` returns them.
     """
-    logit = answer_logit(parts, question, results, candidates) + _find_shift(parts, results)
+    logit = answer_logit(question, results, candidates) + _find_shift(parts, results)
     return 1 / (1 + math.exp(-logit))
 
 
-def answer_logit(
-    parts: SearchParts, question: str, results: SearchResults, candidates: Sequence[Candidate]
-) -> float:
+def answer_logit(question: str, results: SearchResults, candidates: Sequence[Candidate]) -> float:
     """Return the logit of the estimate without what labels taught."""
     of_search = logit_of(results.confidence)
-    first = [result.text for result in results.results[:TELLING]]
-    if not candidates or keywords_of(question) or not is_english(first):
-        return of_search
-    scores = _read(parts, question, [one.read for one in candidates[:_STATEMENTS]])
-    if scores is None:
+    scores = [one.read_score for one in candidates if one.read_score is not None]
+    if not scores or keywords_of(question):
         return of_search
     share = max(one.share for one in candidates)
     return _CONSTANT + _CONFIDENCE * of_search + _READ * max(scores) + _SHARE * share
+
+
+def read_candidates(
+    parts: SearchParts, question: str, results: SearchResults, candidates: Sequence[Candidate]
+) -> list[Candidate]:
+    """Return the best eight in the order of the packaged cross-encoder's scores, then the rest.
+
+    The first statement of these answers 64 % of the questions of four folders, and the first by
+    words 58 % (``docs/evidence/abstention.md``). Without that model, or for passages that are not
+    in English, the order stays.
+    """
+    read, rest = candidates[:_STATEMENTS], candidates[_STATEMENTS:]
+    if not read or not is_english([result.text for result in results.results[:TELLING]]):
+        return list(candidates)
+    scores = _read(parts, question, [one.read for one in read])
+    if scores is None:
+        return list(candidates)
+    scored = [one._replace(read_score=score) for one, score in zip(read, scores, strict=True)]
+    scored.sort(key=lambda one: -(one.read_score or 0.0))
+    return [*scored, *rest]
 
 
 def logit_of(probability: float) -> float:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from catalog.answers.answerable import estimate_answer, why_not_answered
+from catalog.answers.answerable import estimate_answer, read_candidates, why_not_answered
 from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import choose_sentences, find_conflict, rank_candidates
 from catalog.answers.listing import answer_listing, read_listing
@@ -142,7 +142,8 @@ def _events(
     answer = Answer(params.question, (), (), results, agent=params.agent)
     settings = service.parts.settings
     with stages.run("extract"):
-        candidates = rank_candidates(params.question, results.results)
+        ranked = rank_candidates(params.question, results.results)
+        candidates = read_candidates(service.parts, params.question, results, ranked)
         conflict = find_conflict(candidates)
         also = None if conflict is None else conflict[0]
         extracted = choose_sentences(candidates, settings.answers.sentences, also)

@@ -15,6 +15,7 @@ from catalog.retrieval.query_words import Word, has_word, language_of_words, que
 
 _PASSAGES = 10  # that sentences are taken from
 _LEAST = 0.9  # of the best sentence's score, for a further one: it has to answer as well
+_NEAR = 1.0  # of the cross-encoder's scores, for the same
 _SHOWN = 3  # headings and lead-ins that are shown with an item
 _OF_CONTEXT, _OF_TITLE = 0.8, 0.5  # what a word that stands only there counts
 _WORD = re.compile(r"\w+")
@@ -47,7 +48,7 @@ class Candidate(NamedTuple):
 
     ``share`` (0 to 1) is how much of the question's words it has with its context, and ``read`` is
     both as a model reads them. ``context`` is the part of it to show, and ``under`` all of it but
-    the document's title.
+    the document's title. ``read_score`` is the cross-encoder's, ``None`` without one.
     """
 
     score: float
@@ -59,6 +60,13 @@ class Candidate(NamedTuple):
     context: str
     read: str
     under: str
+    read_score: float | None = None
+
+    def answers_like(self, best: Candidate) -> bool:
+        """Return whether it answers as well as the best one."""
+        if best.read_score is None:
+            return self.score >= _LEAST * best.score
+        return self.read_score is not None and self.read_score >= best.read_score - _NEAR
 
 
 def extract_sentences(
@@ -105,18 +113,20 @@ def choose_sentences(
 ) -> tuple[AnswerSentence, ...]:
     """Return the first candidates, up to ``most``, that answer as well as the best one.
 
-    They have .9 of its score at least, and none is part of an earlier one. ``also`` is the second.
+    They have .9 of its score at least, or a score of the cross-encoder at most 1 below its, and
+    none is part of an earlier one. ``also`` is the second.
     """
     chosen: list[AnswerSentence] = []
     shown: list[str] = []
-    least = _LEAST * candidates[0].score if candidates else 0.0
     if also is not None:
         candidates = [candidates[0], also, *(one for one in candidates[1:] if one != also)]
         most = max(most, 2)
     for candidate in candidates:
         folded = f" {_folded(f'{candidate.context} {candidate.text}')} "
-        if len(chosen) >= most or (candidate.score < least and candidate != also):
+        if len(chosen) >= most:
             break
+        if candidate != also and not candidate.answers_like(candidates[0]):
+            continue
         if any(folded in other or other in folded for other in shown):
             continue
         shown.append(folded)

@@ -453,7 +453,7 @@ def measure_answers(
     service: Searcher, golden: GoldenSet, dataset: str, *, progress: Progress
 ) -> AnswerDecisions:
     """Return how ``ask`` decides about each query at each of :data:`ANSWER_SHIFTS`."""
-    from catalog.answers.answerable import answer_logit, logit_of
+    from catalog.answers.answerable import answer_logit, logit_of, read_candidates
     from catalog.answers.extracting import rank_candidates
 
     progress.start(len(golden))
@@ -461,8 +461,9 @@ def measure_answers(
     rows, answerable = [], []
     for query in golden:
         results = service.run(SearchParams(query.query, dataset=dataset, filters=query.filters))
-        candidates = rank_candidates(query.query, results.results)
-        logit = answer_logit(service.parts, query.query, results, candidates)
+        ranked = rank_candidates(query.query, results.results)
+        candidates = read_candidates(service.parts, query.query, results, ranked)
+        logit = answer_logit(query.query, results, candidates)
         is_answered = len(results) > 0
         answerable.append(bool(query.relevant))
         rows.append(
