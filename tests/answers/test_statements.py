@@ -49,6 +49,20 @@ def test_what_says_nothing_by_itself_is_no_statement(text):
     assert read(text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pip install it\nrun it now\n```\n\nThen it runs.\n", ["Then it runs."]),
+        ("make it\n```\n\nThen it runs.\n\n```sh\nstop it\n```\n", ["Then it runs."]),
+        ("# Install\n```\npip install it\n", []),
+        ("First do this:\n\n```\npip install it\n", []),
+        ("It runs at night.\n\n```\nrun it\n", ["It runs at night."]),
+    ],
+)
+def test_code_that_a_passage_cuts_is_no_statement(text, expected):
+    assert [statement for statement, _ in read(text)] == expected
+
+
 def test_an_item_has_its_heading_and_its_lead_in():
     text = "## Not OK\n\nNever do these:\n\n- Sell your time to a rival.\n- Sleep.\n"
     assert read(text) == [
