@@ -172,7 +172,8 @@ def to_passage(node: NodeWithScore) -> Passage:
     """Return a node as a passage; another retriever's node has no place in a file.
 
     Its document is ``source_doc_id`` in its metadata, else its source node, else the node itself.
-    Its relevance is the node's ``relevance``, else its score if that is from 0 to 1.
+    Its relevance is the node's ``relevance``, else its score if that is from 0 to 1; its place in
+    the lists that were fused is the node's ``fused``.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
@@ -186,7 +187,7 @@ def to_passage(node: NodeWithScore) -> Passage:
         relevance = None
     if text != chunk.text:
         chunk = _with_text(chunk, text)
-    fused = FusedHit(chunk.chunk_id, score, (), 0.0)
+    fused = getattr(node, "fused", None) or FusedHit(chunk.chunk_id, score, (), 0.0)
     return Passage(chunk, score, fused, relevance=relevance)
 
 
@@ -256,7 +257,7 @@ def _to_node(after: Passage, before: Passage, given: NodeWithScore) -> NodeWithS
     if isinstance(node, PassageNode) and after.evidence is not None:
         node = node.telling(after)
     is_same = node is given.node and after.score == before.score
-    return given if is_same else NodeWithScore(node=node, score=after.score)
+    return given if is_same else given.model_copy(update={"node": node, "score": after.score})
 
 
 def _joined(names: Sequence[str], more: Iterable[str]) -> list[str]:
