@@ -6,7 +6,7 @@ The name of a backend is its *spec*:
 ``v1``                       ``catalog.search``
 ``v2``, ``v2:k=v,k=v``       ``catalog.search_v2``, optionally with changed settings
 ``lexical``, ``vector``      one leg of v2 only; settings as above
-``package.module:function``  any callable, called as ``function(query, …)``
+``package.module:function``  any callable, called as ``function(query, …)``, or retriever
 ``package.module``           its ``search`` function
 ``collection[:NAME]``        a Qdrant collection of others (``IDX_COLLECTION__*``)
 ``run:ID``                   a recorded run's lists (``catalog runs list``)
@@ -17,6 +17,7 @@ an existing file             a TREC run
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.golden_files import read_lines
 from catalog.ingest.sync_report import Progress
 from catalog.store import Database
+from catalog.store.chunks import find_root
 from catalog.store.document_names import list_addresses
 from catalog.store.eval_runs import EvalRun, find_runs
 from catalog.store.trial import count_trial, list_trial_documents, require_trial
@@ -197,15 +199,21 @@ class V1Backend:
 
 
 class UserBackend:
-    """Any callable; it gets dataset, depth and ``filters`` if it has parameters for them."""
+    """Any callable or retriever; it gets dataset, depth and ``filters`` if it takes them.
 
-    def __init__(self, spec: str) -> None:
-        self.name, self._search = spec, UserSearch(spec)
+    Whole paths of files in the dataset's folder are documents of the dataset.
+    """
+
+    def __init__(self, spec: str, database: Database) -> None:
+        self.name, self._search, self._database = spec, UserSearch(spec), database
+        self._root = ""
 
     @property
     def identity(self) -> dict[str, Any]:
         """Return the name and a hash of the module's file; imported code is not covered."""
-        module = sys.modules.get(getattr(self._search.function, "__module__", None) or "")
+        function = self._search.function
+        owner = None if inspect.ismethod(function) else getattr(function, "__module__", None)
+        module = sys.modules.get(owner or self.name.partition(":")[0])
         file = getattr(module, "__file__", None)
         try:
             code = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
@@ -213,12 +221,17 @@ class UserBackend:
             code = None
         return {"callable": self.name, "code": code}
 
-    def prepare(self, dataset: str, progress: Progress) -> None:
-        """Do nothing: the first query, which is not timed, warms it up."""
+    def prepare(self, dataset: str, progress: Progress) -> None:  # noqa: ARG002
+        """Find the dataset's folder; the first query, which is not timed, warms it up."""
+        with self._database.read() as connection:
+            self._root = find_root(connection, dataset)
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Call it."""
-        return self._search.search(query.query, dataset=dataset, top_k=top_k, filters=query.filters)
+        found = self._search.search(
+            query.query, dataset=dataset, top_k=top_k, filters=query.filters
+        )
+        return found.below(self._root)
 
     def close(self) -> None:
         """Do nothing: nothing was opened here."""
@@ -376,7 +389,7 @@ class Backends:
             return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id}, run)
         if Path(spec).is_file():
             return RecordedBackend.from_file(Path(spec))
-        return UserBackend(spec)
+        return UserBackend(spec, self._library.database)
 
 
 def code_digest() -> str:
