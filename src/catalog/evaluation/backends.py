@@ -4,6 +4,7 @@ The name of a backend is its *spec*:
 
 ===========================  ======================================================
 ``v1``                       ``catalog.search``
+``stock``                    LlamaIndex's BM25 and Qdrant over the dataset's passages
 ``v2``, ``v2:k=v,k=v``       ``catalog.search_v2``, optionally with changed settings
 ``lexical``, ``vector``      one leg of v2 only; settings as above
 ``package.module:function``  any callable, called as ``function(query, …)``, or retriever
@@ -382,6 +383,10 @@ class Backends:
             )
         if spec == "v1":
             return V1Backend(self._library.settings, self._tell)
+        if spec == "stock":
+            from catalog.evaluation.stock import StockBackend
+
+            return StockBackend(self._library)
         if base == "collection":
             return CollectionBackend(spec, self._library, changes)
         if spec.startswith("run:"):
