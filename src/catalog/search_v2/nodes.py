@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import (
@@ -19,7 +20,7 @@ from pydantic import PrivateAttr
 
 from catalog.core.documents import Chunk, Locator
 from catalog.core.query import SubQueryKind
-from catalog.core.results import Certainty, Evidence, Reranked
+from catalog.core.results import TIMED_MODALITIES, Certainty, Evidence, Reranked
 from catalog.retrieval.evidence import format_evidence
 from catalog.retrieval.fusion import FusedHit
 from catalog.retrieval.legs import Question
@@ -62,27 +63,31 @@ class PassageNode(TextNode):
         """The stored chunk."""
         return self._chunk
 
-    def telling(self, passage: Passage) -> PassageNode:
-        """Return the node with the evidence around it, and the places of copies.
 
-        A language model reads the evidence here unless an earlier passage has it.
-        """
-        unread: dict[str, str | list[str]] = {}
-        read: dict[str, str | list[str]] = {}
-        if passage.evidence is not None:
-            told = unread if passage.repeats_evidence else read
-            told["evidence"] = format_evidence(passage.evidence)
-        if passage.copies:
-            unread["also_in"] = [copy.source_doc_id for copy in passage.copies]
-        if not (read or unread):
-            return self
-        more = read | unread
-        changed = {
-            "metadata": {**self.metadata, **more},
-            "excluded_embed_metadata_keys": _joined(self.excluded_embed_metadata_keys, more),
-            "excluded_llm_metadata_keys": _joined(self.excluded_llm_metadata_keys, unread),
-        }
-        return self.model_copy(update=changed)
+_Node = TypeVar("_Node", bound=TextNode)
+
+
+def telling(node: _Node, passage: Passage) -> _Node:
+    """Return the node with the evidence around it, and the places of copies.
+
+    A language model reads the evidence here unless an earlier passage has it.
+    """
+    unread: dict[str, str | list[str]] = {}
+    read: dict[str, str | list[str]] = {}
+    if passage.evidence is not None:
+        told = unread if passage.repeats_evidence else read
+        told["evidence"] = format_evidence(passage.evidence)
+    if passage.copies:
+        unread["also_in"] = [copy.source_doc_id for copy in passage.copies]
+    if not (read or unread):
+        return node
+    more = read | unread
+    changed = {
+        "metadata": {**node.metadata, **more},
+        "excluded_embed_metadata_keys": _joined(node.excluded_embed_metadata_keys, more),
+        "excluded_llm_metadata_keys": _joined(node.excluded_llm_metadata_keys, unread),
+    }
+    return node.model_copy(update=changed)
 
 
 class ScoredPassage(NodeWithScore):
@@ -93,7 +98,7 @@ class ScoredPassage(NodeWithScore):
     @classmethod
     def of(cls, passage: Passage, node: PassageNode | None = None) -> ScoredPassage:
         """Return a passage as a node: a new one, or the given one, which may be changed."""
-        node = node or PassageNode.of(passage.chunk).telling(passage)
+        node = node or telling(PassageNode.of(passage.chunk), passage)
         scored = cls(node=node, score=passage.score)
         scored._passage = passage
         return scored
@@ -103,7 +108,7 @@ class ScoredPassage(NodeWithScore):
         before, node = self._passage, self.node
         assert isinstance(node, PassageNode)
         if (passage.evidence, passage.copies) != (before.evidence, before.copies):
-            node = node.telling(passage)
+            node = telling(node, passage)
         return ScoredPassage.of(passage, node)
 
     @property
@@ -171,9 +176,11 @@ def to_question(bundle: QueryBundle) -> Question:
 def to_passage(node: NodeWithScore) -> Passage:
     """Return a node as a passage; another retriever's node has no place in a file.
 
-    Its document is ``source_doc_id`` in its metadata, else its source node, else the node itself.
-    Its relevance is the node's ``relevance``, else its score if that is from 0 to 1; its place in
-    the lists that were fused is the node's ``fused``.
+    Its document is ``source_doc_id`` or ``file_path`` in its metadata, else its source node, else
+    the node itself. With a ``time_start`` in seconds (and ``time_end``) it is part of a recording:
+    that named ``media``, else the document. A ``modality`` tells frames from words. Its relevance
+    is the node's ``relevance``, else its score if that is from 0 to 1; its place in the lists that
+    were fused is the node's ``fused``.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
@@ -202,8 +209,14 @@ def _foreign_chunk(node: Any, text: str) -> Chunk:
         headings = [headings]
     elif not isinstance(headings, list | tuple):
         headings = []
-    document = str(metadata.get("source_doc_id") or node.ref_doc_id or node.node_id)
-    is_frame = metadata.get("modality") == "video_frame"
+    names = (metadata.get("source_doc_id"), metadata.get("file_path"), node.ref_doc_id)
+    document = str(next(filter(None, names), node.node_id))
+    start, end = _seconds(metadata.get("time_start")), _seconds(metadata.get("time_end"))
+    modality: Any = metadata.get("modality")
+    if modality not in TIMED_MODALITIES:
+        modality = "text" if start is None else "video_transcript"
+    # Passages of one document that do not tell their places must not overlap.
+    offset = getattr(node, "start_char_idx", None) or round((start or 0.0) * 1_000_000)
     return Chunk(
         seq=-1,
         chunk_id=node.node_id,
@@ -213,13 +226,22 @@ def _foreign_chunk(node: Any, text: str) -> Chunk:
         docid="",
         title=str(metadata.get("title") or ""),
         position=0,
-        start_offset=0,
-        end_offset=len(text),
+        start_offset=offset,
+        end_offset=offset + len(text),
         heading_path=tuple(str(name) for name in headings if name),
-        modality="video_frame" if is_frame else "text",
-        locator=Locator(),
+        modality=modality,
+        locator=Locator(time_start=start, time_end=end),
         text=text,
+        metadata={name: str(metadata[name]) for name in _OF_MEDIA if metadata.get(name)},
     )
+
+
+_OF_MEDIA = ("media", "media_file", "source_url")
+
+
+def _seconds(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < math.inf else None  # type: ignore[arg-type, operator]
 
 
 class PassagePostprocessor(BaseNodePostprocessor):
@@ -254,8 +276,8 @@ def _to_node(after: Passage, before: Passage, given: NodeWithScore) -> NodeWithS
     if isinstance(given, ScoredPassage):
         return given.changed(after)
     node = given.node
-    if isinstance(node, PassageNode) and after.evidence is not None:
-        node = node.telling(after)
+    if isinstance(node, TextNode) and after.evidence is not None:
+        node = telling(node, after)
     is_same = node is given.node and after.score == before.score
     return given if is_same else given.model_copy(update={"node": node, "score": after.score})
 
