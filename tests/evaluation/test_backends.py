@@ -422,6 +422,24 @@ def test_a_retriever_is_a_backend_and_whole_paths_are_the_datasets_documents(loa
     assert load("own_search:retriever").identity != before
 
 
+ENGINE = """
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+from catalog.search_v2 import KeywordChunkSelector
+
+stages = [KeywordChunkSelector()]
+engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM(), node_postprocessors=stages)
+"""
+
+
+def test_a_query_engine_is_a_backend_with_its_postprocessors_and_asks_no_model(load, module):
+    text = (RETRIEVER + ENGINE).replace("OTHER", repr("keys.md"))
+    backend = load(f"{module(text)}:engine")
+    backend.prepare("notes", Silent())
+    assert asked(backend).documents == ("ROOT/keys.md", "keys.md")
+    assert backend.identity["code"] is not None
+
+
 def test_a_retriever_of_which_a_part_fails_has_failed(load, module):
     backend = load(f"{module(RETRIEVER.replace('OTHER', repr('down')))}:retriever")
     (run,) = run_backends([backend], golden(question(1)), dataset="notes", repeats=0)

@@ -212,13 +212,21 @@ def _load_function(spec: str) -> Callable[..., object]:
             f"no search {spec!r} ({type(error).__name__}: {error}); "
             "give package.module or package.module:function"
         ) from error
-    methods = (getattr(target, name, None) for name in ("search", "retrieve"))
+    methods = (getattr(target, "search", None), _retrieve_of(target))
     function = target if callable(target) else next(filter(callable, methods), None)
     if function is None:
         raise BackendError(f"{spec!r} cannot be called and has no method search or retrieve")
     if inspect.iscoroutinefunction(function):
         raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the answer")
     return function
+
+
+def _retrieve_of(target: object) -> Callable[..., object] | None:
+    """Return the method of a LlamaIndex retriever, or one that asks a query engine for nodes."""
+    retrieve, schema = getattr(target, "retrieve", None), sys.modules.get("llama_index.core.schema")
+    if retrieve is None or schema is None or not hasattr(target, "query"):
+        return retrieve
+    return lambda query: retrieve(schema.QueryBundle(query))  # an engine takes no bare text
 
 
 def _keyword_parameters(function: Callable[..., object]) -> frozenset[str]:

@@ -18,7 +18,6 @@ an existing file             a TREC run
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -212,14 +211,14 @@ class UserBackend:
     @property
     def identity(self) -> dict[str, Any]:
         """Return the name and a hash of the module's file; imported code is not covered."""
-        function = self._search.function
-        owner = None if inspect.ismethod(function) else getattr(function, "__module__", None)
-        module = sys.modules.get(owner or self.name.partition(":")[0])
-        file = getattr(module, "__file__", None)
+        owner = getattr(self._search.function, "__module__", None)
+        modules = [sys.modules.get(name or "") for name in (self.name.partition(":")[0], owner)]
+        files = dict.fromkeys(getattr(module, "__file__", None) for module in modules)
         try:
-            code = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+            texts = [Path(file).read_bytes() for file in files if file]
         except OSError:  # the module is in an archive, or its file is gone
-            code = None
+            texts = []
+        code = hashlib.sha256(b"".join(texts)).hexdigest() if texts else None
         return {"callable": self.name, "code": code}
 
     def prepare(self, dataset: str, progress: Progress) -> None:  # noqa: ARG002
