@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from importlib.metadata import version
@@ -36,8 +37,8 @@ class StockBackend:
 
     The parts are as they come: reciprocal ranks from 0, equal texts as one, no weights. They have
     the dataset's passages with title and headings as metadata, and the vectors of the store; of a
-    passage with several windows the first, because a plain stack cuts off what the model does not
-    read. There are no filters, so filtered queries are searched without them.
+    passage with several windows the first, because a plain stack cuts off the rest. There are no
+    filters, so filtered queries are searched without them.
     """
 
     name = "stock"
@@ -47,6 +48,7 @@ class StockBackend:
             from llama_index.retrievers.bm25 import BM25Retriever
         except ImportError as error:
             raise MissingExtraError("the stock baseline", "stock") from error
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG when it is imported
         self._library, self._make_lexical = library, BM25Retriever.from_defaults
         self._made_of: tuple[str, Stamp | None] | None = None
         self._client: Any = None

@@ -228,7 +228,7 @@ def _is_asynchronous(retriever: BaseRetriever) -> bool:
 
 
 def _checked(retriever: BaseRetriever, found: object) -> list[NodeWithScore]:
-    """Return what a retriever found; ``BM25Retriever`` fills its list up with nodes of score 0."""
+    """Return the nodes of a retriever; ``BM25Retriever`` fills its list up with score 0."""
     if not isinstance(found, list | tuple) or not all(isinstance(n, NodeWithScore) for n in found):
         raise TypeError(f"a retriever returns nodes with scores, not {found!r:.80}")
     if any(base.__module__.startswith(_BM25) for base in type(retriever).__mro__):
