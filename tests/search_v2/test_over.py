@@ -24,7 +24,7 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llama_index.retrievers.bm25 import BM25Retriever
 from llama_index.vector_stores.qdrant import QdrantVectorStore
-from qdrant_client import QdrantClient
+from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from catalog.core.errors import EngineError, InputError, StageFailedError
 from catalog.embedding.model import EmbeddingModel
@@ -217,6 +217,7 @@ def test_no_more_than_asked_for_come():
         ([Given()], {"weights": [float("nan")]}, "weight nan"),
         ([Given()], {"weights": [True]}, "weight True"),
         ([Given()], {"bonus": (0.05,)}, "give two numbers"),
+        ([Given()], {"bonus": 0.05}, "give two numbers"),
         ([Given()], {"bonus": (0.05, -1)}, "give two numbers"),
         ([Given()], {"k": 0}, "whole number"),
         ([Given()], {"k_fused": 0}, "k_fused is 0"),
@@ -358,6 +359,68 @@ def test_it_is_a_query_fusion_retriever_in_engines_events_and_other_fusions(bm25
     )  # fmt: skip
     assert outer.retrieve("bake bread")[0].node.node_id == BREAD
     assert over(retriever, outer).retrieve("bake bread")[0].node.node_id == BREAD
+
+
+def test_fusions_may_be_fused_and_keep_the_cosine(bm25, vectors):
+    query = "rotate the API keys"
+    inner = over(bm25, vectors)
+    (first, *_) = over(inner).retrieve(query)
+    assert (first.score, first.fused.bonus) == (1 / 61 + 0.05, 0.05)
+    cosines = {one.node.node_id: one.score for one in vectors.retrieve(query)}
+    assert first.relevance == cosines[first.node.node_id]
+
+
+def test_a_bm25_that_was_persisted_is_the_same_leg(bm25, vectors, tmp_path):
+    bm25.persist(str(tmp_path / "bm25"))
+    loaded = BM25Retriever.from_persist_dir(str(tmp_path / "bm25"))
+    query = "bake bread"
+    assert scores(over(loaded, vectors).retrieve(query)) == scores(
+        over(bm25, vectors).retrieve(query)
+    )
+
+
+def test_a_bm25_asked_for_more_than_it_has_gives_its_hits():
+    deep = BM25Retriever.from_defaults(nodes=nodes_of_notes(), similarity_top_k=20)
+    found = over(deep).retrieve("keys")
+    assert {one.node.node_id for one in found} == {ROTATE, LEAKED}  # not the other two
+
+
+def test_nodes_that_leave_the_index_leave_the_fusion(bm25):
+    client = QdrantClient(":memory:")
+    context = StorageContext.from_defaults(vector_store=QdrantVectorStore("n", client=client))
+    model = ResilientEmbedding(EmbeddingModel(WordEncoder()))
+    index = VectorStoreIndex(nodes_of_notes(), storage_context=context, embed_model=model)
+    retriever = over(index.as_retriever(similarity_top_k=9))
+    assert BREAD in scores(retriever.retrieve("bread"))
+    index.delete_ref_doc("bread.md")
+    assert BREAD not in scores(retriever.retrieve("bread"))
+    only = MetadataFilters(filters=[MetadataFilter(key="file_name", value="keys.md")])
+    filtered = over(index.as_retriever(similarity_top_k=9, filters=only))
+    assert set(scores(filtered.retrieve("bread"))) == {ROTATE, LEAKED}
+    client.close()
+
+
+def test_an_asynchronous_client_is_used_where_there_is_one(bm25, caplog):
+    async def ask():
+        client = AsyncQdrantClient(":memory:")
+        store = QdrantVectorStore("notes", aclient=client)
+        model = ResilientEmbedding(EmbeddingModel(WordEncoder()))
+        nodes = nodes_of_notes()
+        for node in nodes:
+            node.embedding = model.get_text_embedding(node.text)
+        await store.async_add(nodes)
+        index = VectorStoreIndex.from_vector_store(store, embed_model=model)
+        retriever = over(bm25, index.as_retriever(similarity_top_k=3))
+        found = await retriever.aretrieve("bake bread")
+        await client.close()
+        return found, retriever
+
+    found, retriever = asyncio.run(ask())
+    assert found[0].node.node_id == BREAD
+    assert found[0].relevance is not None  # the vectors answered, too
+    assert caplog.text == ""
+    assert retriever.retrieve("bake bread")[0].relevance is None
+    assert "VectorIndexRetriever failed, the rest answers" in caplog.text
 
 
 def test_an_index_node_leads_to_what_it_stands_for():

@@ -33,14 +33,19 @@ class FusedNode(NodeWithScore):
     """A node of other retrievers after fusion, with the parts of its score."""
 
     _fused: FusedHit = PrivateAttr()
+    _relevance: float | None = PrivateAttr(default=None)
 
     @classmethod
     def of(cls, found: NodeWithScore, fused: FusedHit) -> NodeWithScore:
         """Return the node with its fused score; one of our own searches keeps its class."""
-        if type(found) is not NodeWithScore:
+        if type(found) not in (NodeWithScore, cls):
             return found.model_copy(update={"score": fused.score})
         node = cls(node=found.node, score=fused.score)
+        scores = [part.raw_score for part in fused.originals("vector")]
+        if isinstance(found, FusedNode) and found.relevance is not None:
+            scores.append(found.relevance)
         node._fused = fused
+        node._relevance = max((score for score in scores if 0.0 <= score <= 1.0), default=None)
         return node
 
     @property
@@ -51,8 +56,7 @@ class FusedNode(NodeWithScore):
     @property
     def relevance(self) -> float | None:
         """The best score in 0..1 of a vector index; ``None`` if only other retrievers found it."""
-        scores = [part.raw_score for part in self._fused.originals("vector")]
-        return max((score for score in scores if 0.0 <= score <= 1.0), default=None)
+        return self._relevance
 
 
 class _Answer(NamedTuple):
@@ -174,7 +178,8 @@ def _check(
             raise InputError(
                 f"the weight {weight!r} is not above 0: leave out a retriever that must not count"
             )
-    if len(bonus) != 2 or not all(_is_number(one) and one >= 0 for one in bonus):
+    is_pair = isinstance(bonus, list | tuple) and len(bonus) == 2
+    if not is_pair or not all(_is_number(one) and one >= 0 for one in bonus):
         raise InputError(
             f"bonus is {bonus!r}: give two numbers, for the first place and for the second and "
             "third, or (0, 0) for none"

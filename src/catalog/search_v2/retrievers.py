@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -282,9 +282,9 @@ class HybridRetrieverFactoryV2:
 
     def over(
         self,
-        retrievers: Sequence[BaseRetriever],
+        retrievers: Iterable[BaseRetriever],
         *,
-        weights: Sequence[float] | None = None,
+        weights: Iterable[float] | None = None,
         bonus: tuple[float, float] = (0.05, 0.02),
         k: int = 60,
         k_fused: int = 30,
@@ -302,9 +302,10 @@ class HybridRetrieverFactoryV2:
         :class:`StageFailedError`. If every one fails, :class:`EngineError` names each failure.
         Raises :class:`InputError` for what cannot be fused.
         """
+        retrievers = list(retrievers)
         return FusedRetrievers(
             retrievers,
-            [1.0] * len(retrievers) if weights is None else weights,
+            [1.0] * len(retrievers) if weights is None else list(weights),
             bonus,
             k,
             check_depths(None, None, k_fused)[2] or 0,
