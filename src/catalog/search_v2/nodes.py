@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import (
@@ -63,31 +63,27 @@ class PassageNode(TextNode):
         """The stored chunk."""
         return self._chunk
 
+    def telling(self, passage: Passage) -> PassageNode:
+        """Return the node with the evidence around it, and the places of copies.
 
-_Node = TypeVar("_Node", bound=TextNode)
-
-
-def telling(node: _Node, passage: Passage) -> _Node:
-    """Return the node with the evidence around it, and the places of copies.
-
-    A language model reads the evidence here unless an earlier passage has it.
-    """
-    unread: dict[str, str | list[str]] = {}
-    read: dict[str, str | list[str]] = {}
-    if passage.evidence is not None:
-        told = unread if passage.repeats_evidence else read
-        told["evidence"] = format_evidence(passage.evidence)
-    if passage.copies:
-        unread["also_in"] = [copy.source_doc_id for copy in passage.copies]
-    if not (read or unread):
-        return node
-    more = read | unread
-    changed = {
-        "metadata": {**node.metadata, **more},
-        "excluded_embed_metadata_keys": _joined(node.excluded_embed_metadata_keys, more),
-        "excluded_llm_metadata_keys": _joined(node.excluded_llm_metadata_keys, unread),
-    }
-    return node.model_copy(update=changed)
+        A language model reads the evidence here unless an earlier passage has it.
+        """
+        unread: dict[str, str | list[str]] = {}
+        read: dict[str, str | list[str]] = {}
+        if passage.evidence is not None:
+            told = unread if passage.repeats_evidence else read
+            told["evidence"] = format_evidence(passage.evidence)
+        if passage.copies:
+            unread["also_in"] = [copy.source_doc_id for copy in passage.copies]
+        if not (read or unread):
+            return self
+        more = read | unread
+        changed = {
+            "metadata": {**self.metadata, **more},
+            "excluded_embed_metadata_keys": _joined(self.excluded_embed_metadata_keys, more),
+            "excluded_llm_metadata_keys": _joined(self.excluded_llm_metadata_keys, unread),
+        }
+        return self.model_copy(update=changed)
 
 
 class ScoredPassage(NodeWithScore):
@@ -98,7 +94,7 @@ class ScoredPassage(NodeWithScore):
     @classmethod
     def of(cls, passage: Passage, node: PassageNode | None = None) -> ScoredPassage:
         """Return a passage as a node: a new one, or the given one, which may be changed."""
-        node = node or telling(PassageNode.of(passage.chunk), passage)
+        node = node or PassageNode.of(passage.chunk).telling(passage)
         scored = cls(node=node, score=passage.score)
         scored._passage = passage
         return scored
@@ -108,7 +104,7 @@ class ScoredPassage(NodeWithScore):
         before, node = self._passage, self.node
         assert isinstance(node, PassageNode)
         if (passage.evidence, passage.copies) != (before.evidence, before.copies):
-            node = telling(node, passage)
+            node = node.telling(passage)
         return ScoredPassage.of(passage, node)
 
     @property
@@ -276,10 +272,23 @@ def _to_node(after: Passage, before: Passage, given: NodeWithScore) -> NodeWithS
     if isinstance(given, ScoredPassage):
         return given.changed(after)
     node = given.node
-    if isinstance(node, TextNode) and after.evidence is not None:
-        node = telling(node, after)
+    if isinstance(node, PassageNode) and after.evidence is not None:
+        node = node.telling(after)
+    elif isinstance(node, TextNode) and after.evidence is not None:
+        node = _with_evidence(node, after.evidence, is_read=not after.repeats_evidence)
     is_same = node is given.node and after.score == before.score
     return given if is_same else given.model_copy(update={"node": node, "score": after.score})
+
+
+def _with_evidence(node: TextNode, evidence: Evidence, *, is_read: bool) -> TextNode:
+    told = {"evidence": format_evidence(evidence)}
+    unread = {} if is_read else told
+    changed = {
+        "metadata": {**node.metadata, **told},
+        "excluded_embed_metadata_keys": _joined(node.excluded_embed_metadata_keys, told),
+        "excluded_llm_metadata_keys": _joined(node.excluded_llm_metadata_keys, unread),
+    }
+    return node.model_copy(update=changed)
 
 
 def _joined(names: Sequence[str], more: Iterable[str]) -> list[str]:
