@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from catalog.library.library import Library
     from catalog.store.engine_types import Stamp
 
-MIN_DEPTH = 20
+DEPTH = 20  # of each half: deeper, the fusion adds up copies of a passage (decision 8)
 _BATCH = 1000
 _PACKAGES = (
     *("llama-index-core", "llama-index-retrievers-bm25", "llama-index-vector-stores-qdrant"),
@@ -58,7 +58,7 @@ class StockBackend:
         """Return the versions of its packages and the embedding model."""
         versions = {package: version(package) for package in _PACKAGES}
         fingerprint = self._library.wanted_model.fingerprint
-        return {"pipeline": "stock", "embedding": fingerprint, **versions}
+        return {"pipeline": "stock", "depth": DEPTH, "embedding": fingerprint, **versions}
 
     def prepare(self, dataset: str, progress: Progress) -> None:
         """Put the dataset's passages into new parts unless they have them already."""
@@ -90,7 +90,7 @@ class StockBackend:
 
         from catalog.search.embed_model import ResilientEmbedding
 
-        self._client, self._count = QdrantClient(":memory:"), len(nodes)
+        self._client = QdrantClient(":memory:")
         store = QdrantVectorStore("stock", client=self._client, index_doc_id=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that in memory is not for many passages
@@ -98,10 +98,9 @@ class StockBackend:
         index = VectorStoreIndex.from_vector_store(
             store, embed_model=ResilientEmbedding(self._library.model)
         )
-        self._lexical = self._make_lexical(nodes=nodes, similarity_top_k=1)
-        self._vector = VectorIndexRetriever(index)
+        lexical = self._make_lexical(nodes=nodes, similarity_top_k=min(DEPTH, len(nodes)))
         self._fusion = QueryFusionRetriever(
-            [self._lexical, self._vector],
+            [lexical, VectorIndexRetriever(index, similarity_top_k=DEPTH)],
             llm=MockLLM(),  # never asked; without one the class looks for OpenAI
             mode="reciprocal_rerank",  # type: ignore[arg-type]  # as their documentation has it
             num_queries=1,
@@ -109,10 +108,7 @@ class StockBackend:
         )
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
-        """Search as deep as v1: each half twice as deep as asked for, and 20 at least."""
-        depth = max(MIN_DEPTH, 2 * top_k)
-        self._lexical.similarity_top_k = min(depth, self._count)
-        self._vector.similarity_top_k = depth
+        """Search with both halves at their depth, so at most twice that is found."""
         self._fusion.similarity_top_k = top_k
         return to_ranking(self._fusion.retrieve(query.query), dataset, top_k)
 
