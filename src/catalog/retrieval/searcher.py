@@ -31,6 +31,7 @@ from catalog.retrieval.request import (
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shape import to_result
 from catalog.retrieval.stages import StageLog, export_spans, span
+from catalog.store.chunks import find_root
 from catalog.store.embedding_cache import embedded_share
 from catalog.store.engine_types import Restriction, allowed_paths, allowed_seqs
 from catalog.store.statistics import count_totals
@@ -231,11 +232,15 @@ def _compare(
         filters = request.restriction.filter
     if (params.docs, params.after, params.before) != (None, None, None):
         doc_ids = sorted(request.restriction.scope.ids or ())
+    dataset = _only_dataset(parts, params)
+    with parts.database.read() as connection:
+        root = find_root(connection, dataset)
     return baseline.compare(
         params.query,
         [path for result in results for path in result.paths],
         stages,
-        dataset=_only_dataset(parts, params),
+        dataset=dataset,
+        root=root,
         top_k=request.top_k,
         mode=request.mode,
         filters=filters,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
@@ -39,7 +39,7 @@ from catalog.retrieval.select import (
     select_by_keyword,
 )
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.temporal import TemporalExpander, keep_telling
+from catalog.retrieval.temporal import GivenRecordings, TemporalExpander, keep_telling
 from catalog.search_v2.nodes import PassagePostprocessor, ScoredPassage, to_passage
 
 if TYPE_CHECKING:
@@ -320,7 +320,8 @@ class TemporalExpansion(PassagePostprocessor):
     and is for a language model to read; of nodes that share evidence only the first has it. A
     :class:`ScoredPassage` also has it as ``evidence``. Neighbours are passages that ``restriction``
     allows, by default that of the passage's own search; without either, the evidence is the passage
-    itself.
+    itself. For other retrievers' nodes they are among ``nodes``, all that an index has: see
+    :func:`~catalog.search_v2.nodes.to_passage` for the metadata that makes one part of a recording.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, TemporalExpansion
@@ -333,19 +334,26 @@ class TemporalExpansion(PassagePostprocessor):
     transcript_seconds: float = Field(15.0, ge=0.0, le=600.0)
     frame_seconds: float = Field(10.0, ge=0.0, le=600.0)
     max_chars: int = Field(6000, ge=0)
-    _database: Database = PrivateAttr()
+    _database: Database | None = PrivateAttr()
     _restriction: Restriction | None = PrivateAttr(default=None)
+    _given: GivenRecordings | None = PrivateAttr(default=None)
 
     def __init__(
         self,
         database: Database | None = None,
         restriction: Restriction | None = None,
+        *,
+        nodes: Iterable[BaseNode] | None = None,
         **settings: object,
     ) -> None:
-        """Take the store to read, by default the shared service's."""
+        """Take the nodes or the store to read, by default the shared service's."""
         super().__init__(**settings)
-        self._database = shared_service().library.database if database is None else database
-        self._restriction = restriction
+        if nodes is not None:
+            passages = (to_passage(NodeWithScore(node=node)) for node in nodes)
+            self._given = GivenRecordings(one.chunk for one in passages)
+        elif database is None:
+            database = shared_service().library.database
+        self._database, self._restriction = database, restriction
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
         expander = TemporalExpander(
@@ -354,6 +362,7 @@ class TemporalExpansion(PassagePostprocessor):
             self.frame_seconds,
             self.max_chars,
             self._restriction,
+            self._given,
         )
         try:
             return expander.expand(passages, query or "")[0]

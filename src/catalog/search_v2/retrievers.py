@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -47,6 +47,7 @@ from catalog.retrieval.request import (
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
+from catalog.search_v2.fused_retrievers import FusedRetrievers
 from catalog.search_v2.nodes import PassageNode, to_nodes, to_question
 from catalog.search_v2.service import find_nodes
 from catalog.store import Database
@@ -305,6 +306,39 @@ class HybridRetrieverFactoryV2:
             stages=self._stages,
             expansion=expansion,
             make_legs=make_legs,
+        )
+
+    def over(
+        self,
+        retrievers: Iterable[BaseRetriever],
+        *,
+        weights: Iterable[float] | None = None,
+        bonus: tuple[float, float] = (0.05, 0.02),
+        k: int = 60,
+        k_fused: int = 30,
+        strict: bool = False,
+    ) -> FusedRetrievers:
+        """Return a ``QueryFusionRetriever`` over any LlamaIndex retrievers; it needs no store.
+
+        A node's score is the sum of ``weight / (k + rank)`` over the retrievers that found it, with
+        ranks from 1, and the ``bonus`` of its best rank: the first number for rank 1, the second
+        for ranks 2 and 3. Nodes with the same ``node_id`` are one, and the best ``k_fused`` are
+        kept. Weights default to 1. Each retriever ranks as it returns its nodes. What
+        ``BM25Retriever`` adds to its list with score 0 is left out.
+
+        A retriever that fails is logged and the rest answers; with ``strict`` that raises
+        :class:`StageFailedError`. If every one fails, :class:`EngineError` names each failure.
+        Raises :class:`InputError` for what cannot be fused.
+        """
+        retrievers = list(retrievers)
+        return FusedRetrievers(
+            retrievers,
+            [1.0] * len(retrievers) if weights is None else list(weights),
+            bonus,
+            k,
+            check_depths(None, None, k_fused)[2] or 0,
+            strict=strict,
+            stages=self._stages,
         )
 
     @property
