@@ -501,11 +501,11 @@ def _doubt_lines(
 
 def artifact_text(artifact: Artifact) -> TerminalText:
     """Return the artifact in Markdown; for standard error its making, and the missing parts."""
-    missing = [
-        f"no evidence for {section.heading.lstrip('# ')}: {section.reason}"
-        for section in artifact.sections
-        if section.reason is not None
-    ]
+    empty: dict[str, list[str]] = {}
+    for section in artifact.sections:
+        if section.reason is not None:
+            empty.setdefault(section.reason, []).append(section.heading.lstrip("# "))
+    missing = [f"{', '.join(names)}: {reason}" for reason, names in empty.items()]
     sentences = [one for section in artifact.sections for one in section.sentences]
     account = [
         _account(artifact.model, len(artifact.results), artifact.elapsed_ms),
