@@ -211,7 +211,7 @@ def _tell_waiting(parts: SearchParts, request: SearchRequest) -> Iterator[str]:
 
 def _only_dataset(parts: SearchParts, params: SearchParams) -> str:
     """Return the searched dataset; the baseline cannot search several."""
-    dataset = parts.library.chosen_datasets(params.dataset)
+    dataset, _ = parts.library.seen_datasets(params.role, params.dataset)
     if isinstance(dataset, str):
         return dataset
     raise InputError(f"v1 searches one dataset: say which of {', '.join(dataset)} to compare on")
