@@ -21,6 +21,7 @@ def store(tmp_path_factory):
         (folder / f"{number:02}.md").write_text(text)
     (folder / "apart.md").write_text("# Apart\n\nThe clause on tax has no indemnity or budget.")
     (folder / "secret.md").write_text("---\nconfidentiality: 2\n---\nThe gold budget is 5 million.")
+    (folder / "open.md").write_text("---\nconfidentiality: public\n---\nEveryone may read this.")
     with open_library(home / "home") as library:
         Indexer(library).build(folder, "notes")
     opened = serve(home / "home")
