@@ -50,7 +50,7 @@ def test_without_a_model_sections_are_cited_sentences_of_documents_or_say_there_
         assert (one.reason is None) == bool(one.sentences)
         assert all(sentence.citations for sentence in one.sentences)
         assert one.sentences or one.text.endswith("*No evidence in the documents.*")
-    assert "no language model wrote this" in artifact.markdown
+    assert "not written by a language model" in artifact.markdown
     assert artifact.model is None
     assert any("IDX_LLM__PROVIDER" in note for note in artifact.notes)
 
@@ -211,4 +211,4 @@ def test_a_file_that_could_not_be_written_is_refused_before_anything_is_made(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
-    assert "its folder is not there" in capsys.readouterr().err
+    assert "its folder does not exist" in capsys.readouterr().err

@@ -193,7 +193,7 @@ def test_each_edge_is_told(opened):
     assert [one.edge for one in logged(service)] == ["mcp", "http", "http"]
 
 
-def test_an_answer_that_is_none_is_logged_with_the_reason(opened):
+def test_an_abstention_is_logged_with_the_reason(opened):
     service = opened()
     answer = ask(service, FOREIGN)
     (entry,) = logged(service)
@@ -246,7 +246,7 @@ def test_a_log_that_cannot_be_written_fails_no_answer_and_a_line_says_so(opened,
         assert ask(service).citations
         assert ask(service).citations
     assert [record.getMessage()[:45] for record in caplog.records] == [
-        "1 questions are not in the log (catalog logs)"
+        "1 questions are missing from the log (catalog logs)"
     ]
 
 
@@ -347,7 +347,7 @@ def test_the_command_lists_shows_counts_and_clears(catalog_logs, opened):
     ]
     assert f"no answer   {FOREIGN}" in out
     assert [one["id"] for one in json.loads(catalog_logs("queries", "--json"))] == [2, 1]
-    assert catalog_logs("queries", "--since", "2999-01-01") == "Nothing is in the log.\n"
+    assert catalog_logs("queries", "--since", "2999-01-01") == "The log is empty.\n"
     assert "passage     " in catalog_logs("show", "1")
     assert json.loads(catalog_logs("show", "1", "--json"))["query"] == CANCEL
     assert "not answered   50.0% of questions" in catalog_logs("stats", "--since", "1h")

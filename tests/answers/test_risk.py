@@ -103,6 +103,6 @@ def test_another_model_index_or_setting_voids_the_bound_aloud() -> None:
 
 
 @pytest.mark.parametrize(("most", "confidence"), [(0.05, 1.5), (0.05, 0.0), (1.0, None), (0, 0.9)])
-def test_shares_that_are_none_are_refused_before_labels_are_counted(most, confidence) -> None:
-    with pytest.raises(InputError, match="within 0 and 1"):
+def test_invalid_shares_are_refused_before_labels_are_counted(most, confidence) -> None:
+    with pytest.raises(InputError, match="between 0 and 1"):
         labels_needed(most, confidence)

@@ -99,7 +99,7 @@ def test_a_sentence_of_more_details_than_are_checked_is_unsupported():
     many = "There were " + ", ".join(str(number) for number in range(100, 160)) + " of them."
     support = check_support(many, many)
     assert not support.supported
-    assert "details that are checked" in support.reasons[0]
+    assert "details, the most that are checked" in support.reasons[0]
 
 
 FILLING = "The quick brown fox of the meadow jumps over the lazy dog near the old mill. " * 4
@@ -112,7 +112,7 @@ FAR_APART = (
 def test_words_of_sentences_that_stand_far_apart_make_no_statement():
     support = check_support("The storage nodes encrypt every backup with cold tea.", FAR_APART)
     assert support.score == 1
-    assert support.reasons == ("words: the passage has them only here and there, not in one place",)
+    assert support.reasons == ("words: they are scattered over the passage, not in one place",)
 
 
 def test_a_sentence_may_join_statements_that_stand_far_apart():

@@ -14,7 +14,7 @@ NAMES = {"top_k": ("limit", "k"), "query": ("q",), "docs": ("path", "paths")}
 def test_another_usual_name_or_spelling_is_taken_and_told(given):
     assert rename_arguments({given: 3}, NAMES) == (
         {"top_k": 3},
-        [f"{given} was taken as top_k"],
+        [f"{given} was read as top_k"],
     )
 
 

@@ -140,7 +140,7 @@ def test_only_as_many_passages_as_asked_for_are_taken_of_any_form():
     assert paths((f"{n}.md" for n in itertools.count()), top_k=2) == ["0.md", "1.md"]
 
 
-def test_an_answer_of_ours_stays_as_it_is():
+def test_our_own_answers_do_not_change():
     answer = Ranking((RankedHit("a.md", 1.0, "text"),), {"lexical": 2.0}, low_confidence=True)
     assert read(answer) == answer
 

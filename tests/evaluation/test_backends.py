@@ -420,7 +420,7 @@ def test_every_backend_is_closed_with_the_rest():
     assert sorted(closed) == [0, 1, 2]
 
 
-def test_a_collection_of_others_is_a_backend_whose_addresses_are_the_dataset_s_documents(
+def test_a_foreign_collection_is_a_backend_whose_addresses_are_the_dataset_s_documents(
     monkeypatch, tmp_path
 ):
     write(

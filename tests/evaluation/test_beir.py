@@ -48,7 +48,7 @@ def test_judged_queries_are_read_with_their_texts_and_grades_in_the_judgements_o
     assert found.queries[0].relevant == {"d9": 1}
 
 
-def test_queries_nobody_judged_are_left_out(collection):
+def test_unjudged_queries_are_left_out(collection):
     assert list(labels(collection())) == ["1"]
 
 

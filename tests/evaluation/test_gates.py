@@ -87,7 +87,7 @@ def test_a_difference_of_quality_as_measured_is_refused_naming_what_to_say(text,
     with pytest.raises(InputError, match="would fire on noise") as raised:
         parse_gate(text)
     assert instead in str(raised.value)
-    for form in str(raised.value).split("Say ")[1].split("'")[1::2]:
+    for form in str(raised.value).split("Write ")[1].split("'")[1::2]:
         parse_gate(form)
 
 

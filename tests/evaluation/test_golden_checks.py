@@ -72,7 +72,7 @@ def test_a_span_that_is_not_in_the_text_is_told(problems, span, told):
     assert problems(labelled({"path": "bread.txt", "span": span})) == [f"q1: {told}"]
 
 
-def test_every_fault_of_one_span_is_told(problems):
+def test_every_fault_of_a_span_is_reported(problems):
     span = {"text": "rye", "start": 0, "end": 99}
     assert len(problems(labelled({"path": "bread.txt", "span": span}))) == 2
 
@@ -103,7 +103,7 @@ def test_each_problem_names_its_query(problems):
     ]
 
 
-def test_filters_allow_the_documents_they_match_and_none_allows_all(database):
+def test_filters_allow_the_documents_they_match_and_no_filter_allows_all(database):
     def allowed(**fields):
         return find_allowed_documents(database, "notes", GoldenQuery(id="q", query="x", **fields))
 

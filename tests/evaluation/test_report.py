@@ -246,7 +246,7 @@ def test_the_querys_words_are_marked_in_the_passages():
     assert parsed(comparison).marked == ["Bees", "Keeper", "bees", "keepers", "Beeswax"]
 
 
-def test_documents_nobody_judged_are_told_from_those_judged_wrong():
+def test_unjudged_documents_are_distinguished_from_those_judged_wrong():
     comparison = compared(
         [question(1)], {"q1": ["right.md"]}, {"q1": ["new.md", "wrong.md", "right.md"]}
     )

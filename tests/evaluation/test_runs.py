@@ -133,7 +133,7 @@ def test_the_deep_answer_is_the_one_that_metrics_are_of():
     assert run.identity == {"pipeline": "old"}
 
 
-def test_an_exception_is_that_querys_error_and_the_others_go_on():
+def test_an_exception_is_that_querys_error_and_the_other_queries_continue():
     table = {"q1": ["a"], "q2": TimeoutError("no answer in 5 s"), "q3": ["b"]}
     old, new = run_backends(
         [TableBackend("old", table), TableBackend("new", {"q2": ["c"]})], THREE, dataset="d"

@@ -479,9 +479,9 @@ def test_nothing_cannot_be_compared(compare):
 @pytest.mark.parametrize("compare", COMPARISONS)
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308])
 def test_numbers_that_cannot_be_averaged_are_refused_by_column(compare, value):
-    with pytest.raises(InputError, match="baseline holds"):
+    with pytest.raises(InputError, match="baseline contains"):
         compare([0, 1, value], [1, 0, 1])
-    with pytest.raises(InputError, match="candidate holds"):
+    with pytest.raises(InputError, match="candidate contains"):
         compare([0, 1, 1], [1, value, 1])
 
 

@@ -92,7 +92,7 @@ def test_a_crash_of_the_reader_is_a_read_error_and_the_next_file_is_read():
     readable()
     (worker,) = workers()
     threading.Timer(0.3, worker.send_signal, [signal.SIGSEGV]).start()
-    with pytest.raises(ReadError, match=r"crashed the reader \(exit -11\)"):
+    with pytest.raises(ReadError, match=r"the reader crashed \(exit -11\)"):
         read(slow)
     assert readable() == "# Walrus"
 

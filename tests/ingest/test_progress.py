@@ -48,7 +48,7 @@ def test_the_time_left_is_of_the_last_half_minute_above_all():
     assert true / 2 < last <= true
 
 
-def test_of_unlike_pieces_the_time_left_goes_by_their_sizes():
+def test_the_time_left_depends_on_the_sizes_of_the_pieces():
     # 1 s for 10 whatever the pieces are: the last, of 600, takes 60 s
     *_, last = watched([(1, 10), (5, 50), (0.2, 2), (30, 300), (1, 10)], 972)
     assert last == pytest.approx(60.0)
@@ -202,6 +202,6 @@ def test_a_run_that_waits_for_another_says_so_at_once(tmp_path):
         watcher = Ending()
         Indexer(library).build(tmp_path / "notes", "notes", progress=watcher)
     assert watcher.phases[:2] == [
-        "another process indexes 'notes': waiting for it up to 30 s",
+        "another process is indexing 'notes': waiting for it up to 30 s",
         "reading",
     ]

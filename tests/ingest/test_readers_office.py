@@ -365,7 +365,7 @@ def open_bytes(data: bytes, limits: ReadLimits) -> Archive:
     return open_archive(io.BytesIO(data), limits)
 
 
-def test_an_archive_is_refused_by_what_it_says_it_holds() -> None:
+def test_an_archive_is_refused_by_its_declared_sizes() -> None:
     limits = replace(DEFAULT_LIMITS, unpacked_bytes=1000, document_bytes=5000)
     with pytest.raises(ReadError, match="unpacks to over 1,000 bytes"):
         open_bytes(zipped({"a": bytes(1001)}), limits)

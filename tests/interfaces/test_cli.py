@@ -328,7 +328,7 @@ def wait_for_documents(home: Path, process: subprocess.Popen, at_least: int) -> 
     pytest.fail("the build stored nothing in a minute")
 
 
-def test_a_build_without_a_folder_does_the_dataset_anew_with_the_same_ids(catalog, built):
+def test_a_build_without_a_folder_reads_the_dataset_again_with_the_same_ids(catalog, built):
     _, out, _ = catalog("search", "keys backups", "--json")
     before = [one["chunk_id"] for one in json.loads(out)["results"]]
     code, out, _ = catalog("index", "build", "--json")
@@ -365,7 +365,7 @@ def test_browse_shows_what_there_is_and_json_has_it_all(catalog, shared):
     assert (entry["path"], entry["file_type"], entry["dataset"]) == ("keys.md", "md", "notes")
     assert entry["bytes"] == (shared / "keys.md").stat().st_size
     code, out, err = catalog("browse", "--type", "pdf")
-    told = "no document has the file type 'pdf'; file types there are: md (2), txt (1)"
+    told = "no document has the file type 'pdf'; file types: md (2), txt (1)"
     assert (code, out, err) == (1, "", f"catalog: {told}\n")
     code, out, err = catalog("browse", "--name", "qqqq")
     assert (code, out) == (0, "No document of 'notes' is like that.\n")
@@ -388,7 +388,7 @@ def test_the_status_of_an_empty_store_says_what_to_do(catalog, tmp_path, monkeyp
     monkeypatch.setenv("IDX_HOME", str(home))
     code, out, err = catalog("status")
     assert (code, err) == (0, "")
-    told = "no dataset yet: make one with 'catalog index build FOLDER --dataset NAME'"
+    told = "no dataset yet: create one with 'catalog index build FOLDER --dataset NAME'"
     assert out.splitlines()[-1] == told
     assert "None" not in out
 
@@ -398,7 +398,7 @@ def test_a_search_is_narrowed_by_type_and_name(catalog, shared):
     assert {one["path"] for one in json.loads(out)["results"]} == {"guides/backup.md"}
     code, out, err = catalog("search", "keys", "--type", "pfd")
     assert (code, out) == (1, "")
-    assert "file types there are: md (2), txt (1)" in err
+    assert "file types: md (2), txt (1)" in err
 
 
 def test_ctrl_c_before_the_command_is_there_is_a_sentence(monkeypatch, capsys):
@@ -551,7 +551,7 @@ def test_a_dry_run_says_which_files_are_indexed_in_the_words_of_the_run(catalog,
     assert "1 indexed with remarks, 1 not indexed, 0 unchanged;" in out
 
 
-def test_a_copy_that_is_none_or_the_store_itself_is_named_as_that(catalog, built, tmp_path):
+def test_restore_refuses_a_file_that_is_not_a_copy_or_is_the_store_itself(catalog, built, tmp_path):
     store, other = tmp_path / "home" / "catalog.db", tmp_path / "notes.txt"
     other.write_text("no store at all")
     for command, file, told in (

@@ -120,7 +120,7 @@ def test_without_a_dataset_only_the_form_is_checked(catalog, file):
     ("content", "message"),
     [
         ('{"id": "q1", "query": "x"}\n{"id": "q1"}\n', "line 2: query: is missing"),
-        ("", "holds no query"),
+        ("", "has no query"),
         (None, "cannot read"),
     ],
 )
@@ -190,7 +190,7 @@ def test_an_interruption_keeps_what_was_saved_and_says_so(catalog, file, type_in
     type_in(QUERY, "3", "0", "0", "the moon", "2", interruption)
     code, _, err = catalog("label", "--golden", file)
     assert code == 130
-    assert "what was stored is kept" in err
+    assert "finished work is kept" in err
     assert "Traceback" not in err
     assert [one["query"] for one in kept(file)] == [QUERY]
     assert list(file.parent.glob(".set*")) == []

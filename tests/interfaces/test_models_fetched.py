@@ -106,7 +106,7 @@ def cache(served, monkeypatch):
     return served[1]
 
 
-def test_a_model_is_fetched_into_the_cache_without_what_nobody_wants(served):
+def test_a_model_is_fetched_into_the_cache_without_unneeded_files(served):
     fetch, cache, names = served
     run = fetch(NAME)
     folder = cache / "models--made--up" / "snapshots" / REVISION

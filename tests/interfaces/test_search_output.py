@@ -173,7 +173,7 @@ def test_where_nothing_is_found_what_was_searched_is_said(printed):
 
 def test_an_answer_of_low_confidence_says_so_first(printed):
     out = printed(result(), low_confidence=True, confidence=0.118).out
-    assert out.splitlines()[:2] == ["low confidence: no passage answers this surely", ""]
+    assert out.splitlines()[:2] == ["low confidence: perhaps none of these passages answers", ""]
     assert "low confidence" not in printed(result(), low_confidence=False, confidence=0.9).out
     assert "low confidence" not in printed(low_confidence=True, confidence=0.0).out
 
@@ -191,7 +191,7 @@ def test_on_a_terminal_matches_are_bold(printed, monkeypatch):
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_a_terminal_that_wants_no_colour_gets_none(printed, monkeypatch, variable, value):
+def test_a_terminal_without_colour_gets_no_colour_codes(printed, monkeypatch, variable, value):
     on_a_terminal(monkeypatch)
     monkeypatch.setenv(variable, value)
     assert "\x1b" not in printed(result()).out
@@ -268,7 +268,7 @@ def test_explain_prints_the_tree_and_then_every_stage_on_a_line(printed):
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r", "\u2028", "\x85", "\n\n  "])
-def test_what_a_model_says_forges_no_line(printed, capsys, line_break):
+def test_the_text_of_a_model_cannot_forge_a_line(printed, capsys, line_break):
     said = f"no lines{line_break}catalog: all is well"
     stages = (
         StageReport(name="expand", status="ran", ms=1.0, note=said),

@@ -99,7 +99,7 @@ def test_a_dropped_model_is_forgotten(catalog, place):
     for command in (("index", "drop"), (*COMPARE, "--candidate", "trial")):
         code, _, err = catalog(*command)
         assert code == 1
-        assert "no model is tried" in err
+        assert "no model is on trial" in err
 
 
 def test_a_golden_file_that_is_not_there_is_named_before_anything_is_embedded(catalog, place):

@@ -101,7 +101,7 @@ def test_a_suite_or_a_report_that_cannot_be_used_is_refused_before_anything_is_a
     assert code == 1
     assert "query sensors: no document has the field 'chapter'" in err
     code, _, err = validate(SUITE, "--report", tmp_path / "none" / "report.md")
-    assert (code, "its folder is not there" in err) == (1, True)
+    assert (code, "its folder does not exist" in err) == (1, True)
     assert command("validate")[0] == 2
     assert command("validate", "--example", "--suite", tmp_path / "birds.toml")[0] == 2
 

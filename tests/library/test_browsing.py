@@ -185,7 +185,7 @@ def test_dates_are_read_in_the_forms_people_write_and_shown_as_written(
     assert (entry.path, entry.modified) == ("a.md", str(written))
 
 
-def test_what_is_no_date_is_none_and_the_next_one_that_is_counts(library):
+def test_an_invalid_date_is_skipped_and_the_next_valid_one_counts(library):
     told = {"modified": "2022-02-30"}
     put(library.database, "notes", "feb.md", "x", metadata=told)
     put(library.database, "notes", "both.md", "x", metadata=told | {"created": "2020"})
@@ -316,7 +316,7 @@ def test_only_a_condition_that_alone_matches_nothing_is_hinted_at(listing):
     )
     assert notes(after="2024-04", name="keys") == ("dates are from 2023-01-05 to 2024-03-02",)
     assert notes(filters={"path": "none"}, file_type="md", name="Bread") == (
-        "no document fulfils the filters",
+        "no document matches the filters",
     )
 
 
@@ -353,7 +353,7 @@ def test_what_the_callers_filter_hides_is_not_told_by_a_note_either(library):
         assert "(2)" not in told
 
 
-def test_a_document_added_or_removed_by_another_process_is_so_at_once(own_listing, tmp_path):
+def test_changes_of_another_process_are_seen_at_once(own_listing, tmp_path):
     own_listing.query(dataset="notes", query="keys")
     other = Database.at(tmp_path / "home")
     put(other, "notes", "new keys.md", "x", title="New keys")
@@ -474,7 +474,7 @@ def test_a_prefix_sign_is_no_prefix_search(listing):
 
 
 @pytest.mark.parametrize("query", ["", "  ", None])
-def test_a_blank_query_is_none(listing, query):
+def test_a_blank_query_counts_as_no_query(listing, query):
     assert listing.query(dataset="notes", query=query).total == 4
 
 

@@ -56,5 +56,5 @@ def test_a_listing_that_makes_the_last_of_a_full_portion_has_nothing_to_say(libr
 def test_the_router_makes_as_many_and_says_so(library):
     answer = SearchServiceV2(library).search("hunt", dataset="notes", top_k=1)
     (route,) = (stage for stage in answer.stages if stage.name == "route")
-    assert "chosen by their passages alone: the rest" in route.note
+    assert "chosen only by their passages: the rest" in route.note
     assert lacking(library) == 4

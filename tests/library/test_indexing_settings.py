@@ -65,7 +65,9 @@ def forget_note(library):
 
 
 @pytest.mark.parametrize("run", ["update", "build"])
-def test_a_run_under_other_settings_cuts_nothing_anew_and_says_what_they_would(opened, folder, run):
+def test_a_run_under_other_settings_cuts_nothing_again_and_says_what_they_would_cut(
+    opened, folder, run
+):
     library = opened(chunk_size=100)
     Indexer(library).build(folder, "docs")
     before, encoder = cut(library), WordEncoder()
@@ -80,7 +82,7 @@ def test_a_run_under_other_settings_cuts_nothing_anew_and_says_what_they_would(o
     assert cut(library) == before
 
 
-def test_what_other_settings_would_cut_anew_is_counted_in_documents(opened, tmp_path):
+def test_documents_that_other_settings_would_cut_again_are_counted(opened, tmp_path):
     talks = tmp_path / "talks"
     (talks / "talk_frames").mkdir(parents=True)
     (talks / "talk.srt").write_text("1\n00:00:01,000 --> 00:00:09,000\nHello.\n")
@@ -208,7 +210,7 @@ def test_a_lost_note_is_found_again_only_by_the_settings_it_had(opened, folder):
     assert Indexer(vault).stats("docs").preset == "vault"
 
 
-def test_a_store_of_which_nobody_can_tell_how_it_was_made_is_not_cut_by_surprise(opened, folder):
+def test_a_store_made_with_unknown_settings_is_not_cut_again_unasked(opened, folder):
     first = opened(chunk_size=100)
     Indexer(first).build(folder, "docs")
     forget_note(first)
@@ -248,7 +250,7 @@ def test_a_preview_tells_what_an_update_would_do_and_leaves_every_byte(opened, f
     assert encoder.texts == []
     assert preview.added == ("new.md",)
     assert [(one.path, one.reason) for one in preview.changed] == [
-        ("b.md", "its size or date is another")
+        ("b.md", "its size or date changed")
     ]
     assert preview.removed == ("a.md",)
     assert {one.path for one in preview.remarks} == {"empty.md", "image.png"}

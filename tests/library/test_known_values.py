@@ -23,7 +23,7 @@ def listing(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"file_type": "dm"}, "no document has the file type 'dm'; file types there are: md (3)"),
+        ({"file_type": "dm"}, "no document has the file type 'dm'; file types: md (3)"),
         (
             {"tags": ["ops", "animls"]},
             "no document has the tag 'animls'; tags there are: ops (2), safety (1)",
@@ -66,7 +66,7 @@ def test_values_that_the_other_conditions_hide_are_not_told(listing):
     assert str(refused.value) == "no document has the tag 'oops'; tags there are: Animals (1)"
 
 
-def test_of_many_tags_the_twelve_most_used_are_told(tmp_path):
+def test_the_twelve_most_used_of_many_tags_are_listed(tmp_path):
     with open_library(tmp_path / "home") as library:
         for number in range(14):
             tags = tuple(f"t{one:02}" for one in range(number + 1))

@@ -235,7 +235,7 @@ def test_a_part_that_is_cut_has_the_numbers_of_the_file(ask, reference):
 
 def test_a_cut_says_how_to_go_on_after_what_was_given(ask):
     cut = ask("get", reference="records.jsonl:3-9", max_bytes=35)
-    assert cut["notes"][0] == "cut after record 7 of 9, at max_bytes 35; go on with line_start 8"
+    assert cut["notes"][0] == "cut after record 7 of 9, at max_bytes 35; continue with line_start 8"
     rest = ask("get", reference="records.jsonl:3-9", line_start=8)
     assert rest["text"].startswith("Twin")
     within = ask("get", reference="records.jsonl:3-9", max_bytes=50)

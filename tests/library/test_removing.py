@@ -243,9 +243,7 @@ def test_what_a_server_could_not_remove_is_told_and_removed_another_time(tmp_pat
             for method in ("GET", "POST", "PUT", "DELETE"):
                 server.fail(method, "", 503, times=99)
             notes = Indexer(library).remove("notes").notes
-            assert [note.startswith("what a server has of it stays: ") for note in notes] == [
-                True
-            ] * 2
+            assert [note.startswith("the part on a server stays: ") for note in notes] == [True] * 2
             server.faults.clear()
             wrong = {check.name: check for check in diagnose(library) if not check.ok}
             assert "are gone: notes" in wrong["removals"].detail
@@ -308,7 +306,7 @@ def test_nothing_is_removed_beyond_a_link(tmp_path, place):
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(precious, target_is_directory=True)
         assert Indexer(library).remove("notes").notes == (
-            f"{link} led to {precious}: what is there stays",
+            f"{link} was a link to {precious}: its target stays",
         )
         assert Indexer(library).remove("notes").notes == ()
         assert not link.is_symlink()
@@ -316,7 +314,7 @@ def test_nothing_is_removed_beyond_a_link(tmp_path, place):
     assert files == ["bm25/a.txt", "c.txt", "qdrant/b.txt"]
 
 
-def test_a_file_of_others_in_the_folder_stays_and_is_no_defect(tmp_path):
+def test_a_foreign_file_in_the_folder_stays_and_is_not_a_defect(tmp_path):
     with open_library(tmp_path / "home") as library:
         build(library, tmp_path, "notes")
         stray = tmp_path / "home" / "indexes" / "notes" / "stray"

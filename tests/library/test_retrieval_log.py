@@ -98,7 +98,7 @@ def test_an_index_that_another_process_holds_is_a_degraded_search(home, monkeypa
     monkeypatch.setattr(ExactEngine, "search", held_at_first)
     assert service.search("keys", dataset="notes")
     (line,) = lines(service)
-    assert line[1:] == ("degraded", "vector", "the exact engine answered in place of the index")
+    assert line[1:] == ("degraded", "vector", "the exact engine answered instead of the index")
 
 
 def test_a_call_to_qdrant_that_is_made_again_is_told_with_what_failed(home):
@@ -173,7 +173,7 @@ def test_two_libraries_of_one_home_write_each_line_once_and_the_last_closes(home
     assert files_open() == []
 
 
-def test_a_file_that_was_moved_away_is_made_anew_and_is_its_owners_alone(home):
+def test_a_log_that_was_moved_away_is_created_again_for_its_owner_only(home):
     service, encoder = home()
     encoder.down = True
     service.search("keys", dataset="notes")

@@ -1,4 +1,4 @@
-"""A language model's server that redirects, answers without a reply or floods: a failed call."""
+"""A language model's server that redirects, answers without a reply, or floods: a failed call."""
 
 import contextlib
 import gzip
@@ -145,12 +145,12 @@ def test_what_a_server_refuses_is_left_out_from_then_on(server, refusal, name, i
     [
         ((401, {}, b"bad key sk-SECRET"), r"refused the key \(401\): check IDX_LLM__API_KEY"),
         ((404, {}, b"no model"), "no such model or address"),
-        ((429, {}, b"slow down"), "limits how often"),
+        ((429, {}, b"slow down"), "limits the rate"),
         ((400, {}, b"exceeds the context length"), "lower IDX_ANSWERS__CONTEXT_TOKENS"),
         ((400, {}, b"SECRET upstream"), r"server failed \(400\)"),
         (streamed(said("It"), event(error={"message": "SECRET"})), r"server failed \(500\)"),
         (streamed(event(error="context size exceeded")), "lower IDX_ANSWERS__CONTEXT_TOKENS"),
-        (streamed("data: {\n\n"), "cannot be read: check IDX_LLM__URL"),
+        (streamed("data: {\n\n"), "an invalid reply: check IDX_LLM__URL"),
         (streamed(said("It is")), "reply broke off"),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_redirect_is_not_followed(server, status):
     ids=["HTML", "JSON", "nothing", "only an end", "no choices", "blanks", "no words"],
 )
 def test_an_answer_without_a_reply_is_a_failed_call(server, kind, content):
-    with pytest.raises(LLMError, match="without a reply"):
+    with pytest.raises(LLMError, match="has no reply"):
         ask(server, (200, {"Content-Type": kind}, content.encode()))
 
 

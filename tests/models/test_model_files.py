@@ -57,7 +57,7 @@ def test_a_wrong_byte_in_a_package_is_found_when_the_model_is_loaded(tmp_path, m
     files.verify()
     weights = files.folder / model.weights
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
-    with pytest.raises(ModelUnavailableError, match=r"not the file .*--force-reinstall"):
+    with pytest.raises(ModelUnavailableError, match=r"differs from the file .*--force-reinstall"):
         get_model(EmbeddingSettings(model=NAME)).embed_query("hello")
     assert model.module not in sys.modules
 

@@ -328,9 +328,7 @@ def test_a_drive_that_is_unmounted_loses_nothing(library, folder):
 
 
 @pytest.mark.parametrize("trouble", ["unreadable", "too long"])
-def test_a_folder_whose_rules_cannot_be_read_is_left_as_it_is(
-    library, folder, monkeypatch, trouble
-):
+def test_a_folder_whose_rules_cannot_be_read_is_skipped(library, folder, monkeypatch, trouble):
     rules = folder / "d2/.gitignore"
     if trouble == "too long":
         rules.write_text("#" * 1_000_001)
@@ -442,7 +440,7 @@ def found(library) -> set[str]:
         (164, "utf-16"),
     ],
 )
-def test_a_file_of_records_that_is_cut_short_loses_none(library, corpus, left, encoding):
+def test_a_file_of_records_that_is_cut_short_loses_no_record(library, corpus, left, encoding):
     whole = "\n".join(records(5)) + "\n"
     corpus.write_text(whole, encoding=encoding)
     Indexer(library).update("corpus")

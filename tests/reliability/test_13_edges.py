@@ -92,7 +92,7 @@ def test_a_request_whose_rest_does_not_come_is_ended(half):
         assert b"RequestTimeout" in answer
 
 
-def test_hundreds_of_half_sent_requests_keep_nobody_waiting():
+def test_hundreds_of_half_sent_requests_delay_no_other_request():
     with serving() as port, ExitStack() as stack:
         for text in (HALF_HEAD, HALF_BODY) * (MAX_CONNECTIONS // 2):
             stack.enter_context(open_half(port, text))
@@ -121,7 +121,7 @@ def store(tmp_path_factory):
         yield engine
 
 
-def test_one_answer_holds_only_so_much_text_and_says_how_to_go_on(store, monkeypatch):
+def test_an_answer_has_limited_text_and_says_how_to_continue(store, monkeypatch):
     monkeypatch.setattr(calls, "MAX_TEXT_BYTES", 5_000)
     answer = store.ask("multi_get", {"patterns": ["**"], "limit": 1000})
     assert [document["path"] for document in answer["documents"]] == [
@@ -238,7 +238,7 @@ def test_a_settings_file_with_a_value_for_a_section_is_told(monkeypatch, tmp_pat
         load_settings()
 
 
-def test_an_address_of_a_database_that_is_none_is_told_without_repeating_it():
+def test_an_invalid_database_address_is_refused_without_repeating_it():
     address = f"user:{'5' * 10}@bogus"
     with pytest.raises(ConfigError) as raised:
         Database(address)

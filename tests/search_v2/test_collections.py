@@ -227,7 +227,7 @@ def test_a_named_vector_is_found_alone_or_by_its_name(client):
         assert texts(results) == [PASSAGES[0][0]]
 
 
-def test_a_collection_that_is_not_there_is_named_beside_those_that_are(client):
+def test_a_missing_collection_is_an_error_that_lists_the_existing_ones(client):
     with pytest.raises(ConfigError, match=rf"'absent' at this process is not.*: {NAME}"):
         search_of(client, name="absent").search("robot")
 

@@ -105,7 +105,7 @@ def test_a_baseline_shows_nothing_from_outside_scope_and_filters(service, plugge
     answer = service.search("rotate keys", dataset="notes", compare_with_v1=True, **narrowed)
     assert answer.comparison.only_v1 == ()
     assert answer.comparison.overlap == 1.0
-    assert "3 of its passages outside the scope are left out" in answer.comparison.note
+    assert "3 of its passages are outside the scope and left out" in answer.comparison.note
     assert not [name for name in ("bread", "backup", "gone") if name in str(answer.to_dict())]
 
 

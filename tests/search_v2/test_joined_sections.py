@@ -64,7 +64,7 @@ def test_each_finds_it_as_a_section(engine, heading, mode):
     assert [hit["path"] for hit in hits] == ["paper.md"]
 
 
-def test_people_and_agents_are_told_them(engine):
+def test_people_and_agents_see_all_headings(engine):
     asked = {"query": "kettle", "dataset": "notes"}
     printed = render("search", engine.answer("search", asked), Form()).out
     assert "] Paper; Setup; Method of tea; Steps; Results — paper.md:" in printed

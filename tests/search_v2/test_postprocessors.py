@@ -153,7 +153,7 @@ def test_a_relevance_counts_before_the_score():
 
 
 @pytest.mark.parametrize("score", [None, 7.5, -0.25, float("nan")])
-def test_a_node_that_cannot_be_judged_stays_unless_told_otherwise(score):
+def test_a_node_that_cannot_be_judged_stays_by_default(score):
     nodes = [node("odd", score=score), node("good", score=0.6), judged("sure", 0.7, score)]
     assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["odd", "good", "sure"]
     strict = SimilarityThreshold(minimum=0.5, keep_unjudged=False)

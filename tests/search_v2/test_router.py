@@ -260,7 +260,7 @@ def test_a_store_that_another_process_writes_to_does_not_stop_the_router(own_ser
         writing.exec_driver_sql("ROLLBACK")
     engine.dispose()
     assert paths(answer) == {"cedar.md", "damson.md"}
-    assert "chosen by their passages alone" in route(answer).note
+    assert "chosen only by their passages" in route(answer).note
 
 
 def test_an_error_of_the_store_other_than_busy_is_the_stages_failure(service, monkeypatch):

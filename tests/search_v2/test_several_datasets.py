@@ -116,7 +116,7 @@ def test_a_dataset_that_is_not_named_never_answers(service, mode, engine):
     assert len(asked.search("key", dataset=["notes", "manuals"], mode=mode, doc_ids=[])) == 0
 
 
-def test_all_datasets_answer_when_none_is_named(service):
+def test_all_datasets_are_searched_if_no_dataset_is_named(service):
     found = service.search("key", top_k=50)
     assert found.datasets == ("manuals", "notes", "secrets")
     assert {hit.dataset for hit in found} == {"manuals", "notes", "secrets"}

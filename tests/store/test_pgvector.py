@@ -59,7 +59,7 @@ def test_the_table_of_another_model_goes_when_that_of_the_new_one_is_made(desk):
     assert first != second
 
 
-def test_a_vector_that_was_changed_in_the_table_is_counted_and_made_anew(desk):
+def test_a_changed_vector_in_the_table_is_counted_and_rebuilt(desk):
     desk.put("a.md", vector(1), vector(0, 1))
     engine = desk.engine()
     engine.refresh()

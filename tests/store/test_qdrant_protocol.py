@@ -246,7 +246,7 @@ def test_a_batch_dropped_in_the_middle_of_an_update_is_done_again(server, engine
     assert points(server, FIRST) == COUNT + 4
 
 
-def test_a_rebuild_is_beside_the_live_one_and_searches_go_on(server, engines, desk, monkeypatch):
+def test_searches_use_the_live_collection_during_a_rebuild(server, engines, desk, monkeypatch):
     live = engines()
     assert answers(desk, live) == ALL
     monkeypatch.setattr(server_module, "APPLY_WAIT_SECONDS", 0)

@@ -89,7 +89,7 @@ def test_it_is_written_to_as_soon_as_that_is_possible(home, shut):
 
 
 @pytest.mark.usefixtures("shut")
-def test_one_named_by_a_uri_is_read_all_the_same(home):
+def test_a_database_named_by_a_uri_is_read_too(home):
     named = Database(f"sqlite:///file:{home}/catalog%2Edb?uri=true")
     assert named.file == home / "catalog.db"
     assert texts(named) == ["first"]
@@ -134,7 +134,7 @@ def test_a_file_that_may_only_be_read_says_whom_to_ask(home, monkeypatch):
     assert f"give yourself access to {home}/catalog.db" in said
 
 
-def test_damage_is_no_matter_of_rights(home):
+def test_damage_is_not_reported_as_missing_rights(home):
     with (
         pytest.raises(StoreDamagedError, match=r"catalog\.db"),
         translate_errors(home / "catalog.db"),

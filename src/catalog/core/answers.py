@@ -13,7 +13,7 @@ from catalog.core.results import Frozen, ResultLocator, SearchResult, SearchResu
 
 EventKind = Literal["results", "sentence", "answer"]
 NO_EVIDENCE = "No evidence in the documents."
-EXTRACTED = "Sentences of the documents, word for word: no language model wrote this."
+EXTRACTED = "Sentences quoted word for word from the documents, not written by a language model."
 
 
 class AnswerCitation(Frozen):
@@ -67,7 +67,7 @@ class AnswerSentence(Frozen):
 
 
 class NearDocument(Frozen):
-    """A document that is near to a question which none answers."""
+    """A document near to a question that no document answers."""
 
     source_doc_id: str
     path: str
@@ -76,7 +76,7 @@ class NearDocument(Frozen):
 
 
 class Abstained(Frozen):
-    """Why a question is not answered, what came nearest, and what would help."""
+    """An abstention: the reason, the nearest documents, and the remedy."""
 
     message: str
     reason: str
@@ -250,6 +250,6 @@ class Artifact(BaseModel):
 
 
 def _source_line(citation: AnswerCitation) -> str:
-    doubt = "" if citation.verified else " (does not say so)"
+    doubt = "" if citation.verified else " (does not support it)"
     path = f"{citation.dataset}:{citation.path}"
     return f"- [{citation.n}] {citation.citation} {path}{doubt}"

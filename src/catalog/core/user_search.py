@@ -91,7 +91,7 @@ class RankedHit:
 
     @property
     def group(self) -> tuple[RankedHit, ...]:
-        """Return the hit and those for which it stands."""
+        """Return the hit and its copies."""
         return (self, *self.also_in)
 
 
@@ -189,7 +189,7 @@ def _load_function(spec: str) -> Callable[..., object]:
     if not callable(function):
         raise BackendError(f"{spec!r} cannot be called and has no search method")
     if inspect.iscoroutinefunction(function):
-        raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the answer")
+        raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the result")
     return function  # type: ignore[no-any-return]
 
 
@@ -332,7 +332,7 @@ def _explanation_lines(value: object) -> tuple[str, ...]:
     if explain.rerank is not None:
         rerank = explain.rerank
         raw = "not scored" if rerank.raw_score is None else f"score {rerank.raw_score:.4f}"
-        lines.append(f"{explain.fused:.6f}  fused, which made rank {rerank.rank}; blended:")
+        lines.append(f"{explain.fused:.6f} fused, so rank {rerank.rank}; blended:")
         lines.append(f"{rerank.fused_part:.6f}  of that ({rerank.blend})")
         lines.append(f"{rerank.rerank_part:.6f}  of {rerank.model}, {raw}")
     return tuple(lines)

@@ -50,10 +50,10 @@ from catalog.evaluation.significance import MIN_QUERIES, PairedTest
 OUTCOME_MARKS = {"better": "▲", "worse": "▼", "no difference": "≈", "too few to tell": "…"}
 _MEANINGS = {
     "nDCG": "right documents early, the best first",
-    "RR": "how early the first right one comes",
+    "RR": "how early the first right one is",
     "R": "right documents in the first {k}",
     "Success": "any right one in the first {k}",
-    "P": "how much of the first {k} is right",
+    "P": "share of the first {k} that is right",
 }
 
 
@@ -189,8 +189,12 @@ def _rates(scores: RunScores) -> Iterable[tuple[str, str, str]]:
     return [
         ("Failed", "queries that raised an error", format_count(scores.failed)),
         ("Empty", "queries that got no passage", format_share(scores.empty_rate)),
-        ("Stability", "queries ranked alike when asked again", format_share(scores.stability)),
-        ("Low confidence", "answers it doubted itself", format_share(scores.low_confidence_rate)),
+        (
+            "Stability",
+            "queries with the same ranking when asked again",
+            format_share(scores.stability),
+        ),
+        ("Low confidence", "answers flagged as doubtful", format_share(scores.low_confidence_rate)),
         ("Scope violations", "passages that filters forbid", format_count(scores.scope_violations)),
         ("Exact recall", "recall@10 of queries of kind exact", format_share(scores.exact_recall)),
         (
@@ -206,12 +210,12 @@ def _rates(scores: RunScores) -> Iterable[tuple[str, str, str]]:
         ("Judged", "of the first 10 documents", format_share(scores.means.get("Judged@10"))),
         (
             "Unanswerable, answered",
-            "got passages though no document answers",
+            "got passages although no document answers",
             f"{unanswerable.answered} of {unanswerable.n}",
         ),
         (
             "Unanswerable, doubted",
-            "of those, it said it was not sure",
+            "of these, flagged as doubtful",
             NOT_TOLD if doubted is None else f"{doubted} of {unanswerable.answered}",
         ),
     ]

@@ -120,9 +120,9 @@ class Library:
         on = datetime.fromtimestamp(self.adoption.at, UTC).strftime("%Y-%m-%d")
         told = (f"{name} {value}" for name, value in self.adoption.settings.items() if value)
         return (
-            f"the store adopted {self.settings.embedding.model} on {on} and goes by it, though the "
-            f"settings still name the model before it: set {', '.join(told)}; "
-            "'catalog index try-model' is the way back"
+            f"the store adopted {self.settings.embedding.model} on {on} and uses it, but the "
+            f"settings still name the earlier model: set {', '.join(told)}. To go back, use "
+            "'catalog index try-model'"
         )
 
     def _named_model(self) -> EmbeddingModel:
@@ -169,7 +169,7 @@ class Library:
         llm = self.optional_llm
         if llm is None:
             raise ConfigError(
-                "this needs a language model: set IDX_LLM__PROVIDER, or leave expansion and the "
+                "this needs a language model: set IDX_LLM__PROVIDER, or switch expansion and the "
                 "llm reranker off"
             )
         return llm
@@ -207,8 +207,8 @@ class Library:
         names = self.datasets()
         if len(names) == 1:
             return names[0]
-        known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
-        raise UnknownDatasetError(f"say which dataset; datasets: {known}")
+        known = ", ".join(names) or "none yet; run 'catalog index build FOLDER --dataset NAME'"
+        raise UnknownDatasetError(f"name a dataset; datasets: {known}")
 
     def chosen_datasets(self, names: str | Iterable[str] | None) -> DatasetNames:
         """Return the datasets that a call names, each once and in order, or all without names.

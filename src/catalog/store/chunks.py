@@ -136,8 +136,8 @@ def list_datasets(connection: Connection) -> list[StoredDataset]:
         ]
     except _UNREADABLE as error:
         raise StoreDamagedError(
-            "what is noted of a dataset's folder is damaged: "
-            "catalog index build FOLDER --dataset NAME"
+            "the record of a dataset's folder is damaged: run 'catalog index build FOLDER "
+            "--dataset NAME'"
         ) from error
 
 

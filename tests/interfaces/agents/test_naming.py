@@ -110,7 +110,7 @@ def test_quotes_bind_the_search_for_words(engine, query, paths):
     assert found(call(engine, "search", query=query)) == paths
 
 
-def test_of_several_names_what_exists_is_given_and_the_rest_named(engine):
+def test_existing_documents_are_returned_and_missing_ones_named(engine):
     answer = call(engine, "multi_get", patterns=["a.md", "dep.md", "nowhere.pdf", "b.md"])
     assert not answer.is_error
     assert found(answer) == ["a.md", "b.md"]

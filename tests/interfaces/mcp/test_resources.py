@@ -160,7 +160,7 @@ def encoded(value):
     ],
 )
 def test_a_cursor_that_was_not_given_out_is_refused(cursor):
-    with pytest.raises(MCPError, match="begin anew") as raised:
+    with pytest.raises(MCPError, match="start without one") as raised:
         listing(a=["x.md"]).page(cursor)
     assert raised.value.code == -32602
 
@@ -206,7 +206,7 @@ def test_a_single_line_beyond_the_limit_is_cut_between_characters():
     (content,) = holding("é" * 600_000 + "\nmore").read("catalog://notes/a.md").contents
     text, _, pointer = content.text.rpartition("\n\n")
     assert text == "é" * (MAX_BYTES // 2)
-    assert "line 1, which is larger; line_start 2" in pointer
+    assert "line 1, which is longer; line_start 2" in pointer
     (alone,) = holding("é" * 600_000).read("catalog://notes/a.md").contents
     assert "only the first 1000000 bytes of line 1, which is larger. For" in alone.text
 

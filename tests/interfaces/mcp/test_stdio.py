@@ -76,7 +76,7 @@ def held(process):
 def test_output_carries_the_protocol_alone_whatever_prints(process):
     send(process, *OPENING, echo(2, "noise"))
     assert [answer(process)["id"], answer(process)["id"]] == [1, 2]
-    process.stdin.write("this is no JSON\n")
+    process.stdin.write("this is not a JSON\n")
     send(process, echo(3, "after"))
     assert answer(process)["error"]["code"] == -32700
     assert answer(process)["result"]["structuredContent"]["echo"] == "after"

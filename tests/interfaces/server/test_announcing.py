@@ -85,7 +85,7 @@ def test_what_keeps_the_file_from_being_written_is_told(tmp_path):
             publish(SAID)
 
 
-def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
+def test_a_lock_that_cannot_be_opened_is_reported(tmp_path):
     (tmp_path / "locks" / "serve.lock").mkdir(parents=True)
     with pytest.raises(StoreError, match="cannot open the lock"), announce(tmp_path):
         pass
@@ -106,7 +106,7 @@ def test_the_file_goes_when_the_server_fails(tmp_path):
     "change",
     [{"port": "8180"}, {"pid": None}, {"secret": 1}, {"port": True}, {"key": ["k"]}],
 )
-def test_a_file_that_makes_no_sense_counts_as_none(tmp_path, change):
+def test_a_file_that_makes_no_sense_is_ignored(tmp_path, change):
     whole = {name: getattr(SAID, name) for name in Announcement.__slots__}
     file = tmp_path / FILE
     file.write_text(json.dumps(whole))
@@ -120,7 +120,7 @@ def test_a_file_that_makes_no_sense_counts_as_none(tmp_path, change):
     assert read_announcement(tmp_path) is None
 
 
-def test_a_file_of_another_user_counts_as_none(tmp_path, monkeypatch):
+def test_an_announcement_of_another_user_is_ignored(tmp_path, monkeypatch):
     with announce(tmp_path) as publish:
         publish(SAID)
         owner = os.getuid()
@@ -135,7 +135,7 @@ def test_more_may_be_told_by_a_later_release(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
-def test_what_is_no_plain_file_counts_as_none_and_hangs_nobody(tmp_path):
+def test_a_pipe_or_device_is_not_read_as_an_announcement(tmp_path):
     os.mkfifo(tmp_path / "serve.json")
     assert read_announcement(tmp_path) is None
     (tmp_path / "serve.json").unlink()

@@ -152,7 +152,7 @@ def test_an_answer_in_pieces_does_not_wait_for_each_to_be_acknowledged():
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_an_address_others_can_reach_is_refused_without_a_token(home, engine, host):
+def test_an_address_that_other_machines_can_reach_is_refused_without_a_token(home, engine, host):
     home.mkdir()
     with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
         run.serve(engine, Address(host, 0), home, "key")
@@ -400,7 +400,7 @@ class Balancer:
         return (name, 200) in self.statuses
 
 
-def test_no_request_fails_while_two_servers_of_a_store_are_started_anew(serve, built, tmp_path):
+def test_no_request_fails_while_two_servers_of_a_store_restart(serve, built, tmp_path):
     def other_home(name):
         return {
             "IDX_HOME": str(tmp_path / name),

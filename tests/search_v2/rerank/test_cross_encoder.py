@@ -109,7 +109,7 @@ def test_changed_files_are_refused(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"something else")
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 512}')
     monkeypatch.setattr(packaged, "locate", lambda _model: tmp_path)
-    with pytest.raises(ModelUnavailableError, match="not the file"):
+    with pytest.raises(ModelUnavailableError, match="differs from the file"):
         FastEmbedReranker().scores(QUESTION, [MUSEUMS])
 
 

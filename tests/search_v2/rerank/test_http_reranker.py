@@ -145,8 +145,8 @@ def test_relevance_is_never_outside_its_range():
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ("no JSON", "not in JSON"),
-        ("[" * 100_000, "not in JSON"),
+        ("no JSON", "not with valid JSON"),
+        ("[" * 100_000, "not with valid JSON"),
         ('[{"index": 0, "score": 0.1}, {"index": 1, "score": 1' + "0" * 400 + "}]", "no number"),
         ("{}", "without a list"),
         ('{"results": 3}', "without a list"),
@@ -215,12 +215,12 @@ def test_an_answer_that_is_too_large_is_not_read(server):
 def test_no_server_at_all_is_a_rerank_error(server):
     with Server() as gone:
         url = gone.url
-    with pytest.raises(RerankError, match="cannot be asked"):
+    with pytest.raises(RerankError, match="cannot be reached"):
         HttpReranker(url, model="m").scores("q", ["one"])
 
 
 def test_a_text_that_cannot_be_sent_is_a_rerank_error(server):
-    with pytest.raises(RerankError, match="cannot be asked"):
+    with pytest.raises(RerankError, match="cannot be reached"):
         reranker(server).scores("q", ["a lone surrogate \ud800"])
     assert server.requests == []
 
@@ -259,7 +259,7 @@ def test_a_long_passage_is_cut_before_it_is_sent():
 @pytest.mark.parametrize(
     "url", ["ftp://a/rerank", "rerank", "http://", "http://[", "http://u:SECRET/w@a"]
 )
-def test_an_address_that_is_none_is_a_setting_to_correct(url):
+def test_an_invalid_address_names_the_setting_to_correct(url):
     with pytest.raises(ConfigError, match="IDX_RAG_V2__RERANK_URL") as raised:
         HttpReranker(url, model="m")
     assert raised.value.__context__ is None  # that would quote the password

@@ -116,7 +116,7 @@ def test_a_budget_scores_as_many_as_fit_and_says_so():
     stage = Stage(reranker, blend="replace", budget_ms=120, clock=reranker.clock)
     done = stage.rerank(nodes("a", "c", "d", "e"), "q")
     assert reranker.asked == ["a", "c"]  # a third would end at 150 ms
-    assert "2 of 4 scored; 120 ms allow no more" in done.note
+    assert "2 of 4 scored; the budget of 120 ms allows no more" in done.note
     assert texts(done.passages) == ["c", "a", "d", "e"]
 
 
@@ -265,7 +265,7 @@ def test_each_call_is_given_what_is_left_of_the_budget():
     stage = Stage(reranker, budget_ms=600, clock=reranker.clock)
     done = stage.rerank(nodes("a", "b", "c"), "q")
     assert reranker.allowed == pytest.approx([0.6, 0.4])
-    assert "1 of 3 scored; 600 ms allow no more" in done.note
+    assert "1 of 3 scored; the budget of 600 ms allows no more" in done.note
     assert done.error is None
 
 

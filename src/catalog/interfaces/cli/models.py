@@ -55,7 +55,7 @@ def list_all(
 def check(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(help="One that 'list' shows, or a folder; else all.")
+        str | None, typer.Argument(help="A model that 'list' shows, or a folder. Default: all.")
     ] = None,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -86,9 +86,9 @@ def check(
 @app.command("path")
 def path(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="One that 'list' shows, or of the hub.")],
+    name: Annotated[str, typer.Argument(help="A model that 'list' shows, or one of the hub.")],
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="Fetch it from the model hub if it is not here.")
+        bool, typer.Option("--fetch", help="Fetch missing files from the model hub.")
     ] = False,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -108,7 +108,7 @@ def path(
     if not files.found:
         if not fetch:
             files.require()
-            raise ModelUnavailableError(f"{name} is not here: {fetch_command(name)}")
+            raise ModelUnavailableError(f"{name} has no files here: {fetch_command(name)}")
         note(f"fetching {name}\n")
         files.fetch(is_patient=True)
     place = files.weights_file if files.kind == "language model" else files.folder
