@@ -147,7 +147,7 @@ def test_an_agent_and_a_call_with_nothing_in_common_are_an_error(project, agents
     agent = agent_of(project, folder, "narrow")
     with pytest.raises(InputError, match="answers"):
         with_agent(asking("x", agent="narrow", docs=["bread.txt"]), agent)
-    with pytest.raises(InputError, match="answers from notes alone"):
+    with pytest.raises(InputError, match="answers only from notes"):
         with_agent(asking("x", agent="narrow", dataset="others"), agent)
 
 

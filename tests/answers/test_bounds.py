@@ -40,11 +40,11 @@ def bounded(project, tmp_path):
         service.close()
 
 
-def test_a_sentence_below_the_bound_is_unsupported_and_the_bound_is_told(bounded):
+def test_a_sentence_below_the_bound_is_unsupported_and_the_bound_is_reported(bounded):
     exact, loose = bounded(0.95).sentences
     assert (exact.supported, exact.score) == (True, 1.0)
     assert not loose.supported
-    assert loose.reasons == (f"bound: a score of {loose.score:.3f}, and 0.950 is needed",)
+    assert loose.reasons == (f"bound: a score of {loose.score:.3f}, but 0.950 is needed",)
     assert bounded(0.95, unsupported="drop").text.count("cancel") == 1
     assert any(one.startswith("at most 5.0% of the sentences") for one in bounded(0.95).notes)
 

@@ -118,7 +118,7 @@ def test_agents_have_the_tool_only_where_answers_are_on(engine, with_answers):
         assert answer.structured_content["sources"][0]["reference"].startswith("notes:cancel.md")
 
 
-def test_what_an_agent_reads_of_documents_is_marked_as_data(engine):
+def test_text_of_documents_is_marked_as_data_for_agents(engine):
     text = ANSWER_TOOLS["ask"].call(engine, CANCEL).text
     assert text.startswith("Between the two documents-")
     none = ANSWER_TOOLS["ask"].call(engine, {"question": "What is the capital of Mongolia?"})

@@ -118,7 +118,7 @@ def test_words_are_kept_where_the_settings_say_so(opened):
     assert [entry.query for entry in logged(service)] == ["How many days?\ufffd"]
 
 
-def test_what_a_model_took_and_cost_is_told_and_what_is_unknown_is_none(opened):
+def test_time_and_cost_of_a_model_are_reported_and_none_if_unknown(opened):
     prices = {"prices": ("other: 1, 1", "writer: 2.0, 10")}
     answer = ask(opened(writing(RIGHT), prices))
     service = opened(writing(RIGHT))
@@ -130,7 +130,7 @@ def test_what_a_model_took_and_cost_is_told_and_what_is_unknown_is_none(opened):
     assert (unpriced.reply_tokens, unpriced.cost) == (answer.tokens.reply, None)
 
 
-def test_the_agent_and_its_profile_are_told(opened, home):
+def test_the_agent_and_its_profile_are_reported(opened, home):
     (home / "agents").mkdir()
     (home / "agents" / "brief.toml").write_text('profile = "cheap"\n')
     service = opened(writing(RIGHT))
@@ -178,7 +178,7 @@ def test_an_artifact_is_logged_with_its_topic_and_the_time_of_its_searches(opene
     assert (entry.abstained, entry.profile, failed.errors) == (None, None, ("InputError",))
 
 
-def test_each_edge_is_told(opened):
+def test_each_edge_is_reported(opened):
     service = opened()
     engine = Answering(service)
     posted(engine, {"question": CANCEL})
@@ -245,7 +245,7 @@ def test_a_log_that_cannot_be_written_fails_no_answer_and_a_line_says_so(opened,
     with caplog.at_level(logging.WARNING):
         assert ask(service).citations
         assert ask(service).citations
-    assert [record.getMessage()[:45] for record in caplog.records] == [
+    assert [record.getMessage()[:51] for record in caplog.records] == [
         "1 questions are missing from the log (catalog logs)"
     ]
 
@@ -276,7 +276,7 @@ def test_old_entries_and_those_beyond_the_number_go_some_with_each_write(store, 
         assert drop_old_entries(connection, before=4.0, at_most=5) == 0
 
 
-def test_what_is_too_old_goes_when_something_is_asked(opened):
+def test_old_entries_are_removed_at_the_next_request(opened):
     service = opened(entries=2)
     for _ in range(4):
         ask(service)

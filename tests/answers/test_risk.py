@@ -75,7 +75,7 @@ def test_too_few_labels_are_refused_with_how_many_more_are_needed() -> None:
         bound_risk([0.5] * 40, [True] * 40, most=0.05)
 
 
-def test_scores_that_tell_nothing_are_refused_and_not_promised() -> None:
+def test_scores_without_information_give_no_bound() -> None:
     with pytest.raises(InputError, match="no threshold"):
         bound_risk([0.5] * 200, [True, False] * 100, most=0.05)
 
@@ -85,7 +85,7 @@ def test_equal_scores_are_shown_together() -> None:
     assert bound_risk(scores, supported, most=0.05).threshold == 0.9
 
 
-def test_the_promise_is_told_with_its_confidence_and_what_it_costs() -> None:
+def test_the_promise_is_reported_with_its_confidence_and_what_it_costs() -> None:
     scores, supported = [0.9] * 100 + [0.1] * 100, [True] * 100 + [False] * 100
     assert bound_risk(scores, supported, most=0.05).describe() == (
         "at most 5.0% of the sentences shown are unsupported, with 95% confidence: "

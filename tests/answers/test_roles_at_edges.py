@@ -139,7 +139,7 @@ def test_every_verb_takes_a_role_and_refuses_an_unknown_one(engine, verb):
         engine.ask(verb, {**needed.get(verb, {}), "role": "boss"})
 
 
-def test_hidden_and_missing_documents_are_told_apart_by_nothing(engine):
+def test_hidden_and_missing_documents_cannot_be_distinguished(engine):
     messages = []
     for name in ("canary.md", "cynary.md"):
         with pytest.raises(CatalogError) as caught:

@@ -67,7 +67,7 @@ def test_a_changed_sentence_is_not_supported_and_the_reason_names_what_changed(
     assert {reason.split(":")[0] for reason in support.reasons} == {kind}
 
 
-def test_a_detail_that_the_passage_has_elsewhere_is_told_with_the_one_that_is_meant() -> None:
+def test_a_detail_that_the_passage_has_elsewhere_is_reported_with_the_right_one() -> None:
     support = check_support("The server waits 3 minutes before it retries a request.", PASSAGE)
     assert support.reasons == ("unit: 3 minutes, where the passage has 30 seconds",)
 

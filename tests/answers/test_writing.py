@@ -31,7 +31,7 @@ def written(project):
         service.close()
 
 
-def test_what_a_model_writes_is_the_answer_with_its_sources(written):
+def test_the_text_of_a_model_is_the_answer_with_its_sources(written):
     answer, _ = written(f"{RIGHT} A refund takes 5 working days. [1]")
     assert answer.text == (
         "Customers may cancel within 14 days of the order. [1] A refund takes 5 working days. [1]"
@@ -167,14 +167,16 @@ class ReadTimeout(Exception):
         (SystemExit(3), "reply broke off (SystemExit)"),
     ],
 )
-def test_a_model_that_fails_is_told_and_the_documents_own_sentences_answer(written, error, message):
+def test_a_model_that_fails_is_reported_and_the_documents_own_sentences_answer(
+    written, error, message
+):
     answer, _ = written([f"{RIGHT} ", "And more ", error])
     assert "Customers may cancel within 14 days of the order. [1]" in answer.text
     assert answer.model is None
     assert len(answer.results) > 1
     (note,) = answer.notes
     assert message in note
-    assert "documents' own sentences" in note
+    assert "sentences of the documents" in note
     assert "sk-secret" not in str(answer.to_dict())
     assert [one.status for one in answer.stages if one.name == "write"] == ["failed"]
 
@@ -247,7 +249,7 @@ def test_without_a_model_in_the_call_none_is_asked(written):
     assert prompts == []
 
 
-def test_a_provider_that_lacks_its_settings_is_told_and_the_documents_answer(service):
+def test_a_provider_that_lacks_its_settings_is_reported_and_the_documents_answer(service):
     answer = answer_question(service, asking(CANCEL, model="openai"))
     assert "IDX_LLM__URL" in answer.notes[0]
     assert "14 days" in answer.text

@@ -366,7 +366,7 @@ def test_a_typed_query_has_few_different_parts():
     parts = [f"lex: word{number}" for number in range(MOST_PARTS)]
     assert len(parsed("\n".join(parts)).parts) == MOST_PARTS
     assert len(parsed("\n".join([*parts, *parts])).parts) == MOST_PARTS
-    with pytest.raises(QueryError, match=f"at most {MOST_PARTS} parts"):
+    with pytest.raises(QueryError, match=f"at most {MOST_PARTS} typed parts"):
         parsed("\n".join([*parts, "vec: more"]))
 
 

@@ -126,7 +126,7 @@ def test_a_moment_without_an_end_is_one_instant():
 
 
 @pytest.mark.parametrize("score", [None, True, "high", [1]])
-def test_what_is_no_number_is_no_score(score):
+def test_a_value_that_is_not_a_number_is_not_a_score(score):
     assert read([{"path": "a", "score": score}, ("b", score)]).hits == (
         RankedHit("a"),
         RankedHit("b"),
@@ -145,7 +145,7 @@ def test_our_own_answers_do_not_change():
     assert read(answer) == answer
 
 
-def test_stages_and_doubt_are_kept_where_they_are_told():
+def test_stages_and_doubt_are_kept_where_they_are_reported():
     stages = [{"name": "lexical", "ms": 2}, SimpleNamespace(name="vector", ms=3.5), {"name": "x"}]
     answer = read({"results": [], "stages": stages, "low_confidence": True})
     assert answer.stages_ms == {"lexical": 2.0, "vector": 3.5}
@@ -198,7 +198,7 @@ def test_anothers_explanation_is_shown_when_text_and_never_breaks_the_answer():
 
 
 @pytest.mark.parametrize("value", [None, 7, "a.md", b"a.md", {"answer": "x"}, {"hits": {}}])
-def test_what_is_no_sequence_of_hits_is_refused_by_its_type(value):
+def test_results_that_are_not_a_sequence_of_hits_are_refused_by_their_type(value):
     with pytest.raises(BackendError, match="sequence of hits"):
         read(value)
 

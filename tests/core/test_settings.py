@@ -225,7 +225,7 @@ def test_prices_are_those_of_the_model_named_even_with_a_colon_in_its_name():
     assert llm.cost("llama3", 1, 1) is None
 
 
-def test_a_settings_file_that_nests_too_deeply_is_told_in_a_sentence(tmp_path):
+def test_a_settings_file_that_nests_too_deeply_is_reported_in_a_sentence(tmp_path):
     (tmp_path / "catalog.toml").write_text("a = " + "[" * 100_000)
     with pytest.raises(ConfigError, match="nests too deeply"):
         load_settings(overrides={"home": tmp_path})

@@ -93,7 +93,7 @@ def test_the_container_is_built_of_files_and_extras_that_there_are():
         COMPOSE["services"]["index"]["command"],
     ],
 )
-def test_what_a_container_runs_is_a_command_with_its_options(words):
+def test_a_container_runs_an_existing_command_with_its_options(words):
     command = get_command(app)
     while isinstance(command, Group):
         command, words = command.commands[words[0]], words[1:]

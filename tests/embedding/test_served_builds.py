@@ -116,7 +116,7 @@ def test_a_server_that_dies_costs_few_requests_and_the_next_run_does_the_rest(
         assert_whole(library, server, folder)
 
 
-def test_what_failed_before_a_server_was_given_up_is_named_by_its_chunks(tmp_path, server, folder):
+def test_chunks_that_failed_before_a_server_was_given_up_are_named(tmp_path, server, folder):
     server.dead = status(500)
     with open_remote(tmp_path / "home", server, **IMPATIENT) as library:
         report = Indexer(library).build(folder, "notes")

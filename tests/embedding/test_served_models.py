@@ -354,7 +354,7 @@ def test_a_search_does_not_wait_as_long_as_a_build(server):
     assert len(server.requests) == 1
 
 
-def test_what_took_longer_than_there_is_patience_is_not_asked_again(server):
+def test_a_request_longer_than_the_patience_is_not_repeated(server):
     server.dead = slow
     encoder = ServedEncoder(server.settings(timeout_seconds=0.3), side="query", retry_seconds=0.2)
     with pytest.raises(EmbeddingServerError, match=r"did not answer in 0\.3 s"):
@@ -451,7 +451,7 @@ def test_cohere_is_set_in_a_toml_file_and_its_key_beside_it(tmp_path, monkeypatc
     assert (model.encoder.dim, model.query_prefix, model.document_prefix) == (1024, "", "")
 
 
-def test_a_server_that_is_not_there_is_told_with_the_setting_of_its_address():
+def test_a_server_that_is_not_there_is_reported_with_the_setting_of_its_address():
     asked = JsonServer(
         "http://127.0.0.1:1/v1", name="it", setting="IDX_EMBEDDING__URL", error=EmbeddingError
     )
@@ -465,7 +465,7 @@ def test_without_a_price_the_cost_is_unknown():
     assert (both.cost, (both - both).cost) == (2.0, 0.0)
 
 
-def test_a_document_whose_passages_are_not_embedded_is_not_told_as_missing():
+def test_a_document_whose_passages_are_not_embedded_is_not_reported_as_missing():
     assert Failure("a.md", "2 passages not embedded: refused").outcome == "indexed"
 
 

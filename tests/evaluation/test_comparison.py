@@ -90,7 +90,7 @@ def test_a_verdict_holds_the_numbers_it_rests_on():
     assert result.outcome == "worse"
 
 
-def test_a_failing_query_scores_zero_and_is_told():
+def test_a_failing_query_scores_zero_and_is_reported():
     queries = [question(n) for n in range(1, 31)]
     old = {one.id: RIGHT for one in queries}
     new = old | {f"q{n}": ConnectionError("refused") for n in (4, 5, 6)}
@@ -272,7 +272,7 @@ def test_queries_go_from_the_largest_loss_to_the_largest_win():
     ]  # fmt: skip
 
 
-def test_much_less_judged_on_one_side_is_told_with_who_it_hurts():
+def test_much_less_judged_on_one_side_is_reported_with_who_it_hurts():
     # judged: 2 of 2 documents against 2 of 8
     queries = [question(n) for n in range(1, 31)]
     new = {one.id: [*RIGHT, *(f"x{n}" for n in range(6))] for one in queries}
@@ -283,7 +283,7 @@ def test_much_less_judged_on_one_side_is_told_with_who_it_hurts():
     )
 
 
-def test_an_unstable_search_and_forbidden_passages_are_told():
+def test_an_unstable_search_and_forbidden_passages_are_reported():
     class Wavering(TableBackend):
         turn = 0
 

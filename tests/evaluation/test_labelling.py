@@ -104,7 +104,7 @@ def test_an_empty_answer_skips_and_q_ends_the_query_but_keeps_the_grades():
 
 
 @pytest.mark.parametrize("nonsense", ["4", "-1", "yes", "1.5", "33"])
-def test_what_is_no_grade_is_asked_again(nonsense):
+def test_an_invalid_grade_is_asked_for_again(nonsense):
     ask, asked = typed(nonsense, nonsense, "2")
     assert [grade for _, grade in ask_grades([RankedHit("a")], ask)] == [2]
     assert asked == [("a", 1, 1)] * 3
@@ -153,7 +153,7 @@ def test_an_answered_query_without_a_kind_stays_without_one():
 # the file
 
 
-def test_what_was_saved_is_read_again(tmp_path):
+def test_a_saved_set_is_read_back_unchanged(tmp_path):
     path = tmp_path / "made" / "set.jsonl"
     queries = [
         query(("größe.md", 3), ("b", 1), difficulty="easy", kind="semantic"),

@@ -254,7 +254,7 @@ def test_a_run_of_more_queries_than_the_sets_is_taken():
     assert set(run.outcomes) == {"q1", "q2", "q3"}
 
 
-def test_progress_is_told_and_comes_to_its_end():
+def test_progress_is_reported_and_comes_to_its_end():
     watch = Watch()
     backends = [TableBackend("old", {}), TableBackend("new", {})]
     run_backends(backends, THREE, dataset="d", repeats=2, progress=watch)

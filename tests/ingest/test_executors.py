@@ -39,7 +39,7 @@ def test_an_item_whose_process_is_killed_from_outside_is_done_by_another(process
     assert list(processes.map(lethal_work.work, [5, 6])) == [25, 36]
 
 
-def test_what_work_raises_is_raised(processes):
+def test_an_error_of_the_work_is_raised(processes):
     with pytest.raises(ValueError, match="it is wrong"):
         list(processes.map(lethal_work.work, [1, "wrong"]))
 

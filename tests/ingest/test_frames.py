@@ -62,7 +62,7 @@ def test_a_frame_tells_its_second_in_many_ways(text: str, path: str) -> None:
     assert shown(parse(text, path)) == [72.0]
 
 
-def test_what_a_file_says_of_its_second_comes_before_its_name() -> None:
+def test_a_time_in_a_frames_text_takes_precedence_over_its_name() -> None:
     path = "lecture_frames/frame_00m10s.md"
     assert shown(parse("# Frame at 01:12\n", path)) == [72.0]
     assert shown(parse("---\ntimestamp: 01:12\n---\n# A\n", path)) == [72.0]

@@ -76,7 +76,7 @@ def test_names_that_point_elsewhere_are_only_names(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.docx"]
 
 
-def test_what_needs_a_password_is_refused(tmp_path):
+def test_a_file_that_needs_a_password_is_refused(tmp_path):
     assert refused(tmp_path, "a.docx", zips.encrypted(WORD)) == "protected by a password"
 
 

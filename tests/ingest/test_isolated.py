@@ -221,7 +221,7 @@ DOCUMENTS = st.builds(
 @given(
     DOCUMENTS | st.builds(ReadFailure, TEXTS, TEXTS) | st.builds(isolated.Ended, st.just("empty"))
 )
-def test_what_is_sent_is_what_is_received(message):
+def test_sent_messages_are_received_unchanged(message):
     pipe = io.BytesIO()
     isolated.send(pipe, message)
     assert pipe.getvalue().count(b"\n") == 1

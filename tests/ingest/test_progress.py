@@ -54,7 +54,7 @@ def test_the_time_left_depends_on_the_sizes_of_the_pieces():
     assert last == pytest.approx(60.0)
 
 
-def test_nothing_is_told_before_there_is_anything_to_go_by():
+def test_no_estimate_is_shown_before_there_is_data():
     pace = Pace(10, Clock())
     assert (pace.seconds_left, pace.rate_text()) == (None, "")
     pace.advance(0)
@@ -129,7 +129,7 @@ def test_without_a_terminal_a_line_tells_counts_pace_and_time_left(capsys, monke
     assert lines[0] == "embedding"
 
 
-def test_while_files_are_read_the_time_left_is_of_that_and_what_follows_is_told(
+def test_while_files_are_read_the_time_left_is_of_that_and_what_follows_is_reported(
     capsys, monkeypatch
 ):
     clock = Clock()

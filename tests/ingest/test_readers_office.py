@@ -164,7 +164,7 @@ BOX = "<w:txbxContent>" + p("boxed") + "</w:txbxContent>"
         ),
     ],
 )
-def test_what_word_shows_is_text_and_what_it_hides_is_not(body: str, text: str) -> None:
+def test_only_text_that_word_shows_is_read(body: str, text: str) -> None:
     assert read_word(word(body)).text == text
 
 

@@ -90,7 +90,7 @@ def test_the_claims_of_a_stalled_run_are_left_and_reported(url, folder, tmp_path
     stopped.close()
 
 
-def test_what_a_run_claimed_is_free_when_it_is_done_and_when_it_is_killed(url, tmp_path):
+def test_claims_are_released_when_a_run_ends_or_is_killed(url, tmp_path):
     one, two = (Database(url, tmp_path / name) for name in ("one", "two"))
     with one.claim(["a", "b"]) as mine, two.claim(["b", "c"]) as others:
         assert (set(mine), set(others)) == ({"a", "b"}, {"c"})

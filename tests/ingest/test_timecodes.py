@@ -70,7 +70,7 @@ def test_every_whole_second_is_read_back(seconds: int) -> None:
 @pytest.mark.parametrize(
     "value", [True, None, -1, "nan", float("inf"), 10**400, 3_600_000, "x", []]
 )
-def test_what_is_no_number_of_seconds_is_refused(value: object) -> None:
+def test_an_invalid_number_of_seconds_is_refused(value: object) -> None:
     assert valid_seconds(value) is None
 
 

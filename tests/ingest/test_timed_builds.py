@@ -102,7 +102,7 @@ def test_a_filter_on_the_recording_finds_all_its_files(library, talks):
     assert {hit.path for hit in found} == {"lecture.srt", "lecture_frames/frame_00m12s.md"}
 
 
-def test_what_converters_hide_is_indexed(library, talks):
+def test_hidden_folders_of_converters_are_indexed(library, talks):
     (talks / ".converted").mkdir()
     (talks / ".converted/talk.mp4.md").write_text("# Talk\n\n[00:05 - 00:09] A walrus swims.\n")
     (talks / ".other").mkdir()

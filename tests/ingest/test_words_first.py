@@ -123,7 +123,7 @@ def test_the_changed_are_embedded_first_and_of_all_others_the_newest(tmp_path, f
     assert [text[2:6] for text in encoder.texts] == ["c.md", *reversed([*NAMES[:2], *NAMES[3:]])]
 
 
-def test_what_was_embedded_before_ctrl_c_is_kept_and_never_embedded_again(tmp_path):
+def test_passages_embedded_before_ctrl_c_are_not_embedded_again(tmp_path):
     """In the midst of one long document: the next run goes on behind it."""
     folder = tmp_path / "notes"
     write(folder, long_dot_md="\n\n".join(f"# H{n}\n\n{f'word{n} ' * 60}" for n in range(12)))

@@ -117,7 +117,7 @@ def test_as_json_it_is_one_object_and_progress_stays_out_of_it(catalog, golden, 
     assert (first["test"]["n"], first["test"]["difference"]) == (6, 0.0)
 
 
-def test_a_stage_that_fails_is_told_with_the_number_of_queries(catalog, golden, reranker):
+def test_a_stage_that_fails_is_reported_with_the_number_of_queries(catalog, golden, reranker):
     reranker(ScriptedReranker({}, error=RerankError("no answer")))
     code, out, _ = catalog("ablate", "--golden", golden)
     assert code == 0

@@ -95,7 +95,7 @@ def test_after_a_calibration_searches_tell_a_relevance_that_is_fitted_to_the_lab
     assert unsure["low_confidence"] is True
 
 
-def test_what_was_kept_is_taken_back_by_one_command(catalog, labelled):
+def test_a_kept_calibration_is_undone_by_one_command(catalog, labelled):
     before = relevances(found(catalog))
     catalog("golden", "calibrate", "--golden", labelled)
     assert relevances(found(catalog)) != before

@@ -248,7 +248,9 @@ DOUBTS = (
         ("eval", "--mode", "lexical"),
     ],
 )
-def test_labels_without_a_document_and_queries_without_a_label_are_told(catalog, doubtful, asked):
+def test_labels_without_a_document_and_queries_without_a_label_are_reported(
+    catalog, doubtful, asked
+):
     command, *more = asked
     asked = [command, "--golden", doubtful, "--repeats", "0", *more]
     code, out, err = catalog(*asked)
@@ -360,7 +362,7 @@ def test_the_first_comparison_says_that_v1_indexes_and_the_second_does_not(catal
     assert (code, "has no index" in err) == (0, False)
 
 
-def test_a_search_that_fails_now_and_then_is_told_in_text_and_json(catalog, golden):
+def test_a_search_that_fails_now_and_then_is_reported_in_text_and_json(catalog, golden):
     base = ["compare", "--golden", golden, "--baseline", "own_zoo:first",
             "--candidate", "own_zoo:broken"]  # fmt: skip
     code, out, _ = catalog(*base)
@@ -433,7 +435,7 @@ def test_eval_measures_what_is_named_in_that_order(catalog, golden):
     assert told["against_last"][1]["difference"] > 0.5
 
 
-def test_eval_tells_of_failures(catalog, golden):
+def test_eval_reports_failures(catalog, golden):
     code, out, _ = catalog("eval", "--golden", golden, "--backend", "own_zoo:broken")
     assert code == 0
     assert "! own_zoo:broken failed on 1 queries, which score 0" in out
@@ -585,7 +587,7 @@ def test_a_run_with_failures_is_not_reused(catalog, golden, monkeypatch):
     assert "failed" not in out
 
 
-def test_what_a_search_prints_does_not_spoil_the_json(catalog, golden, tmp_path):
+def test_prints_of_a_search_do_not_spoil_the_json(catalog, golden, tmp_path):
     with (tmp_path / "work" / "own_zoo.py").open("a") as file:
         file.write("def loud(query, k):\n    print('hello')\n    return first(query, k)\n")
     base = ["eval", "--golden", golden, "--backend", "own_zoo:loud", "--json"]
@@ -685,7 +687,7 @@ def test_runs_are_listed_shown_and_told_apart(catalog, golden):
     assert told["metrics"]["RR@10"]["difference"] == pytest.approx(1 - 1 / 9)
 
 
-def test_runs_of_different_sets_are_not_told_apart(catalog, golden, tmp_path):
+def test_runs_of_different_sets_are_not_distinguished(catalog, golden, tmp_path):
     few = tmp_path / "few.jsonl"
     few.write_text("".join(golden.read_text().splitlines(keepends=True)[:5]))
     for queries in (golden, few):

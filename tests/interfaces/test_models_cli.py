@@ -94,7 +94,7 @@ def test_a_static_model_without_a_table_is_listed_as_such(catalog, package, monk
     "command",
     [("models", "list"), ("search", "walrus"), ("index", "build", ".", "--dataset", "d")],
 )
-def test_a_missing_model_is_told_before_what_runs_models_is_loaded(tmp_path, command):
+def test_a_missing_model_is_reported_before_what_runs_models_is_loaded(tmp_path, command):
     heavy = ["llama_index", "fastembed", "onnxruntime", "torch", "numpy"]
     script = (
         "import atexit, sys\n"

@@ -118,7 +118,7 @@ def test_a_model_is_fetched_into_the_cache_without_unneeded_files(served):
     assert names == []
 
 
-def test_a_model_that_the_hub_has_not_is_told_in_a_sentence(served):
+def test_a_model_missing_from_the_hub_is_reported_in_a_sentence(served):
     run = served[0]("made/nothing")
     assert run.returncode == 1
     assert run.stdout == ""

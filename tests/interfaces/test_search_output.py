@@ -59,7 +59,7 @@ def test_a_result_is_title_place_number_and_snippet(printed):
     assert err.splitlines()[0] == "1 passage in 14 ms"
 
 
-def test_what_failed_is_told_and_what_ran_is_not(printed):
+def test_failed_stages_are_reported_and_successful_ones_are_not(printed):
     assert printed(result()).err.splitlines()[1:] == [
         "catalog: stage vector failed: ConnectionError: no answer"
     ]
@@ -70,7 +70,7 @@ def other_place(path, **more):
     return OtherPlace(**fields)
 
 
-def test_other_places_of_a_text_are_told_below_it_and_further_ones_are_counted(printed):
+def test_other_places_of_a_text_are_shown_below_it_and_further_ones_are_counted(printed):
     talk = {"modality": "audio_transcript", "locator": ResultLocator(time_start=5, time_end=9)}
     others = [other_place("b.md"), other_place("c.vtt", **talk), *map(other_place, "def")]
     out = printed(result(also_in=others)).out
@@ -153,7 +153,7 @@ def test_a_page_is_printed_with_the_link_that_opens_it(printed):
 
 
 @pytest.mark.parametrize("certainty", ["exact", "likely", "possible"])
-def test_how_sure_a_passage_is_is_told_in_a_word(printed, certainty):
+def test_certainty_is_shown_in_a_word(printed, certainty):
     first = printed(result(certainty=certainty, relevance=0.5)).out.splitlines()[0]
     assert first == f"[1] Keys > Rotating — notes/keys.md:120-121  {certainty}"
 
@@ -282,7 +282,7 @@ def test_the_text_of_a_model_cannot_forge_a_line(printed, capsys, line_break):
     assert capsys.readouterr().err.splitlines() == ["catalog: no lines", "  catalog: all is well"]
 
 
-def test_a_note_is_told_apart_from_the_passages(printed):
+def test_a_note_is_distinguished_from_the_passages(printed):
     told = printed(notes=["no document of type 'pdf'\ntypes: md 2"], stages=())
     assert told.err.splitlines()[1:] == ["catalog: no document of type 'pdf'", "  types: md 2"]
     assert told.out == "No passage of 'notes' answers 'keys'.\n"

@@ -157,7 +157,7 @@ def test_a_page_is_a_part_and_the_counts_are_of_all(listing):
         ({"query": "keys", "tags": ["safety"]}, 1),
     ],
 )
-def test_what_narrows_the_listing_narrows_it(listing, asked, expected):
+def test_conditions_restrict_the_listing(listing, asked, expected):
     assert listing.query(dataset="notes", **asked).total == expected
 
 
@@ -320,7 +320,7 @@ def test_only_a_condition_that_alone_matches_nothing_is_hinted_at(listing):
     )
 
 
-def test_tags_and_dates_that_the_callers_filter_hides_are_not_told(listing):
+def test_tags_and_dates_that_the_callers_filter_hides_are_not_reported(listing):
     asked = {"dataset": "notes", "filters": {"path": "zoo.md"}}
     assert listing.query(**asked, tags=["ops"]).notes == ("tags there are: none",)
     assert listing.query(**asked, after="2000").notes == ("no document has a date",)

@@ -74,7 +74,7 @@ def test_damage_is_mended_by_an_update(library, monkeypatch):
     assert found(library, "d: lexical index").fix == "catalog index update --dataset d"
 
 
-def test_a_setting_that_cannot_work_is_told_once(library):
+def test_a_setting_that_cannot_work_is_reported_once(library):
     with open_qdrant_library(library.settings.home, lexical_engine="qdrant") as other:
         wrong = [check.name for check in diagnose(other) if not check.ok]
     assert wrong == ["d: lexical index"]

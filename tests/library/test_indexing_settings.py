@@ -95,7 +95,7 @@ def test_documents_that_other_settings_would_cut_again_are_counted(opened, tmp_p
     assert Indexer(opened(chunk_size=100)).preview("talks").recut_documents == 0
 
 
-def test_what_is_added_under_other_settings_is_cut_and_embedded_as_the_rest(opened, folder):
+def test_documents_added_under_other_settings_are_cut_and_embedded_like_the_rest(opened, folder):
     made = {"chunk_size": 100, "embed_prefix_doc": "made: ", "embed_context": False}
     Indexer(opened(**made)).build(folder, "docs")
     (folder / "d.md").write_text(f"{TEXT}\n\nThis is d.md.\n")
@@ -108,7 +108,9 @@ def test_what_is_added_under_other_settings_is_cut_and_embedded_as_the_rest(open
     assert cut(opened()) == cut(whole)
 
 
-def test_another_form_of_what_is_embedded_is_told_and_the_usual_one_changes_nothing(opened, folder):
+def test_another_form_of_what_is_embedded_is_reported_and_the_usual_one_changes_nothing(
+    opened, folder
+):
     Indexer(opened()).build(folder, "docs")
     assert Indexer(opened(embed_context_form="place")).preview("docs").recut_documents == 0
     preview = Indexer(opened(embed_context_form="labels")).preview("docs")
@@ -233,7 +235,7 @@ def test_sizes_are_held_against_the_datasets_own_band(opened, folder):
     assert (stats.sizes.low, stats.sizes.high) == (40, 100)
 
 
-def test_a_preview_tells_what_an_update_would_do_and_leaves_every_byte(opened, folder, tmp_path):
+def test_a_preview_lists_the_changes_of_an_update_and_changes_no_byte(opened, folder, tmp_path):
     (folder / "empty.md").write_text("")
     (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
     for file in folder.iterdir():

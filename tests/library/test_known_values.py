@@ -60,7 +60,7 @@ def test_what_can_be_fulfilled_or_names_no_value_of_few_is_answered(listing, fil
     listing.query(dataset="notes", filters=filters)
 
 
-def test_values_that_the_other_conditions_hide_are_not_told(listing):
+def test_values_that_the_other_conditions_hide_are_not_reported(listing):
     with pytest.raises(UnknownValueError) as refused:
         listing.query(dataset="notes", filters={"path": "zoo.md"}, tags=["oops"])
     assert str(refused.value) == "no document has the tag 'oops'; tags there are: Animals (1)"

@@ -110,7 +110,7 @@ def test_several_names_given_to_get_point_at_multi_get(get):
 
 
 @pytest.mark.parametrize("reference", ["ice.pdf#nowhere", "[source: ice, cell 2]"])
-def test_a_place_that_cannot_be_read_is_told(get, reference):
+def test_a_place_that_cannot_be_read_is_reported(get, reference):
     given = get(reference)
     assert given["end"] == 3
     assert "cannot be read" in given["notes"][0]

@@ -145,7 +145,7 @@ def test_what_was_learnt_of_it_is_forgotten_and_of_no_other(tmp_path):
         assert len(gone) == 6
 
 
-def test_what_a_stopped_evaluation_keeps_goes_too(tmp_path):
+def test_cached_answers_of_a_stopped_evaluation_are_removed_too(tmp_path):
     with open_library(tmp_path / "home") as library:
         build(library, tmp_path, "notes")
         kept = {"key": CacheEntry('"a walrus sleeps"')}
@@ -233,7 +233,7 @@ def test_collections_on_a_qdrant_server_are_emptied(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant:UserWarning")
-def test_what_a_server_could_not_remove_is_told_and_removed_another_time(tmp_path, monkeypatch):
+def test_remains_on_a_server_are_reported_and_removed_later(tmp_path, monkeypatch):
     monkeypatch.setattr(qdrant_server, "ATTEMPTS", 1)
     monkeypatch.setattr(qdrant_server, "REST", 0.0)
     with qdrant_protocol(monkeypatch) as server:

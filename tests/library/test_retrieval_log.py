@@ -73,7 +73,7 @@ def test_what_one_search_tells_has_one_id_and_the_next_ones_another(home):
     assert "-" not in (first[0], second[0])
 
 
-def test_a_search_that_fails_whole_is_told_and_a_wrong_call_is_not(home):
+def test_a_search_that_fails_whole_is_reported_and_a_wrong_call_is_not(home):
     service, encoder = home()
     encoder.down = True
     with pytest.raises(InputError):
@@ -101,7 +101,7 @@ def test_an_index_that_another_process_holds_is_a_degraded_search(home, monkeypa
     assert line[1:] == ("degraded", "vector", "the exact engine answered instead of the index")
 
 
-def test_a_call_to_qdrant_that_is_made_again_is_told_with_what_failed(home):
+def test_a_call_to_qdrant_that_is_made_again_is_reported_with_what_failed(home):
     service, _ = home()
     attempts = []
 
@@ -127,7 +127,7 @@ def test_an_error_is_told_down_to_the_number_that_the_system_gave():
     )
 
 
-def test_a_request_to_an_embedding_server_that_is_made_again_is_told_with_its_status(home):
+def test_a_request_to_an_embedding_server_that_is_made_again_is_reported_with_its_status(home):
     service, _ = home()
     attempts = []
 

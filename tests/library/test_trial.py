@@ -328,7 +328,9 @@ def test_passages_that_the_model_fails_on_are_adopted_as_waiting(place, monkeypa
         assert all(check.ok for check in diagnose(library))
 
 
-def test_what_changed_since_the_try_is_embedded_by_the_adoption(place, tmp_path, monkeypatch):
+def test_passages_changed_since_the_trial_are_embedded_by_the_adoption(
+    place, tmp_path, monkeypatch
+):
     with open_static(place, "old") as library:
         try_model(library, NEW)
         write(place / "notes", doc03_dot_md="# Page\n\nsun and rain", fresh_dot_md="moon tea")
@@ -353,7 +355,7 @@ def test_an_update_keeps_the_vectors_of_a_try_and_drops_those_of_removed_documen
         assert len([row for row in kept if row.side == "document"]) == 14
 
 
-def test_what_is_dropped_leaves_the_live_vectors(place):
+def test_dropping_a_trial_keeps_the_live_vectors(place):
     with open_static(place, "old") as library:
         before = answers(library)
         try_model(library, ICE)

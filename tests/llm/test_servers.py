@@ -130,7 +130,7 @@ def test_a_server_that_does_not_stream_is_read(server):
         ("stream is not supported", "stream", False),
     ],
 )
-def test_what_a_server_refuses_is_left_out_from_then_on(server, refusal, name, instead):
+def test_an_option_that_a_server_refuses_is_left_out_from_then_on(server, refusal, name, instead):
     server.answers = [(400, {}, json.dumps({"error": {"message": refusal}}).encode())]
     server.answer = streamed(said("Yes.", "stop"))
     model = model_of(server)
@@ -154,7 +154,7 @@ def test_what_a_server_refuses_is_left_out_from_then_on(server, refusal, name, i
         (streamed(said("It is")), "reply broke off"),
     ],
 )
-def test_a_failure_is_told_without_the_servers_words(server, answer, message):
+def test_a_failure_is_reported_without_the_servers_words(server, answer, message):
     for call in (lambda: ask(server, answer), lambda: complete(model_of(server), "Is it?")):
         with pytest.raises(LLMError, match=message) as raised:
             call()
@@ -162,7 +162,7 @@ def test_a_failure_is_told_without_the_servers_words(server, answer, message):
     assert len(server.asked) == 2
 
 
-def test_a_server_that_is_not_there_is_told():
+def test_a_server_that_is_not_there_is_reported():
     model = get_llm(LLMSettings(provider="ollama", model="m", url="http://127.0.0.1:1/v1"))
     with pytest.raises(LLMError, match="could not be reached: check IDX_LLM__URL"):
         "".join(Reply(model, [Message("user", "Is it?")], 10.0))

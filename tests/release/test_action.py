@@ -146,7 +146,7 @@ def test_a_comparison_is_in_the_summary_the_comment_and_the_uploaded_folder(job,
     ]
 
 
-def test_what_it_runs_are_commands_that_exist(job):
+def test_the_action_runs_existing_commands(job):
     gates = "ndcg@10 worse\n\np95_ms > 50\n"
     done = job(INPUT_DOCUMENTS="docs", INPUT_FAIL_IF=gates, INPUT_ARGUMENTS="--top-k 20 --aa")
     build, compare = (parse(words) for words in done.calls)

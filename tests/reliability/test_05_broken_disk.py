@@ -292,7 +292,7 @@ _DAMAGE_A_VECTOR = """
 """
 
 
-def test_doctor_tells_of_a_damaged_file_of_the_lexical_index(sound, tmp_path):
+def test_doctor_reports_a_damaged_file_of_the_lexical_index(sound, tmp_path):
     home = shutil.copytree(sound, tmp_path / "home")
     file = next(home.glob("indexes/d/bm25/segment-*/counts.npy"))
     content = bytearray(file.read_bytes())

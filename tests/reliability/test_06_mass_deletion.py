@@ -258,7 +258,7 @@ def test_files_deleted_from_a_drive_that_is_mounted_are_gone(library, folder, mo
     assert (report.kept, report.removed, report.notes) == (0, 4, ())
 
 
-def test_a_drive_in_a_drive_is_told_apart(library, folder, mounted):
+def test_a_drive_in_a_drive_is_distinguished(library, folder, mounted):
     mounted.update([folder / "d2", folder / "d2/deep"])
     Indexer(library).update("notes")
     mounted.remove(folder / "d2/deep")

@@ -220,7 +220,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("variables", WRONG, ids=lambda variables: next(iter(variables)))
-def test_a_wrong_setting_is_told_without_any_secret(monkeypatch, tmp_path, variables):
+def test_a_wrong_setting_is_reported_without_any_secret(monkeypatch, tmp_path, variables):
     for name, value in ({"IDX_HOME": str(tmp_path)} | SECRETS | variables).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError) as raised:
@@ -230,7 +230,7 @@ def test_a_wrong_setting_is_told_without_any_secret(monkeypatch, tmp_path, varia
     assert len(str(raised.value)) < 300
 
 
-def test_a_settings_file_with_a_value_for_a_section_is_told(monkeypatch, tmp_path):
+def test_a_settings_file_with_a_value_for_a_section_is_reported(monkeypatch, tmp_path):
     (tmp_path / "catalog.toml").write_text("rag_v2 = 3\n")
     monkeypatch.setenv("IDX_HOME", str(tmp_path))
     monkeypatch.setenv("IDX_RAG_V2__CHUNK_SIZE", "500")

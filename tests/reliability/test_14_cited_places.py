@@ -372,7 +372,7 @@ def test_moved_lines_are_cited_at_their_new_place_under_the_same_ids(tmp_path):
         ("notes.md:1:05", "notes.md is cited by lines: notes.md:12-20 picks some"),
     ],
 )
-def test_what_is_not_there_is_told_in_the_same_unit(engine, reference, told):
+def test_what_is_not_there_is_reported_in_the_same_unit(engine, reference, told):
     with pytest.raises(InputError) as error:
         engine.ask("get", {"reference": reference, "dataset": "notes"})
     assert told in str(error.value)

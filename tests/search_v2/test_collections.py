@@ -298,7 +298,7 @@ def test_a_server_that_is_gone_is_named_without_credentials_and_not_asked_twice(
     assert len(server.requests) == asked
 
 
-def test_a_refused_key_is_told_at_once(server):
+def test_a_refused_key_is_reported_at_once(server):
     server.fail("POST", "/query$", 403, times=9)
     with pytest.raises(EngineError, match="403") as caught:
         over_http(server).search("robot")

@@ -325,7 +325,7 @@ def test_a_word_in_no_file_is_answered_with_low_confidence(nine):
     assert {one.certainty for one in results} <= {"possible"}
 
 
-def test_the_bonus_of_words_is_told_and_part_of_the_score(nine):
+def test_the_bonus_of_words_is_reported_and_part_of_the_score(nine):
     first = nine.search("violin", explain=True)[0].explain
     # times the weight 2: half of the rarity 1, for it is no name, and 3 + 3 for the word as written
     assert first.bonus == pytest.approx(2 * 0.5 + 2 * 6)

@@ -110,7 +110,7 @@ def test_a_document_stands_where_its_first_passage_stood():
 
 
 @pytest.mark.parametrize("query", ["key", "absent", "to be"])
-def test_passages_that_tie_are_told_apart_by_the_vector_leg_of_the_original_query(query):
+def test_passages_that_tie_are_distinguished_by_the_vector_leg_of_the_original_query(query):
     nodes = [
         passage("key 1", ("lexical", "original", 1), ("vector", "expansion", 1)),
         passage("key 2", ("lexical", "original", 2), ("vector", "original", 5)),
@@ -140,7 +140,7 @@ def judged(text, relevance, score=None):
     return Judged(node=TextNode(text=text), score=score, relevance=relevance)
 
 
-def test_what_lies_below_the_threshold_goes():
+def test_passages_below_the_threshold_are_left_out():
     nodes = [node("a", score=0.9), node("b", score=0.5), node("c", score=0.49)]
     assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["a", "b"]
     assert kept(SimilarityThreshold(minimum=0.0), nodes) == ["a", "b", "c"]

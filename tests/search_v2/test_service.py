@@ -332,7 +332,7 @@ def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
         own_service.search("bake bread", dataset="notes", strict=True)
 
 
-def test_a_second_holder_of_the_index_is_answered_exactly_and_told_so(tmp_path, notes):
+def test_a_second_holder_of_the_index_gets_exact_results_and_a_note(tmp_path, notes):
     home = tmp_path / "home"
     with open_qdrant_library(home) as library, open_qdrant_library(home) as other:
         Indexer(library).build(notes, "notes")
@@ -635,7 +635,7 @@ def test_where_no_document_is_of_these_dates_a_note_tells_which_there_are(dated)
     assert scoped.notes == ("dates are from 2022-05-09 to 2022-05-09",)
 
 
-def test_a_hit_tells_type_tags_and_dates_of_its_document(dated):
+def test_a_hit_has_type_tags_and_dates_of_its_document(dated):
     hits = {hit.path: hit for hit in dated.search("rotate keys", dataset="dated")}
     told = {
         path: (hit.file_type, hit.source_type, hit.tags, hit.created, hit.modified, hit.date)

@@ -347,7 +347,7 @@ def test_two_recordings_with_the_same_times_are_not_mixed(opened):
         ({"query": "lex: apply normalisation -formula"}, [*AROUND[:2], *AROUND[3:]]),
     ],
 )
-def test_what_may_not_answer_does_not_come_in_as_a_neighbour(opened, narrowed, told):
+def test_passages_out_of_scope_are_not_evidence_either(opened, narrowed, told):
     (hit,) = ask(opened(), **narrowed)
     assert lines(hit) == told
 
@@ -649,7 +649,7 @@ def test_a_long_bundle_is_cut_around_the_best_sentence():
     assert [line.text for line in few] == ["w050"]
 
 
-def test_what_two_passages_of_a_document_share_is_told_once():
+def test_evidence_shared_by_two_passages_is_shown_once():
     text = "one. two. three."
     cues = (Cue(0, 4, 0, 10), Cue(5, 9, 10, 20), Cue(10, 16, 20, 30))
     before = chunk(0.0, 20.0, text=text[:9], cues=cues[:2], start_offset=0, end_offset=9)

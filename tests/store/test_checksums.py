@@ -113,7 +113,7 @@ def test_a_changed_vector_counts_as_missing_and_the_next_write_replaces_it(datab
         assert set(find_damaged_vectors(connection, 4)) == {"k", "l"}
 
 
-def test_what_is_published_is_sealed(database):
+def test_published_documents_have_checksums(database):
     put(database, "d", "c.md", ["One.", "Two."], embed_keys=["x", "y"], sections=["S"])
     with database.read() as connection:
         assert list(find_damaged_documents(connection, "d")) == []

@@ -174,7 +174,7 @@ def test_a_store_that_is_written_to_meanwhile_is_not_half_copied(source, server)
         assert connection.scalars(select(datasets.c.name)).all() == []
 
 
-def test_what_comes_over_changed_is_noticed(source, server, monkeypatch):
+def test_rows_that_changed_while_copied_are_noticed(source, server, monkeypatch):
     from catalog.store import backup
 
     copy = backup._copy_cards

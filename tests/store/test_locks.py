@@ -31,7 +31,7 @@ def test_a_lock_file_that_cannot_be_opened_is_named(tmp_path, in_the_way):
     assert not isinstance(raised.value, StoreBusyError)
 
 
-def test_what_fails_while_it_is_held_comes_out_as_it_is(tmp_path):
+def test_an_error_while_the_lock_is_held_is_raised_unchanged(tmp_path):
     mine = FileNotFoundError("mine")
     with (
         pytest.raises(FileNotFoundError) as raised,

@@ -86,7 +86,7 @@ def test_a_damaged_vector_is_left_out_and_its_document_named(desk):
     assert engine.damaged == {f"{DATASET}:bad.md"}
 
 
-def test_what_another_engine_took_from_the_outbox_is_found_all_the_same(desk):
+def test_rows_that_another_engine_took_from_the_outbox_are_found_too(desk):
     one, other = desk.engine(), desk.engine()
     one.refresh()
     desk.put("a.md", vector(1))

@@ -125,7 +125,7 @@ def test_a_reader_sees_one_state_while_another_writes(database):
         assert reader.scalar(count) == 2
 
 
-def test_a_second_writer_is_told_that_the_store_is_busy(database):
+def test_a_second_writer_gets_the_error_that_the_store_is_busy(database):
     with (
         database.write() as connection,
         pytest.raises(StoreBusyError, match="another process is writing"),

@@ -418,7 +418,7 @@ def test_who_comes_while_another_process_builds_searches_what_is_live(server, en
     assert answers(desk, newcomer) == ["0.md", "new.md", *ALL[1:]]
 
 
-def test_an_answer_that_is_no_qdrant_s_is_told_without_repeating_it(server, engines, desk):
+def test_an_answer_that_is_no_qdrant_s_is_reported_without_repeating_it(server, engines, desk):
     engine = engines()
     engine.refresh()
     server.client.delete(FIRST, models.Filter())

@@ -474,7 +474,7 @@ def names(server: QdrantProtocol) -> set[str]:
     return aliases | {one.name for one in server.client.get_collections().collections}
 
 
-def test_a_missing_address_is_told_before_a_file_is_read(tmp_path, notes):
+def test_a_missing_address_is_reported_before_a_file_is_read(tmp_path, notes):
     with open_library(tmp_path / "home", lexical_engine="qdrant") as library:
         with pytest.raises(ConfigError, match="IDX_RAG_V2__QDRANT_URL"):
             Indexer(library).build(notes, "notes")

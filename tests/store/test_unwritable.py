@@ -95,7 +95,7 @@ def test_a_database_named_by_a_uri_is_read_too(home):
     assert texts(named) == ["first"]
 
 
-def test_a_folder_in_its_place_is_told(tmp_path):
+def test_a_folder_in_its_place_is_reported(tmp_path):
     (tmp_path / "catalog.db").mkdir()
     with pytest.raises(StoreError, match=r"catalog\.db is a folder"):
         Database.at(tmp_path)
@@ -108,7 +108,7 @@ def told(file, text, kind=sqlite3.OperationalError):
 
 
 @pytest.mark.parametrize("text", ["disk I/O error", "unable to open database file"])
-def test_a_full_disk_is_told_as_one(home, monkeypatch, text):
+def test_a_full_disk_has_its_own_error(home, monkeypatch, text):
     file = home / "catalog.db"
     assert "free some space" not in told(file, text)
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(free=16_384))
@@ -117,7 +117,7 @@ def test_a_full_disk_is_told_as_one(home, monkeypatch, text):
     assert "free some space" not in told(file, "no such table: x")
 
 
-def test_a_disk_that_filled_up_while_writing_is_told(home):
+def test_a_disk_that_filled_up_while_writing_is_reported(home):
     assert "free some space" in told(home / "catalog.db", "database or disk is full")
 
 

@@ -416,7 +416,7 @@ def _differences(claim: AnalysedText, source: AnalysedText) -> Iterator[str]:
             yield f"{_kind_to_blame(detail, source)}: {shown} is not in the passage"
         elif (other := _displaced(detail, claim, source)) is not None:
             has = source.text[other.start : other.end]
-            yield f"{detail.kind}: {shown}, but the passage has {has}"
+            yield f"{detail.kind}: {shown}, where the passage has {has}"
     yield from find_contradictions(claim, source)
 
 

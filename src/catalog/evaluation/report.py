@@ -27,7 +27,7 @@ from catalog.evaluation.report_charts import (
 )
 from catalog.evaluation.report_text import (
     NO_BREAK,
-    NOT_TOLD,
+    NOT_KNOWN,
     View,
     compile_words,
     cut_excerpt,
@@ -216,14 +216,14 @@ def _rates(scores: RunScores) -> Iterable[tuple[str, str, str]]:
         (
             "Unanswerable, doubted",
             "of these, flagged as doubtful",
-            NOT_TOLD if doubted is None else f"{doubted} of {unanswerable.answered}",
+            NOT_KNOWN if doubted is None else f"{doubted} of {unanswerable.answered}",
         ),
     ]
 
 
 def _format_timing(times: Timing | None) -> tuple[str, str]:
     if times is None:
-        return NOT_TOLD, NOT_TOLD
+        return NOT_KNOWN, NOT_KNOWN
     return format_ms(times.p50), format_ms(times.p95)
 
 

@@ -101,7 +101,7 @@ def test_a_recording_without_evidence_is_told_by_its_times():
     assert text.startswith("[1] lecture.vtt — video transcript (00:01:05–00:01:18)\n")
 
 
-def test_every_kind_of_place_is_told():
+def test_every_kind_of_place_is_reported():
     def head(**where):
         found, _ = agent_passages([result(locator=ResultLocator(**where), heading_path=())])
         return format_passages(found).split("\n")[0]

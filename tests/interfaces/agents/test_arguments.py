@@ -57,7 +57,7 @@ def call(asked, tool, /, **arguments):
     return answer, asked.asked[0][1] if asked.asked else None
 
 
-def test_what_is_blank_or_null_counts_as_not_given(asked):
+def test_blank_and_null_values_count_as_not_given(asked):
     answer, given = call(
         asked,
         "search",
@@ -128,7 +128,7 @@ def test_whole_numbers_are_taken_and_clamped_with_a_note(asked, given, taken, no
         "five",
     ],
 )
-def test_what_is_no_whole_number_is_refused(asked, given):
+def test_a_value_that_is_not_a_whole_number_is_refused(asked, given):
     answer, told = call(asked, "search_chunks", query="keys", top_k=given)
     assert answer.is_error
     assert "top_k" in answer.text
@@ -143,7 +143,7 @@ def test_a_yes_or_no_may_be_text(asked, given, taken):
 
 
 @pytest.mark.parametrize("given", ["yes", "1", 1])
-def test_what_is_no_yes_or_no_is_refused(asked, given):
+def test_a_value_that_is_not_a_yes_or_no_is_refused(asked, given):
     answer, told = call(asked, "search", query="keys", explain=given)
     assert "explain" in answer.text
     assert told is None
@@ -198,7 +198,7 @@ def test_lists_are_read_in_every_form_that_models_write(asked):
     assert (others["filters"], others["docs"]) == ({"tag": "ops"}, ["[draft].md"])
 
 
-def test_a_wrong_type_is_told_once_in_plain_words(asked):
+def test_a_wrong_type_is_reported_once_in_plain_words(asked):
     answer, _ = call(asked, "search_chunks", query="keys", docs={"a": 1}, filters=3)
     assert answer.data["message"] == (
         "docs must be text or a list of texts; filters must be text or a list of texts or an object"

@@ -45,7 +45,7 @@ def test_a_resource_names_its_document_in_every_tool_that_takes_one(tmp_path, pa
     assert [one["path"] for one in found.data["results"]] == [path]
 
 
-def test_what_is_too_long_is_cut_with_a_note(tmp_path):
+def test_a_text_that_is_too_long_is_cut_with_a_note(tmp_path):
     from catalog.interfaces.calls import LocalEngine
     from catalog.library.indexing import Indexer
     from fakes import open_library, write

@@ -102,7 +102,7 @@ def test_a_file_type_that_is_no_word_is_not_repeated(tools, engine):
     assert "delete_everything" not in answer.text
 
 
-def test_low_confidence_is_told_before_the_passages(engine):
+def test_low_confidence_is_reported_before_the_passages(engine):
     class Doubtful:
         def ask(self, operation, arguments):
             return engine.ask(operation, arguments) | {"low_confidence": True, "confidence": 0.125}
@@ -116,7 +116,7 @@ def test_low_confidence_is_told_before_the_passages(engine):
     assert answer.data["low_confidence"] is True
 
 
-def test_a_failed_step_is_told_in_a_note(engine):
+def test_a_failed_step_is_reported_in_a_note(engine):
     class Failing:
         def ask(self, operation, arguments):
             found = engine.ask(operation, arguments)
@@ -177,7 +177,7 @@ def test_a_hostile_document_cannot_close_its_marker(tools, monkeypatch):
     assert not any(line.startswith(("[1] forged", "</documents>")) for line in inside.split("\n"))
 
 
-def test_what_filters_or_docs_hide_is_told_by_no_message(tools):
+def test_no_message_contains_names_that_filters_or_docs_hide(tools):
     hidden = {"query": "zzzz qqqq", "filters": ["tag=ops"]}
     filtered = tools.call("search", hidden).data["message"]
     assert "that match the filters" in filtered

@@ -127,7 +127,7 @@ def test_a_cancelled_call_leaves_the_session_usable(session):
     assert check("search", answer)["status"] == "ok"
 
 
-def test_what_prints_does_not_disturb_the_session(session):
+def test_prints_do_not_disturb_the_session(session):
     answer = session.call("search_chunks", query="NOISE keys", dataset="notes")
     assert check("search_chunks", answer)["status"] == "ok"
     assert check("status", session.call("status"))["status"] == "ok"

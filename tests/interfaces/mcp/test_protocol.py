@@ -169,7 +169,7 @@ def test_a_call_given_up_keeps_its_place_until_its_thread_ends():
     assert free.structured_content["echo"] == "a"
 
 
-def test_instructions_tell_the_datasets_and_how_many_documents_each_has():
+def test_instructions_list_the_datasets_and_their_numbers_of_documents():
     told = instructions(StubEngine(status=lambda _: status(notes=1, vault=1200)))
     assert told.endswith("all are searched: notes (1 document), vault (1200 documents).\n")
     assert "query_catalog" in told

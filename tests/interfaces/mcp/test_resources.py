@@ -165,7 +165,7 @@ def test_a_cursor_that_was_not_given_out_is_refused(cursor):
     assert raised.value.code == -32602
 
 
-def test_what_a_document_says_of_itself_is_listed_as_one_clean_line():
+def test_metadata_of_a_document_is_listed_as_one_clean_line():
     def browse(_):
         told = entry("a", "x\x1b[31m.md", "Ti\ntle\u202e", "  sum\tmary " + "w " * 400)
         return {"entries": [told], "total": 1}

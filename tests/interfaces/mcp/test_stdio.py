@@ -107,7 +107,7 @@ def test_a_signal_ends_the_process_quietly_while_a_call_runs(process, sent):
     assert (process.stdout.read(), process.stderr.read()) == ("", "")
 
 
-def test_what_keeps_it_from_starting_is_told_and_ends_it_though_input_is_open(tmp_path):
+def test_an_error_at_the_start_is_reported_and_ends_the_server_despite_open_input(tmp_path):
     with start(tmp_path, "fail") as process:
         assert process.wait(timeout=STARTED_AND_ENDED) == 1
         assert process.stderr.read() == "catalog: this store is not yours\n"

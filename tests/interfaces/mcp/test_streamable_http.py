@@ -132,7 +132,7 @@ def test_an_address_that_other_machines_can_reach_needs_a_token():
         streamable_http_app(server(), Address("0.0.0.0", 0), ServeSettings())
 
 
-def test_a_port_that_is_taken_is_told_with_what_to_do():
+def test_a_port_that_is_taken_is_reported_with_what_to_do():
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = Address("127.0.0.1", other.getsockname()[1])
         with pytest.raises(ConfigError, match="--http"):

@@ -95,7 +95,7 @@ def test_every_error_of_ours_comes_back_as_what_it_was(stub, served, home):
     assert len(KINDS) > 30
 
 
-def test_a_defect_and_an_overloaded_server_are_told(stub, served, home):
+def test_a_defect_and_an_overloaded_server_are_reported(stub, served, home):
     gate = threading.Event()
 
     def wait_or_fail(operation, arguments):

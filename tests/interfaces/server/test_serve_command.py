@@ -134,7 +134,7 @@ def test_a_second_server_of_the_store_is_refused_and_told_the_first_ones_process
     assert read_announcement(built).pid == first.pid
 
 
-def test_a_port_that_is_taken_is_told_with_the_way_out(home, engine):
+def test_a_port_that_is_taken_is_reported_with_the_way_out(home, engine):
     home.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -269,7 +269,7 @@ def test_it_serves_though_nothing_can_be_written_to_standard_output(built):
     assert (code, err) == (0, "")
 
 
-def test_connections_it_has_no_room_for_are_told_in_one_line(built):
+def test_connections_that_do_not_fit_are_reported_in_one_line(built):
     command = f"ulimit -n 48; exec '{sys.executable}' '{SCRIPT}' serve --http 127.0.0.1:0"
     server = subprocess.Popen(
         ["/bin/sh", "-c", command],

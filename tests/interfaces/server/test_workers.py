@@ -9,7 +9,7 @@ from catalog.core.errors import OutOfTimeError, OverloadedError, StoreReplacedEr
 from catalog.interfaces.server.workers import Workers
 
 
-def test_what_the_work_returns_and_raises_comes_out():
+def test_results_and_errors_of_the_work_are_passed_on():
     async def go():
         workers = Workers(1, 20)
         assert await workers.run(lambda: 7) == 7

@@ -90,7 +90,7 @@ def test_a_reply_without_lines_gives_no_lines(reply):
     assert expanded(Scripted(reply=reply)) == []
 
 
-def test_what_the_model_raises_comes_out():
+def test_an_error_of_the_model_is_raised():
     with pytest.raises(ConnectionError, match="refused"):
         expanded(Scripted(reply=ConnectionError("refused")))
 

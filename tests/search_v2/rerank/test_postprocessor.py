@@ -150,7 +150,7 @@ class Failing(ScriptedReranker):
         return super().scores(query, passages) if self._answer is None else self._answer
 
 
-def test_what_was_scored_before_a_failure_is_blended_and_kept(cache):
+def test_scores_made_before_a_failure_are_blended_and_cached(cache):
     error = RerankError("no answer")
     reranker = Failing({"a": 0.0, "b": 1.0, "c": 9.0}, error=error)
     stage = Stage(reranker, cache, blend="replace")
