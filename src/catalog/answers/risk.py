@@ -65,9 +65,9 @@ class RiskBound:
         how = "on average" if self.confidence is None else f"with {self.confidence:.0%} confidence"
         of = "all sentences are shown and" if self.confidence is None else "the sentences shown are"
         return (
-            f"at most {self.most:.1%} of {of} unsupported, {how}: "
-            f"from a score of {self.threshold:.3f} on, which {self.shown:.0%} of "
-            f"{self.labels} labels reach ({self.unsupported:.1%} of these unsupported)"
+            f"at most {self.most:.1%} of {of} unsupported, {how}: from a score of "
+            f"{self.threshold:.3f} on, which {self.shown:.0%} of {self.labels} labels reach "
+            f"({self.unsupported:.1%} of these unsupported)"
         )
 
 

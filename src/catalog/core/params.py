@@ -59,7 +59,7 @@ DatasetChoice = str | list[str] | None
 Dataset = Annotated[
     DatasetChoice,
     Param(
-        "Search only these datasets. Default: all.",
+        "Only these datasets, by default all.",
         flags=("--dataset", "--project", "-d"),
         aliases=("datasets", "dataset_name", "dataset_id", "project", "collection", "namespace"),
     ),
@@ -85,8 +85,8 @@ Conditions = Annotated[
 After = Annotated[
     str | None,
     Param(
-        "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY. Their date is modified, "
-        "else created in their metadata, else the file's.",
+        "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY: the date of change, else "
+        "of creation, in their metadata, else the file's.",
         aliases=("since", "after_date", "date_after", "modified_after", "from_date", "start_date"),
     ),
 ]
@@ -222,8 +222,8 @@ class SearchParams(_Narrowed, _Caller):
     recency_half_life_days: Annotated[
         float | None,
         Param(
-            "Halve the score of a passage for each of these many days of its document's age; 0: "
-            "never. Default: the setting's.",
+            "Age of a document in days at which its passages have half their score; 0: no decay. "
+            "Default: the setting's.",
             least=0,
             most=100_000,
             flags=("--recency-half-life-days", "--half-life"),

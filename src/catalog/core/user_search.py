@@ -182,8 +182,8 @@ def _load_function(spec: str) -> Callable[..., object]:
             target = target()
     except (Exception, SystemExit) as error:  # somebody else's code may raise anything
         raise BackendError(
-            f"no search {spec!r} ({type(error).__name__}: {error}); "
-            "give package.module or package.module:function"
+            f"no search {spec!r} ({type(error).__name__}: {error}); give package.module or "
+            "package.module:function"
         ) from error
     function = target if callable(target) else getattr(target, "search", None)
     if not callable(function):

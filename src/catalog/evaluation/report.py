@@ -495,8 +495,8 @@ def lead_sentences(comparison: PipelineComparison) -> Iterator[str]:
     test, outcome = comparison.primary, comparison.outcome
     candidate, baseline = comparison.candidate.name, comparison.baseline.name
     numbers = (
-        f"{PRIMARY} is {format_score(test.candidate_mean)} "
-        f"against {format_score(test.baseline_mean)}"
+        f"{PRIMARY} is {format_score(test.candidate_mean)} against "
+        f"{format_score(test.baseline_mean)}"
     )
     difference = format_difference(test.difference)
     low, high = format_difference(test.interval.low), format_difference(test.interval.high)

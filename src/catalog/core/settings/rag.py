@@ -145,8 +145,7 @@ class RAGv2Settings(BaseSettings):
         ge=0.0,
         le=3600.0,
         description="Parts of such a passage with a vector of their own, in addition to the "
-        "passage's; "
-        "0: none.",
+        "passage's; 0: none.",
         json_schema_extra=NEEDS_REBUILD,
     )
     embed_prefix_query: str | None = Field(
@@ -165,8 +164,7 @@ class RAGv2Settings(BaseSettings):
     embed_context_form: Literal["place", "labels"] = Field(
         "place",
         description="Form of that first line: 'path > Title > Heading', or '[doc: Title] [type: "
-        "pdf] "
-        "[section: Heading > Heading]'.",
+        "pdf] [section: Heading > Heading]'.",
         json_schema_extra=NEEDS_REBUILD,
     )
     lexical_engine: Annotated[str, _name_of_engine("catalog.lexical")] = Field(
@@ -281,9 +279,8 @@ class RAGv2Settings(BaseSettings):
         0.0,
         ge=0.0,
         le=100_000.0,
-        description="The score of a passage halves for each of these many days of its document's "
-        "age; 0: "
-        "never.",
+        description="Age of a document in days at which its passages have half their score; 0: "
+        "no decay.",
     )
     chunk_selection: Literal["fused", "keyword"] = Field(
         "fused",
@@ -363,8 +360,7 @@ class RAGv2Settings(BaseSettings):
         7 * 24 * 3600,
         ge=0,
         description="How long expansions, rerank scores and the answers of a stopped 'eval "
-        "answers' are "
-        "kept; 0: not at all.",
+        "answers' are kept; 0: not at all.",
     )
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)

@@ -86,8 +86,7 @@ class EmbeddingSettings(BaseModel):
     url: str | None = Field(
         None,
         description="Address of an OpenAI-compatible server, such as http://…/v1; unset for "
-        "cohere: "
-        "Cohere's.",
+        "cohere: Cohere's.",
     )
     api_key: ApiKey = Field(None, description="API key for that server.", repr=False)
     timeout_seconds: float = Field(
@@ -144,8 +143,7 @@ class LLMSettings(BaseModel):
         gt=0.0,
         le=600.0,
         description="Time limit of a request, or of a piece of a reply; the whole reply has "
-        "twelve times "
-        "as long.",
+        "twelve times as long.",
     )
     max_tokens: int = Field(400, ge=16, le=8192, description="Maximum length of a reply.")
     threads: int = Field(
@@ -154,8 +152,7 @@ class LLMSettings(BaseModel):
     prices: Pairs = Field(
         (),
         description="Prices of a million tokens of prompts and of replies by model, for catalog "
-        "logs: "
-        "'name: 0.25, 2', separated by semicolons.",
+        "logs: 'name: 0.25, 2', separated by semicolons.",
     )
 
     @field_validator("prices")
@@ -217,8 +214,7 @@ class AnswerSettings(BaseModel):
     unsupported: Literal["mark", "drop", "retry"] = Field(
         "drop",
         description="Treatment of unsupported sentences: mark them, drop them, or ask the model "
-        "once "
-        "more and drop the ones that are still unsupported.",
+        "once more and drop the ones that are still unsupported.",
     )
     citations: Literal["number", "source", "chunk"] = Field(
         "number",
@@ -227,8 +223,7 @@ class AnswerSettings(BaseModel):
     judge: bool = Field(
         False,
         description="Let the language model check each supported sentence against its passages; "
-        "if it "
-        "says NO, the sentence is unsupported.",
+        "if it says NO, the sentence is unsupported.",
     )
     summarise: bool = Field(
         False,
@@ -238,8 +233,7 @@ class AnswerSettings(BaseModel):
     agents: Path | None = Field(
         None,
         description="Folder with a file NAME.toml for each agent, in addition to [agents.NAME] "
-        "in the "
-        "settings; unset: agents in the home.",
+        "in the settings; unset: agents in the home.",
     )
     tool: bool = Field(False, description="Offer the tool ask to agents.")
 
@@ -379,8 +373,7 @@ class LogSettings(BaseModel):
     retrieval: bool = Field(
         False,
         description="Write failed, repeated and degraded steps of searches to logs/retrieval.log "
-        "in the "
-        "home: ids and reasons, no text.",
+        "in the home: ids and reasons, no text.",
     )
     spans: bool = Field(
         False,

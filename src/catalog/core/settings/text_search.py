@@ -25,9 +25,8 @@ class TsvectorSettings(BaseModel):
         pattern=r"^\s*([\w.-]+:[A-D](\s*[,\s]\s*|\s*$)){0,20}$",
         max_length=1000,
         description="Fields to search in addition to the text, each with a weight: title, "
-        "headings, path "
-        "or up to 20 fields of the metadata. A word counts four times in A, three times in "
-        "B, twice in C, and once in D and in the text.",
+        "headings, path or up to 20 fields of the metadata. A word counts four times in A, three "
+        "times in B, twice in C, and once in D and in the text.",
     )
 
     @property

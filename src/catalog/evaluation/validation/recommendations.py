@@ -199,7 +199,7 @@ def _caching(times: EmbeddingTimes) -> ResearchAnswer:
     )
     is_faster = times.batched < _CLEARLY_FASTER * times.alone
     batches = (
-        f"embed queries that are there at once in a batch (saves "
+        "embed queries that are there at once in a batch (saves "
         f"{format_ms(times.alone - times.batched)} for each)"
         if is_faster
         else "do not gather queries into batches (it saves little or nothing here)"

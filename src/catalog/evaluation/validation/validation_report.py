@@ -129,8 +129,8 @@ def _account(measured: QueryMeasurement) -> str:
         right = sum(passage.is_right for passage in measured.passages)
         parts.append(f"{found} of {len(query.sources)} expected sources")
         parts.append(
-            f"{right} of {len(measured.passages)} passages right "
-            f"({measured.available} there are in all)"
+            f"{right} of {len(measured.passages)} passages right ({measured.available} there are "
+            "in all)"
         )
     parts.append(f"threshold {measured.threshold:g}")
     if not measured.is_stable:

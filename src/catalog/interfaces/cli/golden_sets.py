@@ -72,9 +72,9 @@ def make_bound(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Find the score from which on sentences of answers may be shown, and keep it.
+    """Find the least score of sentences that answers may show, and keep it.
 
-    'ask' marks or drops those below, until the model, the index or a setting is another.
+    'ask' marks or drops sentences below it, until the model, the index or a setting changes.
 
     Examples:
         catalog golden bound sentences.jsonl --at-most 0.05
@@ -220,8 +220,8 @@ def calibrate(
 ) -> None:
     """Fit relevance, and the balance of the legs, to labelled queries.
 
-    Thresholds and low confidence go by relevance. The balance is fitted from 50 queries on, for
-    hybrid search with adaptive fusion. Each is kept if it wins on queries it was not fitted on.
+    Relevance decides on thresholds and low confidence. The balance needs 50 queries, and hybrid
+    search with adaptive fusion. Each fit is kept if it wins on queries left out of it.
 
     Examples:
         catalog golden calibrate --golden notes.jsonl

@@ -115,9 +115,8 @@ def build(
 ) -> None:
     """Index a folder as a dataset. Safe to interrupt: run it again to continue.
 
-    A dataset that is there is cut as it was made, whatever the settings of this call are.
-    Without a folder, a full rebuild: every document of the dataset is read and cut anew from the
-    folder it was built from; texts whose vectors are kept are not embedded again.
+    An existing dataset keeps the settings it was made with. Without a folder, every document of the
+    dataset is read and cut again; unchanged texts keep their vectors.
 
     Examples:
         catalog index build ~/notes --dataset notes
@@ -181,12 +180,12 @@ def update(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Index what changed since the last run, in the folder the dataset was built from.
+    """Index the changes in a dataset's folder since the last run.
 
-    The documents are cut as the dataset was made, whatever the settings of this call are.
+    Documents are cut with the settings that the dataset was made with, not those of this call.
 
-    Ends with code 1 if documents were kept as they were because their file, folder or drive could
-    not be read, or if a text could not be embedded; what is kept is named.
+    Ends with code 1 if a file, folder or drive could not be read, or a text could not be embedded.
+    Documents of such files do not change, and the output names them.
 
     Examples:
         catalog index update
@@ -235,11 +234,11 @@ def rebuild(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Re-read and re-embed every dataset; the way to change the embedding model.
+    """Read and embed every dataset again, for example with another model.
 
-    All are cut by the settings of this call, unless told to keep those that each was made with.
-    With --vectors, --lexical or --all no document is read and no model asked: what is derived from
-    the store is made anew.
+    Documents are cut with the settings of this call, or with --keep-settings as before. With
+    --vectors, --lexical or --all only indexes are rebuilt from the store, without reading documents
+    or asking a model.
 
     Examples:
         catalog index rebuild --keep-settings
@@ -358,11 +357,11 @@ def try_model(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Embed the stored passages with another model, to compare it with the present one.
+    """Embed stored passages with another model, to compare it with the present one.
 
-    Searches stay as they are, and no document is read again. Without --dataset all datasets are
-    embedded. Safe to interrupt: run it again to continue. 'catalog compare --candidate trial'
-    compares; 'index adopt' makes the model the store's, 'index drop' forgets it.
+    Searches do not change, and no document is read. Without --dataset all datasets are embedded.
+    Safe to interrupt: run it again to continue. Then compare with 'catalog compare --candidate
+    trial', and end the trial with 'index adopt' or 'index drop'.
 
     Examples:
         catalog index try-model BAAI/bge-base-en-v1.5
@@ -406,10 +405,10 @@ def adopt(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Make the model on trial the store's, at once: a search sees the old one or the new one.
+    """Make the model on trial the store's model.
 
-    Embeds the passages that lack its vectors first. No passage is cut anew or gets another id.
-    Prints what to set from now on.
+    Passages without its vectors are embedded first. A search then sees the old model or the new
+    one, and passages keep their ids. Prints the settings to change.
 
     Examples:
         catalog index adopt
@@ -444,7 +443,7 @@ def drop(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Forget the model on trial and its vectors; searches stay as they are.
+    """Remove the model on trial and its vectors; searches do not change.
 
     Examples:
         catalog index drop
@@ -554,11 +553,10 @@ def _summary(report: SyncReport) -> str:
     left_out = f", {report.left_out} left out" if report.left_out else ""
     waiting = f", {report.incomplete} only partly embedded" if report.incomplete else ""
     return (
-        f"{report.files} file{'s' * (report.files != 1)}{left_out}: "
-        f"{report.documents} document{'s' * (report.documents != 1)}{of_texts}{waiting}, "
-        f"{count_passages(report.chunks, report.embedded_chunks)}; "
-        f"{report.added} added, {report.updated} updated, {report.removed} removed, "
-        f"{report.unchanged} unchanged; "
+        f"{report.files} file{'s' * (report.files != 1)}{left_out}: {report.documents} "
+        f"document{'s' * (report.documents != 1)}{of_texts}{waiting}, "
+        f"{count_passages(report.chunks, report.embedded_chunks)}; {report.added} added, "
+        f"{report.updated} updated, {report.removed} removed, {report.unchanged} unchanged; "
         f"{report.seconds:.1f} s, found by words after {report.words_seconds:.1f} s"
     )
 

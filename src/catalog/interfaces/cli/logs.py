@@ -40,7 +40,7 @@ def list_queries(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """List what was asked, newest first.
+    """List the logged requests, newest first.
 
     Examples:
         catalog logs queries
@@ -100,7 +100,7 @@ def show_stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show percentiles, what is not answered and why, failures, tokens and cost.
+    """Show times, failures, unanswered questions with reasons, tokens and cost.
 
     Examples:
         catalog logs stats
@@ -132,7 +132,7 @@ def clear_log(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Drop what is logged.
+    """Delete the log, or its old entries.
 
     Examples:
         catalog logs clear
@@ -271,7 +271,7 @@ def show_recorded(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show one run: its scores, and exactly what was run.
+    """Show one run: its scores and its settings.
 
     Examples:
         catalog runs show 3f2a
@@ -302,7 +302,7 @@ def diff_recorded(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show what changed from one run to another: settings, and metrics with their tests.
+    """Compare two runs: their settings, and their metrics with tests.
 
     Examples:
         catalog runs diff 3f2a 9c01

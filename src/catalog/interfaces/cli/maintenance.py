@@ -144,7 +144,7 @@ def cache_stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show what is kept, by kind and model: expansions, rerank scores, query embeddings.
+    """Show the cache by kind and model: expansions, rerank scores, query embeddings.
 
     Examples:
         catalog cache stats
@@ -172,7 +172,7 @@ def clear_cache(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Drop what is kept, all of it or one kind; documents and their vectors stay.
+    """Clear the cache, or one kind of it; documents and their vectors stay.
 
     Examples:
         catalog cache clear
@@ -445,8 +445,8 @@ def import_(
         )
         say(
             f"{', '.join(report.datasets)}: {report.added:,} documents added, "
-            f"{report.replaced:,} replaced, {report.unchanged:,} unchanged; "
-            f"{report.chunks:,} passages, {waiting}"
+            f"{report.replaced:,} replaced, {report.unchanged:,} unchanged; {report.chunks:,} "
+            f"passages, {waiting}"
         )
         for note in report.notes:
             complain(safe(note))

@@ -38,9 +38,9 @@ def list_all(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """List the models that are set, those of packages and the hub's cache.
+    """List the models of the settings, of installed packages and of the hub's cache.
 
-    A star marks what searches and answers use now, a circle what is set and off.
+    A star marks models that searches and answers use now, a circle models that are switched off.
 
     Examples:
         catalog models list
@@ -61,9 +61,9 @@ def check(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Compare files with their hashes; exit 1 if one is wrong or missing.
+    """Compare files with their hashes; exit with 1 if one is wrong or missing.
 
-    Missing is what searches or answers use now, or what is named here.
+    Missing files count for models that are in use, or named here.
 
     Examples:
         catalog models check
@@ -94,7 +94,7 @@ def path(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Print the folder (or GGUF file) of a model; exit 1 if it is not here.
+    """Print the folder (or GGUF file) of a model; exit with 1 if it is not here.
 
     Examples:
         catalog models path BAAI/bge-small-en-v1.5

@@ -150,8 +150,8 @@ def bind_socket(address: Address) -> socket.socket:
         listening.close()
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise ConfigError(
-            f"cannot listen on {address.host}:{address.port} ({reason}); "
-            "--http 127.0.0.1:0 takes any free port"
+            f"cannot listen on {address.host}:{address.port} ({reason}); --http 127.0.0.1:0 "
+            "takes any free port"
         ) from error
     return listening
 
