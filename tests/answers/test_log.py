@@ -310,7 +310,7 @@ def entry(ms, **more):
 
 def test_stats_have_percentiles_shares_failures_and_costs():
     entries = [entry(float(ms)) for ms in range(1, 19)]
-    why = "answers with an estimated 12%, and 50% is needed"
+    why = "an estimated probability of 12% that the passages answer; 50% is needed"
     entries.append(entry(19.0, abstained=why, query="why?"))
     entries.append(entry(20.0, abstained=why.replace("12", "3"), query_hash="bb"))
     entries.append(entry(5.0, generation_ms=100.0, prompt_tokens=7, reply_tokens=3, cost=0.5))
@@ -321,7 +321,9 @@ def test_stats_have_percentiles_shares_failures_and_costs():
     assert stats["retrieval_ms"]["p50"] == 9.5
     assert stats["generation_ms"] == {"p50": 100.0, "p95": 100.0}
     assert stats["abstained"] == pytest.approx(2 / 22)
-    assert stats["abstention_reasons"] == {"answers with an estimated #%, and #% is needed": 2}
+    assert stats["abstention_reasons"] == {
+        "an estimated probability of #% that the passages answer; #% is needed": 2
+    }
     assert stats["abstained_queries"] == {"why?": 1, "bb": 1}
     assert (stats["failed"], stats["errors"]) == (1, {"write: LLMError": 1, "InputError": 1})
     assert (stats["prompt_tokens"], stats["reply_tokens"], stats["cost"]) == (9, 4, 0.5)

@@ -211,7 +211,7 @@ def test_every_bad_line_is_named_by_its_number_in_the_file(tmp_path):
     told = str(raised.value).splitlines()
     assert told[0] == f"{path} has 3 bad lines:"
     assert [one.split(":")[0].strip() for one in told[1:]] == ["line 3", "line 5", "line 6"]
-    assert told[2].endswith("id 'q1' stands in line 1")
+    assert told[2].endswith("id 'q1' occurs in line 1")
 
 
 def test_a_file_full_of_bad_lines_names_twenty_and_counts_the_rest(tmp_path):

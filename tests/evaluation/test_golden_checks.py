@@ -63,7 +63,7 @@ def test_a_document_of_another_dataset_is_absent(problems):
 @pytest.mark.parametrize(
     ("span", "told"),
     [
-        ("bake the bread", "'bread.txt' does not hold the span 'bake the bread'"),
+        ("bake the bread", "'bread.txt' does not contain the span 'bake the bread'"),
         ([50, 60], "the span ends at 60, 'bread.txt' at 59"),
         ({"line_start": 1, "line_end": 2}, "the span ends in line 2, 'bread.txt' in 1"),
     ],

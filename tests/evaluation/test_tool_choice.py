@@ -31,7 +31,7 @@ def test_every_bad_line_is_named(tmp_path):
         read_prompts(path)
     told = str(error.value)
     assert "has 4 bad lines" in told
-    assert "line 2: id 'r1' stands in line 1" in told
+    assert "line 2: id 'r1' occurs in line 1" in told
     assert "line 3: extra" in told
     assert "line 4: prompt" in told
     assert "line 5: not JSON" in told

@@ -85,10 +85,10 @@ def test_front_matter_says_type_source_dates_tags_and_confidentiality(library, f
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("created: soon", "created 'soon' is no date"),
-        ("date: 5/6/2024", "date '5/6/2024' is no date, or could be two"),
-        ("updated: [2024-01-01]", "updated '2024-01-01' is no date"),
-        ("file_type: banana", "file_type 'banana' is no type that is known"),
+        ("created: soon", "created 'soon' is not a date"),
+        ("date: 5/6/2024", "date '5/6/2024' is not a date, or could be two"),
+        ("updated: [2024-01-01]", "updated '2024-01-01' is not a date"),
+        ("file_type: banana", "file_type 'banana' is not a known type"),
         ("source_type: [a, b]", "source_type 'a, b' must be one short text"),
         ("title: [broken", "the front matter is not read: it is not valid YAML in line"),
         ("a: &x 1\nb: *x", "anchors or aliases"),

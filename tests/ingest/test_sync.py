@@ -174,7 +174,7 @@ def test_the_new_text_answers_by_words_alone_while_the_embedder_is_down(tmp_path
         encoder.down = True
         report = Indexer(library).update("notes")
         assert (report.updated, report.embedded, report.incomplete) == (1, 0, 1)
-        assert "1 passages are found by their words only" in report.notes[0]
+        assert "1 passages are found only by their words" in report.notes[0]
         encoder.down = False
         assert paths(library, "rice", mode="lexical") == ["bread.txt"]
         assert paths(library, "flour yeast", mode="lexical") == []

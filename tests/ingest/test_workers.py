@@ -90,7 +90,9 @@ def test_what_ends_a_process_costs_only_itself_and_is_named(folder, tmp_path):
     reasons = {failure.path: failure.reason for failure in report.failed}
     assert reasons.keys() == {"poison.md", "unread.md", "empty.md"}
     assert reasons["poison.md"].startswith("the process that worked on it ended (exit -9)")
-    assert reasons["unread.md"].startswith("1 passage not embedded: it ended the process")
+    assert reasons["unread.md"].startswith(
+        "1 passage not embedded: the process that worked on it ended"
+    )
     assert report.embedded_chunks == report.chunks - 1
     assert report.incomplete == 1
 

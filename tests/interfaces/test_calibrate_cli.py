@@ -103,7 +103,7 @@ def test_a_kept_calibration_is_undone_by_one_command(catalog, labelled):
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "relevance is the packaged calibration's again",
-        "the balance of the legs of docs is the usual one again",
+        "the balance of the legs of docs is the default again",
     ]
     assert relevances(found(catalog)) == before
 
@@ -160,7 +160,7 @@ def test_too_few_labels_are_counted_and_nothing_is_kept(catalog, tmp_path):
     before = relevances(found(catalog))
     code, out, err = catalog("golden", "calibrate", "--golden", written(tmp_path, TOPICS[:5]))
     assert (code, out) == (1, "")
-    assert "20 relevant and 20 irrelevant passages, and there are 5 and 45" in err
+    assert "20 relevant and 20 irrelevant passages, but there are 5 and 45" in err
     assert relevances(found(catalog)) == before
 
 

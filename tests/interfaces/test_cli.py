@@ -211,7 +211,7 @@ def test_config_shows_values_and_where_they_come_from(catalog, monkeypatch):
 
 def test_config_tells_which_settings_do_nothing_in_the_chosen_mode(catalog):
     _, out, _ = catalog("config")
-    idle = "(does nothing now: only with IDX_RAG_V2__FUSION_MODE=rrf)"
+    idle = "(has no effect now: only with IDX_RAG_V2__FUSION_MODE=rrf)"
     assert f"IDX_RAG_V2__RRF_K = 60  [default]  {idle}" in out
     assert out.count(idle) == 3  # the bonuses, too
     _, out, _ = catalog("config", "--preset", "rrf", "--json")
@@ -368,9 +368,9 @@ def test_browse_shows_what_there_is_and_json_has_it_all(catalog, shared):
     told = "no document has the file type 'pdf'; file types: md (2), txt (1)"
     assert (code, out, err) == (1, "", f"catalog: {told}\n")
     code, out, err = catalog("browse", "--name", "qqqq")
-    assert (code, out) == (0, "No document of 'notes' is like that.\n")
+    assert (code, out) == (0, "No document of 'notes' matches.\n")
     code, out, err = catalog("browse", "--type", "md", "--offset", "98")
-    assert (code, out) == (0, "The listing ends before 99: 2 documents.\n")
+    assert (code, out) == (0, "There is no document 99: the listing has 2 documents.\n")
     assert err.startswith("0 of 2 documents (2 md) in ")
 
 

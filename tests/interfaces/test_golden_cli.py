@@ -103,7 +103,7 @@ def test_labels_that_do_not_fit_the_dataset_fail_with_near_misses(catalog, file)
     code, out, err = catalog("check", file, "--dataset", "notes")
     assert code == 1
     assert "q1: no document 'kyes.md'; is it 'keys.md'?" in out
-    assert "q2: 'keys.md' does not hold the span 'no such words'" in out
+    assert "q2: 'keys.md' does not contain the span 'no such words'" in out
     assert err == f"catalog: {file}: 2 problems\n"
 
 

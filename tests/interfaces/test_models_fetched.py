@@ -138,7 +138,10 @@ def test_a_fetched_file_that_changed_is_found_by_its_hash(served, catalog, cache
         (folder / name).write_bytes(FILES[name][:-1] + b"!")
         code, out, _ = catalog("models", "check", NAME)
         assert code == 1
-        assert f"made/up: not as published: {name}; delete {folder}, then:" in out
+        assert (
+            f"made/up: these files differ from the published ones: {name}; delete {folder}, then:"
+            in out
+        )
         (folder / name).write_bytes(FILES[name])
     assert catalog("models", "check", NAME)[0] == 0
 

@@ -299,20 +299,20 @@ def test_stop_words_count_only_when_there_are_no_others(library):
 
 def test_nothing_found_says_which_near_names_there_are(listing):
     (note,) = listing.query(dataset="notes", name="braed").notes
-    assert note == "names that are near: Bread.md"
+    assert note == "similar names: Bread.md"
 
 
 def test_only_a_condition_that_alone_matches_nothing_is_hinted_at(listing):
     def notes(**asked):
         return listing.query(dataset="notes", **asked).notes
 
-    assert notes(file_type="md", name="braed") == ("names that are near: Bread.md",)
+    assert notes(file_type="md", name="braed") == ("similar names: Bread.md",)
     assert notes(file_type="md", name="qqqq") == ("nothing matches the name alone",)
     assert notes(name="Bread", query="zoo") == (
-        "name, query: each of these matches some document, but none matches all",
+        "name, query: each matches a document, but none matches all",
     )
     assert notes(tags=["ops", "food"], before="2030") == (
-        "tag 'ops', tag 'food', date: each of these matches some document, but none matches all",
+        "tag 'ops', tag 'food', date: each matches a document, but none matches all",
     )
     assert notes(after="2024-04", name="keys") == ("dates are from 2023-01-05 to 2024-03-02",)
     assert notes(filters={"path": "none"}, file_type="md", name="Bread") == (
@@ -322,7 +322,7 @@ def test_only_a_condition_that_alone_matches_nothing_is_hinted_at(listing):
 
 def test_tags_and_dates_that_the_callers_filter_hides_are_not_reported(listing):
     asked = {"dataset": "notes", "filters": {"path": "zoo.md"}}
-    assert listing.query(**asked, tags=["ops"]).notes == ("tags there are: none",)
+    assert listing.query(**asked, tags=["ops"]).notes == ("tags: none",)
     assert listing.query(**asked, after="2000").notes == ("no document has a date",)
 
 
@@ -414,7 +414,7 @@ def test_while_another_process_writes_new_documents_are_found_by_title_and_path(
     other.dispose()
     assert "late/owl.md" in paths(page)
     assert len(page.notes) == 1
-    assert page.notes[0].startswith("5 documents are found by title and path alone for now")
+    assert page.notes[0].startswith("5 documents are found only by title and path for now")
     assert (everything.total, everything.notes) == (5, ())
     assert everything.entries[0].summary == ""
     assert own_listing.query(dataset="notes", query="barn").notes == ()

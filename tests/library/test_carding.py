@@ -42,7 +42,7 @@ def test_each_listing_makes_some_and_says_what_is_found_by_name_alone(library):
     assert left == [4, 1, 0]
     assert [page.total for page in pages] == [3, 6, 7]
     (first,) = pages[0].notes
-    assert first.startswith("4 documents are found by title and path alone for now: the rest")
+    assert first.startswith("4 documents are found only by title and path for now: the rest")
     assert pages[1].notes[0].startswith("1 document is found")
     assert pages[2].notes == ()
 

@@ -313,4 +313,4 @@ def test_a_search_by_an_engine_that_the_settings_make_impossible_is_an_error(fol
     with pytest.raises(ConfigError, match="pgvector"):
         service.search("walrus")
     checked = {check.name: check for check in diagnose(service.library)}["docs: vector index"]
-    assert checked.fix.startswith("see to what it says")
+    assert checked.fix.startswith("solve this first")

@@ -470,10 +470,10 @@ def only(*kinds):
 HOSTILE = {
     "newer": (change("header", version=2), r"line 1: it has version 2.*update catalog"),
     "other format": (change("header", format="x"), "line 1: format"),
-    "no header": (lambda lines: lines.pop(0), "line 1: the first line is no header"),
+    "no header": (lambda lines: lines.pop(0), "line 1: the first line is not a header"),
     "no dataset": (lambda lines: lines.pop(1), "line 2: no line before this describes the dataset"),
     "dataset leads out": (change("dataset", dataset="../../x"), "line 2: dataset '../../x': use"),
-    "unknown setting": (change("dataset", settings={"home": "/"}), "home shapes no passages"),
+    "unknown setting": (change("dataset", settings={"home": "/"}), "home does not shape passages"),
     "setting out of bounds": (change("dataset", settings={"chunk_size": -1}), "chunk_size"),
     "path leads out": (change("document", path="../../etc/passwd"), "source_doc_id is"),
     "other dataset's document": (change("document", source_doc_id="others:a.md"), "source_doc_id"),
@@ -507,7 +507,7 @@ HOSTILE = {
     "file's dataset": (change("file", dataset="other"), "no line before this"),
     "size": (change("file", size=2**70), "size"),
     "passage alone": (only("header", "dataset", "chunk", "end"), "comes before its document"),
-    "counts": (change("end", documents=8), "there are 7 documents, and it says 8"),
+    "counts": (change("end", documents=8), "there are 7 documents, but the file says 8"),
 }
 
 

@@ -391,7 +391,7 @@ def test_what_cannot_be_tried_or_adopted_is_refused(place):
         with pytest.raises(InputError, match="no model is on trial"):
             adopt_tried(library)
         try_model(library, NEW)
-        with pytest.raises(InputError, match="new is tried already"):
+        with pytest.raises(InputError, match="new is on trial already"):
             try_model(library, ICE)
 
 
@@ -421,7 +421,7 @@ def test_weights_that_changed_since_the_try_are_refused(place):
         make_random_model(place / "new", 24, seed=5)
         write(place / "notes", fresh_dot_md="moon tea")
         Indexer(library).update("notes")
-        with pytest.raises(InputError, match="new is tried already"):
+        with pytest.raises(InputError, match="new is on trial already"):
             try_model(library, NEW)
         with pytest.raises(InputError, match="the weights of"):
             adopt_tried(library)

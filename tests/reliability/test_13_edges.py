@@ -131,8 +131,7 @@ def test_an_answer_has_limited_text_and_says_how_to_continue(store, monkeypatch)
         f"n{i:02}.md" for i in range(5, 12)
     ]
     assert answer["notes"] == [
-        "one answer holds 5,000 bytes of text at most: "
-        "ask for the 7 documents not given by their paths"
+        "a reply has at most 5,000 bytes of text: get the 7 documents left out by their paths"
     ]
     rest = store.ask("multi_get", {"patterns": [s["path"] for s in answer["skipped"]]})
     assert len(rest["documents"]) == 5
@@ -142,7 +141,7 @@ def test_a_document_is_cut_at_the_most_an_answer_holds_though_no_size_is_asked(s
     monkeypatch.setattr(calls, "MAX_TEXT_BYTES", 500)
     answer = store.ask("get", {"reference": "n00.md"})
     assert len(answer["text"]) == 500
-    assert answer["notes"] == ["only the first 500 bytes of line 1, which is larger"]
+    assert answer["notes"] == ["only the first 500 bytes of line 1, which is longer"]
 
 
 @pytest.mark.parametrize(

@@ -369,7 +369,7 @@ def test_moved_lines_are_cited_at_their_new_place_under_the_same_ids(tmp_path):
         ("deck.pptx:2", "deck.pptx has slides 1-15, not 2-2"),
         ("cells.ipynb:2:90-99", "cells.ipynb has no text in those lines of cell 2"),
         ("subtitles.srt:9:00:00", "subtitles.srt has no speech at that time"),
-        ("notes.md:1:05", "notes.md is cited by lines: notes.md:12-20 picks some"),
+        ("notes.md:1:05", "notes.md counts lines: a part is notes.md:12-20"),
     ],
 )
 def test_what_is_not_there_is_reported_in_the_same_unit(engine, reference, told):

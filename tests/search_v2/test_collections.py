@@ -203,7 +203,7 @@ def test_a_model_of_another_dimension_is_refused_before_the_first_search(client)
 @pytest.mark.parametrize(
     ("vectors", "name", "message"),
     [
-        ({"a": models.Distance.COSINE, "b": models.Distance.DOT}, None, "one is to be set: a, b"),
+        ({"a": models.Distance.COSINE, "b": models.Distance.DOT}, None, "set one: a, b"),
         ({"a": models.Distance.COSINE}, "c", "no vector 'c'; vectors: a"),
         (models.Distance.COSINE, "a", "has no name"),
         (models.Distance.EUCLID, None, "compares by Euclid"),

@@ -384,7 +384,7 @@ def test_on_a_full_disk_nothing_is_opened_built_or_deleted(
     for call in ("refresh", "rebuild", "search"):
         engine = engine_of(desk)
         with pytest.raises(
-            EngineBlockedError, match=r"has 63 MB left, and .* need 64 MB: make room"
+            EngineBlockedError, match=r"has 63 MB left, but .* need 64 MB: free some space"
         ):
             answers(desk, engine) if call == "search" else getattr(engine, call)()
     free(monkeypatch, 64)
@@ -410,7 +410,7 @@ def test_a_disk_that_fills_up_stops_changes_and_not_the_searches_of_an_open_inde
 def test_an_index_needs_room_for_each_of_its_points(desk: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(folder_engine, "_PAYLOAD", 2**20)
     free(monkeypatch, 64 + 12 - 1)
-    with pytest.raises(EngineBlockedError, match=r"75 MB left, and .* 76 MB"):
+    with pytest.raises(EngineBlockedError, match=r"75 MB left, but .* 76 MB"):
         engine_of(desk).refresh()
 
 

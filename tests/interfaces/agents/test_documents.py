@@ -105,7 +105,7 @@ def test_documents_that_are_all_too_large_are_no_results(engine):
 
     answer = AGENT_TOOLS["multi_get"].call(Large(), {"patterns": "a.*"})
     assert answer.data["status"] == "no_results"
-    assert answer.text.startswith("no results: no document of 'a.*' could be given.\n")
+    assert answer.text.startswith("no results: no document of 'a.*' could be read.\n")
     assert "not given: a.md: 9999 bytes" in answer.text
 
 

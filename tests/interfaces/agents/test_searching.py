@@ -80,8 +80,8 @@ def test_nothing_found_says_what_was_searched_and_what_to_try(tools):
     assert answer.data["results"] == []
     assert answer.data["message"] == (
         "no results: no passage of file type 'pdf' was found for 'zebra' in the 7 documents of "
-        "dataset 'notes'. Leave out what narrows the search. Try other words; query_catalog tells "
-        "which documents there are. "
+        "dataset 'notes'. Leave out some conditions. Try other words, or list the documents with "
+        "query_catalog. "
         "Existing file types: md 2, pdf 1, pptx 1, py 1, txt 1, video 1."
     )
 

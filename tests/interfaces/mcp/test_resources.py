@@ -208,7 +208,7 @@ def test_a_single_line_beyond_the_limit_is_cut_between_characters():
     assert text == "é" * (MAX_BYTES // 2)
     assert "line 1, which is longer; line_start 2" in pointer
     (alone,) = holding("é" * 600_000).read("catalog://notes/a.md").contents
-    assert "only the first 1000000 bytes of line 1, which is larger. For" in alone.text
+    assert "only the first 1000000 bytes of line 1, which is longer. For" in alone.text
 
 
 def test_a_document_that_is_not_there_is_unknown():
