@@ -166,7 +166,7 @@ def test_a_dataset_keeps_its_preset_and_a_dry_run_tells_what_another_would_do(ca
     _, out, _ = catalog("index", "update", "--json")
     report = json.loads(out)
     assert (report["updated"], report["embedded"]) == (0, 0)
-    assert "would cut 3 of 3 documents anew" in report["notes"][0]
+    assert "would cut 3 of 3 documents again" in report["notes"][0]
     projects = ("index", "update", "--preset", "projects")
     code, out, _ = catalog(*projects, "--dry-run", "--apply-settings", "--json")
     preview = json.loads(out)
@@ -538,7 +538,7 @@ def test_a_dry_run_says_which_files_are_indexed_in_the_words_of_the_run(catalog,
     (folder / "log.jsonl").write_text('{"level": "info"}\n')
     (folder / "empty.md").write_text("")
     _, out, err = catalog("index", "build", folder, "-d", "told")
-    told = "log.jsonl: as text, not as records"
+    told = "log.jsonl: read as text, not as records"
     assert out.startswith("2 files, 1 left out: 1 document, 1 passage, all embedded; ")
     assert "catalog: not indexed: empty.md: empty\n" in err
     assert f"catalog: indexed: {told}" in err

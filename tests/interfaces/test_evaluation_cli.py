@@ -309,7 +309,7 @@ def test_a_gate_that_fails_ends_with_three_and_names_itself(catalog, golden, for
 def test_a_gate_that_cannot_be_read_stops_before_anything_is_asked(catalog, golden):
     for gate, message in (
         ("ndcg is bad", "'ndcg is bad' is not a gate such as 'ndcg@10 worse'"),
-        ("ndcg@10 < -0.01", "Say 'ndcg@10 worse', 'ndcg@10 worse by 0.01' or"),
+        ("ndcg@10 < -0.01", "Write 'ndcg@10 worse', 'ndcg@10 worse by 0.01' or"),
     ):
         code, out, err = catalog(
             "compare", "--golden", golden, "--fail-if", gate, "--baseline", "own_zoo:first"

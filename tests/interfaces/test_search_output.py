@@ -173,7 +173,10 @@ def test_where_nothing_is_found_what_was_searched_is_said(printed):
 
 def test_an_answer_of_low_confidence_says_so_first(printed):
     out = printed(result(), low_confidence=True, confidence=0.118).out
-    assert out.splitlines()[:2] == ["low confidence: perhaps none of these passages answers", ""]
+    assert out.splitlines()[:2] == [
+        "low confidence: perhaps none of these passages answers the query",
+        "",
+    ]
     assert "low confidence" not in printed(result(), low_confidence=False, confidence=0.9).out
     assert "low confidence" not in printed(low_confidence=True, confidence=0.0).out
 

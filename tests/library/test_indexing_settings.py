@@ -76,7 +76,7 @@ def test_a_run_under_other_settings_cuts_nothing_again_and_says_what_they_would_
     assert (report.updated, report.unchanged, report.embedded) == (0, 3, 0)
     assert encoder.texts == []
     (note,) = report.notes
-    assert "would cut 3 of 3 documents anew" in note
+    assert "would cut 3 of 3 documents again" in note
     assert "(chunk_size 60 instead of 100, chunk_min_size 20 instead of 8)" in note
     assert "--apply-settings" in note
     assert cut(library) == before
@@ -90,7 +90,7 @@ def test_documents_that_other_settings_would_cut_again_are_counted(opened, tmp_p
     (talks / "note.md").write_text("# Note\n\nA note.\n")
     Indexer(opened(chunk_size=100)).build(talks, "talks")
     preview = Indexer(opened(chunk_size=60)).preview("talks")
-    assert "would cut 2 of 2 documents anew" in preview.notes[0]
+    assert "would cut 2 of 2 documents again" in preview.notes[0]
     assert preview.recut_documents == 2
     assert Indexer(opened(chunk_size=100)).preview("talks").recut_documents == 0
 

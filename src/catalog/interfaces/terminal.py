@@ -175,7 +175,7 @@ def documents_text(answer: Mapping[str, Any], *, numbers: bool) -> TerminalText:
             yield from _document_lines(document, numbers=numbers)
             yield ""
 
-    skipped = [f"not given: {item['path']}: {item['reason']}" for item in answer["skipped"]]
+    skipped = [f"not returned: {item['path']}: {item['reason']}" for item in answer["skipped"]]
     return TerminalText.of_lines(lines(), map(complaint, (*skipped, *answer["notes"])))
 
 

@@ -314,10 +314,8 @@ class Indexer:
         """Hold the lock for a run on the dataset; tell ``progress`` if it must wait."""
         settings = self._library.settings
         folder = settings.home / "locks"
-        seconds, held = (
-            settings.rag_v2.ingest.lock_seconds,
-            (f"another process is indexing {dataset!r}"),
-        )
+        seconds = settings.rag_v2.ingest.lock_seconds
+        held = f"another process is indexing {dataset!r}"
         busy = f"another process is indexing {dataset!r}; try again later"
 
         def tell() -> None:
@@ -338,7 +336,7 @@ class Indexer:
         stored = stored_dataset(self._library, dataset)
         if stored.root == "":
             raise SourceError(
-                f"{dataset} has no folder to update from: give one with 'catalog index build "
+                f"{dataset!r} has no folder to update from: give one with 'catalog index build "
                 f"FOLDER --dataset {dataset}'"
             )
         return stored

@@ -76,7 +76,7 @@ def test_blank_and_null_values_count_as_not_given(asked):
 @pytest.mark.parametrize("docs", [["", " "], "", " "])
 def test_blank_docs_do_not_come_to_mean_every_document(asked, docs):
     answer, given = call(asked, "search", query="keys", docs=docs)
-    assert answer.data["message"] == "docs is empty: leave it out to search all"
+    assert answer.data["message"] == "docs is empty: leave it out to search all documents"
     assert given is None
 
 

@@ -91,7 +91,7 @@ def test_several_documents_are_given_as_long_as_all_fit(engine):
             "reason": "600 bytes, but only 300 are left of max_bytes 1000: get it separately",
         }
     ]
-    assert "not given: recipes/bread.txt: 600 bytes" in answer.text
+    assert "not returned: recipes/bread.txt: 600 bytes" in answer.text
 
 
 def test_documents_that_are_all_too_large_are_no_results(engine):
@@ -106,7 +106,7 @@ def test_documents_that_are_all_too_large_are_no_results(engine):
     answer = AGENT_TOOLS["multi_get"].call(Large(), {"patterns": "a.*"})
     assert answer.data["status"] == "no_results"
     assert answer.text.startswith("no results: no document of 'a.*' could be read.\n")
-    assert "not given: a.md: 9999 bytes" in answer.text
+    assert "not returned: a.md: 9999 bytes" in answer.text
 
 
 def test_no_line_of_a_document_looks_like_the_head_of_another(tools):

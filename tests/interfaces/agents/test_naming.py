@@ -115,8 +115,10 @@ def test_existing_documents_are_returned_and_missing_ones_named(engine):
     assert not answer.is_error
     assert found(answer) == ["a.md", "b.md"]
     first, second = answer.data["notes"]
-    assert first.startswith("no document of 'notes' is 'dep.md'; did you mean notes:guides/deep.md")
-    assert second == "no document of 'notes' is 'nowhere.pdf'"
+    assert first.startswith(
+        "no document of 'notes' matches 'dep.md'; did you mean notes:guides/deep.md"
+    )
+    assert second == "no document of 'notes' matches 'nowhere.pdf'"
     assert first in answer.text
     assert answer.text.index(first) > answer.text.index("<documents-")
     plain = engine.ask("multi_get", {"patterns": ["a.md", "dep.md"], "dataset": "notes"})
@@ -126,5 +128,5 @@ def test_existing_documents_are_returned_and_missing_ones_named(engine):
 def test_names_that_are_all_of_no_document_are_an_error_with_near_misses(engine):
     answer = call(engine, "multi_get", patterns=["dep.md", "nowhere.pdf"])
     assert answer.is_error
-    assert "'dep.md'; no document of 'notes' is 'nowhere.pdf'" in answer.text
+    assert "'dep.md'; no document of 'notes' matches 'nowhere.pdf'" in answer.text
     assert "did you mean notes:guides/deep.md" in answer.text

@@ -112,7 +112,7 @@ def test_low_confidence_is_reported_before_the_passages(engine):
 
     answer = AGENT_TOOLS["search_chunks"].call(Doubtful(), {"query": "kettle"})
     first = answer.text.split("\n")[0]
-    assert first == "low confidence: perhaps none of these passages answers"
+    assert first == "low confidence: perhaps none of these passages answers the query"
     assert answer.data["low_confidence"] is True
 
 

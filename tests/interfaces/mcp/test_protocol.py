@@ -54,7 +54,7 @@ def test_an_answer_comes_as_text_and_as_data(mode):
     answer = client_session(StubEngine(), talk, mode)
     assert answer.is_error is False
     assert [one.text for one in answer.content] == ["echo: ababab"]
-    note = "times 9 is out of range: 3 was taken"
+    note = "times 9 is out of range, so 3 was used"
     assert answer.structured_content == {"status": "ok", "echo": "ababab", "notes": [note]}
 
 

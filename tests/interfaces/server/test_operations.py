@@ -77,7 +77,7 @@ def test_a_server_is_ready_once_it_is_warm_and_until_it_is_about_to_stop(engine,
 
     assert ready().status_code == 503
     assert ready().json()["error"]["kind"] == "NotReadyError"
-    assert "warms up" in ready().json()["error"]["message"]
+    assert "warming up" in ready().json()["error"]["message"]
     readiness.note_warm()
     assert (ready().status_code, ready().json()) == (200, {"status": "ready"})
     assert "connection" not in ready().headers
