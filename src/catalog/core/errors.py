@@ -224,7 +224,7 @@ class DamagedDocumentError(StoreDamagedError):
 
     def __init__(self, document: str, what: str) -> None:
         self.document = document
-        super().__init__(f"{document}: {what} is damaged, so it was left out: run 'catalog doctor'")
+        super().__init__(f"{document}: {what} is damaged and not shown: run 'catalog doctor'")
 
 
 class ForkedError(StoreError):

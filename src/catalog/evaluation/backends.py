@@ -153,9 +153,9 @@ class _IndexProgress:
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
         """Announce the index; v1 starts a progress only if its index is not up to date."""
         self._tell(
-            f"v1, the plain LlamaIndex search, has no index of {self._dataset!r} in its present "
-            "state and makes one: that takes about as long as 'catalog index build', and happens once "
-            "until the dataset changes"
+            f"v1, the plain LlamaIndex search, has no index of {self._dataset!r} and builds it: "
+            "that takes about as long as 'catalog index build', and happens once until the "
+            "dataset changes"
         )
         self._progress.start(total, doing, then=then)
 
