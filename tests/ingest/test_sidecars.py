@@ -449,7 +449,7 @@ def test_a_folder_file_with_another_ending_is_reported_and_not_indexed(library, 
     put(folder, {"a.txt": "A walrus.\n", name: SECRET})
     report = build(library, folder)
     assert [failure.path for failure in report.failed] == [name]
-    assert "call it .catalog.yaml" in report.failed[0].reason
+    assert "name it .catalog.yaml" in report.failed[0].reason
     assert paths(library) == {"a.txt"}
 
 
