@@ -64,8 +64,8 @@ def test_a_document_of_another_dataset_is_absent(problems):
     ("span", "told"),
     [
         ("bake the bread", "'bread.txt' does not contain the span 'bake the bread'"),
-        ([50, 60], "the span ends at 60, 'bread.txt' at 59"),
-        ({"line_start": 1, "line_end": 2}, "the span ends in line 2, 'bread.txt' in 1"),
+        ([50, 60], "the span ends at 60, but 'bread.txt' at 59"),
+        ({"line_start": 1, "line_end": 2}, "the span ends in line 2, but 'bread.txt' in 1"),
     ],
 )
 def test_a_span_that_is_not_in_the_text_is_reported(problems, span, told):

@@ -40,7 +40,7 @@ def test_every_bad_line_is_named(tmp_path):
 def test_a_file_without_prompts_is_an_error(tmp_path):
     path = tmp_path / "prompts.jsonl"
     path.write_text("\n")
-    with pytest.raises(GoldenSetError, match="holds no prompt"):
+    with pytest.raises(GoldenSetError, match="has no prompt"):
         read_prompts(path)
 
 

@@ -81,7 +81,7 @@ def test_what_labels_taught_for_another_model_is_said_to_be_unused_until_they_te
     with open_library(home, OtherEncoder()) as library:
         note = (
             "not used, because they were fitted to another model: relevance (q, 60 queries), "
-            "the balance of the legs (q on soup); catalog golden calibrate"
+            "the balance of the legs (q on soup); run catalog golden calibrate"
         )
         for report in Indexer(library).rebuild().values():
             assert report.notes == (note,)

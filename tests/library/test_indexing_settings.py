@@ -126,7 +126,7 @@ def test_settings_are_applied_when_told_and_kept_from_then_on(opened, folder):
     report = Indexer(second).update("docs", apply_settings=True)
     assert report.updated == 3
     assert cut(second) != before
-    assert "made with no preset (chunk_size 60" in report.notes[0]
+    assert "now has the settings no preset (chunk_size 60" in report.notes[0]
     report = Indexer(second).update("docs")
     assert (report.updated, report.notes) == (0, ())
     assert "3 of 3" in Indexer(first).update("docs").notes[0]
@@ -204,7 +204,7 @@ def test_a_lost_note_is_found_again_only_by_the_settings_it_had(opened, folder):
     with vault.database.write() as connection:
         connection.exec_driver_sql("UPDATE dataset_settings SET settings = '{}'")
     assert [check.name for check in diagnose(vault) if not check.ok] == ["docs: source"]
-    with pytest.raises(ConfigError, match="not noted"):
+    with pytest.raises(ConfigError, match="is missing"):
         Indexer(opened(preset="default")).update("docs")
     report = Indexer(vault).update("docs")
     assert (report.updated, report.unchanged) == (0, 3)
@@ -218,7 +218,7 @@ def test_a_store_made_with_unknown_settings_is_not_cut_again_unasked(opened, fol
     forget_note(first)
     before, second = cut(first), opened(chunk_size=60)
     for run in (Indexer(second).update, Indexer(second).preview):
-        with pytest.raises(ConfigError, match=r"not noted.*3 documents"):
+        with pytest.raises(ConfigError, match=r"is missing.*3 documents"):
             run("docs")
     with pytest.raises(ConfigError):
         Indexer(second).rebuild(keep_settings=True)

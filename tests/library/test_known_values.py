@@ -31,9 +31,9 @@ def listing(tmp_path):
         ({"tags": ["safty"]}, "the tag 'safty'; tags: safety (1), ops (2), Animals (1)"),
         ({"filters": "tag=animal"}, "tags: Animals (1), ops (2), safety (1)"),
         ({"filters": {"tags": ["a", "b"]}}, "no document has the tag 'a' or 'b'; tags"),
-        ({"filters": "confidentiality=secret"}, "confidentialities there are: 3"),
+        ({"filters": "confidentiality=secret"}, "confidentialities: 3"),
         ({"filters": "source_type=memo"}, "no document has the source type 'memo'; source types"),
-        ({"filters": "agent_hint=x"}, "agent hints there are: keeper (1)"),
+        ({"filters": "agent_hint=x"}, "agent hints: keeper (1)"),
         ({"filters": ["tag=ops", "tag=Ops"]}, "tags: ops (2), safety (1)"),
     ],
 )

@@ -421,7 +421,7 @@ def test_a_folder_that_does_not_hold_the_files_is_not_updated_from(
     library = opened()
     report = import_chunks(library, write_lines(tmp_path / "moved.jsonl", lines))
     assert report.added == 1
-    assert ["no folder to update from" in note for note in report.notes] == [True]
+    assert ["no folder for updates" in note for note in report.notes] == [True]
     with pytest.raises(SourceError, match="--dataset"):
         Indexer(library).update("others")
     Indexer(library).build(made / "others", "others")

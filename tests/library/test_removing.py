@@ -246,7 +246,7 @@ def test_remains_on_a_server_are_reported_and_removed_later(tmp_path, monkeypatc
             assert [note.startswith("the part on a server stays: ") for note in notes] == [True] * 2
             server.faults.clear()
             wrong = {check.name: check for check in diagnose(library) if not check.ok}
-            assert "are gone: notes" in wrong["removals"].detail
+            assert "are left: notes" in wrong["removals"].detail
             assert Indexer(library).remove("notes").notes == ()
             there = [one.name for one in server.client.get_collections().collections]
             assert [server.client.count(name).count for name in there] == [0]

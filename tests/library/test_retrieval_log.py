@@ -115,7 +115,7 @@ def test_a_call_to_qdrant_that_is_made_again_is_reported_with_what_failed(home):
     assert server.call(away_once) == "there"
     (line,) = lines(service)
     assert line[:3] == ("-", "retried", "qdrant")
-    assert re.fullmatch(r"ConnectError, attempt 1, again in \d\.\d s", line[3])
+    assert re.fullmatch(r"ConnectError, attempt 1, trying again in \d\.\d s", line[3])
 
 
 def test_an_error_is_told_down_to_the_number_that_the_system_gave():
@@ -141,7 +141,7 @@ def test_a_request_to_an_embedding_server_that_is_made_again_is_reported_with_it
     assert retries.call(busy_once, lambda *_: None) == "vectors"
     (line,) = lines(service)
     assert line[1:3] == ("retried", "embedding")
-    assert re.fullmatch(r"EmbeddingServerError 429, attempt 1, again in [23]\.\d s", line[3])
+    assert re.fullmatch(r"EmbeddingServerError 429, attempt 1, trying again in [23]\.\d s", line[3])
 
 
 def test_a_home_has_no_line_of_anothers_searches(home):

@@ -206,7 +206,7 @@ def test_a_model_of_another_dimension_is_refused_before_the_first_search(client)
         ({"a": models.Distance.COSINE, "b": models.Distance.DOT}, None, "set one: a, b"),
         ({"a": models.Distance.COSINE}, "c", "no vector 'c'; vectors: a"),
         (models.Distance.COSINE, "a", "has no name"),
-        (models.Distance.EUCLID, None, "compares by Euclid"),
+        (models.Distance.EUCLID, None, "uses Euclid distance"),
     ],
 )
 def test_a_collection_that_cannot_be_searched_says_why(client, vectors, name, message):
@@ -228,7 +228,7 @@ def test_a_named_vector_is_found_alone_or_by_its_name(client):
 
 
 def test_a_missing_collection_is_an_error_that_lists_the_existing_ones(client):
-    with pytest.raises(ConfigError, match=rf"'absent' at this process is not.*: {NAME}"):
+    with pytest.raises(ConfigError, match=rf"'absent' at this process does not exist.*: {NAME}"):
         search_of(client, name="absent").search("robot")
 
 

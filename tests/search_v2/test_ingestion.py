@@ -212,7 +212,7 @@ def test_the_dataset_may_be_said_as_in_the_design(service):
     with pytest.raises(InputError, match="they are one"):
         builder.build_pipeline("notes", "other")
     for arguments in ((), (7,)):
-        with pytest.raises(InputError, match="name a dataset"):
+        with pytest.raises(InputError, match="say which dataset"):
             builder.build_pipeline(*arguments)
     with pytest.raises(InputError):
         builder.build_pipeline("../notes")

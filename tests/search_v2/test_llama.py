@@ -318,7 +318,7 @@ def test_an_embedding_brought_along_is_used_and_one_of_another_model_refused(ser
     assert paths(fused.retrieve(bundle)) == ["bread.txt"]
     assert paths(CatalogRetriever("notes", top_k=1).retrieve(bundle)) == ["bread.txt"]
     for retriever in (fused, CatalogRetriever("notes")):
-        with pytest.raises(QueryError, match=f"has 3 numbers, those of words have {DIM}"):
+        with pytest.raises(QueryError, match=f"has 3 numbers, but those of words have {DIM}"):
             retriever.retrieve(QueryBundle("bread", embedding=[1.0, 0.0, 0.0]))
 
 

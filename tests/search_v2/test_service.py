@@ -327,7 +327,7 @@ def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
     monkeypatch.setattr(engine, "search", search)
     answer = own_service.search("bake bread", dataset="notes")
     assert answer[0].path == "bread.txt"
-    assert "vanished" in stage(answer, "fuse").note
+    assert "disappeared" in stage(answer, "fuse").note
     with pytest.raises(StageFailedError, match="fuse"):
         own_service.search("bake bread", dataset="notes", strict=True)
 

@@ -192,7 +192,7 @@ def test_a_wish_to_stop_is_no_failure_of_the_reranker(stop):
         ([], "0 scores for 1"),
         ([1.0, 2.0], "2 scores for 1"),
         ([float("nan")], "not finite"),
-        (["much"], "no number"),
+        (["much"], "not a number"),
         (7, "TypeError"),
     ],
 )
