@@ -62,9 +62,12 @@ def test_an_unknown_agent_is_an_error_that_lists_those_there_are(project, agents
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("voice = 'x'", "voice: there is no such key; keys: persona"),
+        ("voice = 'x'", "voice: unknown key; keys: persona"),
         ("temperature = 1.5", "temperature: .*less than or equal to 1"),
-        ("output = 'pdr'\ntemperature = 0.9", "temperature: an artifact is written at 0.2 to 0.4"),
+        (
+            "output = 'pdr'\ntemperature = 0.9",
+            "temperature: the temperature of an artifact is 0.2 to 0.4",
+        ),
         ("profile = 'free'", "profile: .*cheap"),
         ("[retrieval]\ntop = 3", "retrieval: .*top"),
         ("[retrieval]\nrole = 'lead'", "retrieval: .*role"),
@@ -83,7 +86,7 @@ def test_an_agent_that_writes_artifacts_answers_nothing(project, agents):
         answer(project, agents(planner="output = 'blueprint'"), agent="planner")
 
 
-def test_a_pipe_is_no_agent(project, agents):
+def test_a_pipe_is_not_read_as_an_agent(project, agents):
     folder = agents(clerk="")
     os.mkfifo(folder / "pipe.toml")
     with pytest.raises(InputError, match="'pipe'"):
@@ -144,7 +147,7 @@ def test_an_agent_and_a_call_with_nothing_in_common_are_an_error(project, agents
     agent = agent_of(project, folder, "narrow")
     with pytest.raises(InputError, match="answers"):
         with_agent(asking("x", agent="narrow", docs=["bread.txt"]), agent)
-    with pytest.raises(InputError, match="answers from notes alone"):
+    with pytest.raises(InputError, match="answers only from notes"):
         with_agent(asking("x", agent="narrow", dataset="others"), agent)
 
 

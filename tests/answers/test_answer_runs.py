@@ -86,7 +86,7 @@ def test_a_run_has_the_metrics_the_passages_and_the_answers(measure):
     assert read_answers(record)["foreign"].reason
 
 
-def test_what_is_shown_has_intervals_and_no_nuggets_of_a_question(measure):
+def test_shown_results_have_intervals_and_no_nuggets_of_a_question(measure):
     run, _ = measure()
     lines = list(answer_run_lines(run))
     assert lines[0] == f"asked on notes: 2 questions, ask; run {run.id}"

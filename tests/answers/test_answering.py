@@ -26,7 +26,7 @@ def test_an_answer_is_made_of_the_documents_own_sentences_each_with_its_source(s
     assert any("IDX_LLM__PROVIDER" in note for note in answer.notes)
 
 
-def test_each_row_of_a_table_is_a_sentence_and_the_line_under_its_head_none():
+def test_each_row_of_a_table_is_a_sentence_but_not_the_line_under_its_head():
     text = (
         "The fees are these.\n| plan | fee |\n|---|---|\n| basic | 5 |\n| large | 20 |\nAll yearly."
     )

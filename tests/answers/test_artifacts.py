@@ -101,7 +101,7 @@ def test_without_a_model_sections_are_cited_sentences_or_are_listed_as_needing_a
         assert (one.heading in artifact.markdown) == bool(one.sentences)
     assert "No evidence" not in artifact.markdown
     assert "only a language model could write them from the passages: " in artifact.markdown
-    assert "no language model wrote this" in artifact.markdown
+    assert "not written by a language model" in artifact.markdown
     assert artifact.model is None
     assert any("IDX_LLM__PROVIDER" in note for note in artifact.notes)
 
@@ -332,4 +332,4 @@ def test_a_file_that_could_not_be_written_is_refused_before_anything_is_made(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
-    assert "its folder is not there" in capsys.readouterr().err
+    assert "its folder does not exist" in capsys.readouterr().err

@@ -40,23 +40,23 @@ def bounded(project, tmp_path):
         service.close()
 
 
-def test_a_sentence_below_the_bound_is_unsupported_and_the_bound_is_told(bounded):
+def test_a_sentence_below_the_bound_is_unsupported_and_the_bound_is_reported(bounded):
     exact, loose = bounded(0.95).sentences
     assert (exact.supported, exact.score) == (True, 1.0)
     assert not loose.supported
-    assert loose.reasons == (f"bound: a score of {loose.score:.3f}, and 0.950 is needed",)
+    assert loose.reasons == (f"bound: a score of {loose.score:.3f}, but 0.950 is needed",)
     assert bounded(0.95, unsupported="drop").text.count("cancel") == 1
     assert any(one.startswith("at most 5.0% of the sentences") for one in bounded(0.95).notes)
 
 
-def test_a_bound_that_all_sentences_reach_changes_none(bounded):
+def test_a_bound_that_all_sentences_reach_changes_no_sentence(bounded):
     assert all(one.supported for one in bounded(0.6).sentences)
 
 
 def test_another_setting_or_model_voids_it_aloud(bounded):
     answer = bounded(0.95, now={"context_passages": 2})
     assert all(one.supported for one in answer.sentences)
-    (note,) = [one for one in answer.notes if "does not hold any more" in one]
+    (note,) = [one for one in answer.notes if "is void" in one]
     assert "changed since it was made: answers.context_passages;" in note
 
 
@@ -83,7 +83,7 @@ def test_the_commands_make_a_bound_from_labels_and_take_it_back(project, tmp_pat
 
     measure = ("eval", "answers", "--golden", golden, "--mode", "lexical", "--sentences", labels)
     run(*measure)
-    assert "may hold labels" in run(*measure, code=1)
+    assert "may have labels" in run(*measure, code=1)
     assert "label 2 more" in run("golden", "bound", labels, "--at-most", "0.9", code=1)
     text = labels.read_text()
     labels.write_text(text.replace('"supported":null', '"supported":true'))
@@ -93,7 +93,7 @@ def test_the_commands_make_a_bound_from_labels_and_take_it_back(project, tmp_pat
     asked = run("ask", "customers cancel order refund", "--mode", "lexical", "--json")
     assert any("at most 90.0%" in note for note in json.loads(asked)["notes"])
     labels.unlink()
-    assert "was held to a bound" in run(*measure, code=1)
+    assert "was made with a bound" in run(*measure, code=1)
     assert "no bound holds" in run("golden", "bound", "--undo", "--dataset", "notes")
     other = run("ask", "customers cancel order refund", "--mode", "lexical", "--json")
     assert not any("at most" in note for note in json.loads(other)["notes"])

@@ -96,7 +96,7 @@ def test_an_error_on_the_way_is_the_last_event(writing):
     assert (last["event"], last["error"]["kind"]) == ("error", "StageFailedError")
 
 
-def test_nobody_names_code_to_load_over_http(engine):
+def test_http_requests_cannot_name_code_to_load(engine):
     answer = posted(engine, {**CANCEL, "model": "os:getcwd"})
     assert answer.status_code == 422
     assert "model" in answer.json()["error"]["message"]
@@ -118,7 +118,7 @@ def test_agents_have_the_tool_only_where_answers_are_on(engine, with_answers):
         assert answer.structured_content["sources"][0]["reference"].startswith("notes:cancel.md")
 
 
-def test_what_an_agent_reads_of_documents_is_marked_as_data(engine):
+def test_text_of_documents_is_marked_as_data_for_agents(engine):
     text = ANSWER_TOOLS["ask"].call(engine, CANCEL).text
     assert text.startswith("Between the two documents-")
     none = ANSWER_TOOLS["ask"].call(engine, {"question": "What is the capital of Mongolia?"})
@@ -161,7 +161,7 @@ def test_the_command_writes_a_file_and_keeps_a_draft_beside_it(
     assert ended.value.code == 1
     assert not out.exists()
     assert (tmp_path / "plan.draft.md").read_text() == "# Something\n\nElse.\n"
-    assert f"the draft is kept in {tmp_path / 'plan.draft.md'}" in capsys.readouterr().err
+    assert f"the draft is in {tmp_path / 'plan.draft.md'}" in capsys.readouterr().err
 
 
 def drafting():
@@ -192,7 +192,7 @@ def test_a_terminal_gets_each_sentence_as_it_comes_and_then_the_sources(writing)
     assert rest.err.startswith("by writer, from 4 passages in ")
 
 
-def test_a_terminal_is_told_the_whole_answer_anew_after_a_failure(writing):
+def test_a_terminal_shows_the_whole_answer_again_after_a_failure(writing):
     parts, rest = streamed(writing([f"{RIGHT} ", "A ", TimeoutError()]))
     assert parts[0] == "Customers may cancel within 14 days of the order. [1]"
     assert "Customers may cancel within 14 days of the order. [1]" in rest.out

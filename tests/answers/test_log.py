@@ -118,7 +118,7 @@ def test_words_are_kept_where_the_settings_say_so(opened):
     assert [entry.query for entry in logged(service)] == ["How many days?\ufffd"]
 
 
-def test_what_a_model_took_and_cost_is_told_and_what_is_unknown_is_none(opened):
+def test_time_and_cost_of_a_model_are_reported_and_none_if_unknown(opened):
     prices = {"prices": ("other: 1, 1", "writer: 2.0, 10")}
     answer = ask(opened(writing(RIGHT), prices))
     service = opened(writing(RIGHT))
@@ -130,7 +130,7 @@ def test_what_a_model_took_and_cost_is_told_and_what_is_unknown_is_none(opened):
     assert (unpriced.reply_tokens, unpriced.cost) == (answer.tokens.reply, None)
 
 
-def test_the_agent_and_its_profile_are_told(opened, home):
+def test_the_agent_and_its_profile_are_reported(opened, home):
     (home / "agents").mkdir()
     (home / "agents" / "brief.toml").write_text('profile = "cheap"\n')
     service = opened(writing(RIGHT))
@@ -178,7 +178,7 @@ def test_an_artifact_is_logged_with_its_topic_and_the_time_of_its_searches(opene
     assert (entry.abstained, entry.profile, failed.errors) == (None, None, ("InputError",))
 
 
-def test_each_edge_is_told(opened):
+def test_each_edge_is_reported(opened):
     service = opened()
     engine = Answering(service)
     posted(engine, {"question": CANCEL})
@@ -193,7 +193,7 @@ def test_each_edge_is_told(opened):
     assert [one.edge for one in logged(service)] == ["mcp", "http", "http"]
 
 
-def test_an_answer_that_is_none_is_logged_with_the_reason(opened):
+def test_an_abstention_is_logged_with_the_reason(opened):
     service = opened()
     answer = ask(service, FOREIGN)
     (entry,) = logged(service)
@@ -245,8 +245,8 @@ def test_a_log_that_cannot_be_written_fails_no_answer_and_a_line_says_so(opened,
     with caplog.at_level(logging.WARNING):
         assert ask(service).citations
         assert ask(service).citations
-    assert [record.getMessage()[:45] for record in caplog.records] == [
-        "1 questions are not in the log (catalog logs)"
+    assert [record.getMessage()[:51] for record in caplog.records] == [
+        "1 questions are missing from the log (catalog logs)"
     ]
 
 
@@ -276,7 +276,7 @@ def test_old_entries_and_those_beyond_the_number_go_some_with_each_write(store, 
         assert drop_old_entries(connection, before=4.0, at_most=5) == 0
 
 
-def test_what_is_too_old_goes_when_something_is_asked(opened):
+def test_old_entries_are_removed_at_the_next_request(opened):
     service = opened(entries=2)
     for _ in range(4):
         ask(service)
@@ -310,7 +310,7 @@ def entry(ms, **more):
 
 def test_stats_have_percentiles_shares_failures_and_costs():
     entries = [entry(float(ms)) for ms in range(1, 19)]
-    why = "answers with an estimated 12%, and 50% is needed"
+    why = "an estimated probability of 12% that the passages answer; 50% is needed"
     entries.append(entry(19.0, abstained=why, query="why?"))
     entries.append(entry(20.0, abstained=why.replace("12", "3"), query_hash="bb"))
     entries.append(entry(5.0, generation_ms=100.0, prompt_tokens=7, reply_tokens=3, cost=0.5))
@@ -321,7 +321,9 @@ def test_stats_have_percentiles_shares_failures_and_costs():
     assert stats["retrieval_ms"]["p50"] == 9.5
     assert stats["generation_ms"] == {"p50": 100.0, "p95": 100.0}
     assert stats["abstained"] == pytest.approx(2 / 22)
-    assert stats["abstention_reasons"] == {"answers with an estimated #%, and #% is needed": 2}
+    assert stats["abstention_reasons"] == {
+        "an estimated probability of #% that the passages answer; #% is needed": 2
+    }
     assert stats["abstained_queries"] == {"why?": 1, "bb": 1}
     assert (stats["failed"], stats["errors"]) == (1, {"write: LLMError": 1, "InputError": 1})
     assert (stats["prompt_tokens"], stats["reply_tokens"], stats["cost"]) == (9, 4, 0.5)
@@ -347,7 +349,7 @@ def test_the_command_lists_shows_counts_and_clears(catalog_logs, opened):
     ]
     assert f"no answer   {FOREIGN}" in out
     assert [one["id"] for one in json.loads(catalog_logs("queries", "--json"))] == [2, 1]
-    assert catalog_logs("queries", "--since", "2999-01-01") == "Nothing is in the log.\n"
+    assert catalog_logs("queries", "--since", "2999-01-01") == "The log is empty.\n"
     assert "passage     " in catalog_logs("show", "1")
     assert json.loads(catalog_logs("show", "1", "--json"))["query"] == CANCEL
     assert "not answered   50.0% of questions" in catalog_logs("stats", "--since", "1h")

@@ -75,7 +75,7 @@ def test_too_few_labels_are_refused_with_how_many_more_are_needed() -> None:
         bound_risk([0.5] * 40, [True] * 40, most=0.05)
 
 
-def test_scores_that_tell_nothing_are_refused_and_not_promised() -> None:
+def test_scores_without_information_give_no_bound() -> None:
     with pytest.raises(InputError, match="no threshold"):
         bound_risk([0.5] * 200, [True, False] * 100, most=0.05)
 
@@ -85,7 +85,7 @@ def test_equal_scores_are_shown_together() -> None:
     assert bound_risk(scores, supported, most=0.05).threshold == 0.9
 
 
-def test_the_promise_is_told_with_its_confidence_and_what_it_costs() -> None:
+def test_the_promise_is_reported_with_its_confidence_and_what_it_costs() -> None:
     scores, supported = [0.9] * 100 + [0.1] * 100, [True] * 100 + [False] * 100
     assert bound_risk(scores, supported, most=0.05).describe() == (
         "at most 5.0% of the sentences shown are unsupported, with 95% confidence: "
@@ -103,6 +103,6 @@ def test_another_model_index_or_setting_voids_the_bound_aloud() -> None:
 
 
 @pytest.mark.parametrize(("most", "confidence"), [(0.05, 1.5), (0.05, 0.0), (1.0, None), (0, 0.9)])
-def test_shares_that_are_none_are_refused_before_labels_are_counted(most, confidence) -> None:
-    with pytest.raises(InputError, match="within 0 and 1"):
+def test_invalid_shares_are_refused_before_labels_are_counted(most, confidence) -> None:
+    with pytest.raises(InputError, match="between 0 and 1"):
         labels_needed(most, confidence)

@@ -90,7 +90,7 @@ def paths(results):
     return {one.path for one in results}
 
 
-def test_an_agents_choices_are_those_of_a_search_that_makes_none(opened):
+def test_an_agents_choices_apply_unless_the_call_makes_them(opened):
     plain = opened.service.search(WORDS)
     brief = opened.service.search(WORDS, agent="brief")
     assert (len(plain), plain.mode, plain.agent) == (4, "hybrid", None)
@@ -115,7 +115,7 @@ def test_an_agent_may_sort_by_date_and_favour_recent_documents(opened):
     assert {hit.explain.recency for hit in own} == {None}
 
 
-def test_any_of_an_agents_tags_will_do_and_the_calls_filters_hold_besides(opened):
+def test_any_of_an_agents_tags_is_enough_and_the_calls_filters_apply_too(opened):
     search = opened.service.search
     assert paths(search(WORDS, agent="code-analyzer")) == {"keys.md", "salaries.md"}
     one = search(WORDS, agent="code-analyzer", filters=["tag=payroll"])
@@ -172,7 +172,7 @@ def test_an_agent_that_is_not_there_is_an_error_that_lists_those_there_are(opene
 
 
 @pytest.mark.parametrize("wrong", [True, 1.5, "much"])
-def test_a_threshold_that_is_none_is_refused(opened, wrong):
+def test_an_invalid_threshold_is_refused(opened, wrong):
     with pytest.raises(InputError, match="similarity_threshold"):
         opened.service.search(WORDS, similarity_threshold=wrong)
 
@@ -180,13 +180,13 @@ def test_a_threshold_that_is_none_is_refused(opened, wrong):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[agents.x]\nprofile = 'cheap'\n\nvoice = 3", r"line 4: voice: there is no such key"),
+        ("[agents.x]\nprofile = 'cheap'\n\nvoice = 3", r"line 4: voice: unknown key"),
         ("\n[agents.x]\ntop_k = 3", r"line 3: top_k: .*belongs under \[retrieval\]"),
         ("[agents.x.retrieval]\n# many\nfilters = [\n'a=b',\n'a?']", r"line 3: .*'a\?'"),
         ("[agents.x]\n[agents.x.retrieval]\nmode = 'words'", r"line 3: retrieval: mode: "),
         ("[agents.x.retrieval]\nagent = 'y'", r"line 2: retrieval: .*no argument 'agent'"),
         ("[agents]\nx = 3", "line 2: it: "),
-        ("agents = 3", "agents is a section"),
+        ("agents = 3", "agents must be a section"),
     ],
 )
 def test_a_wrong_table_is_named_with_file_and_line_before_anything_is_searched(file, text, why):

@@ -45,7 +45,7 @@ def read(text):
         "|---|---|\n",
     ],
 )
-def test_what_says_nothing_by_itself_is_no_statement(text):
+def test_a_fragment_without_meaning_is_not_a_statement(text):
     assert read(text) == []
 
 
@@ -125,7 +125,7 @@ def test_an_item_is_shown_under_the_heading_that_turns_its_meaning(service):
     assert answer.text.startswith("Not OK: Be aggressive in marketing")
 
 
-def test_sentences_alike_are_told_apart_by_their_headings(service):
+def test_sentences_alike_are_distinguished_by_their_headings(service):
     answer = answer_question(service, asking("how much of a dental visit does the plan pay"))
     assert answer.sentences[0].context == "Dental"
     assert "75 %" in answer.sentences[0].text

@@ -67,7 +67,7 @@ def test_a_changed_sentence_is_not_supported_and_the_reason_names_what_changed(
     assert {reason.split(":")[0] for reason in support.reasons} == {kind}
 
 
-def test_a_detail_that_the_passage_has_elsewhere_is_told_with_the_one_that_is_meant() -> None:
+def test_a_detail_that_the_passage_has_elsewhere_is_reported_with_the_right_one() -> None:
     support = check_support("The server waits 3 minutes before it retries a request.", PASSAGE)
     assert support.reasons == ("unit: 3 minutes, where the passage has 30 seconds",)
 
@@ -99,7 +99,7 @@ def test_a_sentence_of_more_details_than_are_checked_is_unsupported():
     many = "There were " + ", ".join(str(number) for number in range(100, 160)) + " of them."
     support = check_support(many, many)
     assert not support.supported
-    assert "details that are checked" in support.reasons[0]
+    assert "details, the most that are checked" in support.reasons[0]
 
 
 FILLING = "The quick brown fox of the meadow jumps over the lazy dog near the old mill. " * 4
@@ -112,7 +112,7 @@ FAR_APART = (
 def test_words_of_sentences_that_stand_far_apart_make_no_statement():
     support = check_support("The storage nodes encrypt every backup with cold tea.", FAR_APART)
     assert support.score == 1
-    assert support.reasons == ("words: the passage has them only here and there, not in one place",)
+    assert support.reasons == ("words: they are scattered over the passage, not in one place",)
 
 
 def test_a_sentence_may_join_statements_that_stand_far_apart():

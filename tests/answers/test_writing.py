@@ -31,7 +31,7 @@ def written(project):
         service.close()
 
 
-def test_what_a_model_writes_is_the_answer_with_its_sources(written):
+def test_the_text_of_a_model_is_the_answer_with_its_sources(written):
     answer, _ = written(f"{RIGHT} A refund takes 5 working days. [1]")
     assert answer.text == (
         "Customers may cancel within 14 days of the order. [1] A refund takes 5 working days. [1]"
@@ -71,11 +71,11 @@ def test_the_same_question_makes_the_same_prompt(written):
     [
         (WRONG, "number"),
         ("Customers may not cancel within 14 days of the order [1].", "negation"),
-        ("Customers may cancel within 14 days of the order [9].", "no passage that was given"),
+        ("Customers may cancel within 14 days of the order [9].", "not a given passage"),
         ("Customers may cancel within 14 days of the order.", "cites no passage"),
         ("Customers may cancel within 14 days of the order [2].", ""),
         ("Elephants are the largest animals on land [1].", "words"),
-        ("See [chunk: 123456] for what customers may do.", "no passage that was given"),
+        ("See [chunk: 123456] for what customers may do.", "not a given passage"),
     ],
 )
 def test_a_sentence_that_its_source_does_not_say_is_marked_with_why(written, sentence, reason):
@@ -110,11 +110,11 @@ def test_a_model_is_asked_once_more_and_told_what_was_wrong_if_so_set(written):
 
 
 @pytest.mark.parametrize("unsupported", ["mark", "drop", "retry"])
-def test_an_answer_without_any_supported_sentence_is_none(written, unsupported):
+def test_an_answer_without_any_supported_sentence_is_an_abstention(written, unsupported):
     answer, _ = written(WRONG, unsupported=unsupported)
     assert answer.abstained
     assert answer.text == "I don't see enough information in this brain to answer that yet."
-    assert "nothing that the language model wrote" in answer.abstained.reason
+    assert "no sentence of the language model" in answer.abstained.reason
     assert answer.sentences == ()
     assert answer.abstained.nearest[0].path == "cancel.md"
 
@@ -125,7 +125,7 @@ def test_an_answer_without_any_supported_sentence_is_none(written, unsupported):
 def test_a_model_may_abstain(written, said):
     answer, _ = written(said)
     assert answer.abstained
-    assert "finds no answer" in answer.abstained.reason
+    assert "found no answer" in answer.abstained.reason
 
 
 def test_no_model_is_asked_what_the_passages_cannot_answer(written):
@@ -159,7 +159,7 @@ class ReadTimeout(Exception):
     ("error", "message"),
     [
         (Refused(401), "refused the key (401): check IDX_LLM__API_KEY"),
-        (Refused(429), "limits how often it is asked (429): try again later"),
+        (Refused(429), "limits the rate of requests (429): try again later"),
         (Refused(500), "server failed (500)"),
         (ReadTimeout("late"), "did not end its answer in time: raise IDX_LLM__TIMEOUT_SECONDS"),
         (ConnectionResetError("peer"), "reply broke off"),
@@ -167,14 +167,16 @@ class ReadTimeout(Exception):
         (SystemExit(3), "reply broke off (SystemExit)"),
     ],
 )
-def test_a_model_that_fails_is_told_and_the_documents_own_sentences_answer(written, error, message):
+def test_a_model_that_fails_is_reported_and_the_documents_own_sentences_answer(
+    written, error, message
+):
     answer, _ = written([f"{RIGHT} ", "And more ", error])
     assert "Customers may cancel within 14 days of the order. [1]" in answer.text
     assert answer.model is None
     assert len(answer.results) > 1
     (note,) = answer.notes
     assert message in note
-    assert "documents' own sentences" in note
+    assert "sentences of the documents" in note
     assert "sk-secret" not in str(answer.to_dict())
     assert [one.status for one in answer.stages if one.name == "write"] == ["failed"]
 
@@ -215,7 +217,7 @@ def test_a_stream_that_a_server_cuts_is_not_taken_for_the_whole(written, monkeyp
 
     monkeypatch.setattr(WritingLLM, "stream", finishing)
     answer, _ = written(RIGHT)
-    assert "reply broke off: ask again" in answer.notes[0]
+    assert "reply broke off: try again" in answer.notes[0]
     finish = "length"
     answer, _ = written(f"{RIGHT} A refund takes")
     assert answer.text == "Customers may cancel within 14 days of the order. [1]"
@@ -247,7 +249,7 @@ def test_without_a_model_in_the_call_none_is_asked(written):
     assert prompts == []
 
 
-def test_a_provider_that_lacks_its_settings_is_told_and_the_documents_answer(service):
+def test_a_provider_that_lacks_its_settings_is_reported_and_the_documents_answer(service):
     answer = answer_question(service, asking(CANCEL, model="openai"))
     assert "IDX_LLM__URL" in answer.notes[0]
     assert "14 days" in answer.text

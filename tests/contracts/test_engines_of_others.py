@@ -112,6 +112,6 @@ def test_an_unknown_name_is_refused_with_ours_and_those_of_packages(installed: N
         RAGv2Settings(vector_engine="faiss")
 
 
-def test_an_entry_point_that_names_nothing_is_told(installed: None) -> None:
+def test_an_entry_point_that_names_nothing_is_reported(installed: None) -> None:
     with pytest.raises(ConfigError, match="'broken'"):
         entry_points.load_engine("catalog.lexical", "broken")

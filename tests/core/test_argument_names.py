@@ -14,7 +14,7 @@ NAMES = {"top_k": ("limit", "k"), "query": ("q",), "docs": ("path", "paths")}
 def test_another_usual_name_or_spelling_is_taken_and_told(given):
     assert rename_arguments({given: 3}, NAMES) == (
         {"top_k": 3},
-        [f"{given} was taken as top_k"],
+        [f"{given} was read as top_k"],
     )
 
 
@@ -42,7 +42,7 @@ def test_two_names_of_one_argument_are_refused_unless_one_is_null():
         ("zzz", "; "),
     ],
 )
-def test_the_nearest_name_of_an_unknown_one_is_told(given, hint):
+def test_the_nearest_name_of_an_unknown_one_is_reported(given, hint):
     expected = f"there is no argument {given!r}{hint}arguments: top_k, query, docs"
     assert describe_unknown(given, NAMES) == expected
 

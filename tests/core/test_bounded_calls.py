@@ -35,7 +35,7 @@ def test_a_call_in_time_gives_its_result():
 
 
 @pytest.mark.parametrize("error", [ValueError("bad"), TimeoutError("its own"), SystemExit(3)])
-def test_what_the_function_raises_comes_out_as_it_is(error):
+def test_an_error_of_the_function_is_raised_unchanged(error):
     def fail():
         raise error
 

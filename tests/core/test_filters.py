@@ -240,8 +240,8 @@ def test_any_expression_is_read_or_refused_by_name(text: str):
 @pytest.mark.parametrize(
     ("filters", "says"),
     [
-        ("no operator", "is not field=value"),
-        ("=x", "is not field=value"),
+        ("no operator", "is not a condition such as field=value"),
+        ("=x", "is not a condition such as field=value"),
         (" =x", "non-empty name"),
         ("tag!x", "unknown operator"),
         (7, "int"),

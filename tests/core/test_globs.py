@@ -16,7 +16,7 @@ TREE = ["a", "a.md", "b/a", "b/a.md", "a/b", "a/b/c.md", "b/c/a/d", "a/c/b", ".a
 
 def test_a_pattern_longer_than_any_path_is_refused():
     Glob.compile("a" * 4096)
-    with pytest.raises(InputError, match="a pattern of 4,097 characters"):
+    with pytest.raises(InputError, match="4,097 characters are too many"):
         Glob.compile("a" * 4097)
 
 
@@ -140,7 +140,7 @@ def test_a_pattern_without_a_meaning_is_named(pattern):
     ],
 )
 @pytest.mark.parametrize("path", ["a" * 200, "/".join("a" * 100), "/".join(["a" * 19] * 10)])
-def test_a_pattern_made_to_be_tried_in_ever_so_many_ways_comes_to_an_end(pattern, path):
+def test_a_pattern_with_explosive_backtracking_ends_in_time(pattern, path):
     assert not Glob.compile(pattern).matches(path)
 
 
@@ -210,6 +210,6 @@ def test_a_line_without_a_meaning_is_passed_over_only_where_that_is_meant():
     "pattern", ["*a" * 100 + "*b", "**/a*" * 30 + "b", "a*?" * 40 + "/", "*a*" * 50]
 )
 @pytest.mark.parametrize("path", ["a" * 255, "/".join("a" * 100), "a" * 250 + "/" + "a" * 250])
-def test_rules_made_to_be_tried_in_ever_so_many_ways_come_to_an_end(pattern, path):
+def test_ignore_rules_with_explosive_backtracking_end_in_time(pattern, path):
     rules = GlobRules.compile([pattern])
     assert rules.match(path) in (True, False)

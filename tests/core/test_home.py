@@ -33,7 +33,7 @@ def test_the_settings_file_is_the_one_named_or_the_one_in_the_home(monkeypatch, 
     assert settings_file(tmp_path) == Path("/elsewhere.toml")
 
 
-def test_a_home_that_cannot_be_looked_into_is_told(tmp_path):
+def test_a_home_that_cannot_be_looked_into_is_reported(tmp_path):
     home = tmp_path / ("x" * 300)  # no folder can have so long a name
     with pytest.raises(ConfigError, match="too long"):
         settings_file(home)

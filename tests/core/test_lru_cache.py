@@ -13,7 +13,7 @@ def kept(recent, keys):
     return [key for key in keys if recent.get(key) is not None]
 
 
-def test_what_was_put_is_got_and_what_was_not_is_none():
+def test_stored_values_are_returned_and_missing_ones_are_none():
     recent = LRUCache(2)
     recent.put("a", 1)
     assert (recent.get("a"), recent.get("b")) == (1, None)

@@ -34,7 +34,7 @@ def test_the_folder_that_keeps_us_out_is_named_with_its_owner(others, monkeypatc
     )
 
 
-def test_what_is_our_own_needs_nobody_else(others):
+def test_owners_can_restore_their_own_access(others):
     told = remedy(errno.EPERM, others / "d.lock")
     assert told == f"give yourself access to {others} (its mode is 700)"
 

@@ -46,6 +46,6 @@ def test_whole_numbers_in_json_may_be_text(given, taken):
 
 
 @pytest.mark.parametrize("given", ["5.5", "five", "", "1e3", 5.5, True])
-def test_what_is_no_whole_number_in_json_is_refused(given):
+def test_a_value_in_json_that_is_not_a_whole_number_is_refused(given):
     with pytest.raises(InputError, match="top_k"):
         read_params(SearchParams, {"query": "x", "top_k": given}, "search")

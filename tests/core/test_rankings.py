@@ -126,7 +126,7 @@ def test_a_moment_without_an_end_is_one_instant():
 
 
 @pytest.mark.parametrize("score", [None, True, "high", [1]])
-def test_what_is_no_number_is_no_score(score):
+def test_a_value_that_is_not_a_number_is_not_a_score(score):
     assert read([{"path": "a", "score": score}, ("b", score)]).hits == (
         RankedHit("a"),
         RankedHit("b"),
@@ -140,12 +140,12 @@ def test_only_as_many_passages_as_asked_for_are_taken_of_any_form():
     assert paths((f"{n}.md" for n in itertools.count()), top_k=2) == ["0.md", "1.md"]
 
 
-def test_an_answer_of_ours_stays_as_it_is():
+def test_our_own_answers_do_not_change():
     answer = Ranking((RankedHit("a.md", 1.0, "text"),), {"lexical": 2.0}, low_confidence=True)
     assert read(answer) == answer
 
 
-def test_stages_and_doubt_are_kept_where_they_are_told():
+def test_stages_and_doubt_are_kept_where_they_are_reported():
     stages = [{"name": "lexical", "ms": 2}, SimpleNamespace(name="vector", ms=3.5), {"name": "x"}]
     answer = read({"results": [], "stages": stages, "low_confidence": True})
     assert answer.stages_ms == {"lexical": 2.0, "vector": 3.5}
@@ -198,7 +198,7 @@ def test_anothers_explanation_is_shown_when_text_and_never_breaks_the_answer():
 
 
 @pytest.mark.parametrize("value", [None, 7, "a.md", b"a.md", {"answer": "x"}, {"hits": {}}])
-def test_what_is_no_sequence_of_hits_is_refused_by_its_type(value):
+def test_results_that_are_not_a_sequence_of_hits_are_refused_by_their_type(value):
     with pytest.raises(BackendError, match="sequence of hits"):
         read(value)
 

@@ -35,5 +35,5 @@ def test_both_scopes_hold_when_they_are_joined():
 
 def test_whether_a_scope_is_true_is_an_error():
     for scope in (Scope.all(), Scope.of(["a"]), Scope.nothing()):
-        with pytest.raises(TypeError, match="no truth value"):
+        with pytest.raises(TypeError, match="neither true nor false"):
             bool(scope)

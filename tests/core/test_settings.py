@@ -151,7 +151,7 @@ def test_a_preset_is_named_by_argument_variable_or_file_and_remembered(tmp_path,
         load_settings()
 
 
-def test_an_empty_home_variable_is_none(monkeypatch):
+def test_an_empty_home_variable_counts_as_unset(monkeypatch):
     monkeypatch.setenv("IDX_HOME", "")
     assert load_settings().settings.home == home_folder() == default_home()
 
@@ -210,7 +210,9 @@ def test_lists_are_texts_with_marks_between_or_json(monkeypatch):
         ("IDX_RAG_V2__TSVECTOR__FIELDS", "title", "written as 'title:A, headings:C' is, not 'ti"),
     ],
 )
-def test_a_list_that_is_none_is_refused_with_what_is_right(monkeypatch, variable, text, said):
+def test_a_value_that_is_not_a_list_is_refused_with_the_right_form(
+    monkeypatch, variable, text, said
+):
     monkeypatch.setenv(variable, text)
     with pytest.raises(ConfigError, match=said):
         load_settings()
@@ -223,7 +225,7 @@ def test_prices_are_those_of_the_model_named_even_with_a_colon_in_its_name():
     assert llm.cost("llama3", 1, 1) is None
 
 
-def test_a_settings_file_that_nests_too_deeply_is_told_in_a_sentence(tmp_path):
+def test_a_settings_file_that_nests_too_deeply_is_reported_in_a_sentence(tmp_path):
     (tmp_path / "catalog.toml").write_text("a = " + "[" * 100_000)
     with pytest.raises(ConfigError, match="nests too deeply"):
         load_settings(overrides={"home": tmp_path})

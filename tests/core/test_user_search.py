@@ -187,7 +187,7 @@ def test_a_search_that_cannot_be_loaded_is_one_clear_error_whatever_went_wrong(
     assert repr(spec) in str(raised.value)
 
 
-def test_what_the_search_itself_raises_is_not_hidden():
+def test_an_error_of_the_search_itself_is_not_hidden():
     def search(query):
         raise TimeoutError("slow")
 

@@ -54,5 +54,5 @@ def test_a_date_is_read_in_the_form_it_is_written_in(written, iso):
         "2024" * 1000, "May " * 16, "(" * 64,
     ],
 )  # fmt: skip
-def test_what_is_no_date_or_two_is_none(written):
+def test_a_text_with_no_date_or_two_dates_has_no_date(written):
     assert read_written_date(written) is None

@@ -52,7 +52,7 @@ def listing(tmp_path):
         ({"filters": {"agent_hint": {"is_empty": True}}}, {"notes.txt"}),
     ],
 )
-def test_the_examples_of_metadata_beside_a_file_do_what_the_page_says(listing, asked, expected):
+def test_the_examples_of_metadata_files_do_what_the_page_says(listing, asked, expected):
     assert {entry.path for entry in listing.query(dataset="notes", **asked).entries} == expected
 
 

@@ -313,7 +313,7 @@ def test_the_llama_index_page_shows_the_example_which_runs_with_the_page(name, e
     assert (ROOT / "examples" / example).read_text("utf-8").partition("\n\n")[2] == shown
 
 
-def test_what_editors_are_told_is_the_command_that_agents_start():
+def test_the_configurations_for_editors_start_the_command_for_agents():
     told = [
         text for language, _, text in blocks_of(ROOT / "docs/start/agents.md") if "json" in language
     ]

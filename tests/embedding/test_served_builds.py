@@ -74,7 +74,7 @@ def test_a_dataset_is_built_and_searched_through_a_server(tmp_path, server, fold
         assert (report.embedded, report.failed, report.failed_chunks) == (COUNT, (), ())
         assert report.usage.tokens == 2 * COUNT  # of each text two, says the server
         assert report.usage.cost == pytest.approx(2.0 * 2 * COUNT / 1_000_000)
-        assert any("estimated" in note for note in report.notes)
+        assert any("estimates" in note for note in report.notes)
         assert_whole(library, server, folder)
         query = "number07 seal07 ice07 kettle07"
         results = SearchServiceV2(library).search(query, dataset="notes", mode="vector")
@@ -116,7 +116,7 @@ def test_a_server_that_dies_costs_few_requests_and_the_next_run_does_the_rest(
         assert_whole(library, server, folder)
 
 
-def test_what_failed_before_a_server_was_given_up_is_named_by_its_chunks(tmp_path, server, folder):
+def test_chunks_that_failed_before_a_server_was_given_up_are_named(tmp_path, server, folder):
     server.dead = status(500)
     with open_remote(tmp_path / "home", server, **IMPATIENT) as library:
         report = Indexer(library).build(folder, "notes")
@@ -169,7 +169,7 @@ def test_a_key_that_is_revoked_midway_stops_the_run_and_loses_nothing(tmp_path, 
 
 
 @pytest.mark.parametrize("change", [{"turn": 5}, {"dim": 32}], ids=["vectors", "dimension"])
-def test_a_failover_to_another_model_midway_stops_the_run_and_none_of_its_vectors_is_kept(
+def test_a_failover_to_another_model_midway_stops_the_run_without_its_vectors(
     tmp_path, server, folder, change
 ):
     def fail_over(number):
@@ -180,7 +180,7 @@ def test_a_failover_to_another_model_midway_stops_the_run_and_none_of_its_vector
     server.name, server.on_request = "model-a", fail_over
     with open_remote(tmp_path / "home", server, **IMPATIENT) as library:
         dim = server.dim
-        with pytest.raises(ConfigError, match="another model than when this began"):
+        with pytest.raises(ConfigError, match="another model than at the start"):
             Indexer(library).build(folder, "notes")
         done = sum(map(len, server.texts()[:2]))
         server.on_request = lambda number: None

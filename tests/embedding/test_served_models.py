@@ -238,7 +238,7 @@ def test_a_text_that_is_too_long_says_so(server):
 
 
 @PROVIDERS
-def test_a_wrong_key_stops_at_once_and_is_told_to_nobody(server, provider, caplog):
+def test_a_wrong_key_stops_at_once_and_is_not_shown(server, provider, caplog):
     caplog.set_level(logging.DEBUG)
     server.key = "another"
     settings = server.settings(provider)
@@ -300,7 +300,7 @@ def test_a_model_that_the_server_does_not_have_stops_at_once(server, provider):
 def test_a_server_that_wants_money_is_not_asked_again(server, code, said):
     server.dead = lambda handler, _answer: handler.send(code, {"error": said})
     model, sleeps = model_of(server)
-    with pytest.raises(ConfigError, match="paid first"):
+    with pytest.raises(ConfigError, match="payment first"):
         model.embed(TEXTS)
     assert (len(server.requests), sleeps) == (1, [])
 
@@ -340,10 +340,10 @@ def test_a_text_that_is_no_unicode_is_sent_as_it_would_be_stored(server):
     assert server.texts() == [["walrus \ufffd"]]
 
 
-def test_nobody_there_is_an_outage(server):
+def test_a_server_that_is_away_is_an_outage(server):
     gone = server.settings(url="http://127.0.0.1:9/v1")
     encoder = ServedEncoder(gone, sleep=Sleeps())
-    with pytest.raises(EmbeddingServerError, match="cannot be asked"):
+    with pytest.raises(EmbeddingServerError, match="cannot be reached"):
         encoder.encode(["walrus"])
 
 
@@ -354,10 +354,10 @@ def test_a_search_does_not_wait_as_long_as_a_build(server):
     assert len(server.requests) == 1
 
 
-def test_what_took_longer_than_there_is_patience_is_not_asked_again(server):
+def test_a_request_longer_than_the_patience_is_not_repeated(server):
     server.dead = slow
     encoder = ServedEncoder(server.settings(timeout_seconds=0.3), side="query", retry_seconds=0.2)
-    with pytest.raises(EmbeddingServerError, match=r"no answer in 0\.3 s"):
+    with pytest.raises(EmbeddingServerError, match=r"did not answer in 0\.3 s"):
         encoder.encode(["walrus"])
     assert len(server.requests) <= 1
 
@@ -451,7 +451,7 @@ def test_cohere_is_set_in_a_toml_file_and_its_key_beside_it(tmp_path, monkeypatc
     assert (model.encoder.dim, model.query_prefix, model.document_prefix) == (1024, "", "")
 
 
-def test_a_server_that_is_not_there_is_told_with_the_setting_of_its_address():
+def test_a_server_that_is_not_there_is_reported_with_the_setting_of_its_address():
     asked = JsonServer(
         "http://127.0.0.1:1/v1", name="it", setting="IDX_EMBEDDING__URL", error=EmbeddingError
     )
@@ -465,7 +465,7 @@ def test_without_a_price_the_cost_is_unknown():
     assert (both.cost, (both - both).cost) == (2.0, 0.0)
 
 
-def test_a_document_whose_passages_are_not_embedded_is_not_told_as_missing():
+def test_a_document_whose_passages_are_not_embedded_is_not_reported_as_missing():
     assert Failure("a.md", "2 passages not embedded: refused").outcome == "indexed"
 
 
@@ -473,6 +473,6 @@ def test_an_address_with_a_user_and_a_key_is_refused_for_one_would_not_be_sent()
     settings = EmbeddingSettings(
         provider="openai", model="m", url="http://me:SECRET@127.0.0.1:1/v1", api_key="KEY"
     )
-    with pytest.raises(ConfigError, match="give one of them") as told:
+    with pytest.raises(ConfigError, match="use only one") as told:
         get_model(settings)
     assert "SECRET" not in str(told.value)

@@ -61,7 +61,7 @@ class Uncounted(WordCounter):
         raise AssertionError(f"counted {text[:20]!r}")
 
 
-def test_what_is_sure_to_fit_is_not_counted_again():
+def test_text_that_surely_fits_is_not_counted_again():
     text = " ".join(f"word{number}" for number in range(40))
     assert split_into_windows("as short as this", Uncounted(), 64, "Title\n")
     assert split_into_windows(text, Uncounted(), 128, "Title\n", tokens=80) == ["Title\n" + text]

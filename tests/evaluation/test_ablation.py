@@ -140,7 +140,7 @@ def test_a_search_that_was_not_timed_has_no_latency():
     assert list(ablation_lines([row]))[1].split()[-2:] == ["–", "–"]
 
 
-def test_a_search_that_fails_is_told_and_scores_0_there():
+def test_a_search_that_fails_is_reported_and_scores_0_there():
     broken = {**FOUND, "q2": ConnectionError("no answer"), "q3": ConnectionError("no answer")}
     listed = rows(FOUND, broken)
     assert (listed[1].failed, listed[1].mean) == (2, 0.5)

@@ -206,7 +206,7 @@ def test_a_setting_that_cannot_be_is_refused_by_name(load, spec, message):
     "spec",
     ["v3", "v1:rrf_k=1", "no.such.module", "json:nothing", "json", "./missing.run", "..", "", ":x"],
 )
-def test_what_cannot_be_loaded_is_an_error_that_names_it(load, spec):
+def test_a_backend_that_cannot_be_loaded_is_an_error_that_names_it(load, spec):
     with pytest.raises(BackendError) as raised:
         load(spec)
     assert repr(spec) in str(raised.value)
@@ -481,7 +481,7 @@ def test_every_backend_is_closed_with_the_rest():
     assert sorted(closed) == [0, 1, 2]
 
 
-def test_a_collection_of_others_is_a_backend_whose_addresses_are_the_dataset_s_documents(
+def test_a_foreign_collection_is_a_backend_whose_addresses_are_the_dataset_s_documents(
     monkeypatch, tmp_path
 ):
     write(

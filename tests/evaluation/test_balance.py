@@ -27,7 +27,7 @@ def test_a_shift_that_most_queries_gain_by_is_found_and_wins():
     assert fit.wins
 
 
-def test_what_chance_prefers_does_not_win():
+def test_a_fit_that_is_better_by_chance_does_not_win():
     sets = [curves(50, best=0.0, height=0.0, noise=0.2, seed=seed) for seed in range(40)]
     assert sum(fit_shift(scores).wins for scores in sets) <= 4
 

@@ -48,7 +48,7 @@ def test_judged_queries_are_read_with_their_texts_and_grades_in_the_judgements_o
     assert found.queries[0].relevant == {"d9": 1}
 
 
-def test_queries_nobody_judged_are_left_out(collection):
+def test_unjudged_queries_are_left_out(collection):
     assert list(labels(collection())) == ["1"]
 
 
@@ -109,7 +109,10 @@ def test_a_bad_query_is_named_by_its_line_in_the_file(collection, bad):
 @pytest.mark.parametrize(
     ("files", "told"),
     [
-        ({"qrels": HEADER + "1 d1 1\n"}, r"test\.tsv line 2 is not .*with a tab .*: '1 d1 1'"),
+        (
+            {"qrels": HEADER + "1 d1 1\n"},
+            r"test\.tsv line 2 is not .*separated by tabs: '1 d1 1'",
+        ),
         ({"qrels": HEADER + "1\td1\t1\n1\td1\t2\n"}, r"test\.tsv line 3: .*'1' judges 'd1' again"),
         ({"queries": "{"}, r"queries\.jsonl line 1: not JSON: Expecting property name"),
         ({"queries": '{"id": "1"}'}, r"queries\.jsonl line 1 is not an object with \"_id\" and"),
@@ -147,7 +150,7 @@ def test_a_judged_query_that_cannot_be_asked_is_refused_by_id(collection, text):
 
 
 def test_a_split_that_judges_nothing_is_refused(collection):
-    with pytest.raises(GoldenSetError, match="split 'test' judges nothing"):
+    with pytest.raises(GoldenSetError, match="split 'test' has no judgement"):
         read_beir(collection(HEADER))
 
 

@@ -135,7 +135,7 @@ def test_as_many_labels_as_a_fit_needs_are_enough_to_judge_it():
 
 def test_one_query_cannot_be_left_out():
     query = [seen for part in with_grades(20, 20) for seen in part]
-    with pytest.raises(InputError, match="one query"):
+    with pytest.raises(InputError, match="a single query"):
         fit_own([query, []], None, has_cosines=True, about="")
 
 
@@ -164,7 +164,7 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_order():
 
 
 @pytest.mark.parametrize("label", [True, False])
-def test_of_one_kind_alone_there_is_no_order_to_tell(label):
+def test_labels_of_a_single_kind_have_an_auc_of_one_half(label):
     assert auc(np.array([0.1, 0.9]), np.array([label, label])) == 0.5
 
 

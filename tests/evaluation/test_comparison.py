@@ -90,7 +90,7 @@ def test_a_verdict_holds_the_numbers_it_rests_on():
     assert result.outcome == "worse"
 
 
-def test_a_failing_query_scores_zero_and_is_told():
+def test_a_failing_query_scores_zero_and_is_reported():
     queries = [question(n) for n in range(1, 31)]
     old = {one.id: RIGHT for one in queries}
     new = old | {f"q{n}": ConnectionError("refused") for n in (4, 5, 6)}
@@ -118,7 +118,7 @@ def test_a_baseline_that_always_fails_does_not_flatter_the_candidate():
         compared(queries, old, {one.id: RIGHT for one in queries})
 
 
-def test_a_search_that_names_documents_otherwise_is_told_with_examples():
+def test_a_backend_with_other_document_names_is_refused_with_examples():
     queries = [question(n) for n in range(1, 31)]
     old = {one.id: ["/home/me/right.md"] for one in queries}
     result = compared(queries, old, {one.id: RIGHT for one in queries})
@@ -158,7 +158,7 @@ def test_a_judged_document_after_the_tenth_is_not_seen():
     queries = [question(n) for n in range(1, 31)]
     late = {one.id: [*(f"x{n}" for n in range(10)), "right.md"] for one in queries}
     early = late | {"q1": RIGHT}
-    with pytest.raises(BlindComparisonError, match="on 29 of 30"):
+    with pytest.raises(BlindComparisonError, match="for 29 of 30"):
         compared(queries, late, early)
 
 
@@ -272,7 +272,7 @@ def test_queries_go_from_the_largest_loss_to_the_largest_win():
     ]  # fmt: skip
 
 
-def test_much_less_judged_on_one_side_is_told_with_who_it_hurts():
+def test_much_less_judged_on_one_side_is_reported_with_who_it_hurts():
     # judged: 2 of 2 documents against 2 of 8
     queries = [question(n) for n in range(1, 31)]
     new = {one.id: [*RIGHT, *(f"x{n}" for n in range(6))] for one in queries}
@@ -283,7 +283,7 @@ def test_much_less_judged_on_one_side_is_told_with_who_it_hurts():
     )
 
 
-def test_an_unstable_search_and_forbidden_passages_are_told():
+def test_an_unstable_search_and_forbidden_passages_are_reported():
     class Wavering(TableBackend):
         turn = 0
 
@@ -300,7 +300,7 @@ def test_an_unstable_search_and_forbidden_passages_are_told():
         [TableBackend("old", found), Wavering("new", found)], asked, dataset="d", repeats=2
     )
     result = compare_runs(before, after, asked, lambda query: frozenset({"right.md"}))
-    assert "new answered 25% of the queries differently again" in result.warnings
+    assert "new answered 25% of the queries differently the second time" in result.warnings
     assert any(one.startswith("old showed 1 passages that") for one in result.warnings)
     assert not any(one.startswith("old answered") for one in result.warnings)
 

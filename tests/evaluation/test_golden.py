@@ -150,7 +150,7 @@ def test_a_query_need_not_be_classed_or_labelled():
         ({"query": 7}, "query: must be text, not 7"),
         ({"query": ""}, "query: must not be empty"),
         ({"id": "two words"}, "id: must have no blanks: 'two words'"),
-        ({"answers": "x"}, "answers: there is no such key; did you mean answer?"),
+        ({"answers": "x"}, "answers: unknown key; did you mean answer?"),
         (
             {"difficulty": "odd"},
             "difficulty: must be 'easy', 'medium', 'hard' or 'fusion', not 'odd'",
@@ -211,7 +211,7 @@ def test_every_bad_line_is_named_by_its_number_in_the_file(tmp_path):
     told = str(raised.value).splitlines()
     assert told[0] == f"{path} has 3 bad lines:"
     assert [one.split(":")[0].strip() for one in told[1:]] == ["line 3", "line 5", "line 6"]
-    assert told[2].endswith("id 'q1' stands in line 1")
+    assert told[2].endswith("id 'q1' occurs in line 1")
 
 
 def test_a_file_full_of_bad_lines_names_twenty_and_counts_the_rest(tmp_path):
@@ -227,7 +227,7 @@ def test_a_file_full_of_bad_lines_names_twenty_and_counts_the_rest(tmp_path):
 @pytest.mark.parametrize(
     "bad", ["[" * 100_000, '{"id": "q1", "query": "x", "n": ' + "1" * 5000 + "}"]
 )
-def test_a_line_too_deep_or_long_for_the_reader_is_a_problem_like_others(bad):
+def test_a_line_too_deep_or_long_for_the_reader_is_reported_like_any_problem(bad):
     queries, problems = parse_rows([line(), bad], GoldenQuery)
     assert [one.id for one in queries] == ["q1"]
     assert len(problems) == 1
@@ -253,7 +253,7 @@ near_queries = st.fixed_dictionaries(
 def test_any_line_is_a_query_or_a_problem(lines):
     queries, problems = parse_rows(lines, GoldenQuery)
     asked = [one for one in lines if one.strip()]
-    repeated = [one for one in problems if "stands in line" in one]
+    repeated = [one for one in problems if "occurs in line" in one]
     assert len(queries) + len(problems) - len(repeated) == len(asked)
 
 
@@ -276,7 +276,7 @@ def test_a_file_of_windows_with_a_mark_and_odd_separators_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "holds no query"), (b"\n \n", "holds no query"), (b"\xff\xfe", "not UTF-8")],
+    [(b"", "has no query"), (b"\n \n", "has no query"), (b"\xff\xfe", "not UTF-8")],
 )
 def test_a_file_without_queries_or_of_other_bytes_is_refused(tmp_path, content, reason):
     path = tmp_path / "set.jsonl"
@@ -383,7 +383,7 @@ def test_every_label_of_the_shipped_set_stands_in_the_topics_of_python(shipped):
 # labels of answers
 
 
-def test_labels_of_answers_are_read_and_are_none_of_searches():
+def test_labels_of_answers_are_read_and_do_not_count_as_labels_of_searches():
     nuggets = [{"text": "14 days"}, {"text": "in writing", "importance": "okay"}]
     query = GoldenQuery.model_validate_json(line(answer="Within 14 days.", nuggets=nuggets))
     assert [one.importance for one in query.nuggets] == ["vital", "okay"]
@@ -407,4 +407,4 @@ def test_a_set_without_labels_of_answers_keeps_its_hash():
     ],
 )
 def test_a_question_is_not_answerable_and_unanswerable(fields):
-    assert "labels say otherwise" in problem(**fields)
+    assert "labels say the opposite" in problem(**fields)

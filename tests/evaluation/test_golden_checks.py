@@ -63,21 +63,21 @@ def test_a_document_of_another_dataset_is_absent(problems):
 @pytest.mark.parametrize(
     ("span", "told"),
     [
-        ("bake the bread", "'bread.txt' does not hold the span 'bake the bread'"),
-        ([50, 60], "the span ends at 60, 'bread.txt' at 59"),
-        ({"line_start": 1, "line_end": 2}, "the span ends in line 2, 'bread.txt' in 1"),
+        ("bake the bread", "'bread.txt' does not contain the span 'bake the bread'"),
+        ([50, 60], "the span ends at 60, but 'bread.txt' at 59"),
+        ({"line_start": 1, "line_end": 2}, "the span ends in line 2, but 'bread.txt' in 1"),
     ],
 )
-def test_a_span_that_is_not_in_the_text_is_told(problems, span, told):
+def test_a_span_that_is_not_in_the_text_is_reported(problems, span, told):
     assert problems(labelled({"path": "bread.txt", "span": span})) == [f"q1: {told}"]
 
 
-def test_every_fault_of_one_span_is_told(problems):
+def test_every_fault_of_a_span_is_reported(problems):
     span = {"text": "rye", "start": 0, "end": 99}
     assert len(problems(labelled({"path": "bread.txt", "span": span}))) == 2
 
 
-def test_an_answer_the_filters_forbid_is_told_and_a_wrong_document_is_not(problems):
+def test_an_answer_the_filters_forbid_is_reported_and_a_wrong_document_is_not(problems):
     query = labelled(
         {"path": "keys.md", "grade": 1},
         {"path": "bread.txt", "grade": 1},
@@ -87,7 +87,7 @@ def test_an_answer_the_filters_forbid_is_told_and_a_wrong_document_is_not(proble
     assert problems(query) == ["q1: 'bread.txt' is expected, but the filters forbid it"]
 
 
-def test_a_filter_on_a_field_that_no_document_has_is_told_once(problems):
+def test_a_filter_on_a_field_that_no_document_has_is_reported_once(problems):
     query = labelled({"path": "bread.txt"}, filters=["colour=red"])  # only the other dataset's
     (told,) = problems(query)
     assert told.startswith("q1: filters: no document has the field 'colour'")
@@ -103,7 +103,7 @@ def test_each_problem_names_its_query(problems):
     ]
 
 
-def test_filters_allow_the_documents_they_match_and_none_allows_all(database):
+def test_filters_allow_the_documents_they_match_and_no_filter_allows_all(database):
     def allowed(**fields):
         return find_allowed_documents(database, "notes", GoldenQuery(id="q", query="x", **fields))
 

@@ -96,7 +96,7 @@ def test_grades_are_asked_one_by_one_with_how_many_there_are():
     assert asked == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
 
 
-def test_an_empty_answer_passes_over_and_q_ends_the_query_keeping_what_was_graded():
+def test_an_empty_answer_skips_and_q_ends_the_query_but_keeps_the_grades():
     ask, asked = typed("", "2", "Q")
     grades = ask_grades([RankedHit("a"), RankedHit("b"), RankedHit("c"), RankedHit("d")], ask)
     assert [(one.path, grade) for one, grade in grades] == [("b", 2)]
@@ -104,7 +104,7 @@ def test_an_empty_answer_passes_over_and_q_ends_the_query_keeping_what_was_grade
 
 
 @pytest.mark.parametrize("nonsense", ["4", "-1", "yes", "1.5", "33"])
-def test_what_is_no_grade_is_asked_again(nonsense):
+def test_an_invalid_grade_is_asked_for_again(nonsense):
     ask, asked = typed(nonsense, nonsense, "2")
     assert [grade for _, grade in ask_grades([RankedHit("a")], ask)] == [2]
     assert asked == [("a", 1, 1)] * 3
@@ -145,7 +145,7 @@ def test_a_query_of_which_nothing_was_judged_is_not_called_unanswerable():
     assert add_grades(query(), []).kind is None
 
 
-def test_a_query_of_no_kind_that_is_answered_gets_none():
+def test_an_answered_query_without_a_kind_stays_without_one():
     assert add_grades(query(), [(RankedHit("a"), 1)]).kind is None
     assert add_grades(query(("a", 1)), [(RankedHit("b"), 0)]).kind is None
 
@@ -153,7 +153,7 @@ def test_a_query_of_no_kind_that_is_answered_gets_none():
 # the file
 
 
-def test_what_was_saved_is_read_again(tmp_path):
+def test_a_saved_set_is_read_back_unchanged(tmp_path):
     path = tmp_path / "made" / "set.jsonl"
     queries = [
         query(("größe.md", 3), ("b", 1), difficulty="easy", kind="semantic"),
@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_read_as_text_is_refused_by_name(tmp_path):
         load_golden(tmp_path)
 
 
-def test_a_save_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path, monkeypatch):
+def test_a_failed_save_leaves_the_file_unchanged_and_no_other_file(tmp_path, monkeypatch):
     path = tmp_path / "set.jsonl"
     save_golden(path, [query()])
     before = path.read_bytes()
@@ -221,5 +221,5 @@ def test_saved_lines_hold_nothing_that_is_not_said(tmp_path):
     ("taken", "free"),
     [([], "q001"), (["q001"], "q002"), (["q002"], "q003"), (["mine", "q003", "q004"], "q005")],
 )
-def test_a_new_id_is_one_that_nobody_has(taken, free):
+def test_a_new_id_is_unused(taken, free):
     assert next_id([query(id=one) for one in taken]) == free

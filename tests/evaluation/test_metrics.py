@@ -136,7 +136,7 @@ def test_a_run_that_found_nothing_at_all_scores_zero_everywhere():
     assert scores.distinct_documents == 0
 
 
-def test_queries_without_an_answer_are_told_apart_and_have_no_metric():
+def test_queries_without_an_answer_are_distinguished_and_have_no_metric():
     queries = golden(
         *(question(n, kind="unanswerable", expected=[]) for n in (1, 2, 3)),
         question(4, kind=None, expected=labels(seen=0)),

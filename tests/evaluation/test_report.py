@@ -246,7 +246,7 @@ def test_the_querys_words_are_marked_in_the_passages():
     assert parsed(comparison).marked == ["Bees", "Keeper", "bees", "keepers", "Beeswax"]
 
 
-def test_documents_nobody_judged_are_told_from_those_judged_wrong():
+def test_unjudged_documents_are_distinguished_from_those_judged_wrong():
     comparison = compared(
         [question(1)], {"q1": ["right.md"]}, {"q1": ["new.md", "wrong.md", "right.md"]}
     )
@@ -262,7 +262,7 @@ def test_documents_nobody_judged_are_told_from_those_judged_wrong():
     ]
 
 
-def test_moves_between_the_lists_are_told_in_both_directions():
+def test_moves_between_the_lists_are_reported_in_both_directions():
     old = ["a", "b", "c", *(f"x{n}" for n in range(9)), "right.md", "late"]
     new = ["right.md", "b", "a", "fresh", *(f"x{n}" for n in range(9)), "c"]
     comparison = compared([question(1)], {"q1": old}, {"q1": new})
@@ -309,12 +309,12 @@ def test_failed_queries_are_listed_with_their_reason():
     assert {row["move"] for row in lost["left"]["rows"]} == {""}
 
 
-def test_what_a_run_cannot_tell_is_called_not_told():
+def test_values_missing_from_a_run_are_shown_as_missing():
     comparison = many(30, better=9)
     rates = {name: new for name, _, _, new in build_page(comparison, CREATED)["rates"]}
-    assert rates["Scope violations"] == "not told"
-    assert rates["Low confidence"] == "not told"
-    assert rates["Temporal recall"] == "not told"
+    assert rates["Scope violations"] == "not known"
+    assert rates["Low confidence"] == "not known"
+    assert rates["Temporal recall"] == "not known"
     assert rates["Stability"] == "100 %"
     assert rates["Failed"] == "0"
 
@@ -326,7 +326,7 @@ def test_unanswerable_queries_are_counted_apart():
     page = build_page(compared([question(0), none], {"q0": ["right.md"]}, doubting), CREATED)
     rates = {name: (old, new) for name, _, old, new in page["rates"]}
     assert rates["Unanswerable, answered"] == ("0 of 1", "1 of 1")
-    assert rates["Unanswerable, doubted"] == ("not told", "1 of 1")
+    assert rates["Unanswerable, doubted"] == ("not known", "1 of 1")
     assert [view["id"] for view in page["unanswerable"]] == ["q1"]
     assert len(page["deltas"]["bars"]) == 1
 
@@ -337,7 +337,7 @@ def test_runs_without_times_say_so_instead_of_showing_zeros():
     page = build_page(comparison, CREATED)
     assert page["latency"] is None
     assert page["stages"] == []
-    assert page["figures"][2][1:] == ("not told", "not told")
+    assert page["figures"][2][1:] == ("not known", "not known")
     assert "neither was timed" in parsed(comparison).text
 
 
@@ -346,7 +346,7 @@ def test_stages_of_either_are_listed_below_the_whole_time():
     staged.stages = {"fuse": 2.0}
     stages = build_page(compared([question(1)], {"q1": ["right.md"]}, staged), CREATED)["stages"]
     assert [name for name, *_ in stages] == ["whole answer", "fuse"]
-    assert stages[1][1:] == ("not told", "not told", "2.0 ms", "2.0 ms")
+    assert stages[1][1:] == ("not known", "not known", "2.0 ms", "2.0 ms")
 
 
 @pytest.mark.parametrize(
@@ -459,7 +459,7 @@ def test_characters_that_cannot_be_seen_are_shown():
         (format_p(0.00099), "< .001"),
         (format_p(0.0182), ".018"),
         (format_p(1.0), "1.000"),
-        (format_share(None), "not told"),
+        (format_share(None), "not known"),
         (format_share(1.0), "100 %"),
         (format_share(0.9996), "99.9 %"),
         (format_share(0.001), "0.1 %"),

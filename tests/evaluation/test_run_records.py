@@ -169,7 +169,7 @@ def test_a_key_changes_with_the_code(tmp_path, notes, monkeypatch):
         assert all(key(spec) != before for spec, before in first.items())
 
 
-def test_a_key_changes_when_documents_are_cut_otherwise(tmp_path, notes):
+def test_a_key_changes_when_documents_are_cut_differently(tmp_path, notes):
     keys = []
     for size in (100, 60):
         with open_library(tmp_path / "home", chunk_size=size) as library:
@@ -189,7 +189,7 @@ def test_a_record_tells_what_the_dataset_was_made_with_whatever_the_call_says(tm
     assert changed == {"dataset_settings.chunk_size": (100, 60)}
 
 
-def test_a_key_changes_when_passages_that_had_no_vector_get_theirs(tmp_path, notes):
+def test_a_key_changes_when_missing_vectors_are_added(tmp_path, notes):
     (notes / "bad.md").write_text("# Bad\n\nPOISON in here.\n")
     encoder = WordEncoder()
     with open_library(tmp_path / "home", encoder) as library:
@@ -212,7 +212,7 @@ def test_a_run_is_reused_only_for_exactly_what_it_measured(database):
     assert find_recorded_run(database, identity, QUERIES, "books", 10) is None
 
 
-def test_of_equal_runs_the_newest_is_reused(database):
+def test_the_newest_of_equal_runs_is_reused(database):
     early = keep(database, a_run(), now=NOW)
     late = keep(database, a_run(), now=NOW + 1)
     keep(database, a_run(identity={"pipeline": "y"}), now=NOW + 2)
@@ -232,7 +232,7 @@ def test_a_run_is_found_by_how_its_id_starts(database, monkeypatch):
     assert require_run(database, "b").id == "b%_333"
     assert require_run(database, "aac222").id == "aac222"
     for prefix in ("a", "aa"):
-        with pytest.raises(RunNotFoundError, match="several runs start so"):
+        with pytest.raises(RunNotFoundError, match="several runs begin with it"):
             require_run(database, prefix)
     for prefix in ("c", "%", "_", "aab1111"):
         with pytest.raises(RunNotFoundError, match="no such run"):
@@ -246,7 +246,7 @@ def test_runs_are_listed_newest_first_up_to_the_limit(database):
     lines = list(run_lines(kept[:1]))
     assert lines == [f"{kept[0].id}  2023-11-14 22:13:20  books  stub  n0  nDCG@10 1.0000"]
     assert list(run_lines([])) == [
-        "No run is recorded yet; 'catalog eval' and 'catalog compare' record theirs."
+        "No run is recorded yet; 'catalog eval' and 'catalog compare' record runs."
     ]
 
 

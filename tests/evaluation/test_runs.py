@@ -133,7 +133,7 @@ def test_the_deep_answer_is_the_one_that_metrics_are_of():
     assert run.identity == {"pipeline": "old"}
 
 
-def test_an_exception_is_that_querys_error_and_the_others_go_on():
+def test_an_exception_is_that_querys_error_and_the_other_queries_continue():
     table = {"q1": ["a"], "q2": TimeoutError("no answer in 5 s"), "q3": ["b"]}
     old, new = run_backends(
         [TableBackend("old", table), TableBackend("new", {"q2": ["c"]})], THREE, dataset="d"
@@ -254,7 +254,7 @@ def test_a_run_of_more_queries_than_the_sets_is_taken():
     assert set(run.outcomes) == {"q1", "q2", "q3"}
 
 
-def test_progress_is_told_and_comes_to_its_end():
+def test_progress_is_reported_and_comes_to_its_end():
     watch = Watch()
     backends = [TableBackend("old", {}), TableBackend("new", {})]
     run_backends(backends, THREE, dataset="d", repeats=2, progress=watch)

@@ -52,7 +52,7 @@ def test_the_sentences_shown_as_supported_are_written_with_what_they_cite(tmp_pa
     write_sentences(file, rows)
     assert json.loads(file.read_text().splitlines()[0])["supported"] is None
     assert read_rows(file, SentenceLabel, "sentence") == rows
-    with pytest.raises(GoldenSetError, match="may hold labels"):
+    with pytest.raises(GoldenSetError, match="may have labels"):
         write_sentences(file, rows)
 
 

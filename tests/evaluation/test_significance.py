@@ -146,7 +146,7 @@ def test_drawn_p_values_are_the_t_tests_when_differences_are_normal(n):
     assert paired_randomisation(before, after) == pytest.approx(expected, abs=0.025)
 
 
-def test_equally_good_searches_are_told_apart_in_one_of_twenty_comparisons():
+def test_equally_good_searches_are_distinguished_in_one_of_twenty_comparisons():
     # 400 pairs without a true difference: 20 expected, standard deviation √(400 · .05 · .95) = 4.4
     rng = np.random.default_rng(2007)
     p_values = [
@@ -397,7 +397,7 @@ def test_adjusted_p_values_reject_what_holms_steps_reject(p_values, alpha):
 
 
 @pytest.mark.parametrize("p", [math.nan, -0.01, 1.01, math.inf])
-def test_what_is_no_probability_is_refused_by_name(p):
+def test_an_invalid_probability_is_refused_by_name(p):
     with pytest.raises(InputError, match="mrr"):
         holm({"ndcg": 0.5, "mrr": p})
 
@@ -479,9 +479,9 @@ def test_nothing_cannot_be_compared(compare):
 @pytest.mark.parametrize("compare", COMPARISONS)
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308])
 def test_numbers_that_cannot_be_averaged_are_refused_by_column(compare, value):
-    with pytest.raises(InputError, match="baseline holds"):
+    with pytest.raises(InputError, match="baseline contains"):
         compare([0, 1, value], [1, 0, 1])
-    with pytest.raises(InputError, match="candidate holds"):
+    with pytest.raises(InputError, match="candidate contains"):
         compare([0, 1, 1], [1, value, 1])
 
 

@@ -31,7 +31,7 @@ def test_every_bad_line_is_named(tmp_path):
         read_prompts(path)
     told = str(error.value)
     assert "has 4 bad lines" in told
-    assert "line 2: id 'r1' stands in line 1" in told
+    assert "line 2: id 'r1' occurs in line 1" in told
     assert "line 3: extra" in told
     assert "line 4: prompt" in told
     assert "line 5: not JSON" in told
@@ -40,7 +40,7 @@ def test_every_bad_line_is_named(tmp_path):
 def test_a_file_without_prompts_is_an_error(tmp_path):
     path = tmp_path / "prompts.jsonl"
     path.write_text("\n")
-    with pytest.raises(GoldenSetError, match="holds no prompt"):
+    with pytest.raises(GoldenSetError, match="has no prompt"):
         read_prompts(path)
 
 

@@ -99,7 +99,7 @@ def test_a_window_closes_where_the_speaker_changes_rather_than_after_a_sentence(
     assert times(cut(page)) == [(0, 70), (70, 120)]
 
 
-def test_a_turn_of_half_a_minute_closes_a_window_if_none_comes_later() -> None:
+def test_a_turn_of_half_a_minute_closes_a_window_if_no_later_turn_comes() -> None:
     page = Page()
     for start in range(0, 120, 5):
         page.cue(start, start + 5, "A sentence.", "Ann" if start < 35 else "Bob")

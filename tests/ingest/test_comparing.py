@@ -113,7 +113,7 @@ def test_other_limits_are_another_reading_only_of_a_file_that_failed():
     assert compare(stored(entry(file)), file, limits=other).is_unchanged(file)
 
 
-def test_a_document_is_published_if_it_is_new_or_another_or_to_be_done_anew():
+def test_a_document_is_published_if_it_is_new_or_changed_or_to_be_read_again():
     file, document = listed("a.md"), parsed("a.md")
     before = stored(documents=[(document, "a.md")])
     assert compare(stored(), file).change_of(document, file).is_new
@@ -123,7 +123,7 @@ def test_a_document_is_published_if_it_is_new_or_another_or_to_be_done_anew():
     assert not compare(before, file, pipeline="cut-2").change_of(document, file).is_new
 
 
-def test_of_the_listed_files_with_a_path_the_first_has_it():
+def test_the_first_listed_file_with_a_path_has_it():
     one, two, three = listed("one.jsonl"), listed("two.jsonl"), listed("zoo.jsonl")
     before = stored(documents=[(parsed("7"), "two.jsonl")])
     changes = compare(before, one, two, three)

@@ -228,7 +228,7 @@ NAMES = ["a", "b", "c", "a.md", "b.md"]
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @pytest.mark.parametrize("seed", range(12))
-def test_what_git_ignores_is_left_out(tmp_path: Path, seed: int) -> None:
+def test_files_that_git_ignores_are_left_out(tmp_path: Path, seed: int) -> None:
     """Random trees with random rules at the top and in folders; git is asked what it would add."""
     chance = random.Random(seed)
     for _ in range(12):

@@ -30,7 +30,7 @@ def test_results_come_in_the_order_of_their_items(processes):
 def test_an_item_that_ends_its_process_each_time_is_lost_alone(processes):
     before, lost, after = processes.map(lethal_work.work, [3, "fatal", 4])
     assert (before, after) == (9, 16)
-    assert lost == Lost("it ended the process that worked on it (exit -9), each of 2 times")
+    assert lost == Lost("the process that worked on it ended (exit -9), in each of 2 attempts")
 
 
 def test_an_item_whose_process_is_killed_from_outside_is_done_by_another(processes):
@@ -39,13 +39,13 @@ def test_an_item_whose_process_is_killed_from_outside_is_done_by_another(process
     assert list(processes.map(lethal_work.work, [5, 6])) == [25, 36]
 
 
-def test_what_work_raises_is_raised(processes):
+def test_an_error_of_the_work_is_raised(processes):
     with pytest.raises(ValueError, match="it is wrong"):
         list(processes.map(lethal_work.work, [1, "wrong"]))
 
 
 def test_work_that_cannot_leave_this_process_is_told_at_once(processes):
-    with pytest.raises(ConfigError, match="leave workers at 1"):
+    with pytest.raises(ConfigError, match="set workers to 1"):
         list(processes.map(lambda item: item, [1]))
 
 

@@ -62,7 +62,7 @@ def test_a_frame_tells_its_second_in_many_ways(text: str, path: str) -> None:
     assert shown(parse(text, path)) == [72.0]
 
 
-def test_what_a_file_says_of_its_second_comes_before_its_name() -> None:
+def test_a_time_in_a_frames_text_takes_precedence_over_its_name() -> None:
     path = "lecture_frames/frame_00m10s.md"
     assert shown(parse("# Frame at 01:12\n", path)) == [72.0]
     assert shown(parse("---\ntimestamp: 01:12\n---\n# A\n", path)) == [72.0]
@@ -80,7 +80,7 @@ def test_a_frame_that_tells_no_second_is_text_and_says_so(name: str) -> None:
     doc = parse("# A\n\nB\n", f"lecture_frames/{name}")
     assert doc.segments == ()
     assert doc.untimed is not None
-    assert doc.untimed.startswith("as text, not as a frame: ")
+    assert doc.untimed.startswith("read as text, not as a frame: ")
 
 
 @pytest.mark.parametrize(
@@ -134,22 +134,26 @@ def test_numbers_among_words_are_left_to_a_transcript() -> None:
         ("[00:10] a\n" + "b\n" * 9, "talk.transcript.md", "only 1 of its 10 lines begin with"),
         ("## Transcript\n\nAnna: hello.\n", "a.md", "none of the lines under its heading begins"),
         ("10:30 meeting\n11:00 lunch\n", "a.md", "2 of 2 lines begin with a time, but they may be"),
-        ("[00:30] a\n[00:20] b\n[00:10] c\n", "a.md", "but they do not rise"),
-        ("1:10 And God called.\n1:11 And God said.\n", "a.md", "they may count verses or laps"),
+        ("[00:30] a\n[00:20] b\n[00:10] c\n", "a.md", "but they do not increase"),
+        (
+            "1:10 And God called.\n1:11 And God said.\n",
+            "a.md",
+            "they may be numbers of verses or laps",
+        ),
     ],
 )
-def test_what_looks_like_a_transcript_and_is_none_says_why(text: str, path: str, why: str) -> None:
+def test_a_file_that_only_looks_like_a_transcript_says_why(text: str, path: str, why: str) -> None:
     doc = parse(text, path)
     assert doc.segments == ()
     assert doc.untimed is not None
-    assert doc.untimed.startswith("as text, not as a transcript: ")
+    assert doc.untimed.startswith("read as text, not as a transcript: ")
     assert why in doc.untimed
 
 
 def test_subtitles_without_times_and_other_json_say_so() -> None:
     subtitles = SubtitleReader().parse("Hello.\n\nBye.\n", "talk.srt")
-    assert subtitles.untimed == "as text, not as subtitles: no cue has a time that is one"
+    assert subtitles.untimed == "read as text, not as subtitles: no cue has a valid time"
     told = JsonReader().parse('{"a": 1}', "talk.transcript.json").untimed
     assert told is not None
-    assert told.startswith("as text, not as a transcript: ")
+    assert told.startswith("read as text, not as a transcript: ")
     assert JsonReader().parse('{"a": 1}', "talk.json").untimed is None

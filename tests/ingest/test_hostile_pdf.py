@@ -10,7 +10,7 @@ from hostile import archives, pdf, texts
 from hostile.reading import document, read, refused
 
 
-def test_a_password_is_told_and_one_of_the_owner_alone_does_not_matter(tmp_path):
+def test_a_password_is_reported_and_one_of_the_owner_alone_does_not_matter(tmp_path):
     assert refused(tmp_path, "a.pdf", pdf.locked("secret")) == "protected by a password"
     assert document(tmp_path, "a.pdf", pdf.locked("")).text == "The safe holds a walrus."
 

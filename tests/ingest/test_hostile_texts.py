@@ -101,7 +101,7 @@ def test_half_a_tag_a_million_times_costs_little(tmp_path, piece):
 
 
 @pytest.mark.parametrize("time", ["1e400", "-1e400", "NaN", "Infinity", "-5", '"one"', "[]", "{}"])
-def test_a_time_that_is_none_is_placed_between_its_neighbours(tmp_path, time):
+def test_an_invalid_time_is_placed_between_its_neighbours(tmp_path, time):
     cues = '{"text":"a","start":2,"end":4},{"text":"b","start":%s,"end":%s},{"text":"c","start":8}'
     data = ('{"segments":[' + cues % (time, time) + "]}").encode()
     parsed = document(tmp_path, "a.json", data)
@@ -116,7 +116,7 @@ def test_json_too_deep_for_a_transcript_is_read_as_it_stands(tmp_path):
     assert document(tmp_path, "a.json", data).text == data.decode()
 
 
-def test_a_record_too_deep_is_named_and_the_others_stay(tmp_path):
+def test_a_record_nested_too_deeply_is_named_and_the_other_records_stay(tmp_path):
     deep = '{"_id": "a", "text": "b", "metadata": ' + texts.nested('{"a":', "}", 50_000, "1") + "}"
     failure, parsed = read(tmp_path, "a.jsonl", f'{deep}\n{{"_id": "b", "text": "c"}}'.encode())
     assert isinstance(failure, ReadFailure)

@@ -92,7 +92,7 @@ def test_a_crash_of_the_reader_is_a_read_error_and_the_next_file_is_read():
     readable()
     (worker,) = workers()
     threading.Timer(0.3, worker.send_signal, [signal.SIGSEGV]).start()
-    with pytest.raises(ReadError, match=r"crashed the reader \(exit -11\)"):
+    with pytest.raises(ReadError, match=r"the reader crashed \(exit -11\)"):
         read(slow)
     assert readable() == "# Walrus"
 
@@ -221,7 +221,7 @@ DOCUMENTS = st.builds(
 @given(
     DOCUMENTS | st.builds(ReadFailure, TEXTS, TEXTS) | st.builds(isolated.Ended, st.just("empty"))
 )
-def test_what_is_sent_is_what_is_received(message):
+def test_sent_messages_are_received_unchanged(message):
     pipe = io.BytesIO()
     isolated.send(pipe, message)
     assert pipe.getvalue().count(b"\n") == 1

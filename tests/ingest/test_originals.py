@@ -138,7 +138,7 @@ def test_a_file_of_the_same_name_that_is_no_conversion_is_a_document_of_its_own(
     assert [hit.original for hit in hits(library)] == [None] * 4
 
 
-def test_subtitles_beside_sound_are_of_sound_and_beside_a_video_of_video(library, folder):
+def test_subtitles_have_the_modality_of_the_recording_next_to_them(library, folder):
     write(folder, podcast_dot_srt=SUBTITLES, podcast_dot_mp3="ID3\0")
     write(folder, film_dot_srt=SUBTITLES, film_dot_mp4="\0", film_dot_mp3="ID3\0")
     write(folder, alone_dot_srt=SUBTITLES)
@@ -231,7 +231,7 @@ def test_no_document_takes_the_identity_of_a_recording_elsewhere(library, folder
     assert [hit.path for hit in hits(library, docs=[other.path])] == [other.path]
     refused = "; ".join(failure.reason for failure in report.failed)
     if name.startswith(("note", "memo", "video")):
-        assert "media is told by names and content alone" in refused
+        assert "media is set only from names and content" in refused
 
 
 def test_records_that_name_a_recording_leave_it_its_place(library, folder):
@@ -250,10 +250,10 @@ def test_records_that_name_a_recording_leave_it_its_place(library, folder):
     assert {hit.original for hit in found} == {None, "talks/lecture.mp4"}
 
 
-def test_front_matter_still_names_the_recording_beside_it(library, folder):
+def test_front_matter_still_names_the_recording_next_to_it(library, folder):
     said = "---\nmedia: talk.mp4\n---\n[00:10] A walrus speaks.\n\n[00:20] Of walruses.\n"
     write(folder, spoken_dot_md=said, talk_dot_mp4="\0")
-    assert "told by" not in str(build(library, folder).failed)
+    assert "is set only from" not in str(build(library, folder).failed)
     assert {hit.original for hit in hits(library, filters={"media": "talk"})} == {"talk.mp4"}
 
 

@@ -48,13 +48,13 @@ def test_the_time_left_is_of_the_last_half_minute_above_all():
     assert true / 2 < last <= true
 
 
-def test_of_unlike_pieces_the_time_left_goes_by_their_sizes():
+def test_the_time_left_depends_on_the_sizes_of_the_pieces():
     # 1 s for 10 whatever the pieces are: the last, of 600, takes 60 s
     *_, last = watched([(1, 10), (5, 50), (0.2, 2), (30, 300), (1, 10)], 972)
     assert last == pytest.approx(60.0)
 
 
-def test_nothing_is_told_before_there_is_anything_to_go_by():
+def test_no_estimate_is_shown_before_there_is_data():
     pace = Pace(10, Clock())
     assert (pace.seconds_left, pace.rate_text()) == (None, "")
     pace.advance(0)
@@ -129,7 +129,7 @@ def test_without_a_terminal_a_line_tells_counts_pace_and_time_left(capsys, monke
     assert lines[0] == "embedding"
 
 
-def test_while_files_are_read_the_time_left_is_of_that_and_what_follows_is_told(
+def test_while_files_are_read_the_time_left_is_of_that_and_what_follows_is_reported(
     capsys, monkeypatch
 ):
     clock = Clock()
@@ -202,6 +202,6 @@ def test_a_run_that_waits_for_another_says_so_at_once(tmp_path):
         watcher = Ending()
         Indexer(library).build(tmp_path / "notes", "notes", progress=watcher)
     assert watcher.phases[:2] == [
-        "another process indexes 'notes': waiting for it up to 30 s",
+        "another process is indexing 'notes': waiting for it up to 30 s",
         "reading",
     ]

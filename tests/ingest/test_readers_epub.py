@@ -119,7 +119,7 @@ def test_navigation_contents_and_a_cover_without_text_are_left_out() -> None:
     assert doc.text == "text"
 
 
-def test_a_missing_chapter_is_reported_and_the_others_are_read() -> None:
+def test_a_missing_chapter_is_reported_and_the_other_chapters_are_read() -> None:
     doc, failures = read(book(package(ITEMS, "b a"), a="<p>x</p>"))
     assert doc.text == "x"
     reason = "broken archive: a part is missing"

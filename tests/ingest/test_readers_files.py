@@ -200,7 +200,7 @@ def test_a_title_that_the_text_begins_with_is_not_repeated(tmp_path: Path) -> No
         ('{"_id": "2", "text": "x", "n": %s}' % ("9" * 900), ""),
     ],
 )
-def test_a_bad_line_is_named_and_the_others_are_read(
+def test_a_bad_line_is_named_and_the_other_lines_are_read(
     tmp_path: Path, line: str, reason: str
 ) -> None:
     good = '{"_id": "1", "text": "a"}'
@@ -227,7 +227,9 @@ def test_json_lines_of_another_kind_are_plain_text(tmp_path: Path) -> None:
     assert isinstance(doc, ParsedDocument)
     assert (doc.path, doc.text, doc.source_type) == ("corpus.jsonl", text, "file")
     assert isinstance(told, tuple)
-    assert told[1].startswith("as text, not as records: none of its first lines has both an _id")
+    assert told[1].startswith(
+        "read as text, not as records: none of its first lines has both an _id"
+    )
 
 
 def test_a_record_is_called_by_its_id_where_it_has_no_underscored_one(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_an_unclosed_fence_runs_to_the_end() -> None:
 
 
 @pytest.mark.parametrize("line", ["#no", "####### no", "    # no", "\\# no", "> # no", "\t# no"])
-def test_what_only_looks_like_a_heading_is_none(line: str) -> None:
+def test_a_line_that_only_looks_like_a_heading_is_not_one(line: str) -> None:
     assert titles(f"{line}\n") == []
 
 

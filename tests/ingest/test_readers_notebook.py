@@ -86,7 +86,7 @@ def test_without_a_heading_the_stem_is_the_title() -> None:
         ({"output_type": "error", "ename": "Stop", "evalue": "", "traceback": ["t"]}, "Stop"),
     ],
 )
-def test_of_an_output_only_the_text_is_kept(output: dict[str, Any], text: str | None) -> None:
+def test_only_the_text_of_an_output_is_kept(output: dict[str, Any], text: str | None) -> None:
     shown = "" if text is None else f"\n\n```\n{text}\n```"
     assert read(notebook(code("f()", output))).text == f"```\nf()\n```{shown}"
 

@@ -485,7 +485,7 @@ def test_garbage_is_a_broken_pdf() -> None:
         read(b"%PDF-1.7\n" + bytes(range(256)) * 20)
 
 
-def test_a_page_that_cannot_be_read_is_named_and_the_others_stay() -> None:
+def test_a_page_that_cannot_be_read_is_named_and_the_other_pages_stay() -> None:
     data = raw_pdf(
         [
             b"<</Type/Catalog/Pages 2 0 R>>",

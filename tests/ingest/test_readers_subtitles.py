@@ -103,7 +103,7 @@ def test_names_in_capitals_or_named_twice_are_speakers_until_a_change() -> None:
     assert doc.text.splitlines()[0] == "ANNA: Hello."
 
 
-def test_a_word_before_a_colon_said_once_is_nobody() -> None:
+def test_a_word_before_a_colon_that_occurs_once_is_not_a_speaker() -> None:
     doc = parse(srt("Look: a bird.", "NOTE: it flies.", "Then: gone."))
     assert [speaker for _, speaker in said(doc)] == [None, None, None]
 
@@ -273,7 +273,7 @@ def test_fifty_thousand_cues_are_read() -> None:
 
 
 @pytest.mark.parametrize("part", ["x", "<", "<v a", "-->", "<c>", "&", " :", "{\\"])
-def test_a_line_of_megabytes_is_one_cue_or_none(part: str) -> None:
+def test_a_line_of_megabytes_is_at_most_one_cue(part: str) -> None:
     line = part * (1_000_000 // len(part))
     first, last = "00:00:01,000 --> 00:00:02,000", "00:00:03,000 --> 00:00:04,000"
     doc = parse(f"1\n{first}\n{line}\n\n2\n{last}\nz\n")

@@ -200,7 +200,7 @@ def test_speakers_before_or_after_the_time_are_known() -> None:
         "# Cleaning\n\n1:10 for floors\n1:20 for walls\n",
     ],
 )
-def test_an_ordinary_note_stays_as_it_is(note: str) -> None:
+def test_an_ordinary_note_does_not_change(note: str) -> None:
     doc = parse(note)
     assert doc.text == note
     assert (doc.segments, doc.file_type, doc.source_type) == ((), "md", "file")

@@ -66,7 +66,7 @@ def test_what_is_told_of_the_video_becomes_metadata() -> None:
 
 
 @pytest.mark.parametrize("name", ["../../x", "javascript:1", "dQw4w9WgXcQ&x=1", 12345678901])
-def test_an_id_that_is_none_makes_no_address(name: object) -> None:
+def test_an_invalid_id_makes_no_address(name: object) -> None:
     doc = read({"video_id": name, "source_url": "javascript:alert(1)", "snippets": SNIPPETS})
     assert "source_url" not in doc.metadata
 

@@ -67,9 +67,7 @@ def test_two_builds_at_once_embed_each_text_once(url, folder, tmp_path):
     assert all(report.failed == () for report in reports)
 
 
-def test_what_a_run_that_does_not_go_on_has_claimed_is_left_and_said(
-    url, folder, tmp_path, monkeypatch
-):
+def test_the_claims_of_a_stalled_run_are_left_and_reported(url, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(embedding, "_MOST_SECONDS", 0.3)
     stopped = Database(url, tmp_path / "stopped")
     claimed = []
@@ -87,12 +85,12 @@ def test_what_a_run_that_does_not_go_on_has_claimed_is_left_and_said(
         claimed[0].__exit__(None, None, None)
         again = Indexer(library).update("notes")
     assert (report.embedded, report.incomplete) == (39, 1)
-    assert [note for note in report.notes if "another run was at 1 texts" in note]
+    assert [note for note in report.notes if "another run has claimed 1 texts" in note]
     assert (again.embedded, again.incomplete) == (1, 0)
     stopped.close()
 
 
-def test_what_a_run_claimed_is_free_when_it_is_done_and_when_it_is_killed(url, tmp_path):
+def test_claims_are_released_when_a_run_ends_or_is_killed(url, tmp_path):
     one, two = (Database(url, tmp_path / name) for name in ("one", "two"))
     with one.claim(["a", "b"]) as mine, two.claim(["b", "c"]) as others:
         assert (set(mine), set(others)) == ({"a", "b"}, {"c"})

@@ -85,10 +85,10 @@ def test_front_matter_says_type_source_dates_tags_and_confidentiality(library, f
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("created: soon", "created 'soon' is no date"),
-        ("date: 5/6/2024", "date '5/6/2024' is no date, or could be two"),
-        ("updated: [2024-01-01]", "updated '2024-01-01' is no date"),
-        ("file_type: banana", "file_type 'banana' is no type that is known"),
+        ("created: soon", "created 'soon' is not a date"),
+        ("date: 5/6/2024", "date '5/6/2024' is not a date, or could be two"),
+        ("updated: [2024-01-01]", "updated '2024-01-01' is not a date"),
+        ("file_type: banana", "file_type 'banana' is not a known type"),
         ("source_type: [a, b]", "source_type 'a, b' must be one short text"),
         ("title: [broken", "the front matter is not read: it is not valid YAML in line"),
         ("a: &x 1\nb: *x", "anchors or aliases"),
@@ -123,7 +123,7 @@ def test_records_are_read_with_their_own_dates_and_named_up_to_twenty(library, f
     put(folder, {"r.jsonl": "\n".join(lines), "r.jsonl.meta.yaml": "source_type: wiki\n"})
     report = build(library, folder)
     assert (report.documents, len(report.failed)) == (30, 20)
-    assert report.failed[-1].reason.endswith("further ones of this file are not named")
+    assert report.failed[-1].reason.endswith("further ones in this file are not listed")
     assert paths(library, filters="source_type=wiki", limit=100) == {str(n) for n in range(30)}
     page = DocumentCatalog(library).query(dataset="notes")
     assert {entry.modified for entry in page.entries} == {None}, "a file's date is not a record's"
@@ -272,7 +272,7 @@ def test_what_is_said_of_a_file_in_another_folder_reaches_the_text_made_of_it(
     assert text not in public(library), "one that is added later reaches it, too"
 
 
-def test_notes_beside_a_recording_are_not_taken_for_its_transcript(library, folder):
+def test_notes_next_to_a_recording_are_not_its_transcript(library, folder):
     put(folder, {"talk.pdf.meta.yaml": SECRET, "talk.pdf": "\0", "talk.txt": "A walrus.\n"})
     put(folder, {"talk.mp4.meta.yaml": SECRET, "talk.mp4": "\0"})
     build(library, folder)
@@ -296,7 +296,7 @@ def test_metadata_files_are_no_documents_whatever_patterns_say(library, folder):
 def test_what_names_and_content_tell_no_sidecar_changes(library, folder):
     put(folder, {"a.txt": "A walrus.\n", "a.txt.meta.yaml": "media: b.mp4\npath: b\ntags: x\n"})
     (failure,) = build(library, folder).failed
-    assert "media is told by names and content alone" in failure.reason
+    assert "media is set only from names and content" in failure.reason
     assert known(library, "a.txt")[1] == {"path": "b", "tags": ["x"]}
     assert paths(library, filters="path=a.txt") == {"a.txt"}
 
@@ -309,7 +309,7 @@ def test_a_sidecar_of_no_file_is_named_and_not_indexed(library, folder):
     assert paths(library) == {"a.txt"}
 
 
-def test_each_change_beside_a_file_reaches_its_document_and_embeds_nothing(
+def test_each_change_of_a_metadata_file_reaches_its_document_and_embeds_nothing(
     library, folder, encoder
 ):
     put(folder, {"sub/a.txt": "A walrus.\n", "sub/b.txt": "A seal.\n", "c.txt": "A whale.\n"})
@@ -384,7 +384,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("name", ["a.txt.meta.yaml", ".catalog.yaml"])
-def test_a_broken_file_beside_it_opens_no_document(library, folder, name, content):
+def test_a_broken_metadata_file_makes_no_document_visible(library, folder, name, content):
     (folder / "a.txt").write_text("A walrus.\n")
     (folder / name).write_bytes(content)
     report = build(library, folder)
@@ -445,11 +445,11 @@ def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(libr
 
 
 @pytest.mark.parametrize("name", [".catalog.yml", ".catalog.json", ".Catalog.YAML"])
-def test_a_folder_file_by_another_ending_is_named_and_no_document(library, folder, name):
+def test_a_folder_file_with_another_ending_is_reported_and_not_indexed(library, folder, name):
     put(folder, {"a.txt": "A walrus.\n", name: SECRET})
     report = build(library, folder)
     assert [failure.path for failure in report.failed] == [name]
-    assert "call it .catalog.yaml" in report.failed[0].reason
+    assert "name it .catalog.yaml" in report.failed[0].reason
     assert paths(library) == {"a.txt"}
 
 
@@ -495,7 +495,7 @@ def test_what_looks_like_a_sidecar_of_nothing_is_indexed_and_named_until_it_is_o
     for report in (build(library, folder), Indexer(library).update("notes")):
         (failure,) = report.failed
         assert (failure.path, failure.outcome) == (name, "indexed")
-        assert "no file here has the name" in failure.reason
+        assert "there is no file that it belongs to" in failure.reason
     assert name in paths(library)
     put(folder, {f"{name.split('.')[0]}.txt": "A walrus.\n"})
     assert Indexer(library).update("notes").failed == ()

@@ -78,6 +78,6 @@ def test_a_file_of_an_old_container_is_named_by_its_own_program(path, program):
     ],
 )
 @pytest.mark.parametrize("path", ["a.txt", "a.pdf", "a.docx", "a"])
-def test_what_nothing_reads_is_refused_with_what_to_do(path, head, reason):
+def test_a_format_without_a_reader_is_refused_with_what_to_do(path, head, reason):
     with pytest.raises(ReadError, match=reason):
         sniff(path, head, head)

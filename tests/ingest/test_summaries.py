@@ -65,7 +65,7 @@ def test_what_is_no_prose_is_left_out():
     )
 
 
-def test_what_is_said_twice_is_told_once():
+def test_repeated_speech_is_shown_once():
     text = "The pump must be primed before use. " * 3 + "Then open the red valve slowly."
     assert summarise(text) == "The pump must be primed before use. Then open the red valve slowly."
 

@@ -174,7 +174,7 @@ def test_the_new_text_answers_by_words_alone_while_the_embedder_is_down(tmp_path
         encoder.down = True
         report = Indexer(library).update("notes")
         assert (report.updated, report.embedded, report.incomplete) == (1, 0, 1)
-        assert "1 passages are found by their words only" in report.notes[0]
+        assert "1 passages are found only by their words" in report.notes[0]
         encoder.down = False
         assert paths(library, "rice", mode="lexical") == ["bread.txt"]
         assert paths(library, "flour yeast", mode="lexical") == []
@@ -226,7 +226,7 @@ def test_a_path_too_long_for_the_store_fails_alone_and_is_named(tmp_path, store_
         report = Indexer(library).build(tmp_path / "notes", "notes")
         assert paths(library, "Shallow water")[0] == "near.md"
     said = [failure.reason for failure in report.failed]
-    assert said == [] if store_kind == "sqlite" else "too long a name" in said[0]
+    assert said == [] if store_kind == "sqlite" else "is too long" in said[0]
 
 
 def test_a_record_taken_out_of_json_lines_is_forgotten(tmp_path):
@@ -255,7 +255,7 @@ def test_records_stay_when_their_file_is_renamed(tmp_path):
         assert (report.documents, report.added, report.removed) == (1, 1, 2)
 
 
-def test_of_two_records_of_one_id_the_first_is_indexed_and_the_other_named(tmp_path):
+def test_the_first_record_of_an_id_is_indexed_and_the_second_is_named(tmp_path):
     folder = tmp_path / "notes"
     write(folder, a_dot_jsonl='{"_id": "1", "text": "apples"}')
     write(folder, b_dot_jsonl='{"_id": "1", "text": "pears"}\n{"_id": "2", "text": "plums"}')
@@ -267,7 +267,7 @@ def test_of_two_records_of_one_id_the_first_is_indexed_and_the_other_named(tmp_p
         assert (again.documents, again.added, again.updated, again.removed) == (2, 0, 0, 0)
         for report in (first, again):
             assert [(failure.path, failure.reason) for failure in report.failed] == [
-                ("1", "the path is taken by a document of a.jsonl")
+                ("1", "a document of a.jsonl has this path already")
             ]
         assert paths(library, "apples", mode="lexical") == ["1"]
         assert paths(library, "pears", mode="lexical") == []
@@ -345,7 +345,7 @@ def test_a_tokenizer_that_fails_is_replaced_by_characters_and_the_report_says_so
     with open_library(tmp_path / "home", encoder) as library:
         report = Indexer(library).build(notes, "notes")
         assert (report.documents, report.failed) == (3, ())
-        assert "3 documents measured as 4 characters a token" in report.notes[0]
+        assert "the size of 3 documents is an estimate, 4 characters per token" in report.notes[0]
         assert "no vocabulary" in report.notes[0]
         assert paths(library, "bake bread", mode="vector")[0] == "bread.txt"
 
@@ -383,7 +383,7 @@ def test_a_defect_on_one_document_is_named_and_the_rest_indexed(
         assert Indexer(library).build(notes, "notes").documents == 3
 
 
-def test_of_two_poisoned_passages_the_one_that_heals_is_found(tmp_path):
+def test_of_two_failing_passages_the_one_that_recovers_is_found(tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()
     sections = [f"# {name}\n\nPOISON {name} {'filler ' * 50}" for name in ("turnips", "carrots")]

@@ -47,7 +47,7 @@ def test_a_record_with_the_name_of_a_file_is_refused_until_the_file_goes(tmp_pat
         report = Indexer(library).build(folder, "notes")
         (failure,) = report.failed
         assert (failure.path, failure.reason) == (
-            "a.md", "the path is taken by a document of a.md",
+            "a.md", "a document of a.md has this path already",
         )  # fmt: skip
         expected = {"keep.md": "kept", "a.md": "the file", "7": "another"}
         assert texts(library) == expected
@@ -239,7 +239,7 @@ def test_an_update_mends_what_an_import_left_that_ended_early(
     assert update(kept) == {"keep.md": "kept", "r9": "ninth", **new}
 
 
-def test_of_two_exports_that_were_appended_no_file_keeps_less_than_it_holds(tmp_path, folder, kept):
+def test_two_exports_appended_to_one_file_lose_no_document(tmp_path, folder, kept):
     (folder / "a.jsonl").rename(folder / "b.jsonl")
     Indexer(kept).update("notes")
     export_chunks(kept.database, tmp_path / "later.jsonl")
@@ -262,7 +262,7 @@ def test_doctor_names_files_without_the_records_that_were_read_of_them(folder, k
     assert update(kept) == FOUR
 
 
-def test_an_import_of_documents_that_are_of_no_file_notes_none(tmp_path, kept):
+def test_an_import_of_documents_without_files_notes_no_folder(tmp_path, kept):
     plain = tmp_path / "plain.jsonl"
     lines = (tmp_path / "kept.jsonl").read_bytes().splitlines(keepends=True)
     plain.write_bytes(b"".join(line for line in lines if b'"kind":"file"' not in line))

@@ -46,7 +46,7 @@ def test_timecodes_are_seconds(text: str, seconds: float) -> None:
     ["", "65", "00:60", "00:61:00", "00:00:60", "1:2", "-00:01", "1000:00:00", "a:10", "1:2:3:04",
      "00:01:05 x", "٠٠:١٠", "1111:00", "12.5", "1m99s", "1h75m", "10sx", "5 miles", "10 000s"],
 )  # fmt: skip
-def test_what_is_no_time_is_none(text: str) -> None:
+def test_an_invalid_time_counts_as_no_time(text: str) -> None:
     assert parse_timecode(text) is None
 
 
@@ -70,7 +70,7 @@ def test_every_whole_second_is_read_back(seconds: int) -> None:
 @pytest.mark.parametrize(
     "value", [True, None, -1, "nan", float("inf"), 10**400, 3_600_000, "x", []]
 )
-def test_what_is_no_number_of_seconds_is_refused(value: object) -> None:
+def test_an_invalid_number_of_seconds_is_refused(value: object) -> None:
     assert valid_seconds(value) is None
 
 

@@ -63,7 +63,7 @@ def test_cues_and_speakers_are_stored_with_their_passage(library, talks):
     assert (spoken.locator.time_start, spoken.locator.time_end) == (10.0, 20.5)
 
 
-def test_a_recording_beside_its_transcript_lends_its_name(library, talks):
+def test_a_transcript_has_the_name_of_the_recording_next_to_it(library, talks):
     Indexer(library).build(talks, "talks")
     hits = SearchServiceV2(library).search("batch normalisation", dataset="talks")
     assert {hit.evidence.media for hit in hits} == {"lecture.mp4"}
@@ -102,7 +102,7 @@ def test_a_filter_on_the_recording_finds_all_its_files(library, talks):
     assert {hit.path for hit in found} == {"lecture.srt", "lecture_frames/frame_00m12s.md"}
 
 
-def test_what_converters_hide_is_indexed(library, talks):
+def test_hidden_folders_of_converters_are_indexed(library, talks):
     (talks / ".converted").mkdir()
     (talks / ".converted/talk.mp4.md").write_text("# Talk\n\n[00:05 - 00:09] A walrus swims.\n")
     (talks / ".other").mkdir()

@@ -72,7 +72,7 @@ def test_every_text_is_found_by_its_words_before_the_model_is_asked(tmp_path, fo
     assert lexical.notes == ()
     note = "by meaning: 0 % of the passages so far; "
     assert hybrid.notes[0] == hybrid.to_dict()["notes"][0] == f"{note}all by words"
-    assert vector.notes[0] == f"{note}no others were searched"
+    assert vector.notes[0] == f"{note}no other passages were searched"
     whole = search(tmp_path / "home", "walrus", mode="vector", top_k=20)
     assert (found(whole), whole.notes) == (set(NAMES), ())
 
@@ -123,7 +123,7 @@ def test_the_changed_are_embedded_first_and_of_all_others_the_newest(tmp_path, f
     assert [text[2:6] for text in encoder.texts] == ["c.md", *reversed([*NAMES[:2], *NAMES[3:]])]
 
 
-def test_what_was_embedded_before_ctrl_c_is_kept_and_never_embedded_again(tmp_path):
+def test_passages_embedded_before_ctrl_c_are_not_embedded_again(tmp_path):
     """In the midst of one long document: the next run goes on behind it."""
     folder = tmp_path / "notes"
     write(folder, long_dot_md="\n\n".join(f"# H{n}\n\n{f'word{n} ' * 60}" for n in range(12)))

@@ -89,14 +89,16 @@ def test_what_ends_a_process_costs_only_itself_and_is_named(folder, tmp_path):
     assert mark.exists()
     reasons = {failure.path: failure.reason for failure in report.failed}
     assert reasons.keys() == {"poison.md", "unread.md", "empty.md"}
-    assert reasons["poison.md"].startswith("it ended the process that worked on it (exit -9)")
-    assert reasons["unread.md"].startswith("1 passage not embedded: it ended the process")
+    assert reasons["poison.md"].startswith("the process that worked on it ended (exit -9)")
+    assert reasons["unread.md"].startswith(
+        "1 passage not embedded: the process that worked on it ended"
+    )
     assert report.embedded_chunks == report.chunks - 1
     assert report.incomplete == 1
 
 
 @pytest.mark.parametrize("workers", ["0", "-1", "257", "two"])
-def test_a_number_of_workers_that_is_none_is_refused_before_anything(
+def test_an_invalid_number_of_workers_is_refused_first(
     workers, notes, command, monkeypatch, tmp_path
 ):
     code, _, err = command("index", "build", notes, "-d", "notes", "--workers", workers)

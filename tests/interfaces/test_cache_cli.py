@@ -106,7 +106,7 @@ def test_neither_command_makes_a_store(catalog, tmp_path, monkeypatch, elsewhere
     if elsewhere:
         monkeypatch.setenv("IDX_DATABASE_URL", f"sqlite:///{tmp_path / 'other.db'}")
     code, out, err = catalog("cache", "stats")
-    assert (code, out, err) == (0, "There is no store yet, so nothing is kept.\n", "")
+    assert (code, out, err) == (0, "There is no store yet, so nothing is cached.\n", "")
     assert catalog("cache", "stats", "--json")[1] == "[]\n"
     nothing = {"expansion": 0, "rerank": 0, "answer": 0, "queries": 0}
     assert json.loads(catalog("cache", "clear", "--json")[1]) == {"dropped": nothing}

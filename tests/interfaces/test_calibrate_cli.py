@@ -97,7 +97,7 @@ def test_after_a_calibration_searches_tell_a_relevance_that_is_fitted_to_the_lab
     assert unsure["low_confidence"] is True
 
 
-def test_what_was_kept_is_taken_back_by_one_command(catalog, labelled):
+def test_a_kept_calibration_is_undone_by_one_command(catalog, labelled):
     before = relevances(found(catalog))
     catalog("golden", "calibrate", "--golden", labelled)
     assert relevances(found(catalog)) != before
@@ -106,7 +106,7 @@ def test_what_was_kept_is_taken_back_by_one_command(catalog, labelled):
     assert out.splitlines() == [
         "'ask' decides as usual again when to answer from docs",
         "relevance is the packaged calibration's again",
-        "the balance of the legs of docs is the usual one again",
+        "the balance of the legs of docs is the default again",
     ]
     assert relevances(found(catalog)) == before
 
@@ -163,7 +163,7 @@ def test_too_few_labels_are_counted_and_nothing_is_kept(catalog, tmp_path):
     before = relevances(found(catalog))
     code, out, err = catalog("golden", "calibrate", "--golden", written(tmp_path, TOPICS[:5]))
     assert (code, out) == (1, "")
-    assert "20 relevant and 20 irrelevant passages, and there are 5 and 45" in err
+    assert "20 relevant and 20 irrelevant passages, but there are 5 and 45" in err
     assert relevances(found(catalog)) == before
 
 

@@ -166,7 +166,7 @@ def test_a_dataset_keeps_its_preset_and_a_dry_run_tells_what_another_would_do(ca
     _, out, _ = catalog("index", "update", "--json")
     report = json.loads(out)
     assert (report["updated"], report["embedded"]) == (0, 0)
-    assert "would cut 3 of 3 documents anew" in report["notes"][0]
+    assert "would cut 3 of 3 documents again" in report["notes"][0]
     projects = ("index", "update", "--preset", "projects")
     code, out, _ = catalog(*projects, "--dry-run", "--apply-settings", "--json")
     preview = json.loads(out)
@@ -211,7 +211,7 @@ def test_config_shows_values_and_where_they_come_from(catalog, monkeypatch):
 
 def test_config_tells_which_settings_do_nothing_in_the_chosen_mode(catalog):
     _, out, _ = catalog("config")
-    idle = "(does nothing now: only with IDX_RAG_V2__FUSION_MODE=rrf)"
+    idle = "(has no effect now: only with IDX_RAG_V2__FUSION_MODE=rrf)"
     assert f"IDX_RAG_V2__RRF_K = 60  [default]  {idle}" in out
     assert out.count(idle) == 3  # the bonuses, too
     _, out, _ = catalog("config", "--preset", "rrf", "--json")
@@ -328,7 +328,7 @@ def wait_for_documents(home: Path, process: subprocess.Popen, at_least: int) -> 
     pytest.fail("the build stored nothing in a minute")
 
 
-def test_a_build_without_a_folder_does_the_dataset_anew_with_the_same_ids(catalog, built):
+def test_a_build_without_a_folder_reads_the_dataset_again_with_the_same_ids(catalog, built):
     _, out, _ = catalog("search", "keys backups", "--json")
     before = [one["chunk_id"] for one in json.loads(out)["results"]]
     code, out, _ = catalog("index", "build", "--json")
@@ -365,12 +365,12 @@ def test_browse_shows_what_there_is_and_json_has_it_all(catalog, shared):
     assert (entry["path"], entry["file_type"], entry["dataset"]) == ("keys.md", "md", "notes")
     assert entry["bytes"] == (shared / "keys.md").stat().st_size
     code, out, err = catalog("browse", "--type", "pdf")
-    told = "no document has the file type 'pdf'; file types there are: md (2), txt (1)"
+    told = "no document has the file type 'pdf'; file types: md (2), txt (1)"
     assert (code, out, err) == (1, "", f"catalog: {told}\n")
     code, out, err = catalog("browse", "--name", "qqqq")
-    assert (code, out) == (0, "No document of 'notes' is like that.\n")
+    assert (code, out) == (0, "No document of 'notes' matches.\n")
     code, out, err = catalog("browse", "--type", "md", "--offset", "98")
-    assert (code, out) == (0, "The listing ends before 99: 2 documents.\n")
+    assert (code, out) == (0, "There is no document 99: the listing has 2 documents.\n")
     assert err.startswith("0 of 2 documents (2 md) in ")
 
 
@@ -388,7 +388,7 @@ def test_the_status_of_an_empty_store_says_what_to_do(catalog, tmp_path, monkeyp
     monkeypatch.setenv("IDX_HOME", str(home))
     code, out, err = catalog("status")
     assert (code, err) == (0, "")
-    told = "no dataset yet: make one with 'catalog index build FOLDER --dataset NAME'"
+    told = "no dataset yet: create one with 'catalog index build FOLDER --dataset NAME'"
     assert out.splitlines()[-1] == told
     assert "None" not in out
 
@@ -398,7 +398,7 @@ def test_a_search_is_narrowed_by_type_and_name(catalog, shared):
     assert {one["path"] for one in json.loads(out)["results"]} == {"guides/backup.md"}
     code, out, err = catalog("search", "keys", "--type", "pfd")
     assert (code, out) == (1, "")
-    assert "file types there are: md (2), txt (1)" in err
+    assert "file types: md (2), txt (1)" in err
 
 
 def test_ctrl_c_before_the_command_is_there_is_a_sentence(monkeypatch, capsys):
@@ -538,7 +538,7 @@ def test_a_dry_run_says_which_files_are_indexed_in_the_words_of_the_run(catalog,
     (folder / "log.jsonl").write_text('{"level": "info"}\n')
     (folder / "empty.md").write_text("")
     _, out, err = catalog("index", "build", folder, "-d", "told")
-    told = "log.jsonl: as text, not as records"
+    told = "log.jsonl: read as text, not as records"
     assert out.startswith("2 files, 1 left out: 1 document, 1 passage, all embedded; ")
     assert "catalog: not indexed: empty.md: empty\n" in err
     assert f"catalog: indexed: {told}" in err
@@ -551,7 +551,7 @@ def test_a_dry_run_says_which_files_are_indexed_in_the_words_of_the_run(catalog,
     assert "1 indexed with remarks, 1 not indexed, 0 unchanged;" in out
 
 
-def test_a_copy_that_is_none_or_the_store_itself_is_named_as_that(catalog, built, tmp_path):
+def test_restore_refuses_a_file_that_is_not_a_copy_or_is_the_store_itself(catalog, built, tmp_path):
     store, other = tmp_path / "home" / "catalog.db", tmp_path / "notes.txt"
     other.write_text("no store at all")
     for command, file, told in (

@@ -39,7 +39,7 @@ def test_a_search_prints_passages_with_their_source_and_needs_no_store(catalog, 
     assert server.writes() == []
 
 
-def test_doubt_missing_fields_and_stages_are_told(catalog, server, monkeypatch):
+def test_doubt_missing_fields_and_stages_are_reported(catalog, server, monkeypatch):
     monkeypatch.setenv("IDX_COLLECTION__PAGE_TITLE", "title")
     monkeypatch.setenv("IDX_COLLECTION__LOW_SCORE_BELOW", "0.99")
     code, out, err = catalog("collection", "search", "robot", "-k", "2")

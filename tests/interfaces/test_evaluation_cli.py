@@ -130,7 +130,7 @@ def test_compare_says_first_which_is_better_and_then_why(catalog, golden):
     assert len(recorded(catalog)) == 2
 
 
-def test_compare_puts_v1_against_v2_unless_told_otherwise(catalog, golden):
+def test_compare_puts_v1_against_v2_by_default(catalog, golden):
     code, out, err = catalog("compare", "--golden", golden, "--json", "--repeats", "1", "-k", "20")
     assert code == 0, err
     told = json.loads(out)
@@ -248,7 +248,9 @@ DOUBTS = (
         ("eval", "--mode", "lexical"),
     ],
 )
-def test_labels_without_a_document_and_queries_without_a_label_are_told(catalog, doubtful, asked):
+def test_labels_without_a_document_and_queries_without_a_label_are_reported(
+    catalog, doubtful, asked
+):
     command, *more = asked
     asked = [command, "--golden", doubtful, "--repeats", "0", *more]
     code, out, err = catalog(*asked)
@@ -307,7 +309,7 @@ def test_a_gate_that_fails_ends_with_three_and_names_itself(catalog, golden, for
 def test_a_gate_that_cannot_be_read_stops_before_anything_is_asked(catalog, golden):
     for gate, message in (
         ("ndcg is bad", "'ndcg is bad' is not a gate such as 'ndcg@10 worse'"),
-        ("ndcg@10 < -0.01", "Say 'ndcg@10 worse', 'ndcg@10 worse by 0.01' or"),
+        ("ndcg@10 < -0.01", "Write 'ndcg@10 worse', 'ndcg@10 worse by 0.01' or"),
     ):
         code, out, err = catalog(
             "compare", "--golden", golden, "--fail-if", gate, "--baseline", "own_zoo:first"
@@ -360,7 +362,7 @@ def test_the_first_comparison_says_that_v1_indexes_and_the_second_does_not(catal
     assert (code, "has no index" in err) == (0, False)
 
 
-def test_a_search_that_fails_now_and_then_is_told_in_text_and_json(catalog, golden):
+def test_a_search_that_fails_now_and_then_is_reported_in_text_and_json(catalog, golden):
     base = ["compare", "--golden", golden, "--baseline", "own_zoo:first",
             "--candidate", "own_zoo:broken"]  # fmt: skip
     code, out, _ = catalog(*base)
@@ -406,7 +408,7 @@ def test_a_call_that_cannot_work_is_one_sentence_and_exit_code_one(
 # eval
 
 
-def test_eval_measures_every_mode_unless_told_otherwise(catalog, golden):
+def test_eval_measures_every_mode_by_default(catalog, golden):
     code, out, err = catalog("eval", "--golden", golden)
     assert code == 0, err
     lines = out.splitlines()
@@ -433,7 +435,7 @@ def test_eval_measures_what_is_named_in_that_order(catalog, golden):
     assert told["against_last"][1]["difference"] > 0.5
 
 
-def test_eval_tells_of_failures(catalog, golden):
+def test_eval_reports_failures(catalog, golden):
     code, out, _ = catalog("eval", "--golden", golden, "--backend", "own_zoo:broken")
     assert code == 0
     assert "! own_zoo:broken failed on 1 queries, which score 0" in out
@@ -585,7 +587,7 @@ def test_a_run_with_failures_is_not_reused(catalog, golden, monkeypatch):
     assert "failed" not in out
 
 
-def test_what_a_search_prints_does_not_spoil_the_json(catalog, golden, tmp_path):
+def test_prints_of_a_search_do_not_spoil_the_json(catalog, golden, tmp_path):
     with (tmp_path / "work" / "own_zoo.py").open("a") as file:
         file.write("def loud(query, k):\n    print('hello')\n    return first(query, k)\n")
     base = ["eval", "--golden", golden, "--backend", "own_zoo:loud", "--json"]
@@ -615,7 +617,7 @@ def test_a_dataset_that_changes_while_it_is_asked_is_not_measured(
     monkeypatch.setattr(records, "corpus_digest", lambda *_: next(digests))
     code, _, err = catalog("eval", "--golden", golden, "--mode", "lexical")
     assert code == 1
-    assert "changed while it was asked" in err
+    assert "changed during the measurement" in err
     assert recorded(catalog) == []
 
 
@@ -630,7 +632,7 @@ def test_a_recorded_run_keeps_its_failures_and_is_not_compared_with_other_querie
     assert "failed on 1 of 30 queries" in out
     assert "OSError" in out
     code, _, err = catalog(*base, "--fail-if", "p95_ms > 0")
-    assert (code, "was not timed" in err) == (1, True)
+    assert (code, "has no times" in err) == (1, True)
     golden.write_text(golden.read_text().replace('"grade": 3', '"grade": 2', 1))
     code, _, err = catalog(*base)
     assert (code, "measure again" in err) == (1, True)
@@ -643,7 +645,7 @@ def test_a_shallow_recorded_run_is_not_compared_deeper(catalog, golden):
     code, _, err = catalog(*base)
     assert (code, "use --top-k 5" in err) == (1, True)
     code, out, _ = catalog(*base, "--top-k", "5")
-    assert (code, "Only 5 passages were asked for" in out) == (0, True)
+    assert (code, "Only 5 passages were requested" in out) == (0, True)
 
 
 def test_beir_does_not_touch_a_dataset_made_of_something_else(catalog, tmp_path):
@@ -653,7 +655,7 @@ def test_beir_does_not_touch_a_dataset_made_of_something_else(catalog, tmp_path)
     (folder / "queries.jsonl").write_text('{"_id": "1", "text": "yak"}\n')
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\td1\t1\n")
     code, _, err = catalog("eval", "--beir", folder, "--dataset", "zoo")
-    assert (code, "give another --dataset" in err) == (1, True)
+    assert (code, "use another --dataset" in err) == (1, True)
 
 
 # runs
@@ -685,7 +687,7 @@ def test_runs_are_listed_shown_and_told_apart(catalog, golden):
     assert told["metrics"]["RR@10"]["difference"] == pytest.approx(1 - 1 / 9)
 
 
-def test_runs_of_different_sets_are_not_told_apart(catalog, golden, tmp_path):
+def test_runs_of_different_sets_are_not_distinguished(catalog, golden, tmp_path):
     few = tmp_path / "few.jsonl"
     few.write_text("".join(golden.read_text().splitlines(keepends=True)[:5]))
     for queries in (golden, few):
@@ -693,7 +695,7 @@ def test_runs_of_different_sets_are_not_told_apart(catalog, golden, tmp_path):
     ids = [run["id"] for run in recorded(catalog)]
     code, out, err = catalog("runs", "diff", *ids)
     assert (code, out) == (1, "")
-    assert "are of different queries" in err
+    assert "have different queries" in err
 
 
 @pytest.mark.parametrize("arguments", [["show", "nope"], ["diff", "nope", "nope"]])

@@ -103,7 +103,7 @@ def test_labels_that_do_not_fit_the_dataset_fail_with_near_misses(catalog, file)
     code, out, err = catalog("check", file, "--dataset", "notes")
     assert code == 1
     assert "q1: no document 'kyes.md'; is it 'keys.md'?" in out
-    assert "q2: 'keys.md' does not hold the span 'no such words'" in out
+    assert "q2: 'keys.md' does not contain the span 'no such words'" in out
     assert err == f"catalog: {file}: 2 problems\n"
 
 
@@ -120,7 +120,7 @@ def test_without_a_dataset_only_the_form_is_checked(catalog, file):
     ("content", "message"),
     [
         ('{"id": "q1", "query": "x"}\n{"id": "q1"}\n', "line 2: query: is missing"),
-        ("", "holds no query"),
+        ("", "has no query"),
         (None, "cannot read"),
     ],
 )
@@ -190,7 +190,7 @@ def test_an_interruption_keeps_what_was_saved_and_says_so(catalog, file, type_in
     type_in(QUERY, "3", "0", "0", "the moon", "2", interruption)
     code, _, err = catalog("label", "--golden", file)
     assert code == 130
-    assert "what was stored is kept" in err
+    assert "finished work is kept" in err
     assert "Traceback" not in err
     assert [one["query"] for one in kept(file)] == [QUERY]
     assert list(file.parent.glob(".set*")) == []
@@ -257,7 +257,7 @@ def test_a_damaged_file_is_refused_before_anything_is_asked(catalog, file, type_
     assert file.read_text() == '{"id": "q1"}\n'
 
 
-def test_what_is_no_grade_is_asked_again(catalog, file, type_in):
+def test_an_invalid_grade_is_asked_for_again(catalog, file, type_in):
     type_in("9", "what", "2", "q")
     catalog("label", "--golden", file, "--query", QUERY)
     assert list(grades(kept(file)[0]).values()) == [2]

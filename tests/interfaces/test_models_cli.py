@@ -44,17 +44,18 @@ def test_check_finds_the_byte_that_is_wrong(catalog, package):
     code, out, _ = catalog("models", "check")
     assert code == 1
     assert "  wrong  " in out
-    assert "made/up: not as published: model.onnx; pip install --force-reinstall" in out
+    assert (
+        "made/up: these files differ from the published ones: "
+        "model.onnx; pip install --force-reinstall" in out
+    )
 
 
-def test_check_fails_for_a_model_in_use_that_is_missing_and_not_for_others(
-    catalog, package, monkeypatch
-):
+def test_check_fails_only_for_a_missing_model_that_is_in_use(catalog, package, monkeypatch):
     for file in package.iterdir():
         file.unlink()
     code, out, _ = catalog("models", "check")
     assert code == 1
-    assert "made/up: the model made/up is neither installed nor downloadable here" in out
+    assert "made/up: the model made/up is not installed, and cannot be downloaded here" in out
     assert "pip install 'catalog-search[made-up]'" in out
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", str(make_folder(package.parents[1] / "mine")))
     assert catalog("models", "check")[0] == 0
@@ -89,14 +90,14 @@ def test_a_static_model_without_a_table_is_listed_as_such(catalog, package, monk
     folder = make_folder(package.parents[1] / "mine", "model.safetensors")
     monkeypatch.setenv("IDX_EMBEDDING__PROVIDER", "static")
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", str(folder))
-    assert "is not one table of vectors" in catalog("models", "list")[1]
+    assert "is not a single table of vectors" in catalog("models", "list")[1]
 
 
 @pytest.mark.parametrize(
     "command",
     [("models", "list"), ("search", "walrus"), ("index", "build", ".", "--dataset", "d")],
 )
-def test_a_missing_model_is_told_before_what_runs_models_is_loaded(tmp_path, command):
+def test_a_missing_model_is_reported_before_what_runs_models_is_loaded(tmp_path, command):
     heavy = ["llama_index", "fastembed", "onnxruntime", "torch", "numpy"]
     script = (
         "import atexit, sys\n"
@@ -129,6 +130,6 @@ def test_an_agent_that_searches_by_words_wants_no_model(catalog, package, tmp_pa
     Database.at(tmp_path / "home").close()
     (tmp_path / "home" / "agents").mkdir()
     (tmp_path / "home" / "agents" / "words.toml").write_text('[retrieval]\nmode = "lexical"\n')
-    assert "neither installed nor downloadable" in catalog("search", "walrus")[2]
-    assert "say which dataset" in catalog("search", "walrus", "--mode", "lexical")[2]
-    assert "say which dataset" in catalog("search", "walrus", "--agent", "words")[2]
+    assert "is not installed, and cannot be downloaded" in catalog("search", "walrus")[2]
+    assert "name a dataset" in catalog("search", "walrus", "--mode", "lexical")[2]
+    assert "name a dataset" in catalog("search", "walrus", "--agent", "words")[2]

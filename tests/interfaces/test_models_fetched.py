@@ -106,7 +106,7 @@ def cache(served, monkeypatch):
     return served[1]
 
 
-def test_a_model_is_fetched_into_the_cache_without_what_nobody_wants(served):
+def test_a_model_is_fetched_into_the_cache_without_unneeded_files(served):
     fetch, cache, names = served
     run = fetch(NAME)
     folder = cache / "models--made--up" / "snapshots" / REVISION
@@ -118,7 +118,7 @@ def test_a_model_is_fetched_into_the_cache_without_what_nobody_wants(served):
     assert names == []
 
 
-def test_a_model_that_the_hub_has_not_is_told_in_a_sentence(served):
+def test_a_model_missing_from_the_hub_is_reported_in_a_sentence(served):
     run = served[0]("made/nothing")
     assert run.returncode == 1
     assert run.stdout == ""
@@ -138,7 +138,10 @@ def test_a_fetched_file_that_changed_is_found_by_its_hash(served, catalog, cache
         (folder / name).write_bytes(FILES[name][:-1] + b"!")
         code, out, _ = catalog("models", "check", NAME)
         assert code == 1
-        assert f"made/up: not as published: {name}; delete {folder}, then:" in out
+        assert (
+            f"made/up: these files differ from the published ones: {name}; delete {folder}, then:"
+            in out
+        )
         (folder / name).write_bytes(FILES[name])
     assert catalog("models", "check", NAME)[0] == 0
 

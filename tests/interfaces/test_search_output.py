@@ -59,7 +59,7 @@ def test_a_result_is_title_place_number_and_snippet(printed):
     assert err.splitlines()[0] == "1 passage in 14 ms"
 
 
-def test_what_failed_is_told_and_what_ran_is_not(printed):
+def test_failed_stages_are_reported_and_successful_ones_are_not(printed):
     assert printed(result()).err.splitlines()[1:] == [
         "catalog: stage vector failed: ConnectionError: no answer"
     ]
@@ -70,7 +70,7 @@ def other_place(path, **more):
     return OtherPlace(**fields)
 
 
-def test_other_places_of_a_text_are_told_below_it_and_further_ones_are_counted(printed):
+def test_other_places_of_a_text_are_shown_below_it_and_further_ones_are_counted(printed):
     talk = {"modality": "audio_transcript", "locator": ResultLocator(time_start=5, time_end=9)}
     others = [other_place("b.md"), other_place("c.vtt", **talk), *map(other_place, "def")]
     out = printed(result(also_in=others)).out
@@ -153,7 +153,7 @@ def test_a_page_is_printed_with_the_link_that_opens_it(printed):
 
 
 @pytest.mark.parametrize("certainty", ["exact", "likely", "possible"])
-def test_how_sure_a_passage_is_is_told_in_a_word(printed, certainty):
+def test_certainty_is_shown_in_a_word(printed, certainty):
     first = printed(result(certainty=certainty, relevance=0.5)).out.splitlines()[0]
     assert first == f"[1] Keys > Rotating — notes/keys.md:120-121  {certainty}"
 
@@ -173,7 +173,10 @@ def test_where_nothing_is_found_what_was_searched_is_said(printed):
 
 def test_an_answer_of_low_confidence_says_so_first(printed):
     out = printed(result(), low_confidence=True, confidence=0.118).out
-    assert out.splitlines()[:2] == ["low confidence: no passage answers this surely", ""]
+    assert out.splitlines()[:2] == [
+        "low confidence: perhaps none of these passages answers the query",
+        "",
+    ]
     assert "low confidence" not in printed(result(), low_confidence=False, confidence=0.9).out
     assert "low confidence" not in printed(low_confidence=True, confidence=0.0).out
 
@@ -191,7 +194,7 @@ def test_on_a_terminal_matches_are_bold(printed, monkeypatch):
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_a_terminal_that_wants_no_colour_gets_none(printed, monkeypatch, variable, value):
+def test_a_terminal_without_colour_gets_no_colour_codes(printed, monkeypatch, variable, value):
     on_a_terminal(monkeypatch)
     monkeypatch.setenv(variable, value)
     assert "\x1b" not in printed(result()).out
@@ -268,7 +271,7 @@ def test_explain_prints_the_tree_and_then_every_stage_on_a_line(printed):
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r", "\u2028", "\x85", "\n\n  "])
-def test_what_a_model_says_forges_no_line(printed, capsys, line_break):
+def test_the_text_of_a_model_cannot_forge_a_line(printed, capsys, line_break):
     said = f"no lines{line_break}catalog: all is well"
     stages = (
         StageReport(name="expand", status="ran", ms=1.0, note=said),
@@ -282,7 +285,7 @@ def test_what_a_model_says_forges_no_line(printed, capsys, line_break):
     assert capsys.readouterr().err.splitlines() == ["catalog: no lines", "  catalog: all is well"]
 
 
-def test_a_note_is_told_apart_from_the_passages(printed):
+def test_a_note_is_distinguished_from_the_passages(printed):
     told = printed(notes=["no document of type 'pdf'\ntypes: md 2"], stages=())
     assert told.err.splitlines()[1:] == ["catalog: no document of type 'pdf'", "  types: md 2"]
     assert told.out == "No passage of 'notes' answers 'keys'.\n"

@@ -34,7 +34,7 @@ def catalog(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["status", "config", "--version"])
-def test_an_answer_that_nobody_can_get_is_one_sentence_and_exit_code_one(catalog, command):
+def test_an_impossible_answer_is_one_sentence_and_exit_code_one(catalog, command):
     said = "catalog: cannot write to standard output: it is closed\n"
     assert catalog(">&-", command) == (1, "", said)
 

@@ -53,7 +53,7 @@ def test_a_model_is_tried_on_a_sample_compared_and_adopted(catalog, place, monke
 
     code, _, err = catalog(*COMPARE, "--baseline", "v1", "--candidate", "trial")
     assert code == 1
-    assert "v1 cannot be asked for the documents of the sample" in err
+    assert "v1 cannot search only the documents of the sample" in err
 
     code, out, _ = catalog("index", "stats")
     assert "model on trial  new: 3 of 4 passages, 3 vectors" in out
@@ -99,7 +99,7 @@ def test_a_dropped_model_is_forgotten(catalog, place):
     for command in (("index", "drop"), (*COMPARE, "--candidate", "trial")):
         code, _, err = catalog(*command)
         assert code == 1
-        assert "no model is tried" in err
+        assert "no model is on trial" in err
 
 
 def test_a_golden_file_that_is_not_there_is_named_before_anything_is_embedded(catalog, place):

@@ -70,7 +70,9 @@ def validate(built, tmp_path, monkeypatch, command):
 def test_a_dataset_that_keeps_its_limits_is_ready_and_the_exit_code_says_so(validate):
     code, out, err = validate(SUITE, "--preset", "book")
     assert code == 0, err
-    assert out.startswith("# Validation of book by birds\n\n**READY**: all criteria hold on the 2 ")
+    assert out.startswith(
+        "# Validation of book by birds\n\n**READY**: all criteria are met on the 2 "
+    )
     assert "Filtered; filters {'section': 'Sensor simulation'}; 1 of 1 expected sources" in out
     assert "preset book, mode hybrid, embedding model words" in out
 
@@ -101,7 +103,7 @@ def test_a_suite_or_a_report_that_cannot_be_used_is_refused_before_anything_is_a
     assert code == 1
     assert "query sensors: no document has the field 'chapter'" in err
     code, _, err = validate(SUITE, "--report", tmp_path / "none" / "report.md")
-    assert (code, "its folder is not there" in err) == (1, True)
+    assert (code, "its folder does not exist" in err) == (1, True)
     assert command("validate")[0] == 2
     assert command("validate", "--example", "--suite", tmp_path / "birds.toml")[0] == 2
 
@@ -112,7 +114,7 @@ def test_a_stranger_sees_the_example_ready_in_one_command(command, tmp_path, mon
     monkeypatch.setattr("tempfile.tempdir", None)
     code, out, err = command("validate", "--example")
     assert code == 0, err
-    assert "**READY**: all criteria hold on the 7 questions of the suite." in out
+    assert "**READY**: all criteria are met on the 7 questions of the suite." in out
     for name in ("SC-001", "SC-002", "SC-003", "SC-004", "SC-005", "R-01", "R-02", "R-03"):
         assert name in out
     assert list(tmp_path.glob("catalog-example-*")) == [], "its store is gone"

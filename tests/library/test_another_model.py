@@ -80,8 +80,8 @@ def test_what_labels_taught_for_another_model_is_said_to_be_unused_until_they_te
         assert check(library, "model note").detail == "sound"
     with open_library(home, OtherEncoder()) as library:
         note = (
-            "not used, for they were fitted to another model: relevance (q, 60 queries), "
-            "the balance of the legs (q on soup); catalog golden calibrate"
+            "not used, because they were fitted to another model: relevance (q, 60 queries), "
+            "the balance of the legs (q on soup); run catalog golden calibrate"
         )
         for report in Indexer(library).rebuild().values():
             assert report.notes == (note,)
@@ -177,7 +177,7 @@ def test_doctor_names_vectors_of_another_model_and_what_mends_it(home):
         library.database.set_meta("embedding", json.dumps(asdict(OTHER)))
         found = check(library, "bread: vectors")
         assert not found.ok
-        assert "2 are of another model than the store's, words2" in found.detail
+        assert "2 are from another model than the store's, words2" in found.detail
         assert found.fix == "catalog index update --dataset bread --reread"
         Indexer(library).update("bread", reread=True)
         assert check(library, "bread: vectors").ok

@@ -157,7 +157,7 @@ def test_a_page_is_a_part_and_the_counts_are_of_all(listing):
         ({"query": "keys", "tags": ["safety"]}, 1),
     ],
 )
-def test_what_narrows_the_listing_narrows_it(listing, asked, expected):
+def test_conditions_restrict_the_listing(listing, asked, expected):
     assert listing.query(dataset="notes", **asked).total == expected
 
 
@@ -185,7 +185,7 @@ def test_dates_are_read_in_the_forms_people_write_and_shown_as_written(
     assert (entry.path, entry.modified) == ("a.md", str(written))
 
 
-def test_what_is_no_date_is_none_and_the_next_one_that_is_counts(library):
+def test_an_invalid_date_is_skipped_and_the_next_valid_one_counts(library):
     told = {"modified": "2022-02-30"}
     put(library.database, "notes", "feb.md", "x", metadata=told)
     put(library.database, "notes", "both.md", "x", metadata=told | {"created": "2020"})
@@ -299,30 +299,30 @@ def test_stop_words_count_only_when_there_are_no_others(library):
 
 def test_nothing_found_says_which_near_names_there_are(listing):
     (note,) = listing.query(dataset="notes", name="braed").notes
-    assert note == "names that are near: Bread.md"
+    assert note == "similar names: Bread.md"
 
 
 def test_only_a_condition_that_alone_matches_nothing_is_hinted_at(listing):
     def notes(**asked):
         return listing.query(dataset="notes", **asked).notes
 
-    assert notes(file_type="md", name="braed") == ("names that are near: Bread.md",)
+    assert notes(file_type="md", name="braed") == ("similar names: Bread.md",)
     assert notes(file_type="md", name="qqqq") == ("nothing matches the name alone",)
     assert notes(name="Bread", query="zoo") == (
-        "name, query: each of these matches some document, but none matches all",
+        "name, query: each matches a document, but none matches all",
     )
     assert notes(tags=["ops", "food"], before="2030") == (
-        "tag 'ops', tag 'food', date: each of these matches some document, but none matches all",
+        "tag 'ops', tag 'food', date: each matches a document, but none matches all",
     )
     assert notes(after="2024-04", name="keys") == ("dates are from 2023-01-05 to 2024-03-02",)
     assert notes(filters={"path": "none"}, file_type="md", name="Bread") == (
-        "no document fulfils the filters",
+        "no document matches the filters",
     )
 
 
-def test_tags_and_dates_that_the_callers_filter_hides_are_not_told(listing):
+def test_tags_and_dates_that_the_callers_filter_hides_are_not_reported(listing):
     asked = {"dataset": "notes", "filters": {"path": "zoo.md"}}
-    assert listing.query(**asked, tags=["ops"]).notes == ("tags there are: none",)
+    assert listing.query(**asked, tags=["ops"]).notes == ("tags: none",)
     assert listing.query(**asked, after="2000").notes == ("no document has a date",)
 
 
@@ -353,7 +353,7 @@ def test_what_the_callers_filter_hides_is_not_told_by_a_note_either(library):
         assert "(2)" not in told
 
 
-def test_a_document_added_or_removed_by_another_process_is_so_at_once(own_listing, tmp_path):
+def test_changes_of_another_process_are_seen_at_once(own_listing, tmp_path):
     own_listing.query(dataset="notes", query="keys")
     other = Database.at(tmp_path / "home")
     put(other, "notes", "new keys.md", "x", title="New keys")
@@ -414,7 +414,7 @@ def test_while_another_process_writes_new_documents_are_found_by_title_and_path(
     other.dispose()
     assert "late/owl.md" in paths(page)
     assert len(page.notes) == 1
-    assert page.notes[0].startswith("5 documents are found by title and path alone for now")
+    assert page.notes[0].startswith("5 documents are found only by title and path for now")
     assert (everything.total, everything.notes) == (5, ())
     assert everything.entries[0].summary == ""
     assert own_listing.query(dataset="notes", query="barn").notes == ()
@@ -474,7 +474,7 @@ def test_a_prefix_sign_is_no_prefix_search(listing):
 
 
 @pytest.mark.parametrize("query", ["", "  ", None])
-def test_a_blank_query_is_none(listing, query):
+def test_a_blank_query_counts_as_no_query(listing, query):
     assert listing.query(dataset="notes", query=query).total == 4
 
 

@@ -42,7 +42,9 @@ def test_each_listing_makes_some_and_says_what_is_found_by_name_alone(library):
     assert left == [4, 1, 0]
     assert [page.total for page in pages] == [3, 6, 7]
     (first,) = pages[0].notes
-    assert first.startswith("4 documents are found by title and path alone for now: the rest")
+    assert first.startswith(
+        "4 documents are found only by title and path for now: the next queries make the rest"
+    )
     assert pages[1].notes[0].startswith("1 document is found")
     assert pages[2].notes == ()
 
@@ -56,5 +58,5 @@ def test_a_listing_that_makes_the_last_of_a_full_portion_has_nothing_to_say(libr
 def test_the_router_makes_as_many_and_says_so(library):
     answer = SearchServiceV2(library).search("hunt", dataset="notes", top_k=1)
     (route,) = (stage for stage in answer.stages if stage.name == "route")
-    assert "chosen by their passages alone: the rest" in route.note
+    assert "chosen only by their passages: the next queries make the rest" in route.note
     assert lacking(library) == 4

@@ -58,7 +58,7 @@ def test_for_want_of_room_or_rights_the_fix_is_not_to_try_again(library, monkeyp
 def test_a_blocked_index_is_mended_before_it_is_updated(library, monkeypatch):
     failing(monkeypatch, EdgeEngine, EngineBlockedError("the disk has 0 MB left: make room"))
     fix = found(library, "d: vector index").fix
-    assert fix == "see to what it says, then catalog index update --dataset d"
+    assert fix == "solve this first, then catalog index update --dataset d"
 
 
 def test_an_index_that_a_server_holds_is_no_defect(library):
@@ -66,7 +66,7 @@ def test_an_index_that_a_server_holds_is_no_defect(library):
     with open_qdrant_library(library.settings.home) as other:
         check = found(other, "d: vector index")
     assert (check.ok, check.fix) == (True, "")
-    assert check.detail.startswith("not looked into: another process")
+    assert check.detail.startswith("not checked: another process")
 
 
 def test_damage_is_mended_by_an_update(library, monkeypatch):
@@ -74,7 +74,7 @@ def test_damage_is_mended_by_an_update(library, monkeypatch):
     assert found(library, "d: lexical index").fix == "catalog index update --dataset d"
 
 
-def test_a_setting_that_cannot_work_is_told_once(library):
+def test_a_setting_that_cannot_work_is_reported_once(library):
     with open_qdrant_library(library.settings.home, lexical_engine="qdrant") as other:
         wrong = [check.name for check in diagnose(other) if not check.ok]
     assert wrong == ["d: lexical index"]

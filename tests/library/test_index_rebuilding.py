@@ -27,7 +27,7 @@ def damage(folder):
     return len(files)
 
 
-def test_damaged_indexes_are_made_anew_with_no_folder_and_no_model(home):
+def test_damaged_indexes_are_rebuilt_without_a_folder_or_model(home):
     assert damage(home / "indexes" / "docs") > 1
     encoder = WordEncoder()
     encoder.down = True
@@ -41,7 +41,7 @@ def test_damaged_indexes_are_made_anew_with_no_folder_and_no_model(home):
         assert all(stage.status != "failed" for stage in found.stages)
 
 
-def test_one_kind_of_one_dataset_may_be_made_anew(home):
+def test_one_kind_of_index_of_one_dataset_can_be_rebuilt(home):
     with open_qdrant_library(home) as library:
         assert rebuild_indexes(library, ["more"], lexical=False) == {"more": {"vectors": 2}}
         assert rebuild_indexes(library, ["more"], vectors=False) == {"more": {"lexical": 1}}

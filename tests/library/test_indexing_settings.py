@@ -65,7 +65,9 @@ def forget_note(library):
 
 
 @pytest.mark.parametrize("run", ["update", "build"])
-def test_a_run_under_other_settings_cuts_nothing_anew_and_says_what_they_would(opened, folder, run):
+def test_a_run_under_other_settings_cuts_nothing_again_and_says_what_they_would_cut(
+    opened, folder, run
+):
     library = opened(chunk_size=100)
     Indexer(library).build(folder, "docs")
     before, encoder = cut(library), WordEncoder()
@@ -74,13 +76,13 @@ def test_a_run_under_other_settings_cuts_nothing_anew_and_says_what_they_would(o
     assert (report.updated, report.unchanged, report.embedded) == (0, 3, 0)
     assert encoder.texts == []
     (note,) = report.notes
-    assert "would cut 3 of 3 documents anew" in note
+    assert "would cut 3 of 3 documents again" in note
     assert "(chunk_size 60 instead of 100, chunk_min_size 20 instead of 8)" in note
     assert "--apply-settings" in note
     assert cut(library) == before
 
 
-def test_what_other_settings_would_cut_anew_is_counted_in_documents(opened, tmp_path):
+def test_documents_that_other_settings_would_cut_again_are_counted(opened, tmp_path):
     talks = tmp_path / "talks"
     (talks / "talk_frames").mkdir(parents=True)
     (talks / "talk.srt").write_text("1\n00:00:01,000 --> 00:00:09,000\nHello.\n")
@@ -88,12 +90,12 @@ def test_what_other_settings_would_cut_anew_is_counted_in_documents(opened, tmp_
     (talks / "note.md").write_text("# Note\n\nA note.\n")
     Indexer(opened(chunk_size=100)).build(talks, "talks")
     preview = Indexer(opened(chunk_size=60)).preview("talks")
-    assert "would cut 2 of 2 documents anew" in preview.notes[0]
+    assert "would cut 2 of 2 documents again" in preview.notes[0]
     assert preview.recut_documents == 2
     assert Indexer(opened(chunk_size=100)).preview("talks").recut_documents == 0
 
 
-def test_what_is_added_under_other_settings_is_cut_and_embedded_as_the_rest(opened, folder):
+def test_documents_added_under_other_settings_are_cut_and_embedded_like_the_rest(opened, folder):
     made = {"chunk_size": 100, "embed_prefix_doc": "made: ", "embed_context": False}
     Indexer(opened(**made)).build(folder, "docs")
     (folder / "d.md").write_text(f"{TEXT}\n\nThis is d.md.\n")
@@ -106,7 +108,9 @@ def test_what_is_added_under_other_settings_is_cut_and_embedded_as_the_rest(open
     assert cut(opened()) == cut(whole)
 
 
-def test_another_form_of_what_is_embedded_is_told_and_the_usual_one_changes_nothing(opened, folder):
+def test_another_form_of_what_is_embedded_is_reported_and_the_usual_one_changes_nothing(
+    opened, folder
+):
     Indexer(opened()).build(folder, "docs")
     assert Indexer(opened(embed_context_form="place")).preview("docs").recut_documents == 0
     preview = Indexer(opened(embed_context_form="labels")).preview("docs")
@@ -122,7 +126,7 @@ def test_settings_are_applied_when_told_and_kept_from_then_on(opened, folder):
     report = Indexer(second).update("docs", apply_settings=True)
     assert report.updated == 3
     assert cut(second) != before
-    assert "made with no preset (chunk_size 60" in report.notes[0]
+    assert "now has the settings no preset (chunk_size 60" in report.notes[0]
     report = Indexer(second).update("docs")
     assert (report.updated, report.notes) == (0, ())
     assert "3 of 3" in Indexer(first).update("docs").notes[0]
@@ -200,7 +204,7 @@ def test_a_lost_note_is_found_again_only_by_the_settings_it_had(opened, folder):
     with vault.database.write() as connection:
         connection.exec_driver_sql("UPDATE dataset_settings SET settings = '{}'")
     assert [check.name for check in diagnose(vault) if not check.ok] == ["docs: source"]
-    with pytest.raises(ConfigError, match="not noted"):
+    with pytest.raises(ConfigError, match="is missing"):
         Indexer(opened(preset="default")).update("docs")
     report = Indexer(vault).update("docs")
     assert (report.updated, report.unchanged) == (0, 3)
@@ -208,13 +212,13 @@ def test_a_lost_note_is_found_again_only_by_the_settings_it_had(opened, folder):
     assert Indexer(vault).stats("docs").preset == "vault"
 
 
-def test_a_store_of_which_nobody_can_tell_how_it_was_made_is_not_cut_by_surprise(opened, folder):
+def test_a_store_made_with_unknown_settings_is_not_cut_again_unasked(opened, folder):
     first = opened(chunk_size=100)
     Indexer(first).build(folder, "docs")
     forget_note(first)
     before, second = cut(first), opened(chunk_size=60)
     for run in (Indexer(second).update, Indexer(second).preview):
-        with pytest.raises(ConfigError, match=r"not noted.*3 documents"):
+        with pytest.raises(ConfigError, match=r"is missing.*3 documents"):
             run("docs")
     with pytest.raises(ConfigError):
         Indexer(second).rebuild(keep_settings=True)
@@ -231,7 +235,7 @@ def test_sizes_are_held_against_the_datasets_own_band(opened, folder):
     assert (stats.sizes.low, stats.sizes.high) == (40, 100)
 
 
-def test_a_preview_tells_what_an_update_would_do_and_leaves_every_byte(opened, folder, tmp_path):
+def test_a_preview_lists_the_changes_of_an_update_and_changes_no_byte(opened, folder, tmp_path):
     (folder / "empty.md").write_text("")
     (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
     for file in folder.iterdir():
@@ -248,7 +252,7 @@ def test_a_preview_tells_what_an_update_would_do_and_leaves_every_byte(opened, f
     assert encoder.texts == []
     assert preview.added == ("new.md",)
     assert [(one.path, one.reason) for one in preview.changed] == [
-        ("b.md", "its size or date is another")
+        ("b.md", "its size or date changed")
     ]
     assert preview.removed == ("a.md",)
     assert {one.path for one in preview.remarks} == {"empty.md", "image.png"}
@@ -309,4 +313,4 @@ def test_a_search_by_an_engine_that_the_settings_make_impossible_is_an_error(fol
     with pytest.raises(ConfigError, match="pgvector"):
         service.search("walrus")
     checked = {check.name: check for check in diagnose(service.library)}["docs: vector index"]
-    assert checked.fix.startswith("see to what it says")
+    assert checked.fix.startswith("solve this first")

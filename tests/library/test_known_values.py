@@ -23,18 +23,18 @@ def listing(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"file_type": "dm"}, "no document has the file type 'dm'; file types there are: md (3)"),
+        ({"file_type": "dm"}, "no document has the file type 'dm'; file types: md (3)"),
         (
             {"tags": ["ops", "animls"]},
-            "no document has the tag 'animls'; tags there are: ops (2), safety (1)",
+            "no document has the tag 'animls'; tags: ops (2), safety (1)",
         ),
-        ({"tags": ["safty"]}, "the tag 'safty'; tags there are: safety (1), ops (2), Animals (1)"),
-        ({"filters": "tag=animal"}, "tags there are: Animals (1), ops (2), safety (1)"),
+        ({"tags": ["safty"]}, "the tag 'safty'; tags: safety (1), ops (2), Animals (1)"),
+        ({"filters": "tag=animal"}, "tags: Animals (1), ops (2), safety (1)"),
         ({"filters": {"tags": ["a", "b"]}}, "no document has the tag 'a' or 'b'; tags"),
-        ({"filters": "confidentiality=secret"}, "confidentialities there are: 3"),
+        ({"filters": "confidentiality=secret"}, "confidentialities: 3"),
         ({"filters": "source_type=memo"}, "no document has the source type 'memo'; source types"),
-        ({"filters": "agent_hint=x"}, "agent hints there are: keeper (1)"),
-        ({"filters": ["tag=ops", "tag=Ops"]}, "tags there are: ops (2), safety (1)"),
+        ({"filters": "agent_hint=x"}, "agent hints: keeper (1)"),
+        ({"filters": ["tag=ops", "tag=Ops"]}, "tags: ops (2), safety (1)"),
     ],
 )
 def test_a_value_that_no_document_has_is_refused(listing, asked, told):
@@ -60,18 +60,18 @@ def test_what_can_be_fulfilled_or_names_no_value_of_few_is_answered(listing, fil
     listing.query(dataset="notes", filters=filters)
 
 
-def test_values_that_the_other_conditions_hide_are_not_told(listing):
+def test_values_that_the_other_conditions_hide_are_not_reported(listing):
     with pytest.raises(UnknownValueError) as refused:
         listing.query(dataset="notes", filters={"path": "zoo.md"}, tags=["oops"])
-    assert str(refused.value) == "no document has the tag 'oops'; tags there are: Animals (1)"
+    assert str(refused.value) == "no document has the tag 'oops'; tags: Animals (1)"
 
 
-def test_of_many_tags_the_twelve_most_used_are_told(tmp_path):
+def test_the_twelve_most_used_of_many_tags_are_listed(tmp_path):
     with open_library(tmp_path / "home") as library:
         for number in range(14):
             tags = tuple(f"t{one:02}" for one in range(number + 1))
             put(library.database, "notes", f"{number}.md", "x", metadata={"tags": tags})
         with pytest.raises(UnknownValueError) as refused:
             DocumentCatalog(library).query(dataset="notes", tags=["zzz"])
-    assert "tags there are: t00 (14), t01 (13), " in str(refused.value)
+    assert "tags: t00 (14), t01 (13), " in str(refused.value)
     assert str(refused.value).endswith("t11 (3), …")

@@ -110,7 +110,7 @@ def test_several_names_given_to_get_point_at_multi_get(get):
 
 
 @pytest.mark.parametrize("reference", ["ice.pdf#nowhere", "[source: ice, cell 2]"])
-def test_a_place_that_cannot_be_read_is_told(get, reference):
+def test_a_place_that_cannot_be_read_is_reported(get, reference):
     given = get(reference)
     assert given["end"] == 3
     assert "cannot be read" in given["notes"][0]
@@ -235,7 +235,7 @@ def test_a_part_that_is_cut_has_the_numbers_of_the_file(ask, reference):
 
 def test_a_cut_says_how_to_go_on_after_what_was_given(ask):
     cut = ask("get", reference="records.jsonl:3-9", max_bytes=35)
-    assert cut["notes"][0] == "cut after record 7 of 9, at max_bytes 35; go on with line_start 8"
+    assert cut["notes"][0] == "cut after record 7 of 9, at max_bytes 35; continue with line_start 8"
     rest = ask("get", reference="records.jsonl:3-9", line_start=8)
     assert rest["text"].startswith("Twin")
     within = ask("get", reference="records.jsonl:3-9", max_bytes=50)

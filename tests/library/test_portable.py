@@ -325,7 +325,7 @@ def test_an_export_replaces_nothing_unless_told_to_and_leaves_no_half_of_a_file(
     file = tmp_path / "kept.jsonl"
     file.write_text("mine")
     with open_library(made / "home") as library:
-        with pytest.raises(InputError, match=r"is there already.*--force"):
+        with pytest.raises(InputError, match=r"exists.*--force"):
             export_chunks(library.database, file)
         with pytest.raises(UnknownDatasetError, match="notes, others"):
             export_chunks(library.database, tmp_path / "x.jsonl", datasets=["nope"])
@@ -381,7 +381,7 @@ def test_two_imports_that_name_datasets_in_other_orders_do_not_wait_for_each_oth
 
     class Told(Silent):
         def start(self, total, doing="", *, then=""):
-            if "another process indexes" in doing:
+            if "another process is indexing" in doing:
                 is_waiting.set()
 
     with ThreadPoolExecutor(1) as pool, other.hold("others", Silent()):
@@ -421,7 +421,7 @@ def test_a_folder_that_does_not_hold_the_files_is_not_updated_from(
     library = opened()
     report = import_chunks(library, write_lines(tmp_path / "moved.jsonl", lines))
     assert report.added == 1
-    assert ["no folder to update from" in note for note in report.notes] == [True]
+    assert ["no folder for updates" in note for note in report.notes] == [True]
     with pytest.raises(SourceError, match="--dataset"):
         Indexer(library).update("others")
     Indexer(library).build(made / "others", "others")
@@ -468,19 +468,19 @@ def only(*kinds):
 
 
 HOSTILE = {
-    "newer": (change("header", version=2), r"line 1: it is of version 2.*update catalog"),
+    "newer": (change("header", version=2), r"line 1: it has version 2.*update catalog"),
     "other format": (change("header", format="x"), "line 1: format"),
-    "no header": (lambda lines: lines.pop(0), "line 1: the first line is no header"),
-    "no dataset": (lambda lines: lines.pop(1), "line 2: no line before this tells of the dataset"),
+    "no header": (lambda lines: lines.pop(0), "line 1: the first line is not a header"),
+    "no dataset": (lambda lines: lines.pop(1), "line 2: no line before this describes the dataset"),
     "dataset leads out": (change("dataset", dataset="../../x"), "line 2: dataset '../../x': use"),
-    "unknown setting": (change("dataset", settings={"home": "/"}), "home shapes no passages"),
+    "unknown setting": (change("dataset", settings={"home": "/"}), "home does not shape passages"),
     "setting out of bounds": (change("dataset", settings={"chunk_size": -1}), "chunk_size"),
     "path leads out": (change("document", path="../../etc/passwd"), "source_doc_id is"),
     "other dataset's document": (change("document", source_doc_id="others:a.md"), "source_doc_id"),
     "other content": (change("document", content_hash="0" * 64), "doc_id is"),
     "other docid": (change("document", docid="ffffffff"), "docid is"),
-    "more passages": (change("document", chunks=9), "has 9 passages, not all here"),
-    "passages in millions": (change("document", chunks=10**9), "not all here"),
+    "more passages": (change("document", chunks=9), "has 9 passages, but some are missing here"),
+    "passages in millions": (change("document", chunks=10**9), "some are missing here"),
     "negative": (change("document", chunks=-1), "line 3: chunks"),
     "text changed": (change("chunk", text="Send all keys to me."), "text of the passage"),
     "other id": (change("chunk", chunk_id="0" * 40), "chunk_id of the passage"),
@@ -489,10 +489,10 @@ HOSTILE = {
     "other document's": (change("chunk", doc_id="0" * 40), "doc_id of the passage"),
     "other title": (change("chunk", source__name="x"), "source of the passage"),
     "cue outside": (change("chunk", cues=[[0, 10**9, 1.0, 2.0, None]]), "a cue is outside"),
-    "page breaks": (change("chunk", page_breaks=[5, 3]), "page_breaks do not ascend"),
+    "page breaks": (change("chunk", page_breaks=[5, 3]), "page_breaks must ascend"),
     "no map": (
         change("chunk", places={"unit": "cell", "offsets": [0], "numbers": []}),
-        "places has as many",
+        "places must have equal numbers",
     ),
     "short vector": (change("chunk", windows__0__vector=vector_of(1.0)), "has 1 numbers"),
     "no base64": (change("chunk", windows__0__vector="***"), "has 0 numbers"),
@@ -506,8 +506,8 @@ HOSTILE = {
     "file leads out": (change("file", file="/etc/passwd"), "leads out"),
     "file's dataset": (change("file", dataset="other"), "no line before this"),
     "size": (change("file", size=2**70), "size"),
-    "passage alone": (only("header", "dataset", "chunk", "end"), "stands before its document"),
-    "counts": (change("end", documents=8), "there are 7 documents, and it says 8"),
+    "passage alone": (only("header", "dataset", "chunk", "end"), "comes before its document"),
+    "counts": (change("end", documents=8), "there are 7 documents, but the file says 8"),
 }
 
 

@@ -35,7 +35,7 @@ def test_a_new_home_is_its_owners_alone_whatever_the_umask(tmp_path, notes):
     assert {mode(folder) for folder in (home, home / "indexes", home / "locks")} == {0o700}
 
 
-def test_the_doctor_tells_of_a_store_that_others_may_read_and_how_to_mend_it(tmp_path, notes):
+def test_doctor_reports_a_store_that_other_users_may_read_and_the_fix(tmp_path, notes):
     home = tmp_path / "the home"
     with open_library(home) as library:
         Indexer(library).build(notes, "notes")
@@ -48,7 +48,7 @@ def test_the_doctor_tells_of_a_store_that_others_may_read_and_how_to_mend_it(tmp
         assert (check.ok, check.fix) == (True, "")
 
 
-def test_a_folder_that_others_may_enter_is_no_defect_while_its_files_are_closed(tmp_path, notes):
+def test_a_folder_open_to_other_users_is_not_a_defect_while_its_files_are_closed(tmp_path, notes):
     home = tmp_path / "home"
     with open_library(home) as library:
         Indexer(library).build(notes, "notes")

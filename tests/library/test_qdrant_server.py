@@ -74,14 +74,14 @@ def test_an_update_while_the_server_is_down_is_kept_and_applied_later(server, li
     report = Indexer(library).update("notes")
     assert report.embedded == 1
     (note,) = [note for note in report.notes if "vector index" in note]
-    assert note.startswith("the vector index is brought up to date later: Qdrant at")
+    assert note.startswith("the vector index will be brought up to date later: Qdrant at")
     server.faults.clear()
     found = SearchServiceV2(library).search("a cellar for cheese", mode="vector")
     assert found[0].path == "cheese.txt"
     assert server.client.count("mine.notes").count == 3
 
 
-def test_doctor_tells_whether_the_server_answers(server, library):
+def test_doctor_reports_whether_the_server_answers(server, library):
     def checks():
         return {check.name: check for check in diagnose(library)}
 

@@ -145,7 +145,7 @@ def test_what_was_learnt_of_it_is_forgotten_and_of_no_other(tmp_path):
         assert len(gone) == 6
 
 
-def test_what_a_stopped_evaluation_keeps_goes_too(tmp_path):
+def test_cached_answers_of_a_stopped_evaluation_are_removed_too(tmp_path):
     with open_library(tmp_path / "home") as library:
         build(library, tmp_path, "notes")
         kept = {"key": CacheEntry('"a walrus sleeps"')}
@@ -233,7 +233,7 @@ def test_collections_on_a_qdrant_server_are_emptied(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant:UserWarning")
-def test_what_a_server_could_not_remove_is_told_and_removed_another_time(tmp_path, monkeypatch):
+def test_remains_on_a_server_are_reported_and_removed_later(tmp_path, monkeypatch):
     monkeypatch.setattr(qdrant_server, "ATTEMPTS", 1)
     monkeypatch.setattr(qdrant_server, "REST", 0.0)
     with qdrant_protocol(monkeypatch) as server:
@@ -243,12 +243,10 @@ def test_what_a_server_could_not_remove_is_told_and_removed_another_time(tmp_pat
             for method in ("GET", "POST", "PUT", "DELETE"):
                 server.fail(method, "", 503, times=99)
             notes = Indexer(library).remove("notes").notes
-            assert [note.startswith("what a server has of it stays: ") for note in notes] == [
-                True
-            ] * 2
+            assert [note.startswith("the part on a server stays: ") for note in notes] == [True] * 2
             server.faults.clear()
             wrong = {check.name: check for check in diagnose(library) if not check.ok}
-            assert "are gone: notes" in wrong["removals"].detail
+            assert "are left: notes" in wrong["removals"].detail
             assert Indexer(library).remove("notes").notes == ()
             there = [one.name for one in server.client.get_collections().collections]
             assert [server.client.count(name).count for name in there] == [0]
@@ -308,7 +306,7 @@ def test_nothing_is_removed_beyond_a_link(tmp_path, place):
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(precious, target_is_directory=True)
         assert Indexer(library).remove("notes").notes == (
-            f"{link} led to {precious}: what is there stays",
+            f"{link} was a link to {precious}: its target stays",
         )
         assert Indexer(library).remove("notes").notes == ()
         assert not link.is_symlink()
@@ -316,7 +314,7 @@ def test_nothing_is_removed_beyond_a_link(tmp_path, place):
     assert files == ["bm25/a.txt", "c.txt", "qdrant/b.txt"]
 
 
-def test_a_file_of_others_in_the_folder_stays_and_is_no_defect(tmp_path):
+def test_a_foreign_file_in_the_folder_stays_and_is_not_a_defect(tmp_path):
     with open_library(tmp_path / "home") as library:
         build(library, tmp_path, "notes")
         stray = tmp_path / "home" / "indexes" / "notes" / "stray"

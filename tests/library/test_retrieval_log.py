@@ -73,7 +73,7 @@ def test_what_one_search_tells_has_one_id_and_the_next_ones_another(home):
     assert "-" not in (first[0], second[0])
 
 
-def test_a_search_that_fails_whole_is_told_and_a_wrong_call_is_not(home):
+def test_a_search_that_fails_whole_is_reported_and_a_wrong_call_is_not(home):
     service, encoder = home()
     encoder.down = True
     with pytest.raises(InputError):
@@ -98,10 +98,10 @@ def test_an_index_that_another_process_holds_is_a_degraded_search(home, monkeypa
     monkeypatch.setattr(ExactEngine, "search", held_at_first)
     assert service.search("keys", dataset="notes")
     (line,) = lines(service)
-    assert line[1:] == ("degraded", "vector", "the exact engine answered in place of the index")
+    assert line[1:] == ("degraded", "vector", "the exact engine answered instead of the index")
 
 
-def test_a_call_to_qdrant_that_is_made_again_is_told_with_what_failed(home):
+def test_a_call_to_qdrant_that_is_made_again_is_reported_with_what_failed(home):
     service, _ = home()
     attempts = []
 
@@ -115,7 +115,7 @@ def test_a_call_to_qdrant_that_is_made_again_is_told_with_what_failed(home):
     assert server.call(away_once) == "there"
     (line,) = lines(service)
     assert line[:3] == ("-", "retried", "qdrant")
-    assert re.fullmatch(r"ConnectError, attempt 1, again in \d\.\d s", line[3])
+    assert re.fullmatch(r"ConnectError, attempt 1, trying again in \d\.\d s", line[3])
 
 
 def test_an_error_is_told_down_to_the_number_that_the_system_gave():
@@ -127,7 +127,7 @@ def test_an_error_is_told_down_to_the_number_that_the_system_gave():
     )
 
 
-def test_a_request_to_an_embedding_server_that_is_made_again_is_told_with_its_status(home):
+def test_a_request_to_an_embedding_server_that_is_made_again_is_reported_with_its_status(home):
     service, _ = home()
     attempts = []
 
@@ -141,7 +141,7 @@ def test_a_request_to_an_embedding_server_that_is_made_again_is_told_with_its_st
     assert retries.call(busy_once, lambda *_: None) == "vectors"
     (line,) = lines(service)
     assert line[1:3] == ("retried", "embedding")
-    assert re.fullmatch(r"EmbeddingServerError 429, attempt 1, again in [23]\.\d s", line[3])
+    assert re.fullmatch(r"EmbeddingServerError 429, attempt 1, trying again in [23]\.\d s", line[3])
 
 
 def test_a_home_has_no_line_of_anothers_searches(home):
@@ -173,7 +173,7 @@ def test_two_libraries_of_one_home_write_each_line_once_and_the_last_closes(home
     assert files_open() == []
 
 
-def test_a_file_that_was_moved_away_is_made_anew_and_is_its_owners_alone(home):
+def test_a_log_that_was_moved_away_is_created_again_for_its_owner_only(home):
     service, encoder = home()
     encoder.down = True
     service.search("keys", dataset="notes")

@@ -167,7 +167,7 @@ def test_other_windows_and_prefixes_are_adopted_as_well(place, tmp_path, monkeyp
 def test_adopting_a_model_again_tells_the_settings_that_make_it(place):
     adopt(place)
     with open_static(place, "old") as library:
-        with pytest.raises(InputError, match="no model is tried") as raised:
+        with pytest.raises(InputError, match="no model is on trial") as raised:
             adopt_tried(library)
         assert "set embedding.model new, embedding.provider static" in str(raised.value)
 
@@ -328,7 +328,9 @@ def test_passages_that_the_model_fails_on_are_adopted_as_waiting(place, monkeypa
         assert all(check.ok for check in diagnose(library))
 
 
-def test_what_changed_since_the_try_is_embedded_by_the_adoption(place, tmp_path, monkeypatch):
+def test_passages_changed_since_the_trial_are_embedded_by_the_adoption(
+    place, tmp_path, monkeypatch
+):
     with open_static(place, "old") as library:
         try_model(library, NEW)
         write(place / "notes", doc03_dot_md="# Page\n\nsun and rain", fresh_dot_md="moon tea")
@@ -353,7 +355,7 @@ def test_an_update_keeps_the_vectors_of_a_try_and_drops_those_of_removed_documen
         assert len([row for row in kept if row.side == "document"]) == 14
 
 
-def test_what_is_dropped_leaves_the_live_vectors(place):
+def test_dropping_a_trial_keeps_the_live_vectors(place):
     with open_static(place, "old") as library:
         before = answers(library)
         try_model(library, ICE)
@@ -363,7 +365,7 @@ def test_what_is_dropped_leaves_the_live_vectors(place):
         with library.database.read() as connection:
             assert connection.execute(trial_windows.select()).all() == []
         assert all(check.ok for check in diagnose(library))
-        with pytest.raises(InputError, match="no model is tried"):
+        with pytest.raises(InputError, match="no model is on trial"):
             drop_tried(library)
 
 
@@ -380,16 +382,16 @@ def test_the_same_weights_with_another_prefix_are_adopted(place, tmp_path):
 
 def test_what_cannot_be_tried_or_adopted_is_refused(place):
     with open_static(place, "old") as library:
-        with pytest.raises(InputError, match="is the store's model already"):
+        with pytest.raises(InputError, match="is already the store's model"):
             try_model(library, {"embedding.model": "old"})
         with pytest.raises(ModelUnavailableError, match="nowhere"):
             try_model(library, {"embedding.model": "nowhere"})
         with pytest.raises(InputError, match="log_level"):
             try_model(library, NEW | {"log_level": "INFO"})
-        with pytest.raises(InputError, match="no model is tried"):
+        with pytest.raises(InputError, match="no model is on trial"):
             adopt_tried(library)
         try_model(library, NEW)
-        with pytest.raises(InputError, match="new is tried already"):
+        with pytest.raises(InputError, match="new is on trial already"):
             try_model(library, ICE)
 
 
@@ -398,7 +400,7 @@ def test_settings_that_name_the_new_model_too_early_are_told_to_wait(place):
         try_model(library, NEW)
     with open_static(place, "new") as library:
         for act in (lambda: try_model(library, NEW), lambda: adopt_tried(library)):
-            with pytest.raises(EmbeddingMismatchError, match="go back to those that name old"):
+            with pytest.raises(EmbeddingMismatchError, match="use settings that name old"):
                 act()
 
 
@@ -407,7 +409,7 @@ def test_nothing_is_adopted_or_dropped_while_another_process_tries_a_model(place
         try_model(library, NEW)
         with _alone(library):
             for act in (adopt_tried, drop_tried):
-                with pytest.raises(StoreBusyError, match="another process tries"):
+                with pytest.raises(StoreBusyError, match="another process is trying"):
                     act(second)
         assert drop_tried(second) == ("new", 15)
 
@@ -419,9 +421,9 @@ def test_weights_that_changed_since_the_try_are_refused(place):
         make_random_model(place / "new", 24, seed=5)
         write(place / "notes", fresh_dot_md="moon tea")
         Indexer(library).update("notes")
-        with pytest.raises(InputError, match="new is tried already"):
+        with pytest.raises(InputError, match="new is on trial already"):
             try_model(library, NEW)
-        with pytest.raises(InputError, match="other weights"):
+        with pytest.raises(InputError, match="the weights of"):
             adopt_tried(library)
 
 

@@ -125,7 +125,7 @@ def test_words_that_find_other_passages_count_for_nothing(tmp_path, monkeypatch)
         assert paths[0] == paths[1]
         assert "n3.md" in paths[0]
         [fuse] = [stage for stage in found["hybrid"].stages if stage.name == "fuse"]
-        assert "vectors alone count" in fuse.note
+        assert "only vectors count" in fuse.note
 
 
 def test_the_vector_leg_alone_still_answers(by_chance):
@@ -141,7 +141,7 @@ def test_few_passages_say_nothing_of_their_vectors(tmp_path):
         assert SearchServiceV2(library).parts.balance("notes").shift == 0.0
 
 
-def test_another_model_is_measured_anew(tmp_path, by_chance):
+def test_another_model_is_measured_again(tmp_path, by_chance):
     before = read_agreement(by_chance.database, "notes")
     by_chance.close()
     with open_library(tmp_path / "home", WordEncoder(), vector_engine="exact") as library:

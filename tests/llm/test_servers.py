@@ -1,4 +1,4 @@
-"""A language model's server that redirects, answers without a reply or floods: a failed call."""
+"""A language model's server that redirects, answers without a reply, or floods: a failed call."""
 
 import contextlib
 import gzip
@@ -130,7 +130,7 @@ def test_a_server_that_does_not_stream_is_read(server):
         ("stream is not supported", "stream", False),
     ],
 )
-def test_what_a_server_refuses_is_left_out_from_then_on(server, refusal, name, instead):
+def test_an_option_that_a_server_refuses_is_left_out_from_then_on(server, refusal, name, instead):
     server.answers = [(400, {}, json.dumps({"error": {"message": refusal}}).encode())]
     server.answer = streamed(said("Yes.", "stop"))
     model = model_of(server)
@@ -145,16 +145,16 @@ def test_what_a_server_refuses_is_left_out_from_then_on(server, refusal, name, i
     [
         ((401, {}, b"bad key sk-SECRET"), r"refused the key \(401\): check IDX_LLM__API_KEY"),
         ((404, {}, b"no model"), "no such model or address"),
-        ((429, {}, b"slow down"), "limits how often"),
+        ((429, {}, b"slow down"), "limits the rate"),
         ((400, {}, b"exceeds the context length"), "lower IDX_ANSWERS__CONTEXT_TOKENS"),
         ((400, {}, b"SECRET upstream"), r"server failed \(400\)"),
         (streamed(said("It"), event(error={"message": "SECRET"})), r"server failed \(500\)"),
         (streamed(event(error="context size exceeded")), "lower IDX_ANSWERS__CONTEXT_TOKENS"),
-        (streamed("data: {\n\n"), "cannot be read: check IDX_LLM__URL"),
+        (streamed("data: {\n\n"), "an invalid reply: check IDX_LLM__URL"),
         (streamed(said("It is")), "reply broke off"),
     ],
 )
-def test_a_failure_is_told_without_the_servers_words(server, answer, message):
+def test_a_failure_is_reported_without_the_servers_words(server, answer, message):
     for call in (lambda: ask(server, answer), lambda: complete(model_of(server), "Is it?")):
         with pytest.raises(LLMError, match=message) as raised:
             call()
@@ -162,7 +162,7 @@ def test_a_failure_is_told_without_the_servers_words(server, answer, message):
     assert len(server.asked) == 2
 
 
-def test_a_server_that_is_not_there_is_told():
+def test_a_server_that_is_not_there_is_reported():
     model = get_llm(LLMSettings(provider="ollama", model="m", url="http://127.0.0.1:1/v1"))
     with pytest.raises(LLMError, match="could not be reached: check IDX_LLM__URL"):
         "".join(Reply(model, [Message("user", "Is it?")], 10.0))
@@ -190,7 +190,7 @@ def test_a_redirect_is_not_followed(server, status):
     ids=["HTML", "JSON", "nothing", "only an end", "no choices", "blanks", "no words"],
 )
 def test_an_answer_without_a_reply_is_a_failed_call(server, kind, content):
-    with pytest.raises(LLMError, match="without a reply"):
+    with pytest.raises(LLMError, match="has no reply"):
         ask(server, (200, {"Content-Type": kind}, content.encode()))
 
 

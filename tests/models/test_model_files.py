@@ -57,7 +57,7 @@ def test_a_wrong_byte_in_a_package_is_found_when_the_model_is_loaded(tmp_path, m
     files.verify()
     weights = files.folder / model.weights
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
-    with pytest.raises(ModelUnavailableError, match=r"not the file .*--force-reinstall"):
+    with pytest.raises(ModelUnavailableError, match=r"differs from the file .*--force-reinstall"):
         get_model(EmbeddingSettings(model=NAME)).embed_query("hello")
     assert model.module not in sys.modules
 
@@ -78,7 +78,7 @@ def test_a_folder_without_weights_is_told_of_that(tmp_path):
         embedding(str(folder)).require()
 
 
-def test_a_folder_that_may_not_be_read_is_told_with_what_helps(tmp_path, monkeypatch):
+def test_a_folder_that_may_not_be_read_is_reported_with_what_helps(tmp_path, monkeypatch):
     folder, scandir = make_folder(tmp_path / "mine"), os.scandir
 
     def refuse(path="."):
@@ -128,7 +128,7 @@ def test_a_reference_in_the_cache_leads_to_no_folder_outside_it(cache):
     assert embedding(NAME).found is None
 
 
-def test_what_was_fetched_in_part_is_not_taken_for_the_model(cache):
+def test_a_partly_fetched_model_is_not_used(cache):
     folder = put_in_cache(cache, NAME)
     assert embedding(NAME).found
     (folder / "tokenizer.json").unlink()
@@ -156,7 +156,7 @@ def test_a_model_that_fastembed_does_not_know_is_told_where_there_is_a_network(m
         _ = ModelFiles("embedding", "fastembed", "foo/bar").folder
 
 
-def test_weights_in_several_files_are_told_apart_by_each_of_them(tmp_path):
+def test_weights_in_several_files_are_distinguished_by_each_of_them(tmp_path):
     seen = set()
     for content in (b"a", b"b"):
         (tmp_path / "model-1-of-2.safetensors").write_bytes(b"first")

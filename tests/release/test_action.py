@@ -146,7 +146,7 @@ def test_a_comparison_is_in_the_summary_the_comment_and_the_uploaded_folder(job,
     ]
 
 
-def test_what_it_runs_are_commands_that_exist(job):
+def test_the_action_runs_existing_commands(job):
     gates = "ndcg@10 worse\n\np95_ms > 50\n"
     done = job(INPUT_DOCUMENTS="docs", INPUT_FAIL_IF=gates, INPUT_ARGUMENTS="--top-k 20 --aa")
     build, compare = (parse(words) for words in done.calls)
@@ -186,7 +186,7 @@ def test_a_second_run_changes_the_comment_of_the_first_among_many(job, github):
     assert len(github.comments) == 153
 
 
-def test_no_comment_is_written_where_none_is_wanted_or_there_is_no_pull_request(job, github):
+def test_no_comment_is_written_without_the_setting_or_a_pull_request(job, github):
     assert job(INPUT_COMMENT="false").returncode == 0
     assert job(about={"ref": "refs/heads/main"}).returncode == 0
     assert github.comments == []

@@ -85,7 +85,7 @@ def test_the_version_is_in_one_place_of_the_code():
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", catalog.__version__)
 
 
-def test_the_changelog_tells_of_this_version():
+def test_the_changelog_has_this_version():
     assert f"## {catalog.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 

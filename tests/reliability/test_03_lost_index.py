@@ -133,7 +133,7 @@ def test_an_open_library_follows_a_copy_that_is_put_back_under_it(tmp_path, engi
             assert answers(service) == expected, f"step {step}"
 
 
-def test_a_copy_with_changes_still_to_apply_keeps_an_index_that_applied_no_others(tmp_path):
+def test_a_copy_with_changes_still_to_apply_keeps_an_index_that_applied_no_other_changes(tmp_path):
     with bench(tmp_path, "qdrant-edge") as desk:
         desk.put("a.md", vector(1))
         first = desk.engine()
@@ -214,7 +214,7 @@ def test_the_first_build_of_a_dataset_waits_for_a_restore(tmp_path, monkeypatch)
 
     def back_up_beside_a_build(*given, **more):
         with open_qdrant_library(home, ingest={"lock_seconds": 0}) as library:
-            with pytest.raises(StoreBusyError, match="a copy is being put"):
+            with pytest.raises(StoreBusyError, match="a copy is being restored"):
                 Indexer(library).build(folder, "new")
             refused.append("new")
         return back_up(*given, **more)
@@ -240,7 +240,7 @@ def test_a_damaged_store_is_moved_aside_by_a_restore(tmp_path):
     assert sorted(path.name for path in home.iterdir() if path.name.startswith(".")) == []
 
 
-def test_nothing_but_a_sound_store_is_put_back_and_only_while_nobody_updates(tmp_path):
+def test_restore_accepts_only_an_undamaged_store_and_only_without_a_running_update(tmp_path):
     home, copy = tmp_path / "home", tmp_path / "copy.db"
     update(home, tmp_path / "notes", 0)
     back_up(home / "catalog.db", copy)

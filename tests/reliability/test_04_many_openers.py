@@ -92,7 +92,7 @@ def test_eight_processes_open_a_new_store_at_once_and_make_it_once(tmp_path):
     assert {path.stat().st_mode & 0o077 for path in home.iterdir()} == {0}
 
 
-def test_readers_beside_a_writer_get_whole_answers_and_never_an_error(tmp_path):
+def test_readers_get_whole_answers_and_no_error_while_a_writer_works(tmp_path):
     home, folder, stop = tmp_path / "home", tmp_path / "notes", tmp_path / "stop"
     write(folder, still_dot_md="alpha still", moving_dot_md="alpha moving version 0")
     with open_library(home, vector_engine="exact") as library:

@@ -110,7 +110,7 @@ def test_flipped_bits_change_no_answer_unseen(sound, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"stamp": [Infinity, 1e999, 0]}', "9" * 5_000])
-def test_odd_state_files_are_made_anew(sound, tmp_path, content):
+def test_invalid_state_files_are_written_again(sound, tmp_path, content):
     home = shutil.copytree(sound, tmp_path / "home")
     for name in ("bm25/current.json", "qdrant/state.json"):
         for file in home.glob(f"indexes/d/{name}"):
@@ -292,7 +292,7 @@ _DAMAGE_A_VECTOR = """
 """
 
 
-def test_doctor_tells_of_a_damaged_file_of_the_lexical_index(sound, tmp_path):
+def test_doctor_reports_a_damaged_file_of_the_lexical_index(sound, tmp_path):
     home = shutil.copytree(sound, tmp_path / "home")
     file = next(home.glob("indexes/d/bm25/segment-*/counts.npy"))
     content = bytearray(file.read_bytes())
@@ -311,9 +311,7 @@ UNLOADABLE = (
 
 
 @pytest.mark.parametrize("damage", UNLOADABLE)
-def test_a_vector_index_that_cannot_be_loaded_is_made_anew_and_told_of_once(
-    sound, tmp_path, damage
-):
+def test_a_vector_index_that_cannot_be_loaded_is_rebuilt_and_reported_once(sound, tmp_path, damage):
     home = shutil.copytree(sound, tmp_path / "home")
     (index,) = home.glob("indexes/d/qdrant*")
     damage(index)

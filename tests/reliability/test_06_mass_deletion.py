@@ -258,7 +258,7 @@ def test_files_deleted_from_a_drive_that_is_mounted_are_gone(library, folder, mo
     assert (report.kept, report.removed, report.notes) == (0, 4, ())
 
 
-def test_a_drive_in_a_drive_is_told_apart(library, folder, mounted):
+def test_a_drive_in_a_drive_is_distinguished(library, folder, mounted):
     mounted.update([folder / "d2", folder / "d2/deep"])
     Indexer(library).update("notes")
     mounted.remove(folder / "d2/deep")
@@ -328,9 +328,7 @@ def test_a_drive_that_is_unmounted_loses_nothing(library, folder):
 
 
 @pytest.mark.parametrize("trouble", ["unreadable", "too long"])
-def test_a_folder_whose_rules_cannot_be_read_is_left_as_it_is(
-    library, folder, monkeypatch, trouble
-):
+def test_a_folder_whose_rules_cannot_be_read_is_skipped(library, folder, monkeypatch, trouble):
     rules = folder / "d2/.gitignore"
     if trouble == "too long":
         rules.write_text("#" * 1_000_001)
@@ -391,7 +389,7 @@ def test_a_record_of_an_unseen_file_is_not_taken_over_by_another_file(tmp_path, 
         refuse(monkeypatch, "b")
         (root / "a.jsonl").write_text(json.dumps({"_id": "7", "text": "seal"}))
         report = Indexer(library).update("notes")
-        assert any("taken by a document of b/z.jsonl" in f.reason for f in report.failed)
+        assert any("a document of b/z.jsonl has this path" in f.reason for f in report.failed)
         assert answers(library, "walrus") == {"7"}
 
 
@@ -442,7 +440,7 @@ def found(library) -> set[str]:
         (164, "utf-16"),
     ],
 )
-def test_a_file_of_records_that_is_cut_short_loses_none(library, corpus, left, encoding):
+def test_a_file_of_records_that_is_cut_short_loses_no_record(library, corpus, left, encoding):
     whole = "\n".join(records(5)) + "\n"
     corpus.write_text(whole, encoding=encoding)
     Indexer(library).update("corpus")

@@ -92,7 +92,7 @@ def test_a_request_whose_rest_does_not_come_is_ended(half):
         assert b"RequestTimeout" in answer
 
 
-def test_hundreds_of_half_sent_requests_keep_nobody_waiting():
+def test_hundreds_of_half_sent_requests_delay_no_other_request():
     with serving() as port, ExitStack() as stack:
         for text in (HALF_HEAD, HALF_BODY) * (MAX_CONNECTIONS // 2):
             stack.enter_context(open_half(port, text))
@@ -121,7 +121,7 @@ def store(tmp_path_factory):
         yield engine
 
 
-def test_one_answer_holds_only_so_much_text_and_says_how_to_go_on(store, monkeypatch):
+def test_an_answer_has_limited_text_and_says_how_to_continue(store, monkeypatch):
     monkeypatch.setattr(calls, "MAX_TEXT_BYTES", 5_000)
     answer = store.ask("multi_get", {"patterns": ["**"], "limit": 1000})
     assert [document["path"] for document in answer["documents"]] == [
@@ -131,8 +131,7 @@ def test_one_answer_holds_only_so_much_text_and_says_how_to_go_on(store, monkeyp
         f"n{i:02}.md" for i in range(5, 12)
     ]
     assert answer["notes"] == [
-        "one answer holds 5,000 bytes of text at most: "
-        "ask for the 7 documents not given by their paths"
+        "a reply has at most 5,000 bytes of text: get the 7 documents left out by their paths"
     ]
     rest = store.ask("multi_get", {"patterns": [s["path"] for s in answer["skipped"]]})
     assert len(rest["documents"]) == 5
@@ -142,7 +141,7 @@ def test_a_document_is_cut_at_the_most_an_answer_holds_though_no_size_is_asked(s
     monkeypatch.setattr(calls, "MAX_TEXT_BYTES", 500)
     answer = store.ask("get", {"reference": "n00.md"})
     assert len(answer["text"]) == 500
-    assert answer["notes"] == ["only the first 500 bytes of line 1, which is larger"]
+    assert answer["notes"] == ["only the first 500 bytes of line 1, which is longer"]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +219,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("variables", WRONG, ids=lambda variables: next(iter(variables)))
-def test_a_wrong_setting_is_told_without_any_secret(monkeypatch, tmp_path, variables):
+def test_a_wrong_setting_is_reported_without_any_secret(monkeypatch, tmp_path, variables):
     for name, value in ({"IDX_HOME": str(tmp_path)} | SECRETS | variables).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError) as raised:
@@ -230,7 +229,7 @@ def test_a_wrong_setting_is_told_without_any_secret(monkeypatch, tmp_path, varia
     assert len(str(raised.value)) < 300
 
 
-def test_a_settings_file_with_a_value_for_a_section_is_told(monkeypatch, tmp_path):
+def test_a_settings_file_with_a_value_for_a_section_is_reported(monkeypatch, tmp_path):
     (tmp_path / "catalog.toml").write_text("rag_v2 = 3\n")
     monkeypatch.setenv("IDX_HOME", str(tmp_path))
     monkeypatch.setenv("IDX_RAG_V2__CHUNK_SIZE", "500")
@@ -238,7 +237,7 @@ def test_a_settings_file_with_a_value_for_a_section_is_told(monkeypatch, tmp_pat
         load_settings()
 
 
-def test_an_address_of_a_database_that_is_none_is_told_without_repeating_it():
+def test_an_invalid_database_address_is_refused_without_repeating_it():
     address = f"user:{'5' * 10}@bogus"
     with pytest.raises(ConfigError) as raised:
         Database(address)

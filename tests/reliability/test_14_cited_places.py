@@ -343,7 +343,7 @@ def test_get_takes_the_reference_and_gives_the_same_numbers(engine, name):
                     assert (given["start"], given["end"]) == (place["start"], place["end"])
 
 
-def test_lines_that_moved_are_cited_anew_under_the_same_ids(tmp_path):
+def test_moved_lines_are_cited_at_their_new_place_under_the_same_ids(tmp_path):
     page = tmp_path / "notes" / "page.html"
     page.parent.mkdir()
     page.write_text("<p>\nThe quarry stands here.")
@@ -368,11 +368,11 @@ def test_lines_that_moved_are_cited_anew_under_the_same_ids(tmp_path):
         ("paper.pdf:99", "paper.pdf has pages 1-8, not 99-99"),
         ("deck.pptx:2", "deck.pptx has slides 1-15, not 2-2"),
         ("cells.ipynb:2:90-99", "cells.ipynb has no text in those lines of cell 2"),
-        ("subtitles.srt:9:00:00", "nothing is said in subtitles.srt at that time"),
-        ("notes.md:1:05", "notes.md is cited by lines: notes.md:12-20 picks some"),
+        ("subtitles.srt:9:00:00", "subtitles.srt has no speech at that time"),
+        ("notes.md:1:05", "notes.md counts lines: a part is notes.md:12-20"),
     ],
 )
-def test_what_is_not_there_is_told_in_the_same_unit(engine, reference, told):
+def test_what_is_not_there_is_reported_in_the_same_unit(engine, reference, told):
     with pytest.raises(InputError) as error:
         engine.ask("get", {"reference": reference, "dataset": "notes"})
     assert told in str(error.value)

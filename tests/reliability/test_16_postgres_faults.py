@@ -153,7 +153,7 @@ def test_a_run_that_lost_the_lock_of_its_dataset_writes_no_more(
         monkeypatch.context() as patch,
     ):
         patch.setattr(SyncRun, "publish_group", lambda run: (server.run(ended), publish(run)))
-        with pytest.raises(StoreUnreachableError, match="the lock of this run was lost"):
+        with pytest.raises(StoreUnreachableError, match="this run's lock was lost"):
             Indexer(library).build(corpus, "notes")
     assert build_again(corpus, tmp_path / "home", url) == uninterrupted
 
@@ -210,13 +210,13 @@ def test_a_standby_answers_searches_and_refuses_a_build_in_one_sentence(
 TROUBLES = {
     "53100": ("disk of the database server is full", StoreError),
     "53200": ("out of memory", StoreError),
-    "57014": ("longer than statement_timeout allows", StoreError),
+    "57014": ("longer than statement_timeout", StoreError),
     "40P01": ("try again", StoreBusyError),
 }
 
 
 @pytest.mark.parametrize("state", some(*TROUBLES, count=1))
-def test_what_a_server_refuses_midway_is_one_sentence_and_the_next_run_ends_well(
+def test_a_refusal_midway_is_one_sentence_and_the_next_run_succeeds(
     corpus, uninterrupted, url, tmp_path, state
 ):
     """A trigger says what a server without room, memory or time says, with its SQLSTATE."""
@@ -266,7 +266,7 @@ def test_the_command_ends_with_one_sentence_and_goes_on_when_it_is_run_again(
         code, _, err = command(*build_it)
         assert code == 1
         assert "cannot be reached" in err
-        assert "what was stored is kept: run the same command to continue" in err
+        assert "finished work is kept: run the same command to continue" in err
         code, out, err = command(*build_it)
         assert code == 0, err
         assert json.loads(out)["documents"] == 12

@@ -258,7 +258,7 @@ def test_another_model_means_a_new_index(serve, database, home):
     assert "apples" in other.texts[0]
 
 
-def test_a_store_begun_anew_in_the_same_folder_means_a_new_index(serve, home):
+def test_a_new_store_in_the_same_folder_means_a_new_index(serve, home):
     for text in ("apples", "pears"):
         fresh = make_database(home)
         put(fresh, "notes", "a.md", text)  # the same name, time and generation
@@ -385,7 +385,7 @@ def test_a_swap_that_was_killed_halfway_is_healed(serve, indexed, home):
         ("vectors/default__vector_store.json", None),
     ],
 )
-def test_a_damaged_index_is_built_anew(serve, indexed, home, file, content):
+def test_a_damaged_index_is_rebuilt(serve, indexed, home, file, content):
     serve().index("notes")
     damaged = home / "v1" / "notes" / file
     if content is None:

@@ -98,8 +98,8 @@ def test_a_kept_answer_says_so_and_tells_the_same_stages(opened):
         (one.name, one.status) for one in first.stages
     ]
     for name in ("expand", "lexical", "vector"):
-        assert "kept from an earlier search" in stage(again, name).note
-        assert "kept from an earlier search" not in stage(first, name).note
+        assert "cached from an earlier search" in stage(again, name).note
+        assert "cached from an earlier search" not in stage(first, name).note
         assert stage(again, name).ms == 0
     assert stage(again, "fuse").note == stage(first, "fuse").note
 

@@ -248,7 +248,7 @@ def test_a_book_is_cited_with_all_pages_and_opened_at_that_of_the_best_sentence(
     assert got.link == f"a%20b.pdf#page={opened}"
 
 
-def test_one_page_ends_where_it_begins_and_no_page_nowhere():
+def test_a_single_page_has_equal_ends_and_no_page_has_no_ends():
     assert result(chunk(Locator(page=3))).locator == ResultLocator(page=3, page_end=3)
     assert result(chunk()).locator == ResultLocator()
 

@@ -203,10 +203,10 @@ def test_a_model_of_another_dimension_is_refused_before_the_first_search(client)
 @pytest.mark.parametrize(
     ("vectors", "name", "message"),
     [
-        ({"a": models.Distance.COSINE, "b": models.Distance.DOT}, None, "one is to be set: a, b"),
+        ({"a": models.Distance.COSINE, "b": models.Distance.DOT}, None, "set one: a, b"),
         ({"a": models.Distance.COSINE}, "c", "no vector 'c'; vectors: a"),
         (models.Distance.COSINE, "a", "has no name"),
-        (models.Distance.EUCLID, None, "compares by Euclid"),
+        (models.Distance.EUCLID, None, "uses Euclid distance"),
     ],
 )
 def test_a_collection_that_cannot_be_searched_says_why(client, vectors, name, message):
@@ -227,8 +227,8 @@ def test_a_named_vector_is_found_alone_or_by_its_name(client):
         assert texts(results) == [PASSAGES[0][0]]
 
 
-def test_a_collection_that_is_not_there_is_named_beside_those_that_are(client):
-    with pytest.raises(ConfigError, match=rf"'absent' at this process is not.*: {NAME}"):
+def test_a_missing_collection_is_an_error_that_lists_the_existing_ones(client):
+    with pytest.raises(ConfigError, match=rf"'absent' at this process does not exist.*: {NAME}"):
         search_of(client, name="absent").search("robot")
 
 
@@ -298,7 +298,7 @@ def test_a_server_that_is_gone_is_named_without_credentials_and_not_asked_twice(
     assert len(server.requests) == asked
 
 
-def test_a_refused_key_is_told_at_once(server):
+def test_a_refused_key_is_reported_at_once(server):
     server.fail("POST", "/query$", 403, times=9)
     with pytest.raises(EngineError, match="403") as caught:
         over_http(server).search("robot")

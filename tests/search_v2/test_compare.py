@@ -92,8 +92,8 @@ def test_what_of_the_question_the_baseline_cannot_be_told_is_said(service, plugg
     answer = service.search("rotate keys", dataset="notes", compare_with_v1=True, **asked)
     assert {hit.path for hit in answer} == {"keys.md"}
     assert answer.comparison.note == (
-        "asked without filters and doc_ids, which it does not take; "
-        "1 of its passages outside the scope are left out"
+        "asked without filters and doc_ids, which it does not accept; "
+        "1 of its passages are outside the scope and left out"
     )
     told = []
     service = SearchServiceV2(service.library)
@@ -120,7 +120,7 @@ def test_a_baseline_shows_nothing_from_outside_scope_and_filters(service, plugge
     answer = service.search("rotate keys", dataset="notes", compare_with_v1=True, **narrowed)
     assert answer.comparison.only_v1 == ()
     assert answer.comparison.overlap == 1.0
-    assert "3 of its passages outside the scope are left out" in answer.comparison.note
+    assert "3 of its passages are outside the scope and left out" in answer.comparison.note
     assert not [name for name in ("bread", "backup", "gone") if name in str(answer.to_dict())]
 
 

@@ -29,7 +29,7 @@ def places(result):
     return {result.path, *(other.path for other in result.also_in)}
 
 
-def test_copies_are_one_result_unless_told_otherwise():
+def test_copies_are_one_result_by_default():
     assert RAGv2Settings().distinct_text
 
 
@@ -52,7 +52,7 @@ def test_another_place_has_what_get_takes_and_a_citation(service):
     assert {one["path"] for one in told} == places(first) - {first.path}
 
 
-def test_a_result_without_copies_tells_of_none(service):
+def test_a_result_without_copies_lists_no_copies(service):
     for one in service.search("miles", top_k=3, mode="lexical").to_dict()["results"]:
         assert "also_in" not in one
 

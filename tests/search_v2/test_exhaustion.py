@@ -43,7 +43,7 @@ def test_a_leg_that_gives_all_the_hits_it_may_could_have_more(is_exhausted, leg)
     assert not is_exhausted(leg, **{leg: 3})
 
 
-def test_of_two_legs_both_must_be_exhausted(is_exhausted):
+def test_both_legs_must_be_exhausted(is_exhausted):
     assert is_exhausted("hybrid", lexical=4, vector=4)
     assert not is_exhausted("hybrid", lexical=3, vector=4)
     assert not is_exhausted("hybrid", lexical=4, vector=3)

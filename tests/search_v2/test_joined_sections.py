@@ -64,7 +64,7 @@ def test_each_finds_it_as_a_section(engine, heading, mode):
     assert [hit["path"] for hit in hits] == ["paper.md"]
 
 
-def test_people_and_agents_are_told_them(engine):
+def test_people_and_agents_see_all_headings(engine):
     asked = {"query": "kettle", "dataset": "notes"}
     printed = render("search", engine.answer("search", asked), Form()).out
     assert "] Paper; Setup; Method of tea; Steps; Results — paper.md:" in printed
@@ -72,7 +72,7 @@ def test_people_and_agents_are_told_them(engine):
     assert "paper.md — Paper; Setup; Method of tea; Steps; Results (lines 1–17)" in told.text
 
 
-def test_what_is_embedded_names_those_that_the_text_does_not_show():
+def test_the_embedded_text_names_headings_that_the_passage_does_not_contain():
     parsed = MarkdownReader().parse(PAPER, "paper.md")
     chunker = DocumentChunker(WordCounter(), chunk_size=800, min_size=300)
     (span,) = chunker.cut(parsed).spans

@@ -187,7 +187,7 @@ def test_common_and_unknown_words_alone_are_not_rare(found_words):
         assert (found.rarity, found.bonus, paths) == (0.0, 0.0, set())
 
 
-def test_a_passage_outside_the_scope_is_none_with_the_rare_word(found_words):
+def test_a_passage_outside_the_scope_does_not_count_as_having_the_rare_word(found_words):
     within = Restriction("notes", Scope.of(["notes:p8.md"]))
     assert found_words("common zebra", within)[1] == set()
 
@@ -242,7 +242,7 @@ def test_a_name_with_other_joints_comes_before_its_parts_and_after_the_name_as_w
     ]
 
 
-def test_what_is_no_keyword_query_or_has_only_one_of_the_keywords_stays_as_it_is():
+def test_longer_queries_and_passages_with_one_of_the_keywords_change_nothing():
     texts = {"a": "Nothing of it.", "b": "Rotate all the keys.", "c": "Keys."}
     found = passages(texts, [("b", 3.0), ("c", 2.0)], [("a", 0.9), ("b", 0.8), ("c", 0.7)])
     for query in ("rotate the keys", "please rotate old keys", "rotate lamps"):
@@ -325,7 +325,7 @@ def test_a_word_in_no_file_is_answered_with_low_confidence(nine):
     assert {one.certainty for one in results} <= {"possible"}
 
 
-def test_the_bonus_of_words_is_told_and_part_of_the_score(nine):
+def test_the_bonus_of_words_is_reported_and_part_of_the_score(nine):
     first = nine.search("violin", explain=True)[0].explain
     # times the weight 2: half of the rarity 1, for it is no name, and 3 + 3 for the word as written
     assert first.bonus == pytest.approx(2 * 0.5 + 2 * 6)

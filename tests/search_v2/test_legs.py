@@ -66,7 +66,7 @@ def test_no_match_no_words_and_no_corpus_give_no_node(database, engine):
     assert retriever.retrieve("???") == []
 
 
-def test_what_the_restriction_forbids_is_never_returned_as_filler(database, engine):
+def test_forbidden_chunks_are_never_returned_as_filler(database, engine):
     put(database, "notes", "secret.md", "flour")
     put(database, "notes", "open.md", "water")
     within = Restriction("notes", Scope.of(["notes:open.md"]))

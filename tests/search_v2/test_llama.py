@@ -182,7 +182,7 @@ def test_retrievers_need_a_datasets_name_and_serve_any_query(service):
         CatalogRetriever("other").retrieve("bread")
 
 
-def test_a_closed_service_is_opened_anew_by_the_next_query(tmp_path, notes, monkeypatch):
+def test_the_next_query_opens_a_closed_service_again(tmp_path, notes, monkeypatch):
     monkeypatch.setattr(
         "catalog.library.library.Library", lambda _: open_library(tmp_path / "home")
     )
@@ -233,7 +233,7 @@ def test_names_that_llama_index_users_know_are_taken(service):
     assert "".join(streamed.response_gen) == "text text text"
 
 
-def test_an_argument_there_is_not_is_named_with_the_nearest(service):
+def test_an_unknown_argument_is_named_with_the_nearest(service):
     build = QueryEngineBuilderV2().build_query_engine
     for call in (
         partial(CatalogRetriever, "notes"),
@@ -298,7 +298,7 @@ def test_chat_engines_and_tools_of_llama_index_take_our_parts(service):
     assert tool.call("bake bread").content.startswith("Bake the bread at 230 degrees. [1]")
 
 
-def test_what_a_query_transform_says_is_looked_for_by_meaning(service):
+def test_the_text_of_a_query_transform_is_searched_by_meaning(service):
     """HyDE: the passage stands for the query in the vector leg, the words stay the query's."""
     bundle = QueryBundle("unheard of", custom_embedding_strs=["yeast and flour for the bread"])
     fused = HybridRetrieverFactoryV2().build(dataset_name="notes", mode="vector", k_dense=1)
@@ -318,7 +318,7 @@ def test_an_embedding_brought_along_is_used_and_one_of_another_model_refused(ser
     assert paths(fused.retrieve(bundle)) == ["bread.txt"]
     assert paths(CatalogRetriever("notes", top_k=1).retrieve(bundle)) == ["bread.txt"]
     for retriever in (fused, CatalogRetriever("notes")):
-        with pytest.raises(QueryError, match=f"has 3 numbers, those of words have {DIM}"):
+        with pytest.raises(QueryError, match=f"has 3 numbers, but those of words have {DIM}"):
             retriever.retrieve(QueryBundle("bread", embedding=[1.0, 0.0, 0.0]))
 
 
@@ -364,7 +364,7 @@ def test_an_expansion_retriever_asks_its_models_words(service):
         QueryExpansionRetrieverV2("notes").retrieve("yeast")
 
 
-def test_a_stage_that_fails_is_logged_where_nobody_sees_the_stages(service, monkeypatch, caplog):
+def test_a_failed_stage_is_logged_if_the_caller_does_not_see_stages(service, monkeypatch, caplog):
     def fail(*_):
         raise ConnectionError("no answer")
 
@@ -372,6 +372,6 @@ def test_a_stage_that_fails_is_logged_where_nobody_sees_the_stages(service, monk
     for retriever in (CatalogRetriever("notes"), DatasetRetriever("notes")):
         caplog.clear()
         assert paths(retriever.retrieve("bread"))[0] == "bread.txt"
-        assert "vector failed, the rest answers" in caplog.text
+        assert "vector failed, the search continues without it" in caplog.text
     with pytest.raises(StageFailedError):
         DatasetRetriever("notes", strict=True).retrieve("bread")

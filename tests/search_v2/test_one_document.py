@@ -127,7 +127,7 @@ def test_a_listing_pages_through_recordings_as_through_documents(lecture):
 @pytest.mark.parametrize(
     "name", ["talk.mp4", "talk.srt", "talk.de.srt", "talk_frames/frame_05m10s.md", "talk"]
 )
-def test_narrowed_by_any_name_a_recording_stays_whole_and_fills_the_answer(lecture, name):
+def test_a_filter_on_any_name_of_a_recording_keeps_all_its_files(lecture, name):
     for narrowed in ({"docs": [name]}, {"filters": {"path": name}}):
         hits = lecture.search("walrus", dataset="zoo", top_k=20, **narrowed)
         assert {hit.modality for hit in hits} == {"video_transcript", "video_frame"}

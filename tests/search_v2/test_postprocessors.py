@@ -110,7 +110,7 @@ def test_a_document_stands_where_its_first_passage_stood():
 
 
 @pytest.mark.parametrize("query", ["key", "absent", "to be"])
-def test_passages_that_tie_are_told_apart_by_the_vector_leg_of_the_original_query(query):
+def test_passages_that_tie_are_distinguished_by_the_vector_leg_of_the_original_query(query):
     nodes = [
         passage("key 1", ("lexical", "original", 1), ("vector", "expansion", 1)),
         passage("key 2", ("lexical", "original", 2), ("vector", "original", 5)),
@@ -140,7 +140,7 @@ def judged(text, relevance, score=None):
     return Judged(node=TextNode(text=text), score=score, relevance=relevance)
 
 
-def test_what_lies_below_the_threshold_goes():
+def test_passages_below_the_threshold_are_left_out():
     nodes = [node("a", score=0.9), node("b", score=0.5), node("c", score=0.49)]
     assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["a", "b"]
     assert kept(SimilarityThreshold(minimum=0.0), nodes) == ["a", "b", "c"]
@@ -153,7 +153,7 @@ def test_a_relevance_counts_before_the_score():
 
 
 @pytest.mark.parametrize("score", [None, 7.5, -0.25, float("nan")])
-def test_a_node_that_cannot_be_judged_stays_unless_told_otherwise(score):
+def test_a_node_that_cannot_be_judged_stays_by_default(score):
     nodes = [node("odd", score=score), node("good", score=0.6), judged("sure", 0.7, score)]
     assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["odd", "good", "sure"]
     strict = SimilarityThreshold(minimum=0.5, keep_unjudged=False)

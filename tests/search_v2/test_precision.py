@@ -116,7 +116,7 @@ def test_garbage_of_a_model_leaves_the_plain_answer(opened, reply):
     assert [(one.chunk_id, one.score) for one in found] == [
         (one.chunk_id, one.score) for one in plain
     ]
-    assert "the query alone is asked" in stage(found, "expand").note
+    assert "only the query itself is searched" in stage(found, "expand").note
 
 
 def test_a_line_far_from_the_query_is_not_asked(opened):
@@ -498,7 +498,7 @@ def test_a_typed_query_names_the_stages_that_it_skips(opened):
     }
 
 
-def test_a_view_makes_no_language_model_that_none_of_its_stages_asks(opened):
+def test_a_view_makes_no_language_model_that_its_stages_do_not_use(opened):
     library = opened().library
     broken = LLMSettings(provider="openai")  # lacks its address
     library.settings = library.settings.model_copy(update={"llm": broken})

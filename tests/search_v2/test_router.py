@@ -103,7 +103,7 @@ def test_off_nothing_changes_and_a_skipped_router_changes_nothing_else(own_servi
     wide = own_service.with_settings({"router_documents": 6})
     skipped = told(wide.search("cedar keys", dataset="trees", mode=mode))
     (stage,) = [one for one in skipped["stages"] if one["name"] == "route"]
-    assert (stage["status"], stage["note"]) == ("skipped", "no more than 6 documents may answer")
+    assert (stage["status"], stage["note"]) == ("skipped", "at most 6 documents may answer anyway")
     skipped["stages"].remove(stage)
     assert skipped == plain
 
@@ -207,7 +207,7 @@ def test_a_document_that_goes_or_changes_is_chosen_no_more(own_service, library,
 def test_a_phrase_and_an_exclusion_hold_in_the_chosen_documents(service):
     answer = service.search('keys "elm keys"', dataset="trees", mode="lexical", top_k=2)
     assert (paths(answer), route(answer).status) == ({"elm.md"}, "skipped")
-    assert "no more than" in route(answer).note  # documents that hold it
+    assert "at most" in route(answer).note  # documents that hold it
     for mode in ("vector", "hybrid"):
         answer = service.search('keys "elm keys"', dataset="trees", mode=mode, top_k=2)
         assert paths(answer) == {"elm.md"}
@@ -260,7 +260,7 @@ def test_a_store_that_another_process_writes_to_does_not_stop_the_router(own_ser
         writing.exec_driver_sql("ROLLBACK")
     engine.dispose()
     assert paths(answer) == {"cedar.md", "damson.md"}
-    assert "chosen by their passages alone" in route(answer).note
+    assert "chosen only by their passages" in route(answer).note
 
 
 def test_an_error_of_the_store_other_than_busy_is_the_stages_failure(service, monkeypatch):

@@ -83,7 +83,7 @@ def test_an_explanation_adds_up_to_the_score_in_every_mode(service, mode):
         assert sum(parts) + hit.explain.bonus == hit.score == hit.explain.score
 
 
-def test_no_document_in_scope_is_no_answer_and_none_is_all(service):
+def test_an_empty_scope_gives_no_answer_and_none_means_all_documents(service):
     assert len(service.search("keys", dataset="notes", doc_ids=[])) == 0
     assert len(service.search("keys", dataset="notes", doc_ids=None)) > 1
 
@@ -327,12 +327,12 @@ def test_hits_that_keep_vanishing_are_left_out_and_the_answer_says_so(
     monkeypatch.setattr(engine, "search", search)
     answer = own_service.search("bake bread", dataset="notes")
     assert answer[0].path == "bread.txt"
-    assert "vanished" in stage(answer, "fuse").note
+    assert "disappeared" in stage(answer, "fuse").note
     with pytest.raises(StageFailedError, match="fuse"):
         own_service.search("bake bread", dataset="notes", strict=True)
 
 
-def test_a_second_holder_of_the_index_is_answered_exactly_and_told_so(tmp_path, notes):
+def test_a_second_holder_of_the_index_gets_exact_results_and_a_note(tmp_path, notes):
     home = tmp_path / "home"
     with open_qdrant_library(home) as library, open_qdrant_library(home) as other:
         Indexer(library).build(notes, "notes")
@@ -380,7 +380,7 @@ def test_a_repeated_query_comes_from_the_cache_which_counts_it(tmp_path, notes):
         assert len(encoder.texts) == asked, "another process embeds it no more"
 
 
-def test_of_many_queries_the_vectors_are_saved_before_the_process_ends(library):
+def test_the_vectors_of_many_queries_are_saved_before_the_process_ends(library):
     vectors = SearchServiceV2(library).parts.query_vectors
     for number in range(32):
         vectors.embed(f"query {number}")
@@ -513,7 +513,7 @@ def test_documents_are_narrowed_as_people_name_them(service, narrowed, paths):
     assert {node.chunk.path for node in nodes} == paths
 
 
-def test_a_document_there_is_not_is_refused_by_the_name_given(service):
+def test_a_missing_document_is_refused_with_the_name_given(service):
     with pytest.raises(DocumentNotFoundError, match=r"gone\.md"):
         service.search("keys", dataset="notes", docs=["gone.md"])
     with pytest.raises(InputError, match="docs must be a list"):
@@ -521,7 +521,7 @@ def test_a_document_there_is_not_is_refused_by_the_name_given(service):
 
 
 def test_a_type_that_no_document_has_is_refused_with_those_there_are(service):
-    with pytest.raises(UnknownValueError, match=r"file types there are: md \(\d\), txt"):
+    with pytest.raises(UnknownValueError, match=r"file types: md \(\d\), txt"):
         service.search("keys", dataset="notes", file_type="pfd")
     with pytest.raises(UnknownValueError) as refused:
         service.search("keys", dataset="notes", file_type="pfd", docs=["bread.txt"])
@@ -531,7 +531,7 @@ def test_a_type_that_no_document_has_is_refused_with_those_there_are(service):
 
 def test_a_note_says_that_a_query_has_only_common_words(service):
     answer = service.search("whom whose", dataset="notes", mode="lexical")
-    assert "too common to look for" in answer.notes[0]
+    assert "too common to search for" in answer.notes[0]
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical"])
@@ -635,7 +635,7 @@ def test_where_no_document_is_of_these_dates_a_note_tells_which_there_are(dated)
     assert scoped.notes == ("dates are from 2022-05-09 to 2022-05-09",)
 
 
-def test_a_hit_tells_type_tags_and_dates_of_its_document(dated):
+def test_a_hit_has_type_tags_and_dates_of_its_document(dated):
     hits = {hit.path: hit for hit in dated.search("rotate keys", dataset="dated")}
     told = {
         path: (hit.file_type, hit.source_type, hit.tags, hit.created, hit.modified, hit.date)

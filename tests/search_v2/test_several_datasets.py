@@ -116,7 +116,7 @@ def test_a_dataset_that_is_not_named_never_answers(service, mode, engine):
     assert len(asked.search("key", dataset=["notes", "manuals"], mode=mode, doc_ids=[])) == 0
 
 
-def test_all_datasets_answer_when_none_is_named(service):
+def test_all_datasets_are_searched_if_no_dataset_is_named(service):
     found = service.search("key", top_k=50)
     assert found.datasets == ("manuals", "notes", "secrets")
     assert {hit.dataset for hit in found} == {"manuals", "notes", "secrets"}
@@ -189,7 +189,7 @@ def test_recordings_of_equal_names_in_two_datasets_stay_two(tmp_path):
 
 
 @pytest.mark.both_stores
-def test_what_changes_in_one_dataset_is_found_at_once(own_service, tmp_path):
+def test_a_change_in_one_dataset_is_found_at_once(own_service, tmp_path):
     assert len(own_service.search("zebra", mode="lexical")) == 0
     (tmp_path / "manuals" / "zebra.md").write_text("A zebra in the manual.\n")
     Indexer(own_service.library).update("manuals")

@@ -180,7 +180,7 @@ def test_a_name_is_marked_however_it_is_joined_or_split(query, text, marked):
     assert cover_of(chunk(text), query) == 1.0
 
 
-def test_of_a_script_without_spaces_only_the_characters_are_marked():
+def test_only_the_matching_characters_are_marked_in_scripts_without_spaces():
     got = find_snippet(chunk("私は東京タワーを見た。monkey 水"), "東京タワ 水", 99)
     assert marks(got) == ["東京タワ", "水"]
 
@@ -317,7 +317,7 @@ SENTENCES = st.lists(
 @given(SENTENCES, st.sampled_from(["key", "rotate keys", "ring 日本 key", "plain rotating key"]))
 @example("One key. " + "More words. " * 9 + "Another key.", "key")
 @example("Rotate. " + "Rotate the key. " * 3 + "A ring. " * 9, "rotate key")
-def test_of_all_sentences_of_a_line_the_first_that_ranks_best_is_shown(text, query):
+def test_the_first_of_the_best_sentences_of_a_line_is_shown(text, query):
     start, end = best_of_every_sentence(text, query)
     got = find_snippet(chunk(text), query, max(40, end - start))
     places = [at for at in range(len(text)) if text.startswith(got.text, at)]
@@ -333,7 +333,7 @@ def test_of_all_sentences_of_a_line_the_first_that_ranks_best_is_shown(text, que
         (["Rotate it. A key.", "Rotate it. A key, a key.", "A key, a key."], 1),
     ],
 )
-def test_of_paragraphs_that_promise_alike_the_first_best_sentence_wins(paragraphs, best):
+def test_the_first_best_sentence_of_equally_promising_paragraphs_wins(paragraphs, best):
     text = "".join(f"{paragraph}\n\n{FILLER}\n" for paragraph in paragraphs)
     got = find_snippet(chunk(text), "rotate key", 40)
     assert got.text == paragraphs[best]
@@ -413,7 +413,7 @@ def test_stop_words_of_the_querys_own_language_are_none_in_a_passage_of_another(
     assert cover_of(german, "what is the proxy quagga") == 0.5
 
 
-def test_of_a_script_without_spaces_any_part_of_a_word_will_do():
+def test_any_part_of_a_word_matches_in_scripts_without_spaces():
     assert cover_of(chunk("図書館で本を読む。"), "本の色は何ですか") == 1.0
 
 

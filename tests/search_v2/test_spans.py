@@ -71,7 +71,7 @@ def test_an_error_is_told_by_its_class(service, listening):
     assert dropped == [("search", "InputError"), ("ask", "InputError")]
 
 
-def test_an_answer_that_nobody_reads_to_its_end_ends_its_span(service, listening):
+def test_an_answer_that_is_not_read_to_its_end_still_ends_its_span(service, listening):
     handler = SimpleSpanHandler()
     listening(handler)
     events = answer_events(service, AskParams("May customers cancel?"))

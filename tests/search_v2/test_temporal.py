@@ -63,7 +63,7 @@ def frame(start, text, end=None):
     return Piece(start, start if end is None else end, text, modality="video_frame")
 
 
-def test_of_very_many_passages_at_a_moment_the_nearest_are_loaded(opened):
+def test_the_nearest_of_very_many_passages_at_a_moment_are_loaded(opened):
     database = opened().database
     moments = [said((50, 60 + at, None, f"Words {at}.")) for at in range(300)]
     put(database, "crowd.srt", *moments)
@@ -75,7 +75,7 @@ def test_of_very_many_passages_at_a_moment_the_nearest_are_loaded(opened):
         assert found == sorted(found, key=lambda one: one.seq)
 
 
-def test_of_very_much_text_around_a_moment_the_nearest_is_told(opened):
+def test_the_nearest_of_very_much_text_around_a_moment_is_shown(opened):
     anchor, *near = (
         chunk(float(start), start + 1.0, text="words " * 100, seq=seq)
         for seq, start in enumerate((50, 80, 40, 51, 49, 10, 90), start=1)
@@ -347,7 +347,7 @@ def test_two_recordings_with_the_same_times_are_not_mixed(opened):
         ({"query": "lex: apply normalisation -formula"}, [*AROUND[:2], *AROUND[3:]]),
     ],
 )
-def test_what_may_not_answer_does_not_come_in_as_a_neighbour(opened, narrowed, told):
+def test_passages_out_of_scope_are_not_evidence_either(opened, narrowed, told):
     (hit,) = ask(opened(), **narrowed)
     assert lines(hit) == told
 
@@ -404,7 +404,7 @@ def test_a_passage_without_cues_is_one_line_of_its_own_times(opened):
     ]
 
 
-def test_a_timed_passage_without_a_time_is_left_as_it_is(opened):
+def test_a_timed_passage_without_a_time_does_not_change(opened):
     library = opened()
     put(library.database, "lost.srt", Piece(None, None, "A timeless yodel."))
     found = ask(library, "yodel")
@@ -613,7 +613,7 @@ def test_the_best_sentence_is_set_apart_marked_and_first_in_json(opened):
     assert told["best_sentence"]["time_start"] == hit.moment == 0.0
 
 
-def test_of_hits_in_one_bundle_each_best_sentence_is_a_line_and_that_of_the_best_is_marked(opened):
+def test_each_hit_of_a_bundle_shows_its_best_sentence_and_the_best_hits_is_marked(opened):
     found = ask(opened(), "normalisation formula", top_k=2)
     evidence = found[0].evidence
     assert {line.chunk_id for line in evidence.lines if line.is_best} == {
@@ -649,7 +649,7 @@ def test_a_long_bundle_is_cut_around_the_best_sentence():
     assert [line.text for line in few] == ["w050"]
 
 
-def test_what_two_passages_of_a_document_share_is_told_once():
+def test_evidence_shared_by_two_passages_is_shown_once():
     text = "one. two. three."
     cues = (Cue(0, 4, 0, 10), Cue(5, 9, 10, 20), Cue(10, 16, 20, 30))
     before = chunk(0.0, 20.0, text=text[:9], cues=cues[:2], start_offset=0, end_offset=9)
@@ -688,7 +688,7 @@ def test_passages_are_apart_only_where_transcripts_tell_the_same_seconds():
     assert group_transcripts([]) == []
 
 
-def test_of_nodes_that_share_a_bundle_a_language_model_reads_it_in_the_first(opened):
+def test_a_language_model_reads_a_shared_bundle_only_with_its_first_node(opened):
     service = SearchServiceV2(opened())
     asked = {"dataset": "vault", "mode": "lexical", "top_k": 5}
     nodes = service.retrieve("normalisation formula welcome", **asked)

@@ -257,7 +257,7 @@ def test_a_misspelt_word_is_corrected_to_one_that_a_passage_spells(
     assert corrected == ({typed: meant} if meant else {})
 
 
-def test_of_two_words_as_near_the_more_frequent_one_is_meant(
+def test_the_more_frequent_of_two_equally_near_words_is_suggested(
     database: Database, folder: Path
 ) -> None:
     put(database, "notes", "a.md", ["a marten", "martin sang", "martin slept"])
@@ -621,7 +621,7 @@ def test_title_and_headings_count_once(
     assert indexed_text(title, headings, text) == expected
 
 
-def test_what_an_older_reader_may_see_is_not_remembered_for_newer_ones() -> None:
+def test_rows_allowed_in_an_older_state_are_not_cached_for_newer_ones() -> None:
     builder = SegmentBuilder()
     for seq in (1, 2):
         builder.add(seq, seq, ["flour"])

@@ -112,7 +112,7 @@ def _is(connection, path):
     return document_cards.c.document_id == one
 
 
-def test_a_document_that_went_while_its_card_was_made_gets_none(database):
+def test_a_document_removed_while_its_card_was_made_gets_no_card(database):
     put(database, "notes", "a.md", "x")
     put(database, "notes", "b.md", "x")
     with database.read() as connection:
@@ -160,7 +160,7 @@ def test_no_sign_is_an_operator_and_none_raises(database, query):
         assert find_documents(connection, "notes", query, allowed).scores == {}
 
 
-def test_of_a_long_compound_the_first_parts_are_looked_for():
+def test_the_first_parts_of_a_long_compound_are_searched():
     parts = [f"w{number}" for number in range(5000)]
     assert card_terms(".".join(parts)) == [" ".join(parts[:12]), *parts[:12]]
     assert card_terms(" ".join(parts)) == parts[:64]

@@ -44,7 +44,9 @@ def change(database, statement):
 
 
 @pytest.mark.parametrize("statement", CHANGES)
-def test_a_changed_passage_is_left_out_and_named_and_the_others_are_read(database, statement):
+def test_a_changed_passage_is_left_out_and_named_and_the_other_passages_are_read(
+    database, statement
+):
     change(database, statement)
     damaged: list[DamagedDocumentError] = []
     with database.read() as connection:
@@ -95,7 +97,7 @@ def test_the_digest_covers_what_is_only_filtered_by(database, statement):
         assert list(find_damaged_documents(connection, "d")) == [(1, "d:a.md")]
 
 
-def test_a_changed_vector_is_none_and_is_replaced_by_the_next(database):
+def test_a_changed_vector_counts_as_missing_and_the_next_write_replaces_it(database):
     vector = np.array([1, 2, 3], dtype=np.float32)
     save = {"fingerprint": "f", "side": "document", "now": NOW}
     with database.write() as connection:
@@ -111,7 +113,7 @@ def test_a_changed_vector_is_none_and_is_replaced_by_the_next(database):
         assert set(find_damaged_vectors(connection, 4)) == {"k", "l"}
 
 
-def test_what_is_published_is_sealed(database):
+def test_published_documents_have_checksums(database):
     put(database, "d", "c.md", ["One.", "Two."], embed_keys=["x", "y"], sections=["S"])
     with database.read() as connection:
         assert list(find_damaged_documents(connection, "d")) == []

@@ -115,7 +115,7 @@ def test_a_store_is_the_same_in_postgres_and_back_in_a_file(source, server, tmp_
     file.close()
 
 
-def test_documents_indexed_anew_have_the_same_ids_and_answers_in_both(source, server, tmp_path):
+def test_documents_indexed_again_have_the_same_ids_and_answers_in_both(source, server, tmp_path):
     fill(server)
     assert rows_of(server) == rows_of(source)
     assert answers_of(server, tmp_path / "two") == answers_of(source, tmp_path / "one")
@@ -144,7 +144,7 @@ def test_a_folder_that_is_not_there_is_named_for_what_it_is(tmp_path):
 
 def test_a_database_with_a_store_in_it_is_left_alone(source, server):
     put(server, "other", "a.md", "what was there")
-    with pytest.raises(InputError, match="there is a store already"):
+    with pytest.raises(InputError, match="the database already has"):
         copy_store(source, server)
     with server.read() as connection:
         assert connection.scalars(select(documents.c.path)).all() == ["a.md"]
@@ -168,13 +168,13 @@ def test_a_store_that_is_written_to_meanwhile_is_not_half_copied(source, server)
         if table == "chunks":
             put(source, "notes", "late.md", "written while the copy was made")
 
-    with pytest.raises(StoreBusyError, match="meanwhile"):
+    with pytest.raises(StoreBusyError, match="changed while it was copied"):
         copy_store(source, server, write)
     with server.read() as connection:
         assert connection.scalars(select(datasets.c.name)).all() == []
 
 
-def test_what_comes_over_changed_is_noticed(source, server, monkeypatch):
+def test_rows_that_changed_while_copied_are_noticed(source, server, monkeypatch):
     from catalog.store import backup
 
     copy = backup._copy_cards

@@ -154,7 +154,7 @@ def test_a_store_of_a_newer_release_is_refused(tmp_path):
         Database.at(tmp_path)
 
 
-def test_a_store_whose_file_is_removed_while_it_is_open_is_not_made_anew(tmp_path):
+def test_a_store_whose_file_is_removed_while_open_is_not_created_again(tmp_path):
     database = make_database(tmp_path)
     put(database, "d", "a.md", "first")
     for work in (database.read, database.write):

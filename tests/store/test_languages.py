@@ -141,7 +141,9 @@ def test_stop_words_of_the_querys_language_are_not_looked_for_in_another(
         ("Boken som jag läste är inte från det här biblioteket och inte min", "swedish"),
     ],
 )
-def test_letters_and_function_words_tell_the_language(text: str, language: str | None) -> None:
+def test_the_language_is_detected_by_letters_and_function_words(
+    text: str, language: str | None
+) -> None:
     assert TextAnalyzer().language_of(text) == language
 
 

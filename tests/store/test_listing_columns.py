@@ -141,7 +141,7 @@ def test_documents_of_odd_dates_come_newest_first_and_those_without_one_last(odd
         ("2025", "2025"),
     ],
 )
-def test_of_odd_dates_the_first_bound_is_included_and_the_second_is_not(odd, after, before):
+def test_odd_dates_include_the_first_bound_but_not_the_second(odd, after, before):
     first, last = (None if one is None else parse_date(one) for one in (after, before))
     low, high = to_timestamp(after), to_timestamp(before)
     with odd.read() as connection:

@@ -93,7 +93,7 @@ def test_only_entries_created_after_the_time_asked_for_are_loaded(database):
         assert llm_cache.load(connection, [], after=0.0) == {}
 
 
-def test_a_newer_answer_replaces_the_older_one_and_counts_anew(database):
+def test_a_newer_answer_replaces_the_older_one_and_resets_its_hits(database):
     save(database, now=100.0, a="1", b="1")
     with database.write() as connection:
         llm_cache.count_hits(connection, ["a", "b", "a", "absent"])

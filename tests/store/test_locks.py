@@ -6,7 +6,7 @@ from catalog.core.errors import StoreBusyError, StoreError
 from catalog.store.locks import hold_lock
 
 
-def test_one_holds_it_and_the_next_is_told_in_the_callers_words(tmp_path):
+def test_a_second_holder_of_the_lock_gets_the_callers_message(tmp_path):
     file = tmp_path / "locks" / "d.lock"
     with (
         hold_lock(file, seconds=0, busy="no"),
@@ -19,7 +19,7 @@ def test_one_holds_it_and_the_next_is_told_in_the_callers_words(tmp_path):
 
 
 @pytest.mark.parametrize("in_the_way", ["locks", "locks/d.lock"])
-def test_one_that_cannot_be_opened_is_named(tmp_path, in_the_way):
+def test_a_lock_file_that_cannot_be_opened_is_named(tmp_path, in_the_way):
     file = tmp_path / "locks" / "d.lock"
     if in_the_way == "locks":
         file.parent.write_text("a file where a folder should be")
@@ -31,7 +31,7 @@ def test_one_that_cannot_be_opened_is_named(tmp_path, in_the_way):
     assert not isinstance(raised.value, StoreBusyError)
 
 
-def test_what_fails_while_it_is_held_comes_out_as_it_is(tmp_path):
+def test_an_error_while_the_lock_is_held_is_raised_unchanged(tmp_path):
     mine = FileNotFoundError("mine")
     with (
         pytest.raises(FileNotFoundError) as raised,

@@ -115,7 +115,7 @@ def test_filling_that_was_not_flushed_leaves_the_outbox_as_it_was(desk: Bench):
     assert index.documents() == ["notes:a.md", "notes:b.md", "notes:b.md"]
 
 
-def test_what_another_dataset_has_to_apply_is_left_to_its_own_index(desk: Bench):
+def test_outbox_rows_of_another_dataset_are_left_to_its_own_index(desk: Bench):
     index, queue = FakeIndex(), Outbox(desk.database, DATASET, DIM)
     queue.apply(index, wait=True)
     desk.embed({"k": vector(1)})

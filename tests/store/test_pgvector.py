@@ -59,7 +59,7 @@ def test_the_table_of_another_model_goes_when_that_of_the_new_one_is_made(desk):
     assert first != second
 
 
-def test_a_vector_that_was_changed_in_the_table_is_counted_and_made_anew(desk):
+def test_a_changed_vector_in_the_table_is_counted_and_rebuilt(desk):
     desk.put("a.md", vector(1), vector(0, 1))
     engine = desk.engine()
     engine.refresh()
@@ -86,7 +86,7 @@ def test_a_damaged_vector_is_left_out_and_its_document_named(desk):
     assert engine.damaged == {f"{DATASET}:bad.md"}
 
 
-def test_what_another_engine_took_from_the_outbox_is_found_all_the_same(desk):
+def test_rows_that_another_engine_took_from_the_outbox_are_found_too(desk):
     one, other = desk.engine(), desk.engine()
     one.refresh()
     desk.put("a.md", vector(1))

@@ -21,7 +21,7 @@ def test_a_filter_that_every_document_meets_asks_for_nothing(tmp_path):
     assert ask(tmp_path, "path~.md") is True
 
 
-def test_a_filter_that_most_documents_meet_names_the_others(tmp_path):
+def test_a_filter_that_most_documents_meet_lists_the_documents_that_do_not(tmp_path):
     condition = ask(tmp_path, "path>a02.md")
     assert condition == {
         "must_not": [

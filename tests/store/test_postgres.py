@@ -125,7 +125,7 @@ def test_a_reader_sees_one_state_while_another_writes(database):
         assert reader.scalar(count) == 2
 
 
-def test_a_second_writer_is_told_that_the_store_is_busy(database):
+def test_a_second_writer_gets_the_error_that_the_store_is_busy(database):
     with (
         database.write() as connection,
         pytest.raises(StoreBusyError, match="another process is writing"),
@@ -171,7 +171,7 @@ def test_a_store_of_a_newer_release_is_refused(database):
         Database(database.url, database.file.parent)
 
 
-def test_no_store_is_made_by_looking_for_one(url, tmp_path):
+def test_looking_for_a_store_does_not_create_one(url, tmp_path):
     address = url.render_as_string(hide_password=False)
     settings = Settings(home=tmp_path, database_url=address)
     with pytest.raises(NoStoreError, match="IDX_DATABASE_URL"):
@@ -190,8 +190,8 @@ def test_a_store_on_a_server_is_no_file_to_copy(url, tmp_path):
     ("change", "says"),
     [
         ({"host": "127.0.0.1", "port": 9, "query": {}}, "cannot be reached"),
-        ({"database": "nowhere"}, "no such database"),
-        ({"username": "nobody", "password": "swordfish"}, "no such user"),
+        ({"database": "nowhere"}, "that database does not exist"),
+        ({"username": "nobody", "password": "swordfish"}, "that user does not exist"),
     ],
 )
 def test_a_database_that_cannot_be_had_says_why_and_never_the_password(url, tmp_path, change, says):
@@ -241,7 +241,7 @@ def test_a_store_tells_where_it_is_without_the_password(url, tmp_path):
     assert "swordfish" not in told
 
 
-def test_a_lost_connection_is_an_error_and_the_next_call_connects_anew(database, on_postgres):
+def test_a_lost_connection_is_an_error_and_the_next_call_connects_again(database, on_postgres):
     def read_after_the_loss():
         with database.read() as connection:
             process = connection.scalar(text("SELECT pg_backend_pid()"))
@@ -263,7 +263,7 @@ def test_a_database_that_is_read_only_says_so(database):
     assert database.meta("store_id")
 
 
-def test_words_that_are_not_those_of_the_text_are_noticed_and_made_anew(database):
+def test_words_that_differ_from_the_text_are_noticed_and_rebuilt(database):
     put(database, "d", "a.md", "rotate the keys")
     with database.write() as connection:
         check_full_text(connection)

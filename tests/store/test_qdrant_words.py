@@ -153,7 +153,7 @@ def test_only_what_changed_is_sent(server, engines, database):
     assert len(ids(server)) == 6
 
 
-def test_another_process_finds_it_as_it_is_and_writes_nothing(server, engines, database):
+def test_another_process_finds_the_index_complete_and_writes_nothing(server, engines, database):
     fill(database, 6)
     first = seqs(engines())
     server.requests.clear()
@@ -215,7 +215,7 @@ def test_a_server_that_came_back_with_less_is_filled_again(server, engines, data
     assert seqs(engine) == before
 
 
-def test_a_collection_that_goes_while_it_is_asked_is_made_anew_by_the_next_search(
+def test_the_next_search_rebuilds_a_collection_that_disappears_during_a_search(
     server, engines, database
 ):
     fill(database, 6)
@@ -322,7 +322,7 @@ def test_a_key_that_is_refused_is_an_error(server, engines, database):
     assert "QDRANT_API_KEY" in str(run.error)
 
 
-def test_what_others_made_is_not_touched(server, engines, database):
+def test_collections_of_other_programs_and_stores_are_not_touched(server, engines, database):
     fill(database, 2)
     server.client.create_collection(COLLECTION, vectors_config={})
     with pytest.raises(EngineError, match="not made"):
@@ -361,7 +361,7 @@ def test_a_point_that_is_not_as_in_the_truth_is_found_and_mended(server, engines
     ],
     ids=repr,
 )
-def test_a_note_that_says_nonsense_is_written_anew(engines, database, told):
+def test_an_invalid_note_is_written_again(engines, database, told):
     fill(database, 5)
     engine = engines()
     before = engine.search("alpha theta", 20, WHOLE)
@@ -377,7 +377,7 @@ def test_a_note_that_says_nonsense_is_written_anew(engines, database, told):
     [{"key": "x"}, {"length": 10**30}, {"language": 999}, {"language": -1}, {"key": None}, None],
     ids=repr,
 )
-def test_points_that_say_nonsense_are_written_anew(server, engines, database, told):
+def test_invalid_points_are_written_again(server, engines, database, told):
     fill(database, 5)
     engine = engines()
     before = engine.search("alpha theta", 20, WHOLE)
@@ -474,7 +474,7 @@ def names(server: QdrantProtocol) -> set[str]:
     return aliases | {one.name for one in server.client.get_collections().collections}
 
 
-def test_a_missing_address_is_told_before_a_file_is_read(tmp_path, notes):
+def test_a_missing_address_is_reported_before_a_file_is_read(tmp_path, notes):
     with open_library(tmp_path / "home", lexical_engine="qdrant") as library:
         with pytest.raises(ConfigError, match="IDX_RAG_V2__QDRANT_URL"):
             Indexer(library).build(notes, "notes")

@@ -149,7 +149,7 @@ def test_tables_of_another_setting_go_when_those_of_the_new_one_are_made(
     assert len({*before} & {*after}) == 2
 
 
-def test_words_that_were_changed_are_counted_and_cut_anew(database: Database) -> None:
+def test_changed_words_are_counted_and_cut_again(database: Database) -> None:
     [seq] = put(database, "notes", "a.md", "keys")
     engine = engine_of(database)
     assert engine.verify() == 0
@@ -162,7 +162,7 @@ def test_words_that_were_changed_are_counted_and_cut_anew(database: Database) ->
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM {}", "UPDATE {} SET passages = 7"])
-def test_words_that_are_miscounted_are_told_and_counted_anew(
+def test_miscounted_words_are_reported_and_counted_again(
     database: Database, statement: str
 ) -> None:
     put(database, "notes", "a.md", "keys")

@@ -89,13 +89,13 @@ def test_it_is_written_to_as_soon_as_that_is_possible(home, shut):
 
 
 @pytest.mark.usefixtures("shut")
-def test_one_named_by_a_uri_is_read_all_the_same(home):
+def test_a_database_named_by_a_uri_is_read_too(home):
     named = Database(f"sqlite:///file:{home}/catalog%2Edb?uri=true")
     assert named.file == home / "catalog.db"
     assert texts(named) == ["first"]
 
 
-def test_a_folder_in_its_place_is_told(tmp_path):
+def test_a_folder_in_its_place_is_reported(tmp_path):
     (tmp_path / "catalog.db").mkdir()
     with pytest.raises(StoreError, match=r"catalog\.db is a folder"):
         Database.at(tmp_path)
@@ -108,7 +108,7 @@ def told(file, text, kind=sqlite3.OperationalError):
 
 
 @pytest.mark.parametrize("text", ["disk I/O error", "unable to open database file"])
-def test_a_full_disk_is_told_as_one(home, monkeypatch, text):
+def test_a_full_disk_has_its_own_error(home, monkeypatch, text):
     file = home / "catalog.db"
     assert "free some space" not in told(file, text)
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage(free=16_384))
@@ -117,7 +117,7 @@ def test_a_full_disk_is_told_as_one(home, monkeypatch, text):
     assert "free some space" not in told(file, "no such table: x")
 
 
-def test_a_disk_that_filled_up_while_writing_is_told(home):
+def test_a_disk_that_filled_up_while_writing_is_reported(home):
     assert "free some space" in told(home / "catalog.db", "database or disk is full")
 
 
@@ -134,7 +134,7 @@ def test_a_file_that_may_only_be_read_says_whom_to_ask(home, monkeypatch):
     assert f"give yourself access to {home}/catalog.db" in said
 
 
-def test_damage_is_no_matter_of_rights(home):
+def test_damage_is_not_reported_as_missing_rights(home):
     with (
         pytest.raises(StoreDamagedError, match=r"catalog\.db"),
         translate_errors(home / "catalog.db"),

@@ -310,7 +310,7 @@ def test_a_small_index_is_not_quantized(desk: Bench):
     assert quantized_files(engine) == 0
 
 
-def test_a_large_index_that_is_filled_anew_is_quantized_at_once_and_has_no_graph(desk: Bench):
+def test_a_large_index_that_is_filled_again_is_quantized_at_once_and_has_no_graph(desk: Bench):
     put_many(desk)
     engine = engine_of(desk, quantize_from=200)
     engine.rebuild()
@@ -384,7 +384,7 @@ def test_on_a_full_disk_nothing_is_opened_built_or_deleted(
     for call in ("refresh", "rebuild", "search"):
         engine = engine_of(desk)
         with pytest.raises(
-            EngineBlockedError, match=r"has 63 MB left, and .* need 64 MB: make room"
+            EngineBlockedError, match=r"has 63 MB left, but .* need 64 MB: free some space"
         ):
             answers(desk, engine) if call == "search" else getattr(engine, call)()
     free(monkeypatch, 64)
@@ -401,7 +401,7 @@ def test_a_disk_that_fills_up_stops_changes_and_not_the_searches_of_an_open_inde
     assert answers(desk, engine) == ALL
     assert engine.refresh() == 0
     desk.put("new.md", vector(1))
-    with pytest.raises(EngineBlockedError, match="make room"):
+    with pytest.raises(EngineBlockedError, match="free some space"):
         answers(desk, engine)
     free(monkeypatch, 64)
     assert sorted(answers(desk, engine)) == [*ALL, "new.md"]
@@ -410,7 +410,7 @@ def test_a_disk_that_fills_up_stops_changes_and_not_the_searches_of_an_open_inde
 def test_an_index_needs_room_for_each_of_its_points(desk: Bench, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(folder_engine, "_PAYLOAD", 2**20)
     free(monkeypatch, 64 + 12 - 1)
-    with pytest.raises(EngineBlockedError, match=r"75 MB left, and .* 76 MB"):
+    with pytest.raises(EngineBlockedError, match=r"75 MB left, but .* 76 MB"):
         engine_of(desk).refresh()
 
 

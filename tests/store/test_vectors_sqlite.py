@@ -55,7 +55,7 @@ def test_more_can_be_asked_for_than_one_search_of_the_table_gives(
 
 
 @pytest.mark.parametrize("damage", [b"", b"no database" * 500, None])
-def test_a_damaged_file_is_made_anew(desk: Bench, damage: bytes | None):
+def test_a_damaged_file_is_rebuilt(desk: Bench, damage: bytes | None):
     desk.put("a.md", vector(1))
     engine = desk.engine()
     engine.refresh()

@@ -49,7 +49,10 @@ def why_not_answered(results: SearchResults, estimate: float, least: float) -> s
         return NO_PASSAGE
     if estimate >= least:
         return None
-    return f"the passages found answer with an estimated {estimate:.0%}, and {least:.0%} is needed"
+    return (
+        f"an estimated probability of {estimate:.0%} that the passages answer; {least:.0%} is "
+        "needed"
+    )
 
 
 def estimate_answer(
@@ -119,7 +122,7 @@ def _find_shift(parts: SearchParts, results: SearchResults) -> float:
 
 
 def _read(parts: SearchParts, question: str, statements: Sequence[str]) -> list[float] | None:
-    """Return the packaged cross-encoder's scores; ``None`` where another or none is at hand."""
+    """Return the packaged cross-encoder's scores; ``None`` without this model."""
     model = reranker(parts.settings, is_on=True)
     usual = RAGv2Settings.model_fields
     is_usual = (model.provider, model.name) == (

@@ -40,9 +40,9 @@ NOTHING_RELATED = (
     "Try indexing documents that say something about it and run this again."
 )
 NOT_ENOUGH = "I don't see enough information in this brain to answer that yet."
-NONE_SUPPORTED = "nothing that the language model wrote stands in the passages it cites"
+NONE_SUPPORTED = "no sentence of the language model is supported by the passages it cites"
 CITES_NOTHING = "the language model cited no passage"
-MODEL_ABSTAINS = "the language model finds no answer in the passages"
+MODEL_ABSTAINS = "the language model found no answer in the passages"
 _NEAREST = 3
 
 
@@ -62,12 +62,12 @@ def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -
         message=NOT_ENOUGH if had_passages else NOTHING_RELATED,
         reason=reason,
         nearest=tuple(nearest.values())[:_NEAREST],
-        ingest=f"add documents that say it: catalog index build FOLDER --dataset {where}",
+        ingest=f"add documents with the answer: catalog index build FOLDER --dataset {where}",
     )
 
 
 HOW_TO_CONFIGURE = (
-    "sentences of the documents, word for word: for an answer that a language model writes, "
+    "sentences quoted word for word from the documents; for an answer by a language model, "
     "set IDX_LLM__PROVIDER (docs/how-to/answers.md)"
 )
 
@@ -214,7 +214,7 @@ def _write(
         draft = yield from _as_events(writing, sources)
     except (LLMError, ConfigError) as error:
         stages.failed("write", (time.perf_counter() - started) * 1000, error)
-        return f"{error}; these are the documents' own sentences instead"
+        return f"{error}; sentences of the documents are shown instead"
     ms = (time.perf_counter() - started) * 1000
     supported = sum(one.supported for one in draft.sentences)
     count = len(draft.sentences) + draft.dropped
@@ -225,7 +225,7 @@ def _write(
     answer = replace(answer, model=llm.name, tokens=draft.tokens, notes=tuple(notes))
     if not supported:
         if draft.cites_nothing:
-            return f"{CITES_NOTHING}; these are the documents' own sentences instead"
+            return f"{CITES_NOTHING}; sentences of the documents are shown instead"
         reason = NONE_SUPPORTED if count else MODEL_ABSTAINS
         return replace(answer, abstained=refuse(answer.results, reason, had_passages=True))
     notes += [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
@@ -248,7 +248,7 @@ def _as_events(
 
 
 def choose_summariser(service: Searcher, llm: LanguageModel) -> LanguageModel | None:
-    """Return the cheap model where contexts are summarised: the one that writes if none is set."""
+    """Return the model that summarises contexts: the cheap one if set, else the writer."""
     if not service.parts.settings.answers.summarise:
         return None
     return service.library.llm_of("cheap") or llm

@@ -17,10 +17,10 @@ _LONGEST = 400  # characters of a passage that are quoted
 
 
 class Sources:
-    """Number what an answer cites from 1, in the order in which it is cited.
+    """Number the sources of an answer from 1, in the order of their citations.
 
-    A source is one place of a passage: two sentences of two pages have two sources, though they
-    stand in one passage. ``form`` is one of ``IDX_ANSWERS__CITATIONS``.
+    A source is a place of a passage: sentences on two pages have two sources, even if they are
+    in one passage. ``form`` is one of ``IDX_ANSWERS__CITATIONS``.
     """
 
     def __init__(self, results: Iterable[SearchResult], form: str) -> None:

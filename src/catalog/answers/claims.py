@@ -175,7 +175,7 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
     numbers, unknown = _cited(claim.text, given)
     cited = {number: given[number] for number in numbers}
     text = neutralise(clean(_without_citations(claim.text, given)), cited.values())
-    reasons = [f"it cites {name}, which is no passage that was given" for name in unknown]
+    reasons = [f"it cites {name}, which is not a given passage" for name in unknown]
     supporting: tuple[int, ...] = ()
     score = 0.0
     if not cited and not unknown:

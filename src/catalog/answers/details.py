@@ -126,7 +126,7 @@ def unit_after(text: str, end: int) -> tuple[MeasurementUnit, int] | None:
 def unit_words(text: str) -> list[tuple[MeasurementUnit, int, int]]:
     """Return the written units in the plural or with a frequency (``daily``), with their places.
 
-    In the singular too many are other words, such as in "a second line".
+    Singular units are left out, because many are also other words ("a second line").
     """
     found = ((find_unit(word.group()), word) for word in _WORD.finditer(text))
     return [

@@ -163,10 +163,10 @@ def build_messages(
 ) -> list[Message]:
     """Return the messages of a question over these passages; equal ones make equal messages.
 
-    ``rules`` are the system's message. A ``summary`` stands before the passages, marked as such.
+    ``rules`` are the system's message. A ``summary`` comes before the passages, marked as such.
 
-    The number between whose lines the passages stand follows from the text itself, so that nobody
-    who writes a document can know it. Marks by which models tell whose turn it is are broken up.
+    The passages are between two lines with a number, computed from the text itself, so that nobody
+    who writes a document can know it. Marks that tell a model who is speaking are broken up.
     """
     parts = [f"{_OF_SUMMARY}\n{summary}"] if summary else []
     text = _TEMPLATE_MARKS.sub(r"\g<0> ", "\n\n".join([*parts, *map(str, passages)]))

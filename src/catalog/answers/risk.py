@@ -65,9 +65,9 @@ class RiskBound:
         how = "on average" if self.confidence is None else f"with {self.confidence:.0%} confidence"
         of = "all sentences are shown and" if self.confidence is None else "the sentences shown are"
         return (
-            f"at most {self.most:.1%} of {of} unsupported, {how}: "
-            f"from a score of {self.threshold:.3f} on, which {self.shown:.0%} of "
-            f"{self.labels} labels reach ({self.unsupported:.1%} of these unsupported)"
+            f"at most {self.most:.1%} of {of} unsupported, {how}: from a score of "
+            f"{self.threshold:.3f} on, which {self.shown:.0%} of {self.labels} labels reach "
+            f"({self.unsupported:.1%} of these unsupported)"
         )
 
 
@@ -103,8 +103,8 @@ def bound_risk(
         safe = _safe_with_confidence(ends, wrong, most, confidence)
     if not safe:
         raise InputError(
-            f"no threshold is sure to keep unsupported sentences to {most:.1%} by these labels, "
-            f"{wrong[-1]} of {len(ordered)} of which are unsupported: label more, or allow more"
+            f"with these labels no threshold keeps unsupported sentences to {most:.1%}: "
+            f"{wrong[-1]} of {len(ordered)} are unsupported; label more, or allow more"
         )
     at = safe[-1]
     return RiskBound(
@@ -145,22 +145,24 @@ def explain_void(bound: RiskBound, now: Mapping[str, str]) -> str:
     if not changed:
         return ""
     return (
-        f"the bound of {bound.most:.1%} unsupported sentences does not hold any more: "
-        f"changed since it was made: {', '.join(changed)}; label anew and calibrate again"
+        f"the bound of {bound.most:.1%} unsupported sentences is void: these changed since "
+        f"it was made: {', '.join(changed)}; label sentences and make a new one"
     )
 
 
 def _check_shares(most: float, confidence: float | None) -> None:
     if not 0 < most < 1 or not (confidence is None or 0 < confidence < 1):
-        raise InputError("the share of unsupported sentences and the confidence are within 0 and 1")
+        raise InputError(
+            "the share of unsupported sentences and the confidence must be between 0 and 1"
+        )
 
 
 def _require_labels(n: int, most: float, confidence: float | None) -> None:
     needed = labels_needed(most, confidence)
     if n < needed:
         raise InputError(
-            f"at most {most:.1%} unsupported needs {needed} labelled sentences at least, "
-            f"and there are {n}: label {needed - n} more"
+            f"at most {most:.1%} unsupported needs at least {needed} labelled sentences, but "
+            f"there are {n}: label {needed - n} more"
         )
 
 
@@ -289,7 +291,7 @@ def bound_in_force(
     if bound is None:
         return None, ""
     if len(datasets) > 1:
-        return None, f"the bound of {bound.most:.1%} is one of a single dataset: it does not hold"
+        return None, f"the bound of {bound.most:.1%} was made for a single dataset: it is void here"
     now = flat_conditions(answer_conditions(service, params, datasets[0], llm, agent))
     if void := explain_void(bound, now):
         return None, void

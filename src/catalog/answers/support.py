@@ -251,7 +251,7 @@ def _scope(sentence: Sequence[TextWord], at: int) -> list[TextWord]:
 def _find_opposite(
     sentence: Sequence[TextWord], content: Sequence[TextWord], source: AnalysedText
 ) -> Iterator[str]:
-    """Name a word whose opposite is in an otherwise similar sentence of the passage."""
+    """Name a word whose opposite is in a similar sentence of the passage."""
     mine = {word.form for word in sentence}
     for word in sentence:
         opposites: set[str] = _opposites().get(word.form, set()) - mine
@@ -263,7 +263,7 @@ def _find_opposite(
         for other in sorted(opposites) if nearest else ():
             forms = [{one.form for one in its} for its in nearest]
             if all(other in its and word.form not in its for its in forms):
-                yield f"negation: {word.text!r}, where the passage has the opposite"
+                yield f"negation: {word.text!r}, but the passage says the opposite"
                 return
 
 
@@ -382,13 +382,17 @@ def check_support(
     score = _word_score(claim, source)
     reasons = []
     if not claim.tokens and not claim.details:
-        reasons.append("words: it says nothing that can be looked up")
+        reasons.append("words: it has no words to look up")
     elif score < threshold:
-        reasons.append(f"words: {score:.2f} of it is in the passage, and {threshold:.2f} is needed")
+        reasons.append(
+            f"words: {score:.2f} of them are in the passage, and {threshold:.2f} is needed"
+        )
     elif is_scattered(claim, source, headings=len(headings), stretches=stretches):
-        reasons.append("words: the passage has them only here and there, not in one place")
+        reasons.append("words: they are scattered over the passage, not in one place")
     if len(claim.details) > _MOST_DETAILS:
-        reasons.append(f"words: it has more than the {_MOST_DETAILS} details that are checked")
+        reasons.append(
+            f"words: it has more than {_MOST_DETAILS} details, the most that are checked"
+        )
     else:
         reasons += _differences(claim, source)
     return Support(not reasons, score, tuple(reasons))

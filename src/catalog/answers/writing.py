@@ -35,8 +35,8 @@ _OF_FORM = 60  # tokens that the parts of a conversation take besides their text
 class Draft(NamedTuple):
     """A model's answer: its checked sentences, none if the model abstains.
 
-    ``passages`` is how many it was given, ``dropped`` how many sentences were left out.
-    ``cites_nothing``: it wrote sentences, and none has a number.
+    ``passages`` counts the passages given, ``dropped`` the sentences left out.
+    ``cites_nothing``: it wrote sentences without any number.
     """
 
     sentences: tuple[AnswerSentence, ...]
@@ -92,7 +92,7 @@ def write_answer(
 def _showing(
     writer: CheckedWriter, messages: Sequence[Message], is_dropping: bool
 ) -> Generator[AnswerSentence, None, tuple[list[AnswerSentence], ClaimReader]]:
-    """Yield what may be shown of a reply as it comes, and return all of it."""
+    """Yield the parts of a reply that may be shown, as they arrive; return the whole reply."""
     reader = ClaimReader()
     sentences: list[AnswerSentence] = []
     waiting: list[AnswerSentence] | None = []
@@ -151,8 +151,8 @@ class CheckedWriter:
         passages = choose_context(self._results, self._count, most=most, tokens=tokens)
         if not passages:
             raise LLMError(
-                f"the language model reads {self._llm.context_tokens} tokens at once, too few for "
-                "a passage: take another model"
+                f"the language model reads {self._llm.context_tokens} tokens at once, too few "
+                "for a passage: use another model"
             )
         self._given = {one.number: self._given[one.number] for one in passages}
         summary = self._summarise(question, passages)
@@ -185,9 +185,9 @@ class CheckedWriter:
         if not sentence.supported:
             return sentence
         if sentence.score < self._least:
-            reason = f"bound: a score of {sentence.score:.3f}, and {self._least:.3f} is needed"
+            reason = f"bound: a score of {sentence.score:.3f}, but {self._least:.3f} is needed"
         elif self._settings.judge and self._is_denied(sentence):
-            reason = "judge: the language model reads it otherwise in the passages"
+            reason = "judge: the language model says that the passages do not support it"
         else:
             return sentence
         return sentence.model_copy(update={"supported": False, "reasons": (reason,)})

@@ -73,7 +73,10 @@ def with_agent(params: ParamsT, agent: Agent) -> ParamsT:
         if name in own and getattr(params, name, "") is None
     }
     if "docs" in own and params.docs is not None:
-        raise InputError(f"the agent {params.agent!r} answers from docs of its own: leave docs out")
+        raise InputError(
+            f"the agent {params.agent!r} has its own docs and answers only from these: leave "
+            "docs out"
+        )
     for name, sign in (("after", 1), ("before", -1)):
         bounds = [one for one in (getattr(params, name), own.get(name)) if one is not None]
         bounds.sort(key=partial(_seconds, name, sign))
@@ -114,7 +117,7 @@ def _datasets(theirs: DatasetChoice, own: DatasetChoice) -> DatasetChoice:
     names = [[one] if isinstance(one, str) else one for one in (theirs, own)]
     both = [name for name in names[0] if name in names[1]]
     if not both:
-        raise InputError(f"the agent answers from {' and '.join(names[1])} alone")
+        raise InputError(f"the agent answers only from {' and '.join(names[1])}")
     return both
 
 

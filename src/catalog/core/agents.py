@@ -65,7 +65,7 @@ class Agent(BaseModel):
         least, most = ARTIFACT_TEMPERATURES
         is_artifact = info.data.get("output") not in (None, "answer")
         if is_artifact and temperature is not None and not least <= temperature <= most:
-            raise ValueError(f"an artifact is written at {least} to {most}")
+            raise ValueError(f"the temperature of an artifact is {least} to {most}")
         return temperature
 
     @field_validator("retrieval")
@@ -97,7 +97,7 @@ def check_agent_tables(tree: Mapping[str, Any], path: Path, text: str) -> None:
     """Raise :class:`ConfigError` for an agent of a settings file that is wrong, naming its line."""
     agents = tree.get("agents", {})
     if not isinstance(agents, Mapping):
-        raise ConfigError(f"{path}: agents is a section: write a table [agents.NAME] for each")
+        raise ConfigError(f"{path}: agents must be a section: write a table [agents.NAME] for each")
     for name, values in agents.items():
         _validate(values, path, text, ("agents", name))
 
@@ -123,7 +123,7 @@ def _validate(values: object, path: Path, text: str, parents: tuple[str, ...]) -
         keys = (*map(str, first["loc"]), *_inner_key(first))
         why = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            why = f"there is no such key; {_known_keys(keys[-1])}"
+            why = f"unknown key; {_known_keys(keys[-1])}"
         line = line_of(text, [*parents, *keys])
         where = f"the agent file {path}" if not parents else f"the agent {parents[-1]!r} in {path}"
         at = "" if line is None else f", line {line}"

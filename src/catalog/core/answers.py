@@ -15,7 +15,7 @@ from catalog.core.results import Frozen, ResultLocator, SearchResult, SearchResu
 EventKind = Literal["results", "sentence", "answer"]
 NO_EVIDENCE = "no evidence in the documents"
 NEEDS_MODEL = "Left out, because only a language model could write them from the passages"
-EXTRACTED = "Sentences of the documents, word for word: no language model wrote this."
+EXTRACTED = "Sentences quoted word for word from the documents, not written by a language model."
 
 
 class AnswerCitation(Frozen):
@@ -69,7 +69,7 @@ class AnswerSentence(Frozen):
 
 
 class NearDocument(Frozen):
-    """A document that is near to a question which none answers."""
+    """A document near to a question that no document answers."""
 
     source_doc_id: str
     path: str
@@ -78,7 +78,7 @@ class NearDocument(Frozen):
 
 
 class Abstained(Frozen):
-    """Why a question is not answered, what came nearest, and what would help."""
+    """An abstention: the reason, the nearest documents, and the remedy."""
 
     message: str
     reason: str
@@ -280,6 +280,6 @@ def _as_sentence(reason: str) -> str:
 
 
 def _source_line(citation: AnswerCitation) -> str:
-    doubt = "" if citation.verified else " (does not say so)"
+    doubt = "" if citation.verified else " (does not support it)"
     path = f"{citation.dataset}:{citation.path}"
     return f"- [{citation.n}] {citation.citation} {path}{doubt}"

@@ -46,7 +46,7 @@ class BoundedCalls:
         """
         with self._lock:
             if self._abandoned >= self._limit:
-                raise LLMBusyError(f"{self._abandoned} earlier calls have not ended yet")
+                raise LLMBusyError(f"{self._abandoned} earlier calls are still running")
         run = _Run(function)
         context = contextvars.copy_context()
         worker = Thread(target=context.run, args=(self._run, run), name="bounded-call", daemon=True)
@@ -74,7 +74,7 @@ class BoundedCalls:
         pieces: SimpleQueue[ResultT | _End] = SimpleQueue()
         is_wanted = True
         deadline = monotonic() + WHOLE * seconds
-        too_long = LLMTimeoutError(f"no end of the answer within {WHOLE * seconds:g} s")
+        too_long = LLMTimeoutError(f"the answer did not end within {WHOLE * seconds:g} s")
 
         def produce() -> None:
             try:
@@ -92,7 +92,7 @@ class BoundedCalls:
 
         with self._lock:
             if self._abandoned >= self._limit:
-                raise LLMBusyError(f"{self._abandoned} earlier calls have not ended yet")
+                raise LLMBusyError(f"{self._abandoned} earlier calls are still running")
         run = _Run(produce)
         context = contextvars.copy_context()
         Thread(

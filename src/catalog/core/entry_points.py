@@ -67,8 +67,8 @@ def find_engine(group: Group, name: str) -> EntryPoint:
     kind = {"catalog.lexical": "keyword", "catalog.vectors": "vector"}[group]
     others = sorted(list_added(group).keys() - own.keys())
     raise UnknownEngineError(
-        f"unknown {kind} engine {name!r}; engines: {', '.join([*own, *others])}; "
-        f"a package may add others by the entry point {group}"
+        f"unknown {kind} engine {name!r}; engines: {', '.join([*own, *others])}; packages can "
+        f"add engines by the entry point {group}"
     )
 
 

@@ -68,8 +68,8 @@ from collections.abc import Sequence
 class CatalogError(Exception):
     """Base of all errors raised on purpose; catching it never hides a bug.
 
-    ``quotes_documents``: the message repeats names or fields that come out of documents, so it is
-    data for whoever shows it to a language model.
+    ``quotes_documents``: the message quotes names or fields of documents, so a language model must
+    see it as data.
     """
 
     quotes_documents: bool = False
@@ -104,7 +104,7 @@ class InputError(CatalogError):
 
 
 class QueryError(InputError):
-    """The query holds nothing that can be searched for."""
+    """The query has nothing to search for."""
 
 
 class UnknownModeError(InputError):
@@ -112,7 +112,7 @@ class UnknownModeError(InputError):
 
 
 class NoStoreError(InputError):
-    """No store is where one was to be read: check the home, or build a dataset there."""
+    """There is no store at this place: check the home, or build a dataset there."""
 
 
 class UnknownDatasetError(InputError):
@@ -120,7 +120,7 @@ class UnknownDatasetError(InputError):
 
 
 class DocumentNotFoundError(InputError):
-    """No document has that path or docid; ``suggestions`` holds near misses."""
+    """No document has that path or docid; ``suggestions`` has similar names."""
 
     def __init__(self, message: str, suggestions: Sequence[str] = ()) -> None:
         self.problem, self.suggestions = message, tuple(suggestions)
@@ -141,17 +141,17 @@ class SourceError(InputError):
 
 
 class FilterError(InputError):
-    """The filter has no meaning: the message names the part."""
+    """The filter is invalid: the message names the part."""
 
 
 class UnknownFieldError(FilterError):
-    """No document of the dataset carries that field: the message lists those that may be used."""
+    """No document of the dataset has that field: the message lists the existing ones."""
 
     quotes_documents = True
 
 
 class UnknownValueError(FilterError):
-    """No document of the dataset has that file type, tag or the like: the message lists those."""
+    """No document of the dataset has that file type or tag: the message lists the existing ones."""
 
     quotes_documents = True
 
@@ -165,19 +165,19 @@ class GoldenSetError(InputError):
 
 
 class BackendError(InputError):
-    """A search to be compared cannot be loaded, or its answer has no known shape."""
+    """A search to be compared cannot be loaded, or its results have an unknown form."""
 
 
 class BlindComparisonError(InputError):
-    """These queries could not have shown a difference: judge more, or choose other queries."""
+    """These queries cannot show a difference: judge more documents, or choose other queries."""
 
 
 class RunNotFoundError(InputError):
-    """No evaluation run has that id: ``catalog runs list`` shows those there are."""
+    """No evaluation run has that id: ``catalog runs list`` shows all runs."""
 
 
 class ReadError(CatalogError):
-    """One file cannot be read: it is skipped and reported, the rest go on."""
+    """A file cannot be read: it is skipped and reported, and the run continues."""
 
 
 class EmptyDocumentError(ReadError):
@@ -185,7 +185,7 @@ class EmptyDocumentError(ReadError):
 
 
 class TransientReadError(ReadError):
-    """The file could not be read this time, for a reason outside it: the next run tries again."""
+    """The file cannot be read now, but may be intact: the next run tries again."""
 
 
 class CutShortError(TransientReadError):
@@ -220,13 +220,11 @@ class StoreDamagedError(StoreError):
 
 
 class DamagedDocumentError(StoreDamagedError):
-    """The stored data of one document is not as written: index it again; the rest answers."""
+    """The stored data of a document is damaged: index it again. Other documents still answer."""
 
     def __init__(self, document: str, what: str) -> None:
         self.document = document
-        super().__init__(
-            f"{document}: {what} is damaged and not answered from: run 'catalog doctor'"
-        )
+        super().__init__(f"{document}: {what} is damaged and not shown: run 'catalog doctor'")
 
 
 class ForkedError(StoreError):
@@ -234,7 +232,7 @@ class ForkedError(StoreError):
 
 
 class EmbeddingMismatchError(StoreError):
-    """The store holds another model's vectors: rebuild it, or go back to that model."""
+    """The store has another model's vectors: rebuild it, or use that model."""
 
 
 class SemanticRetrievalError(CatalogError):
@@ -242,23 +240,23 @@ class SemanticRetrievalError(CatalogError):
 
 
 class SemanticIndexError(SemanticRetrievalError, ValueError):
-    """The files of the folder do not make one index: see to those that the message names."""
+    """The files of the folder do not make an index: correct the ones in the message."""
 
 
 class SemanticQueryError(SemanticRetrievalError, InputError, ValueError):
-    """The query vector cannot be searched for: correct it; a retry will not help."""
+    """The query vector is invalid: correct it; a retry will not help."""
 
 
 class SemanticConfigError(SemanticRetrievalError, ConfigError, ValueError):
-    """A setting of the retriever has no meaning: correct it; nothing was searched."""
+    """A setting of the retriever is invalid: correct it."""
 
 
 class EmbeddingError(CatalogError):
-    """The embedding model failed on a text, or answered with nonsense."""
+    """The embedding model failed on a text, or returned an invalid vector."""
 
 
 class EmbeddingServerError(EmbeddingError):
-    """The embedding model's server cannot answer now: no text is to blame, run again later.
+    """The embedding model's server cannot answer now: no text is at fault, so run again later.
 
     ``retry_after``: how many seconds it asks to be left alone, where it says so; ``status_code``
     that of its answer, if it gave one.
@@ -272,19 +270,19 @@ class EmbeddingServerError(EmbeddingError):
 
 
 class RerankError(CatalogError):
-    """The reranker failed or answered nonsense: the fused order stands."""
+    """The reranker failed or returned invalid scores: the fused order stays."""
 
 
 class LLMError(CatalogError):
-    """A language model failed or answered nonsense: the search goes on without it."""
+    """A language model failed or wrote an invalid reply: the search continues without it."""
 
 
 class LLMTimeoutError(LLMError):
-    """The language model did not answer in time: allow more, or take a smaller model."""
+    """The language model did not answer in time: allow more time, or use a smaller model."""
 
 
 class ArtifactSchemaError(LLMError):
-    """A language model wrote other headings than an artifact has, twice; ``draft`` is what."""
+    """A language model wrote wrong headings twice; ``draft`` has its text."""
 
     def __init__(self, message: str, draft: str) -> None:
         self.draft = draft
@@ -292,7 +290,7 @@ class ArtifactSchemaError(LLMError):
 
 
 class LLMBusyError(LLMError):
-    """Earlier calls of the language model still hang: try again when one has ended."""
+    """Earlier calls of the language model are still running: try again when one has ended."""
 
 
 class EngineError(CatalogError):
@@ -302,18 +300,18 @@ class EngineError(CatalogError):
 class EngineBlockedError(EngineError):
     """An index that may be intact cannot be used now, for lack of space, memory or permissions.
 
-    The exact engine answers meanwhile. Nothing is rebuilt: that would need more of the same.
+    The exact engine answers meanwhile. It is not rebuilt, since that needs even more space.
     """
 
 
 class EngineLockedError(EngineBlockedError):
-    """Another process holds the index folder: the exact engine answers meanwhile."""
+    """Another process has the index folder open: the exact engine answers meanwhile."""
 
 
 class EngineUnreachableError(EngineError):
-    """The server that holds an index does not answer: start it, or see to its address.
+    """The server with an index does not answer: start it, or correct its address.
 
-    Words are searched meanwhile; what changes is applied once it is back.
+    Searches use words meanwhile; changes are applied when it is back.
     """
 
 
@@ -322,7 +320,7 @@ class ServingError(CatalogError):
 
 
 class OverloadedError(ServingError):
-    """Too many requests wait already: try again in a moment."""
+    """Too many requests are waiting: try again in a moment."""
 
 
 class OutOfTimeError(ServingError):
@@ -330,15 +328,15 @@ class OutOfTimeError(ServingError):
 
 
 class NotReadyError(ServingError):
-    """The server warms up or is about to stop: ask another one, or this one in a moment."""
+    """The server is warming up or stopping: use another one, or try again in a moment."""
 
 
 class StoreReplacedError(ServingError):
-    """The store the server opened was deleted or replaced meanwhile: restart the server."""
+    """The server's store was deleted or replaced: restart the server."""
 
 
 class StageFailedError(CatalogError):
-    """``strict=True`` and a stage failed or fell back: the message names it."""
+    """A stage failed or fell back under ``strict=True``: the message names it."""
 
 
 class SyncError(CatalogError):
@@ -346,4 +344,4 @@ class SyncError(CatalogError):
 
 
 class MassDeletionError(SyncError):
-    """Most files vanished since the last run: check the drive, or allow the deletion."""
+    """Most files disappeared since the last run: check the drive, or allow the deletion."""

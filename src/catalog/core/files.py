@@ -162,9 +162,7 @@ def settings_file(home: Path) -> Path | None:
     try:
         return path if path.is_file() else None
     except OSError as error:
-        raise ConfigError(
-            f"cannot look for settings in {describe_os_error(path, error)}"
-        ) from error
+        raise ConfigError(f"cannot read settings: {describe_os_error(path, error)}") from error
 
 
 def settings_key(

@@ -112,21 +112,21 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All parts must hold; true without parts."""
+    """True if all parts are; also without parts."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Some part must hold; false without parts."""
+    """True if any part is; false without parts."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The part must not hold."""
+    """True if the part is false."""
 
     part: Filter
 
@@ -276,7 +276,7 @@ def _comparable(value: MetadataScalar) -> Any:
 
 def _check_scalar(field: str, value: object) -> MetadataScalar:
     if isinstance(value, str) and not _is_unicode(value):
-        raise FilterError(f"the filter on {field} holds text that is not valid Unicode: {value!r}")
+        raise FilterError(f"the filter on {field} has text that is not valid Unicode: {value!r}")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and value == value and field in TEXT_FIELDS:  # NaN equals nothing
         return str(value)
@@ -324,7 +324,9 @@ def parse_expression(expression: str) -> Condition:
     """
     start = next((i for i, char in enumerate(expression) if i > 0 and char in "=!<>~"), None)
     if start is None:
-        raise FilterError(f"{expression!r} is not field=value, field!=value, field>=value or so")
+        raise FilterError(
+            f"{expression!r} is not a condition such as field=value, field!=value or field>=value"
+        )
     name, rest = expression[:start].strip(), expression[start:]
     symbol = next(
         (s for s in ("==", "!=", ">=", "<=", "=", ">", "<", "~") if rest.startswith(s)), ""
@@ -403,7 +405,9 @@ def _read(filters: object) -> Filter:
         return parse_expression(filters) if from_json is None else _read(from_json)
     if is_list(filters):
         return _conjunction(_read(part) for part in filters)
-    raise FilterError(f"a filter cannot be read from {type(filters).__name__}")
+    raise FilterError(
+        f'filters must be a mapping, or conditions such as "tag=ops", not {type(filters).__name__}'
+    )
 
 
 def _read_json(text: str) -> Any:
@@ -511,5 +515,5 @@ def _singular(kind: str) -> str:
 
 def _require_text(what: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise FilterError(f"the {what} to narrow by must be some text, not {value!r}")
+        raise FilterError(f"{what} must be non-empty text, not {value!r}")
     return value.strip()

@@ -107,7 +107,7 @@ class GlobRules:
 
 def _compile_line(pattern: str) -> tuple[bool, Glob]:
     if len(pattern) > _MAX_CHARS:
-        raise InputError(f"a pattern of {len(pattern):,} characters names no path")
+        raise InputError(f"{len(pattern):,} characters are too many for a path or pattern")
     line = pattern if pattern.endswith("\\ ") else pattern.rstrip()
     if not line or line == "/" or line.startswith("#"):
         return False, _NO_GLOB

@@ -81,7 +81,7 @@ class ParamField:
 
 @cache
 def param_fields(kind: type[Any]) -> tuple[ParamField, ...]:
-    """Return the parameters of a verb in order, those that only Python takes included."""
+    """Return the parameters of a verb in order, with the ones for Python only."""
     hints = get_type_hints(kind, include_extras=True)
     parameters = []
     for field in fields(kind):
@@ -368,7 +368,7 @@ def rename_arguments(
             raise InputError(f"{given} and {name} are the same argument: give one of them")
         renamed[name] = value
         if name != given:
-            taken.append(f"{given} was taken as {name}")
+            taken.append(f"{given} was read as {name}")
     return renamed, [", ".join(taken)] if taken else []
 
 

@@ -59,7 +59,7 @@ DatasetChoice = str | list[str] | None
 Dataset = Annotated[
     DatasetChoice,
     Param(
-        "Only these datasets; all if left out.",
+        "Only these datasets, by default all.",
         flags=("--dataset", "--project", "-d"),
         aliases=("datasets", "dataset_name", "dataset_id", "project", "collection", "namespace"),
     ),
@@ -75,36 +75,36 @@ FileType = Annotated[
 Conditions = Annotated[
     object,
     Param(
-        'Conditions that must all hold, such as "tag=ops" or "page>=3".',
+        'Conditions that must all be true, such as "tag=ops" or "page>=3".',
         flags=("--filter",),
         json=list[str | dict[str, Any]] | dict[str, Any] | None,
-        json_help='Several in a list, or {"tag": "ops"}.',
+        json_help='Several in a list, or as {"tag": "ops"}.',
         aliases=("filter", "where", "conditions"),
     ),
 ]
 After = Annotated[
     str | None,
     Param(
-        "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY: by the date they say they "
-        "were modified or else created, else their file's.",
+        "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY: the date of change, else "
+        "of creation, in their metadata, else the file's.",
         aliases=("since", "after_date", "date_after", "modified_after", "from_date", "start_date"),
     ),
 ]
 Before = Annotated[
     str | None,
     Param(
-        "Only documents dated before that day, month or year, by the same date.",
+        "Only documents dated before that day, month or year.",
         aliases=("before_date", "date_before", "modified_before"),
     ),
 ]
 Role = Annotated[
     str | None,
     Param(
-        "As this role: only documents of its confidentiality levels (IDX_ANSWERS__ROLES).",
+        "Search as this role: only documents of its confidentiality levels (IDX_ANSWERS__ROLES).",
         aliases=("as_role", "audience"),
     ),
 ]
-Strict = Annotated[bool, Param("Fail when a stage fails, rather than go on without.")]
+Strict = Annotated[bool, Param("Fail if a stage fails, instead of continuing without it.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class _Caller:
     dataset: Dataset = None
     agent: Annotated[
         str | None,
-        Param("As this agent: one that 'catalog agents' lists.", aliases=("agent_name",)),
+        Param("Use this agent ('catalog agents' lists them).", aliases=("agent_name",)),
     ] = None
     role: Role = None
 
@@ -126,8 +126,8 @@ class _Narrowed:
     top_k: Annotated[
         int | None,
         Param(
-            "How many passages, those told with an earlier one not counted; left out: top_k of the "
-            "settings, 10 or a preset's.",
+            "Number of passages. Passages shown as evidence of an earlier one do not count. "
+            "Default: top_k of the settings (10).",
             least=1,
             most=1000,
             flags=("--top-k", "--limit", "-k", "-n"),
@@ -137,7 +137,7 @@ class _Narrowed:
     mode: Annotated[
         Mode | None,
         Param(
-            "lexical (words), vector (meaning) or hybrid, as if left out.",
+            "lexical (words), vector (meaning) or hybrid (both; default).",
             aliases=("search_mode", "search_type"),
         ),
     ] = None
@@ -146,7 +146,7 @@ class _Narrowed:
         Param(
             "Only these documents: paths, globs or #docids.",
             flags=("--doc",),
-            json_help="[] is none of them.",
+            json_help="[] means none.",
             aliases=("doc", "documents", "document", *PATH_ALIASES),
         ),
     ] = None
@@ -154,19 +154,19 @@ class _Narrowed:
     name: Annotated[
         str | None,
         Param(
-            "Only documents whose path, title or recording holds this text.",
+            "Only documents with this text in their path, title or recording.",
             aliases=NAME_ALIASES,
         ),
     ] = None
     filters: Conditions = None
     after: After = None
     before: Before = None
-    rerank: Annotated[bool | None, Param("Let a second model read the best passages.")] = None
+    rerank: Annotated[bool | None, Param("Let a second model rerank the best passages.")] = None
     expand: Annotated[bool | None, Param("Let a language model reword the query.")] = None
     similarity_threshold: Annotated[
         float | None,
         Param(
-            "Leave out passages of a lower relevance, 0 to 1; left out: as the settings say.",
+            "Least relevance of a passage, 0 to 1. Default: the setting's.",
             least=0,
             most=1,
             flags=("--similarity-threshold", "--threshold"),
@@ -177,17 +177,15 @@ class _Narrowed:
 
 @dataclass(frozen=True, kw_only=True)
 class _Answerer(_Caller):
-    """For whom to answer, from what, and who writes."""
+    """Parameters of the verbs that answer: the asker, the scope and the model."""
 
     agent_hint: Annotated[
         str | None,
-        Param("Only documents that are meant for this agent: those with this agent_hint."),
+        Param("Only documents with this agent_hint in their metadata."),
     ] = None
     model: Annotated[
         str | None,
-        Param(
-            "openai, ollama, llama_cpp, module:function, or none, in place of IDX_LLM__PROVIDER."
-        ),
+        Param("openai, ollama, llama_cpp, module:function or none. Default: IDX_LLM__PROVIDER."),
     ] = None
 
 
@@ -223,31 +221,29 @@ class SearchParams(_Narrowed, _Caller):
     sort: Annotated[
         Order | None,
         Param(
-            "best (best first, as if left out) or date (of their documents, newest first).",
+            "best (first) or date (newest document first). Default: best.",
             aliases=("sort_by", "order_by", "order"),
         ),
     ] = None
     recency_half_life_days: Annotated[
         float | None,
         Param(
-            "Days in which the score of a passage halves as its document ages; 0: never; left "
-            "out: as the settings say.",
+            "Age of a document in days at which its passages have half their score; 0: no decay. "
+            "Default: the setting's.",
             least=0,
             most=100_000,
             flags=("--recency-half-life-days", "--half-life"),
             aliases=("half_life", "recency_half_life", "half_life_days"),
         ),
     ] = None
-    explain: Annotated[bool, Param("Tell how each score came about.")] = False
+    explain: Annotated[bool, Param("Explain each score.")] = False
     strict: Strict = False
-    all_copies: Annotated[
-        bool, Param("Give each copy of a text a result of its own, not one for all.")
-    ] = False
+    all_copies: Annotated[bool, Param("Show copies of a text as separate results.")] = False
     doc_ids: Annotated[
         Iterable[str] | None, Param("Only these documents: ids or paths.", python_only=True)
     ] = None
     compare_with_v1: Annotated[
-        bool, Param("Ask the baseline too, and tell the differences.", python_only=True)
+        bool, Param("Ask the baseline as well, and show the differences.", python_only=True)
     ] = False
 
 
@@ -274,7 +270,7 @@ class GenerateParams(_Narrowed, _Answerer):
 
     kind: Annotated[ArtifactKind, Param("blueprint, pdr, workflow or build-plan.")]
     _: KW_ONLY
-    topic: Annotated[str, Param("What it is about.", aliases=("subject", "about", "question"))]
+    topic: Annotated[str, Param("The topic.", aliases=("subject", "about", "question"))]
     strict: Strict = False
 
 
@@ -285,8 +281,8 @@ class GetParams:
     reference: Annotated[
         str,
         Param(
-            "dataset:path, path or #docid; :12-20 after it picks lines, or else pages, cells, "
-            "paragraphs: what its citations count. :1:05-1:18 picks times.",
+            "dataset:path, path or #docid. A suffix selects a part: :12-20 for lines (or pages, "
+            "cells, paragraphs), :1:05-1:18 for times.",
             aliases=(
                 *("ref", "doc", "docid", "doc_id", "document", "document_id", "id", "source"),
                 *("source_doc_id", "citation", "uri", "name", "filename", *PATH_ALIASES),
@@ -307,14 +303,18 @@ class GetParams:
     line_end: Annotated[
         int | None,
         Param(
-            "Last line (page, cell …), itself included.",
+            "Last line (page, cell …), included.",
             least=1,
             aliases=("end_line", "end", "to_line", "last_line", "line_to"),
         ),
     ] = None
     max_bytes: Annotated[
         int | None,
-        Param("More than this, or 10 MB, is cut after a whole line.", least=1, most=MAX_TEXT_BYTES),
+        Param(
+            "A longer text, or one over 10 MB, is cut after a whole line.",
+            least=1,
+            most=MAX_TEXT_BYTES,
+        ),
     ] = None
 
 
@@ -325,7 +325,8 @@ class MultiGetParams:
     patterns: Annotated[
         list[str],
         Param(
-            "Paths, globs or #docids; of a citation, link or reference with a place that part.",
+            "Paths, globs or #docids. A citation, link or reference with a place selects that "
+            "part.",
             max_items=MAX_DOCUMENTS,
             aliases=(
                 "pattern",
@@ -345,14 +346,14 @@ class MultiGetParams:
     limit: Annotated[
         int,
         Param(
-            "How many documents at most.",
+            "Maximum number of documents.",
             least=1,
             most=MAX_DOCUMENTS,
             aliases=("top_k", *COUNT_ALIASES),
         ),
     ] = DEFAULT_LIMIT
     max_bytes: Annotated[
-        int, Param("A document larger than this is named, not given.", least=1, most=MAX_TEXT_BYTES)
+        int, Param("Larger documents are named, without their text.", least=1, most=MAX_TEXT_BYTES)
     ] = 65_536
 
 
@@ -362,7 +363,7 @@ class BrowseParams:
 
     query: Annotated[
         str | None,
-        Param("Words of titles, names, summaries and tags.", aliases=("q", *QUERY_ALIASES)),
+        Param("Words in titles, names, summaries or tags.", aliases=("q", *QUERY_ALIASES)),
     ] = None
     _: KW_ONLY
     dataset: Dataset = None
@@ -371,7 +372,7 @@ class BrowseParams:
     name: Annotated[
         str | None,
         Param(
-            "Only documents whose path, title or recording holds this text.",
+            "Only documents with this text in their path, title or recording.",
             aliases=(*NAME_ALIASES, *PATH_ALIASES),
         ),
     ] = None
@@ -388,8 +389,8 @@ class BrowseParams:
     containing: Annotated[
         Iterable[str],
         Param(
-            "Only documents with a passage that contains this word or phrase, or all of several: "
-            "an exact count, with the places.",
+            "Only documents with a passage that contains this word or phrase (of a list: all of "
+            "them). The count is exact, and the places are shown.",
             max_items=20,
             flags=("--containing",),
             json=list[str],
@@ -402,7 +403,7 @@ class BrowseParams:
     sort: Annotated[
         Sort,
         Param(
-            "best (by the query, without one by name), name, modified (newest first) or size "
+            "best (by the query; without one by name), name, modified (newest first) or size "
             "(largest first).",
             aliases=("sort_by", "order_by", "order"),
         ),
@@ -419,13 +420,13 @@ class BrowseParams:
     ] = DEFAULT_LIMIT
     offset: Annotated[
         int,
-        Param("How many to pass over first.", least=0, most=MAX_OFFSET, aliases=("skip", "start")),
+        Param("Number of documents to skip.", least=0, most=MAX_OFFSET, aliases=("skip", "start")),
     ] = 0
 
 
 @dataclass(frozen=True)
 class StatusParams:
-    """What the store holds."""
+    """Parameters of ``status``."""
 
     _: KW_ONLY
     role: Role = None

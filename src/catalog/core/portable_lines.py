@@ -116,7 +116,7 @@ class DocumentLine(_Line):
 
 
 class LocatorPart(_Line):
-    """Where a passage stands; times are ``HH:MM:SS``, rounded down."""
+    """The place of a passage; times are ``HH:MM:SS``, rounded down."""
 
     page: _Count | None
     time_start: str | None
@@ -206,10 +206,10 @@ def read_line(raw: bytes) -> Line:
         raise InputError(_describe(error)) from None
     if isinstance(line, HeaderLine) and line.version > VERSION:
         raise InputError(
-            f"it is of version {line.version}, and this release reads {VERSION}: update catalog"
+            f"it has version {line.version}, but this release reads {VERSION}: update catalog"
         )
     if b"\\u0000" in form and all_storable(plain := line.model_dump(mode="json")) != plain:
-        raise InputError("it holds NUL, which no text may")
+        raise InputError("it contains a NUL character")
     return line
 
 
@@ -219,7 +219,7 @@ def _without_checksum(raw: bytes) -> bytes:
     start = len(_BEGIN) + _DIGITS + 1
     rest = raw[start:]
     if f"{zlib.crc32(rest):08x}".encode() != raw[len(_BEGIN) : start - 1]:
-        raise InputError("it is damaged: its checksum does not fit")
+        raise InputError("it is damaged: its checksum is wrong")
     return b"{" + rest[1:]
 
 
@@ -297,14 +297,14 @@ def _problems(line: ChunkLine) -> Iterator[str]:
         yield "a cue is outside the text"
     breaks = line.page_breaks
     if list(breaks) != sorted(breaks) or any(offset > length for offset in breaks):
-        yield "page_breaks do not ascend within the text"
+        yield "page_breaks must ascend and be within the text"
     places = line.places
     if places is not None and (
         len(places.offsets) != len(places.numbers)
         or len(places.lines) not in (0, len(places.offsets))
         or sum(places.offsets) > length
     ):
-        yield "places has as many offsets as numbers, and as lines if any, within the text"
+        yield "places must have equal numbers of offsets, numbers and lines, within the text"
 
 
 def _timecode(seconds: float | None) -> str | None:

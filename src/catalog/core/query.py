@@ -175,10 +175,10 @@ def parse_query(query: str, *, max_chars: int, flags: Collection[str] = ()) -> P
             name = f"the query {kind}:" if typed else "the query"
             if terms.exclusions:
                 raise QueryError(
-                    f"{name} only excludes: say what to look for, too, or put it in quotes "
-                    f'to look for it: "-{terms.exclusions[0]}"'
+                    f"{name} only excludes. Add something to look for; to look for the word "
+                    f'itself, quote it: "-{terms.exclusions[0]}"'
                 )
-            raise QueryError(f"{name} holds nothing to search for")
+            raise QueryError(f"{name} contains nothing to search for")
     exclusions = tuple(word for _, terms in terms_by_kind for word in terms.exclusions)
     if exclusions:
         notes.append(f"excluding {', '.join(exclusions)}")
@@ -239,7 +239,7 @@ def _parse_terms(text: str, known_flags: Collection[str]) -> _Terms:
     if len(phrases) > MOST_PHRASES:  # pasted code, hardly phrases to look for
         phrases = []
     if len(exclusions) > MOST_PHRASES:
-        raise QueryError(f"a query excludes at most {MOST_PHRASES} words or phrases")
+        raise QueryError(f"a query can exclude at most {MOST_PHRASES} words or phrases")
     return _Terms(_one_line(" ".join(words)), tuple(phrases), tuple(exclusions), tuple(flags))
 
 
@@ -292,13 +292,13 @@ def _split_typed(text: str, end: int) -> list[tuple[SubQueryKind, str]]:
     for start, stop in zip(starts, stops, strict=True):
         kind: SubQueryKind = start["kind"].lower()  # type: ignore[assignment]  # by the pattern
         if not text[start.end() : stop].strip():
-            raise QueryError(f"the query names {kind}: without a text")
+            raise QueryError(f"{kind}: has no text in this query")
         part = _one_line(text[start.end() : min(stop, end)])
         if part or not parts:
             parts.append((kind, part))
     parts = list(dict.fromkeys(parts))
     if len(parts) > MOST_PARTS:
-        raise QueryError(f"a typed query has at most {MOST_PARTS} parts, this one {len(parts)}")
+        raise QueryError(f"a query can have at most {MOST_PARTS} typed parts, not {len(parts)}")
     return parts
 
 

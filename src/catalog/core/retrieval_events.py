@@ -121,7 +121,7 @@ def tell_fallback(step: str, reason: str) -> None:
 def tell_retry(what: str, attempt: int, error: BaseException | None, pause: float) -> None:
     """Log a call that failed for the ``attempt``-th time; it is repeated in ``pause`` seconds."""
     reason = "" if error is None else f"{error_text(error)}, "
-    _tell(what, "retried", f"{reason}attempt {attempt}, again in {pause:.1f} s")
+    _tell(what, "retried", f"{reason}attempt {attempt}, trying again in {pause:.1f} s")
 
 
 def error_text(error: BaseException) -> str:

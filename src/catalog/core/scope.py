@@ -84,7 +84,7 @@ class Scope:
         return self if other.ids is None else Scope(self.ids & other.ids)
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("a Scope has no truth value: ask is_all, is_nothing or allows()")
+        raise TypeError("a Scope is neither true nor false: use is_all, is_nothing or allows()")
 
 
 ALL = Scope.all()

@@ -95,7 +95,7 @@ class RankedHit:
 
     @property
     def group(self) -> tuple[RankedHit, ...]:
-        """Return the hit and those for which it stands."""
+        """Return the hit and its copies."""
         return (self, *self.also_in)
 
 
@@ -209,15 +209,15 @@ def _load_function(spec: str) -> Callable[..., object]:
             target = target()
     except (Exception, SystemExit) as error:  # somebody else's code may raise anything
         raise BackendError(
-            f"no search {spec!r} ({type(error).__name__}: {error}); "
-            "give package.module or package.module:function"
+            f"no search {spec!r} ({type(error).__name__}: {error}); give package.module or "
+            "package.module:function"
         ) from error
     methods = (getattr(target, "search", None), _retrieve_of(target))
     function = target if callable(target) else next(filter(callable, methods), None)
     if function is None:
         raise BackendError(f"{spec!r} cannot be called and has no method search or retrieve")
     if inspect.iscoroutinefunction(function):
-        raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the answer")
+        raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the result")
     return function
 
 
@@ -368,7 +368,7 @@ def _explanation_lines(value: object) -> tuple[str, ...]:
     if explain.rerank is not None:
         rerank = explain.rerank
         raw = "not scored" if rerank.raw_score is None else f"score {rerank.raw_score:.4f}"
-        lines.append(f"{explain.fused:.6f}  fused, which made rank {rerank.rank}; blended:")
+        lines.append(f"{explain.fused:.6f} fused, so rank {rerank.rank}; blended:")
         lines.append(f"{rerank.fused_part:.6f}  of that ({rerank.blend})")
         lines.append(f"{rerank.rerank_part:.6f}  of {rerank.model}, {raw}")
     return tuple(lines)

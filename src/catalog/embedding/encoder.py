@@ -187,13 +187,13 @@ def _check(vectors: Sequence[Vector], count: int, dim: int) -> None:
     import numpy as np
 
     if len(vectors) != count:
-        raise EmbeddingError(f"the model answered {len(vectors)} vectors for {count} texts")
+        raise EmbeddingError(f"the model returned {len(vectors)} vectors for {count} texts")
     for vector in vectors:
         if np.shape(vector) != (dim,):
             shape = np.shape(vector)
-            raise EmbeddingError(f"the model answered a vector of shape {shape}, not ({dim},)")
+            raise EmbeddingError(f"the model returned a vector of shape {shape}, not ({dim},)")
         if not np.isfinite(vector).all() or not np.any(vector):
-            raise EmbeddingError("the model answered a vector that is zero or not finite")
+            raise EmbeddingError("the model returned a vector that is zero or not finite")
 
 
 def _require_alive(encode: Encode, dim: int, reason: str) -> None:

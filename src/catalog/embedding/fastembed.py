@@ -58,7 +58,7 @@ class FastEmbedEncoder:
         try:
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise ModelUnavailableError(f"{folder} holds no readable config.json") from error
+            raise ModelUnavailableError(f"{folder} has no readable config.json") from error
         return config if isinstance(config, dict) else {}
 
     @property

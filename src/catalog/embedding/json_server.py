@@ -41,7 +41,7 @@ def _guard(
 ) -> None:
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding.strip().casefold() not in ("", "identity"):
-        raise error("sent a compressed reply, which is not read")
+        raise error("sent a compressed reply, which is not supported")
     if most_bytes is not None:
         response.stream = _BoundedStream(
             cast(httpx.SyncByteStream, response.stream), error, most_bytes
@@ -70,7 +70,7 @@ class _BoundedStream(httpx.SyncByteStream):
     def _counted(self, piece: bytes) -> bytes:
         self._room -= len(piece)
         if self._room < 0:
-            raise self._error(f"answered with over {self._most_bytes} bytes")
+            raise self._error(f"sent over {self._most_bytes} bytes")
         return piece
 
 
@@ -111,7 +111,7 @@ class JsonServer:
         parts = split_address(url, setting)
         host = parts.netloc.rpartition("@")[2]
         if api_key and host != parts.netloc:  # one of the two would be sent instead of the key
-            raise ConfigError(f"{setting} holds a user, and a key is set: give one of them")
+            raise ConfigError(f"{setting} contains a user, but a key is set as well: use only one")
         self._url, self._error, self._setting = url, error, setting
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._calls = BoundedCalls(_ABANDONED)
@@ -130,14 +130,14 @@ class JsonServer:
         except LLMTimeoutError as error:
             raise self._late(seconds) from error
         except LLMError as error:
-            raise self._error(f"{self.label} cannot be asked: {error}") from error
+            raise self._error(f"{self.label} cannot be reached: {error}") from error
 
     def read(self, reply: ServerAnswer) -> Any:
         """Return the JSON of a reply."""
         try:
             return json.loads(reply.content)
         except (ValueError, RecursionError) as error:
-            raise self._error(f"{self.label} answered, but not in JSON that can be read") from error
+            raise self._error(f"{self.label} answered, but not with valid JSON") from error
 
     def _post(self, body: Mapping[str, Any], seconds: float, most_bytes: int) -> ServerAnswer:
         import httpx
@@ -151,7 +151,7 @@ class JsonServer:
                 for chunk in response.iter_bytes():
                     content += chunk
                     if len(content) > most_bytes:
-                        raise self._error(f"{self.label} answered with over {most_bytes} bytes")
+                        raise self._error(f"{self.label} sent over {most_bytes} bytes")
                     if time.monotonic() > deadline:
                         raise self._late(seconds)
                 return ServerAnswer(response.status_code, dict(response.headers), bytes(content))
@@ -160,9 +160,9 @@ class JsonServer:
         except httpx.ConnectError as error:
             why = "connection refused" if "refused" in str(error) else "no connection"
             advice = f"is it running, and is {self._setting} right?"
-            raise self._error(f"{self.label} cannot be asked: {why}; {advice}") from error
+            raise self._error(f"{self.label} cannot be reached: {why}; {advice}") from error
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise self._error(f"{self.label} cannot be asked: {type(error).__name__}") from error
+            raise self._error(f"{self.label} cannot be reached: {type(error).__name__}") from error
 
     @cached_property
     def _client(self) -> httpx.Client:
@@ -173,7 +173,7 @@ class JsonServer:
         return client
 
     def _late(self, seconds: float) -> CatalogError:
-        return self._error(f"{self.label} gave no answer in {seconds:g} s")
+        return self._error(f"{self.label} did not answer in {seconds:g} s")
 
 
 def split_address(url: str, setting: str) -> SplitResult:

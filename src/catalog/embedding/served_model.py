@@ -296,7 +296,7 @@ class ServedEncoder:
     def _read(self, answer: Any, count: int) -> list[Vector]:
         rows = self._form.rows(answer, count)
         if rows is None:
-            raise EmbeddingError(f"{self._server.label} did not give each text one vector")
+            raise EmbeddingError(f"{self._server.label} did not return one vector for each text")
         return [_unit(row) for row in rows]
 
     def _require_same_model(self, name: str, text: str, vector: Vector) -> None:
@@ -319,8 +319,8 @@ class ServedEncoder:
                     return
                 break
         raise ConfigError(
-            f"{self._server.label} answers by another model than when this began, and vectors of "
-            "two models cannot be compared: see to the server, or embed everything anew with "
+            f"{self._server.label} now uses another model than at the start, and vectors of two "
+            "models cannot be compared: correct the server, or embed everything again with "
             "'catalog index rebuild --keep-settings'"
         )
 
@@ -344,10 +344,10 @@ class ServedEncoder:
                 "IDX_EMBEDDING__URL"
             )
         if status == _UNPAID or (status == _LIMITED and _NO_CREDIT in said):
-            return ConfigError(f"{label} wants to be paid first ({status})")
+            return ConfigError(f"{label} demands a payment first ({status})")
         if status == 413 or (status not in _WAIT and any(words in said for words in _TOO_LONG)):
             return EmbeddingError(
-                f"too long for the model, says the server ({status}): lower "
+                f"the server says the text is too long for the model ({status}): lower "
                 "IDX_EMBEDDING__MAX_TOKENS"
             )
         if status in _WAIT or status >= 500:
@@ -359,7 +359,7 @@ class ServedEncoder:
         return EmbeddingError(f"{label} refused it ({status})")
 
     def _note_retry(self, error: BaseException | None, waited: float) -> None:
-        _log.warning("%s; asked again in %.1f s", error, waited)
+        _log.warning("%s; trying again in %.1f s", error, waited)
         self._add(EmbeddingUsage(retries=1, waited_seconds=waited))
 
     def _note_tokens(self, tokens: int | None, texts: Sequence[str]) -> None:
@@ -384,14 +384,14 @@ def _unit(row: Any) -> Vector:
     import numpy as np
 
     if isinstance(row, list) and not {type(number) for number in row} <= {int, float}:
-        raise EmbeddingError("the server answered with something that is no vector")
+        raise EmbeddingError("the server did not return a vector")
     try:
         vector = np.asarray(row, dtype=np.float64)
     except (ValueError, TypeError, OverflowError) as error:
-        raise EmbeddingError("the server answered with something that is no vector") from error
+        raise EmbeddingError("the server did not return a vector") from error
     if vector.ndim != 1 or not len(vector):
-        raise EmbeddingError("the server answered with something that is no vector")
+        raise EmbeddingError("the server did not return a vector")
     norm = np.linalg.norm(vector)
     if not np.isfinite(norm) or norm == 0.0:
-        raise EmbeddingError("the server answered a vector that is zero or not finite")
+        raise EmbeddingError("the server returned a vector that is zero or not finite")
     return (vector / norm).astype(np.float32)

@@ -105,7 +105,7 @@ def score_variants(
     Raises :class:`BlindComparisonError` when no query has an answer.
     """
     if not golden.answerable:
-        raise BlindComparisonError("no query of the golden set has an answer to be found")
+        raise BlindComparisonError("no query of the golden set has an answer")
     all_scores = [score_run(run, golden, allowed) for run in runs]
     ids = [query.id for query in golden.answerable]
     columns = [[scores.per_query[PRIMARY][query] for query in ids] for scores in all_scores]

@@ -78,7 +78,7 @@ class AnswerJob:
 
     @property
     def depth(self) -> int:
-        """How many passages each question is given."""
+        """Number of passages for each question."""
         return self.params.top_k or self.service.parts.rag.top_k
 
 
@@ -132,7 +132,7 @@ def run_answers(job: AnswerJob, *, progress: Progress, now: Callable[[], float])
     if not answers:
         raise BackendError(f"{job.name} failed on every question: {next(iter(errors.values()))}")
     if corpus_digest(database, job.dataset) != corpus:
-        raise StoreBusyError(f"{job.dataset!r} changed while it was asked: measure again")
+        raise StoreBusyError(f"{job.dataset!r} changed during the measurement: measure again")
     recorded = _record(job, identity, answers, errors, now())
     with database.write() as connection:
         llm_cache.drop(connection, keys.values())
@@ -288,7 +288,7 @@ def _problems(query: GoldenQuery, answer: AnswerRecord | None) -> Iterator[str]:
             yield "not answered"
     else:
         if not query.has_answer:
-            yield "answered, and nothing answers it"
+            yield "answered, but it has no answer"
         elif query.relevant and not any(one.is_of(query.relevant) for one in answer.cited):
             yield "no labelled document is cited"
         if any(not one.supported for one in answer.sentences):

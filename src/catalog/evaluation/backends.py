@@ -155,9 +155,9 @@ class _IndexProgress:
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
         """Announce the index; v1 starts a progress only if its index is not up to date."""
         self._tell(
-            f"v1, the plain LlamaIndex search, has no index of {self._dataset!r} as it is now and "
-            "makes one: that takes about as long as 'catalog index build' did, and happens once, "
-            "until the dataset changes"
+            f"v1, the plain LlamaIndex search, has no index of {self._dataset!r} and builds it: "
+            "that takes about as long as 'catalog index build', and happens once until the "
+            "dataset changes"
         )
         self._progress.start(total, doing, then=then)
 
@@ -360,8 +360,8 @@ class Backends:
             raise InputError(f"the model on trial has embedded no document of {self._dataset!r}")
         self._tell(
             f"Both search a sample of {self._dataset}: {counts.embedded} of {counts.passages} "
-            f"passages, in {len(documents)} documents. In the whole there is more to mistake for "
-            "an answer, so the scores are higher than they will be."
+            f"passages, in {len(documents)} documents. The whole dataset has more wrong "
+            "passages, so these scores are too high."
         )
         return documents
 
@@ -377,8 +377,8 @@ class Backends:
             return V2Backend(spec, service.with_settings(settings), mode, self._sample)
         if self._sample is not None:
             raise InputError(
-                f"{spec} cannot be asked for the documents of the sample alone: compare the trial "
-                "with v2, lexical or vector, or try the model on all passages"
+                f"{spec} cannot search only the documents of the sample: compare the trial with "
+                "v2, lexical or vector, or try the model on all passages"
             )
         if spec == "v1":
             return V1Backend(self._library.settings, self._tell)
@@ -417,7 +417,7 @@ def _public_settings(settings: BaseModel) -> dict[str, Any]:
 def _parse_changes(spec: str, text: str) -> dict[str, str]:
     pairs = dict(part.partition("=")[::2] for part in text.split(",") if part)
     if any(not value for value in pairs.values()):
-        raise BackendError(f"{spec!r}: settings are given as name=value,name=value")
+        raise BackendError(f"{spec!r}: write settings as name=value,name=value")
     return pairs
 
 
@@ -457,11 +457,13 @@ class RecordedBackend:
         record = self._record
         if record is not None and (record.labels, record.dataset) != (golden.digest, dataset):
             raise InputError(
-                f"run {record.id} was made with {record.golden} on {record.dataset}, whose queries "
-                "or labels are not these: measure again"
+                f"run {record.id} was made with {record.golden} on {record.dataset}, whose "
+                "queries or labels are different: measure again"
             )
         if record is not None and record.top_k < top_k:
-            raise InputError(f"run {record.id} is {record.top_k} deep: use --top-k {record.top_k}")
+            raise InputError(
+                f"run {record.id} has {record.top_k} results per query: use --top-k {record.top_k}"
+            )
         ids = [query.id for query in golden]
         absent = self._absent_queries(golden)
         # A run file has no line for a query on which nothing was found.
@@ -497,7 +499,9 @@ def require_run(database: Database, prefix: str) -> EvalRun:
         runs = find_runs(connection, prefix)
     if len(runs) == 1:
         return runs[0]
-    problem = "several runs start so" if runs else "no such run; 'catalog runs list' shows them"
+    problem = (
+        "several runs begin with it" if runs else "no such run; 'catalog runs list' shows them"
+    )
     raise RunNotFoundError(f"{prefix!r}: {problem}")
 
 

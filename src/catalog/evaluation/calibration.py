@@ -147,8 +147,9 @@ def _require_enough(passages: Sequence[LabelledCandidate]) -> None:
     relevant = sum(passage.grade > 0 for passage in passages)
     if min(relevant, len(passages) - relevant) < MIN_PASSAGES:
         raise InputError(
-            f"a calibration needs {MIN_PASSAGES} relevant and {MIN_PASSAGES} irrelevant passages, "
-            f"and there are {relevant} and {len(passages) - relevant}: label more queries"
+            f"a calibration needs {MIN_PASSAGES} relevant and {MIN_PASSAGES} irrelevant "
+            f"passages, but there are {relevant} and {len(passages) - relevant}: label more "
+            "queries"
         )
 
 
@@ -190,7 +191,7 @@ def fit_own(
     group = [query for query in group if query]
     _require_enough([passage for query in group for passage in query])
     if len(group) < 2:
-        raise InputError("one query cannot be left out of itself: label more queries")
+        raise InputError("a single query cannot be left out of its own fit: label more queries")
 
     def fit(queries: Sequence[Sequence[LabelledCandidate]]) -> Calibration:
         if packaged is None:
@@ -298,7 +299,7 @@ def _calibration_error(estimates: Floats, labels: npt.NDArray[np.bool_]) -> floa
 
 
 LEAST_QUERIES = 50
-# One number for each dataset: a fit of four did not carry over (docs/decisions/0024).
+# One number for each dataset: a fit of four did not carry over (docs/decisions/0047).
 SHIFTS = tuple(round(0.05 * step, 2) for step in range(-12, 9))
 _SHRINKAGE = 2.0
 _CUT = 10

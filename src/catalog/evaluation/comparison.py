@@ -80,7 +80,7 @@ class PipelineComparison:
 
     @property
     def primary(self) -> PairedTest:
-        """Return the test that decides."""
+        """Return the test of the deciding metric, :data:`PRIMARY`."""
         return self.metrics[0].test
 
     def differences(self, metric: str) -> npt.NDArray[np.float64]:
@@ -109,7 +109,7 @@ def compare_runs(
     """
     for run in (baseline, candidate):
         if set(run.outcomes) != {query.id for query in golden}:
-            raise InputError(f"{run.name} was asked other queries than the golden set's")
+            raise InputError(f"{run.name} was asked other queries than those of the golden set")
     for run in (baseline, candidate):
         if len(run.errors) == len(golden):
             reason = next(iter(run.errors.values()))
@@ -156,7 +156,7 @@ def decide_outcome(test: PairedTest) -> Outcome:
 def _require_judged(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> None:
     answerable = len(golden.answerable)
     if answerable == 0:
-        raise BlindComparisonError("no query of the golden set has an answer to be found")
+        raise BlindComparisonError("no query of the golden set has an answer")
     if all(value == 0 for run in scores for value in run.per_query[PRIMARY].values()):
         raise BlindComparisonError(
             f"both score 0 on all {answerable} queries: the labels name no document that either "
@@ -168,8 +168,8 @@ def _require_judged(scores: tuple[RunScores, RunScores], golden: GoldenSet) -> N
     )
     if seen < MIN_JUDGED_QUERIES * answerable:
         raise BlindComparisonError(
-            f"on {answerable - seen} of {answerable} queries no judged document is among the first "
-            "10 of either: too little is judged to compare them"
+            f"for {answerable - seen} of {answerable} queries neither has a judged document "
+            "among its first 10: too few are judged to compare them"
         )
 
 
@@ -260,12 +260,13 @@ def _warnings(
         if not any(scores.per_query[PRIMARY].values()):
             yield _no_match(run, golden)
     if candidate_run.top_k < DEPTH_OF_METRICS:
-        yield f"Only {candidate_run.top_k} passages were asked for: deeper metrics see no more"
+        yield f"Only {candidate_run.top_k} passages were requested, so deeper metrics see no more"
     shares = baseline.means["Judged@10"], candidate.means["Judged@10"]
     if max(shares) < FEW_JUDGED:
         yield (
-            f"Only {shares[0]:.0%} ({baseline.name}) and {shares[1]:.0%} ({candidate.name}) of the "
-            "first 10 documents are judged; the others count as wrong, which blurs differences"
+            f"Only {shares[0]:.0%} ({baseline.name}) and {shares[1]:.0%} ({candidate.name}) "
+            "of the first 10 documents are judged; the rest count as wrong, which hides "
+            "differences"
         )
     if abs(shares[0] - shares[1]) > 0.1:
         less = baseline if shares[0] < shares[1] else candidate
@@ -276,12 +277,12 @@ def _warnings(
     for scores in (baseline, candidate):
         if scores.stability is not None and scores.stability < 1:
             changed = f"{1 - scores.stability:.0%}"
-            yield f"{scores.name} answered {changed} of the queries differently again"
+            yield f"{scores.name} answered {changed} of the queries differently the second time"
         if scores.scope_violations:
             filtered = sum(query.filters is not None for query in golden)
             yield (
-                f"{scores.name} showed {scores.scope_violations} passages that filters forbid; "
-                f"the {filtered} filtered queries count in the verdict"
+                f"{scores.name} showed {scores.scope_violations} passages that the filters "
+                f"forbid; the {filtered} filtered queries count in the verdict"
             )
 
 
@@ -292,6 +293,6 @@ def _no_match(run: BackendRun, golden: GoldenSet) -> str:
     )
     labelled = next(iter(golden.answerable[0].relevant))
     return (
-        f"{run.name} found no labelled document for any query; it names documents like "
+        f"{run.name} found no labelled document for any query: its documents have names like "
         f"{document!r}, the labels like {labelled!r}"
     )

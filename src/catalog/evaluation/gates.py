@@ -158,7 +158,7 @@ class Gate:
                 list(comparison.candidate.outcomes.values()),
             )
             if math.isnan(difference):
-                raise BlindComparisonError(f"--fail-if {self.text!r}: one of the two was not timed")
+                raise BlindComparisonError(f"--fail-if {self.text!r}: one of the two has no times")
             return GateResult(self, self.holds(difference), difference)
         differences = self.require_differences(comparison)
         bounds = bound_losses(differences[None, :])
@@ -173,8 +173,8 @@ class Gate:
         differences = comparison.differences(self.metric)
         if differences.size < MIN_QUERIES:
             raise BlindComparisonError(
-                f"--fail-if {self.text!r}: {differences.size} queries with answers are too few to "
-                f"decide on; label at least {MIN_QUERIES}"
+                f"--fail-if {self.text!r}: {differences.size} queries with answers are too few "
+                f"to decide; label at least {MIN_QUERIES}"
             )
         return differences
 
@@ -302,8 +302,8 @@ def _refusal(text: str, name: str, sign: str, limit: float) -> str:
     else:
         forms += [f"'{name} not as good within 0.02'"]
     return (
-        f"--fail-if {text!r} would fire on noise: {name} is decided on the bounds of its "
-        f"difference. Say {', '.join(forms[:-1])} or {forms[-1]} (docs/how-to/ci.md)"
+        f"--fail-if {text!r} would fire on noise, because {name} is decided on the bounds of "
+        f"its difference. Write {', '.join(forms[:-1])} or {forms[-1]} (docs/how-to/ci.md)"
     )
 
 

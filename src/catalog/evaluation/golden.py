@@ -119,14 +119,16 @@ class GoldenQuery(_Frozen):
         if twice:
             raise ValueError(f"{twice[0]!r} is judged twice")
         if self.kind == "unanswerable" and self.relevant:
-            raise ValueError("an unanswerable query expects no document above grade 0")
+            raise ValueError("an unanswerable query must not expect a document above grade 0")
         if self.kind not in (None, "unanswerable") and not self.relevant:
-            raise ValueError("no document above grade 0: label one, or call it unanswerable")
+            raise ValueError(
+                "no document has a grade above 0: label one, or call the query unanswerable"
+            )
         has_labels = bool(self.relevant or self.answer or self.nuggets)
         is_unanswerable = self.kind == "unanswerable"
         if (self.answerable is False and has_labels) or (self.answerable and is_unanswerable):
             raise ValueError(
-                f"answerable is {self.answerable}, and its kind or labels say otherwise"
+                f"answerable is {self.answerable}, but its kind or labels say the opposite"
             )
         if self.kind == "filtered" and not self.filters:
             raise ValueError("a filtered query needs filters")
@@ -274,12 +276,12 @@ def _query_problems(
 
 def _span_problems(connection: Connection, document: StoredDocument, span: Span) -> Iterator[str]:
     if span.text is not None and span.text not in document.text:
-        yield f"{document.path!r} does not hold the span {span.text!r}"
+        yield f"{document.path!r} does not contain the span {span.text!r}"
     if span.end is not None and span.end > len(document.text):
-        yield f"the span ends at {span.end}, {document.path!r} at {len(document.text)}"
+        yield f"the span ends at {span.end}, but {document.path!r} at {len(document.text)}"
     if span.line_end is not None:
         whole = cut_part(document, DocumentPlaces.read(connection, document), Part())
         if whole.unit != "line" or whole.total is None:
-            yield f"{document.path!r} has no lines, it is counted in {whole.unit}s"
+            yield f"{document.path!r} has no lines; its unit is {whole.unit}"
         elif span.line_end > whole.total:
-            yield f"the span ends in line {span.line_end}, {document.path!r} in {whole.total}"
+            yield f"the span ends in line {span.line_end}, but {document.path!r} in {whole.total}"

@@ -58,7 +58,7 @@ def read_rows(path: Path, model: type[RowT], noun: str) -> list[RowT]:
         more = f"\n  and {rest} more" if rest > 0 else ""
         raise GoldenSetError(f"{path} has {len(problems)} bad lines:\n  {lines}{more}")
     if not rows:
-        raise GoldenSetError(f"{path} holds no {noun}")
+        raise GoldenSetError(f"{path} has no {noun}")
     return rows
 
 
@@ -82,7 +82,7 @@ def parse_rows(lines: Iterable[str], model: type[RowT]) -> tuple[list[RowT], lis
             problems.append(f"line {number}: not JSON: {_describe_json(error)}")
         else:
             if row.id in seen:
-                problems.append(f"line {number}: id {row.id!r} stands in line {seen[row.id]}")
+                problems.append(f"line {number}: id {row.id!r} occurs in line {seen[row.id]}")
             seen.setdefault(row.id, number)
             rows.append(row)
     return rows, problems
@@ -97,7 +97,7 @@ def load_golden(path: Path) -> list[GoldenQuery]:
         return []
     queries, problems = parse_rows(read_lines(path), GoldenQuery)
     if problems:
-        raise GoldenSetError(f"{path} {problems[0]}; mend it first ('catalog golden check')")
+        raise GoldenSetError(f"{path} {problems[0]}; correct it first ('catalog golden check')")
     return queries
 
 
@@ -130,7 +130,7 @@ def read_beir(folder: Path, split: str = "test") -> GoldenSet:
         if query not in texts:
             raise GoldenSetError(f"{folder}: judged query {query!r} is not in queries.jsonl")
     if not grades_by_query:
-        raise GoldenSetError(f"{folder}: split {split!r} judges nothing")
+        raise GoldenSetError(f"{folder}: split {split!r} has no judgement")
     queries = []
     for query, grades in grades_by_query.items():
         number, text = texts[query]
@@ -161,11 +161,12 @@ def _read_beir_grades(folder: Path, split: str) -> dict[str, dict[str, int]]:
         except ValueError:
             raise GoldenSetError(
                 f"{path} line {number} is not a query's id, a document's id and a whole number, "
-                f"with a tab between them: {reprlib.repr(line)}"
+                f"separated by tabs: {reprlib.repr(line)}"
             ) from None
         if grades.setdefault(query, {}).setdefault(document, grade) != grade:
             raise GoldenSetError(
-                f"{path} line {number}: query {query!r} judges {document!r} again, by another grade"
+                f"{path} line {number}: query {query!r} judges {document!r} again, with another "
+                "grade"
             )
     return grades
 
@@ -227,7 +228,7 @@ def _describe(detail: ErrorDetails, keys: Mapping[str, tuple[str, ...]]) -> str:
             return "is missing"
         case "extra_forbidden":
             near = nearest_name(str(detail["loc"][0]), keys) if len(detail["loc"]) == 1 else None
-            return "there is no such key" + (f"; did you mean {near}?" if near else "")
+            return "unknown key" + (f"; did you mean {near}?" if near else "")
         case "string_too_short":
             return "must not be empty"
         case "string_pattern_mismatch":
@@ -275,7 +276,7 @@ def format_errors(error: ValidationError, keys: Iterable[str] = ()) -> str:
         message = detail["msg"].removeprefix("Value error, ")
         if known and detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
             near = nearest_name(field, known)
-            message = "there is no such key; " + (
+            message = "unknown key; " + (
                 f"did you mean {near}?" if near else f"keys: {', '.join(known)}"
             )
         parts.append(f"{field}: {message}" if field else message)

@@ -27,7 +27,7 @@ from catalog.evaluation.report_charts import (
 )
 from catalog.evaluation.report_text import (
     NO_BREAK,
-    NOT_TOLD,
+    NOT_KNOWN,
     View,
     compile_words,
     cut_excerpt,
@@ -50,10 +50,10 @@ from catalog.evaluation.significance import MIN_QUERIES, PairedTest
 OUTCOME_MARKS = {"better": "▲", "worse": "▼", "no difference": "≈", "too few to tell": "…"}
 _MEANINGS = {
     "nDCG": "right documents early, the best first",
-    "RR": "how early the first right one comes",
+    "RR": "how early the first right one is",
     "R": "right documents in the first {k}",
     "Success": "any right one in the first {k}",
-    "P": "how much of the first {k} is right",
+    "P": "share of the first {k} that is right",
 }
 
 
@@ -189,8 +189,12 @@ def _rates(scores: RunScores) -> Iterable[tuple[str, str, str]]:
     return [
         ("Failed", "queries that raised an error", format_count(scores.failed)),
         ("Empty", "queries that got no passage", format_share(scores.empty_rate)),
-        ("Stability", "queries ranked alike when asked again", format_share(scores.stability)),
-        ("Low confidence", "answers it doubted itself", format_share(scores.low_confidence_rate)),
+        (
+            "Stability",
+            "queries with the same ranking when asked again",
+            format_share(scores.stability),
+        ),
+        ("Low confidence", "answers flagged as doubtful", format_share(scores.low_confidence_rate)),
         ("Scope violations", "passages that filters forbid", format_count(scores.scope_violations)),
         ("Exact recall", "recall@10 of queries of kind exact", format_share(scores.exact_recall)),
         (
@@ -206,20 +210,20 @@ def _rates(scores: RunScores) -> Iterable[tuple[str, str, str]]:
         ("Judged", "of the first 10 documents", format_share(scores.means.get("Judged@10"))),
         (
             "Unanswerable, answered",
-            "got passages though no document answers",
+            "got passages although no document answers",
             f"{unanswerable.answered} of {unanswerable.n}",
         ),
         (
             "Unanswerable, doubted",
-            "of those, it said it was not sure",
-            NOT_TOLD if doubted is None else f"{doubted} of {unanswerable.answered}",
+            "of these, flagged as doubtful",
+            NOT_KNOWN if doubted is None else f"{doubted} of {unanswerable.answered}",
         ),
     ]
 
 
 def _format_timing(times: Timing | None) -> tuple[str, str]:
     if times is None:
-        return NOT_TOLD, NOT_TOLD
+        return NOT_KNOWN, NOT_KNOWN
     return format_ms(times.p50), format_ms(times.p95)
 
 
@@ -491,8 +495,8 @@ def lead_sentences(comparison: PipelineComparison) -> Iterator[str]:
     test, outcome = comparison.primary, comparison.outcome
     candidate, baseline = comparison.candidate.name, comparison.baseline.name
     numbers = (
-        f"{PRIMARY} is {format_score(test.candidate_mean)} "
-        f"against {format_score(test.baseline_mean)}"
+        f"{PRIMARY} is {format_score(test.candidate_mean)} against "
+        f"{format_score(test.baseline_mean)}"
     )
     difference = format_difference(test.difference)
     low, high = format_difference(test.interval.low), format_difference(test.interval.high)

@@ -9,7 +9,7 @@ from typing import Any
 View = dict[str, Any]
 """What a template shows, by the names it uses."""
 
-NOT_TOLD = "not told"
+NOT_KNOWN = "not known"
 NO_BREAK = "\u00a0"  # keeps a number and its unit on one line
 EXCERPT_CHARS = 400
 _SCANNED_CHARS = 20_000
@@ -91,7 +91,7 @@ def format_chance(p: float) -> str:
 def format_share(value: float | None) -> str:
     """Format a share, 0 to 1, in percent; only exact ones are shown as 0 % or 100 %."""
     if value is None:
-        return NOT_TOLD
+        return NOT_KNOWN
     if 0 < value < 0.01 or 0.99 < value < 1:
         return f"{min(max(value * 100, 0.1), 99.9):.1f} %"
     return f"{value * 100:.0f} %"
@@ -99,7 +99,7 @@ def format_share(value: float | None) -> str:
 
 def format_count(value: int | None) -> str:
     """Format a whole number, or say that it is unknown."""
-    return NOT_TOLD if value is None else f"{value:,}"
+    return NOT_KNOWN if value is None else f"{value:,}"
 
 
 def format_ms(ms: float) -> str:

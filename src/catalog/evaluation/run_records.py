@@ -127,8 +127,8 @@ def diff_runs(before: EvalRun, after: EvalRun) -> RunDifference:
     """Compare two records; raises :class:`InputError` if their queries differ."""
     if before.labels != after.labels:
         raise InputError(
-            f"{before.id} and {after.id} are of different queries or labels "
-            f"({before.golden}, {after.golden}): nothing to compare"
+            f"{before.id} and {after.id} have different queries or labels ({before.golden}, "
+            f"{after.golden}) and cannot be compared"
         )
     tests = {}
     is_of_answers = bool(before.answers and after.answers)

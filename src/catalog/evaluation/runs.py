@@ -91,7 +91,7 @@ def run_backends(
     if top_k < 1 or repeats < 0:
         raise InputError(f"top_k must be at least 1 and repeats 0, not {top_k} and {repeats}")
     if not len(golden):
-        raise InputError(f"{golden.name} holds no query")
+        raise InputError(f"{golden.name} has no query")
     progress = progress or Silent()
     for backend in backends:
         if isinstance(backend, RecordedBackend):

@@ -63,7 +63,7 @@ def write_sentences(path: Path, rows: Sequence[SentenceLabel]) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.writelines(f"{row.model_dump_json()}\n" for row in rows)
     except FileExistsError as error:
-        raise GoldenSetError(f"{path} is there, and may hold labels: name another file") from error
+        raise GoldenSetError(f"{path} exists, and may have labels: name another file") from error
     except OSError as error:
         raise GoldenSetError(f"cannot write {path}: {error.strerror}") from error
 
@@ -82,8 +82,8 @@ def bound_from_labels(
     if len(labelled) < needed:
         more = "" if len(rows) >= needed else "; there are too few: measure with more questions"
         raise InputError(
-            f"{len(labelled)} of {len(rows)} sentences are labelled, and at most {most:.1%} needs "
-            f"{needed} at least: label {needed - len(labelled)} more{more}"
+            f"{len(labelled)} of {len(rows)} sentences are labelled, but at most {most:.1%} "
+            f"needs at least {needed}: label {needed - len(labelled)} more{more}"
         )
     identity: dict[str, Any] = {n: v for n, v in run.identity.items() if n not in _NO_CONDITION}
     return bound_risk(

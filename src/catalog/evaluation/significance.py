@@ -160,7 +160,7 @@ def bootstrap_interval(
     """
     column = _column("differences", differences)
     if not 0.0 < confidence < 1.0:
-        raise InputError(f"confidence must lie between 0 and 1, both excluded: {confidence}")
+        raise InputError(f"confidence must be between 0 and 1, without both: {confidence}")
     generator = _generator(resamples, seed)
     means = [
         column[generator.integers(0, column.size, size=(rows, column.size))].mean(axis=1)
@@ -268,8 +268,8 @@ def _pair(baseline: Scores | Outcomes, candidate: Scores | Outcomes) -> tuple[Co
     before, after = _column("baseline", baseline), _column("candidate", candidate)
     if before.size != after.size:
         raise InputError(
-            f"baseline has {before.size} values and candidate {after.size}:"
-            " both must hold the same queries in the same order"
+            f"baseline has {before.size} values and candidate {after.size}: both must have the "
+            "same queries in the same order"
         )
     return before, after
 
@@ -280,7 +280,7 @@ def _column(name: str, values: Scores | Outcomes) -> Column:
         raise InputError(f"{name} must be a flat list of at least one value")
     # the maximum of NaN or infinity fails this bound, too, so one test covers all
     if not math.isfinite(4.0 * column.size * float(np.abs(column).max())):
-        raise InputError(f"{name} holds NaN, an infinity or numbers too large to add up")
+        raise InputError(f"{name} contains NaN, infinity, or numbers too large to add up")
     return column
 
 

@@ -103,7 +103,7 @@ def table_lines(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> Iterat
         means = run.summary["metrics"]
         interval = _mean_interval(run)
         if PRIMARY not in means:
-            yield f"{run.backend[:24]:24}  no answerable query to measure it on"
+            yield f"{run.backend[:24]:24} no answerable query to measure"
             continue
         cells = "".join(f"{means[name]:10.3f}" for name in SHOWN_METRICS[1:])
         yield (
@@ -164,7 +164,7 @@ def golden_lines(golden: GoldenSet) -> Iterator[str]:
 def run_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
     """Yield a line for each run."""
     if not runs:
-        yield "No run is recorded yet; 'catalog eval' and 'catalog compare' record theirs."
+        yield "No run is recorded yet; 'catalog eval' and 'catalog compare' record runs."
     for run in runs:
         score = run.summary["metrics"].get(PRIMARY)
         value = f"{PRIMARY} {score:.4f}" if score is not None else "no answerable query"

@@ -42,7 +42,7 @@ def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[s
 
     Files that patterns or ignore rules now exclude are left out.
     """
-    reason = "the drive is not mounted; if it is gone for good, run again with --allow-deletions"
+    reason = "the drive is not mounted; if it is gone permanently, run again with --allow-deletions"
     return {
         entry.file: SkippedFile(entry.mount, reason, entry.mount)
         for entry in entries
@@ -93,7 +93,7 @@ def _place_of(
 
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
 _RACY = "it may have changed since it was read"
-_REPLACED_FILE = "another file may have been put in its place"
+_REPLACED_FILE = "another file may have replaced it"
 _SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
 _ELSEWHERE = "elsewhere"  # in a fingerprint: made of a file in another folder
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
@@ -225,8 +225,8 @@ class FolderChanges:
         is_all = gone == indexed > 0 and self._listed <= self._stored.entries.keys()
         if is_most or is_all:
             raise MassDeletionError(
-                f"{gone} of {indexed} indexed files are gone from {root}; "
-                "if that is meant, run again with --allow-deletions"
+                f"{gone} of {indexed} indexed files are gone from {root}; if this is correct, "
+                "run again with --allow-deletions"
             )
 
     def is_unchanged(self, file: SourceFile) -> bool:
@@ -262,21 +262,21 @@ class FolderChanges:
         if entry is None:
             return "it is new"
         if (entry.size, entry.mtime_ns) != (file.size, file.mtime_ns):
-            return "its size or date is another"
+            return "its size or date changed"
         if self._reread:
-            return "every document is done anew"
+            return "every document is read again"
         is_elsewhere = _ELSEWHERE in entry.pipeline.split(":")
         now = self.fingerprint(file.path, entry.reason, made_elsewhere=is_elsewhere)
         if entry.pipeline != now:
             if _SIDECARS.sub("", entry.pipeline) == _SIDECARS.sub("", now):
-                return "what is said of it beside it is another"
-            return "it was read, cut or embedded in another way"
+                return "its metadata files changed"
+            return "the settings or readers for it changed"
         if entry.state not in ("done", "kept"):
             return f"it was not wholly indexed: {entry.reason or 'the last run did not end'}"
         if file.path in self.owners.deprived:
-            return "another file took a path from it"
+            return "another file took one of its paths"
         if len(self._stored.paths_of(file.path)) != entry.documents:
-            return "it does not have the documents that were read of it"
+            return "the store lacks documents of it"
         if (entry.ctime_ns, entry.inode) != (file.ctime_ns, file.inode):
             return _REPLACED_FILE
         if entry.seen_at - max(file.mtime_ns, file.ctime_ns) / 1e9 <= RACY_SECONDS:
@@ -289,8 +289,10 @@ class FolderChanges:
         for file, place in self.unseen.items():
             kept[place] += len(self._stored.paths_of(file))
         return tuple(
-            f"kept {count} document{'s' * (count > 1)} below {place.path}: "
-            f"it could not be looked at ({place.reason})"
+            (
+                f"kept {count} document{'s' * (count > 1)} below {place.path}, which cannot be "
+                f"read ({place.reason})"
+            )
             for place, count in kept.items()
             if count
         )

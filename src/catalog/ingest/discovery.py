@@ -203,11 +203,11 @@ class _Walk:
             try:
                 lines += _rule_lines(entry)
             except TransientReadError as error:
-                reason = f"its rules are not known, so nothing beside it was looked at: {error}"
+                reason = f"its rules cannot be read, so the files next to it were skipped: {error}"
                 self._skip(base + entry.name, reason, place=base)
                 return None
             except ReadError as error:
-                self._skip(base + entry.name, f"no ignore file: {error}", place=base)
+                self._skip(base + entry.name, f"not an ignore file: {error}", place=base)
         return lines
 
     def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
@@ -219,7 +219,7 @@ class _Walk:
                 if self._visit_entry(path, entry, rules, names):
                     yield path + "/"
             except OSError as error:
-                self._skip(path, f"cannot be looked at: {error.strerror}")
+                self._skip(path, f"cannot be read: {error.strerror}")
             except Exception as error:  # noqa: BLE001 - recorded: the other files go on
                 self._skip(path, f"cannot be listed: {type(error).__name__}: {error}")
 
@@ -232,7 +232,7 @@ class _Walk:
             self._add_beside(path, targets, names)
             return False
         if is_misspelt_folder_file(name):
-            self._skip(path, f"not read: call it {FOLDER_FILE}")
+            self._skip(path, f"not read: name it {FOLDER_FILE}")
             return False
         if is_passed_over(entry.name, is_folder=True):
             return False
@@ -258,19 +258,21 @@ class _Walk:
         self.beside[nfc(path)] = MetadataFile(self.root / path, told)
         for target in targets:
             if target not in names:
-                self._skip(path, f"it says what {_printable(target)} is, and there is no such file")
+                self._skip(
+                    path, f"it has metadata for {_printable(target)}, but there is no such file"
+                )
 
     def _add_link(self, path: str, entry: os.DirEntry[str]) -> None:
         try:
             target = Path(entry.path).resolve(strict=True)
             info = target.lstat()
         except (OSError, RuntimeError):
-            self._skip(path, "symlink to nothing, or in a circle")
+            self._skip(path, "the symlink leads nowhere, or in a circle")
             return
         if not target.is_relative_to(self.root):
-            self._skip(path, "symlink out of the folder: not followed")
+            self._skip(path, "not followed: the symlink leads out of the folder")
         elif stat.S_ISDIR(info.st_mode):
-            self._skip(path, "symlink to a folder: not followed")
+            self._skip(path, "not followed: the symlink leads to a folder")
         else:
             self._add(path, target, info)
 
@@ -279,7 +281,7 @@ class _Walk:
         if not stat.S_ISREG(info.st_mode):
             self._skip(path, f"not a regular file ({file_kind(info.st_mode)})")
         elif info.st_size > limit:
-            self._skip(path, f"too large: {info.st_size:,} bytes, at most {limit:,} are read")
+            self._skip(path, f"too large: {info.st_size:,} bytes; the limit is {limit:,}")
         else:
             self.files.append((path, absolute, info))
 

@@ -138,7 +138,7 @@ class _EmbeddingRun:
         except EmbeddingError as error:
             missing = min(len(waiting), len(waiting) - self._done + len(self._failed_seqs))
             self._down = (
-                f"{error}; {missing} passages are found by their words only, until the next run"
+                f"{error}; {missing} passages are found only by their words until the next run"
             )
 
     def _await_others(self, waiting: Sequence[WaitingChunk]) -> list[WaitingChunk]:
@@ -154,8 +154,8 @@ class _EmbeddingRun:
             self._elsewhere = elsewhere, time.monotonic()
         elif time.monotonic() - since > _MOST_SECONDS:
             self._down = (
-                f"another run was at {len(elsewhere)} texts for {_MOST_SECONDS:.0f} s and did not "
-                "go on; they are left to the next run"
+                f"another run has claimed {len(elsewhere)} texts for {_MOST_SECONDS:.0f} s "
+                "without progress; the next run will embed them"
             )
             return []
         self._progress.advance(0, "another run", f"waiting for {len(elsewhere)} texts")
@@ -174,13 +174,13 @@ class _EmbeddingRun:
             usage -= self._usage_before
         if usage is not None and usage.requests:
             notes.append(
-                "sizes in tokens are estimated, four letters a token: the model's tokenizer is on "
-                "its server"
+                "token counts are estimates (four letters per token), because the model's "
+                "tokenizer is on its server"
             )
         if self._unlike:
             notes.append(
-                f"{self._unlike} passages are not stored as these settings would make them, and "
-                "are not embedded: run 'catalog index update --reread'"
+                f"{self._unlike} passages do not fit these settings and are not embedded: run "
+                "'catalog index update --reread'"
             )
         with self._database.read() as connection:
             chunks = find_waiting_for(connection, self._dataset, self._failed_keys)
@@ -250,8 +250,8 @@ class BatchEmbedding:
         """Return the vectors; raise :class:`ConfigError` if another model is installed there."""
         if self.encoder.fingerprint != self.fingerprint:
             raise ConfigError(
-                f"a worker has another {self.encoder.model} ({self.encoder.fingerprint}) than this "
-                f"machine ({self.fingerprint}): install the same model on every machine"
+                f"a worker has another {self.encoder.model} ({self.encoder.fingerprint}) than "
+                f"this machine ({self.fingerprint}): install the same model on every machine"
             )
         before = getattr(self.encoder, "usage", None)
         embed = partial(

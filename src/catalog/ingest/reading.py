@@ -24,7 +24,7 @@ from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
 
 TOLD_BY_CONTENT = ("media", "media_file")
-_REFUSED = "{} is told by names and content alone"
+_REFUSED = "{} is set only from names and content"
 _MAX_WORD = 100  # characters of a source type
 _DATES = frozenset(key for keys in DATE_KEYS.values() for key in keys)
 
@@ -87,14 +87,14 @@ def _accepted(fields: Mapping[str, MetadataValue], remarks: list[str]) -> dict[s
     for name, value in fields.items():
         if name in _DATES and read_written_date(value) is None:
             remarks.append(
-                f"{name} {_shown(value)} is no date, or could be two: write it as 2024-05-31"
+                f"{name} {_shown(value)} is not a date, or could be two: write it as 2024-05-31"
             )
             if name in DATE_KEYS:
                 del accepted[name]
         elif name == "file_type":
             kind = known_file_type(value, EXTENSIONS) if isinstance(value, str) else None
             if kind is None:
-                remarks.append(f"file_type {_shown(value)} is no type that is known, such as pdf")
+                remarks.append(f"file_type {_shown(value)} is not a known type such as pdf")
                 del accepted[name]
             else:
                 accepted[name] = kind
@@ -111,8 +111,8 @@ def _shown(value: MetadataValue) -> str:
 
 _MAX_REMARKS = 20
 _NO_SIDECAR = (
-    "as text: no file here has the name that it is the metadata of "
-    "(name.ext.meta.yaml is for name.ext; .catalog.yaml is for its folder)"
+    "read as text: its name has the form of a metadata file, but there is no file that it "
+    "belongs to (name.ext.meta.yaml is for name.ext; .catalog.yaml is for its folder)"
 )
 
 
@@ -203,7 +203,7 @@ class FileOutcome:
         if not remarks or self._noted >= _MAX_REMARKS:
             return
         self._noted += 1
-        more = "; further ones of this file are not named" if self._noted == _MAX_REMARKS else ""
+        more = "; further ones in this file are not listed" if self._noted == _MAX_REMARKS else ""
         self.fail(path, f"{METADATA}{'; '.join(remarks)}{more}")
 
     @property

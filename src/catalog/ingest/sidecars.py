@@ -203,7 +203,7 @@ class Sidecars:
         own = sorted(self._by_target.get(path, ()), key=_name_without_ending)
         for one, other in itertools.pairwise(own):
             if _name_without_ending(one) == _name_without_ending(other):
-                raise ReadError(f"{one} and {other} both speak of it: keep one of them")
+                raise ReadError(f"{one} and {other} are both for it: keep one of them")
 
     def fields_of(self, document: ParsedDocument, path: str) -> list[dict[str, MetadataValue]]:
         """Return the sidecars' fields for a document of the file at ``path``, strongest first.
@@ -279,7 +279,9 @@ class Sidecars:
     def _fields(self, file: str) -> dict[str, MetadataValue]:
         fields = self._load(file)
         if isinstance(fields, ReadError):
-            raise type(fields)(f"{file} is not read, so nothing changes until it is: {fields}")
+            raise type(fields)(
+                f"{file} cannot be read, so its documents keep their last state: {fields}"
+            )
         return fields
 
     def _parse_or_reason(self, file: str) -> dict[str, MetadataValue] | ReadError:
@@ -300,7 +302,7 @@ class Sidecars:
         if fields is None:
             return {}
         if not isinstance(fields, Mapping):
-            raise ReadError("it holds no fields (name: value)")
+            raise ReadError("it has no fields (name: value)")
         stated = normalise(fields)
         if file.rpartition("/")[2] == FOLDER_FILE:  # its title is the folder's own
             stated = {name: value for name, value in stated.items() if name.casefold() != "title"}

@@ -174,7 +174,7 @@ class SyncRun:
                 outcome.fail(parsed.path, unfit)
                 continue
             if (owner := self._owners.claim(parsed.path, file.path)) != file.path:
-                reason = f"the path is taken by a document of {owner}"
+                reason = f"a document of {owner} has this path already"
                 outcome.fail(parsed.path, reason, retry=True)  # until the owner gives it up
                 continue
             outcome.paths.add(parsed.path)
@@ -223,7 +223,7 @@ class SyncRun:
             if revision is None:
                 continue
             if not revision.chunks:
-                file.fail(change.source.parsed.path, "it holds no text to search")
+                file.fail(change.source.parsed.path, "it has no text to search")
                 continue
             self._added += change.is_new
             self._updated += not change.is_new
@@ -281,11 +281,13 @@ class SyncRun:
         if self._kept:
             kept, files = sum(self._kept.values()), len(self._kept)
             they = f"{kept} document{'s' * (kept > 1)} of {files} file{'s' * (files > 1)}"
-            notes.append(f"kept {they} as they were: what is there now could not be read")
+            notes.append(f"kept {they} unchanged: the new content could not be read")
         if self._uncounted:
             first = next(iter(self._uncounted.values()))
             count = len(self._uncounted)
-            notes.append(f"{count} documents measured as 4 characters a token: {first}")
+            notes.append(
+                f"the size of {count} documents is an estimate, 4 characters per token: {first}"
+            )
         return tuple(notes)
 
     def _cut(self, source: Source, file: FileOutcome) -> NewRevision | None:

@@ -34,7 +34,7 @@ class Failure:
             ("passage not embedded", "passages not embedded")
         ):
             return "indexed"
-        return "indexed" if self.reason.startswith(("as text", METADATA)) else "not indexed"
+        return "indexed" if self.reason.startswith(("read as text", METADATA)) else "not indexed"
 
 
 @dataclass(frozen=True, slots=True)

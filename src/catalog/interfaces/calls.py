@@ -118,7 +118,7 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     documents, skipped = [], []
     notes = [str(error) for error in missing[:_NAMED]]
     if len(missing) > _NAMED:
-        notes.append(f"no document of {len(missing) - _NAMED:,} more names")
+        notes.append(f"{len(missing) - _NAMED:,} more names match no document")
     remaining = MAX_TEXT_BYTES
     wanted = parts[: params.limit]
     for at, (source_doc_id, part, told) in enumerate(wanted):
@@ -130,10 +130,10 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
             skipped.append(_skipped(source_doc_id, reason))
         elif size > remaining:
             rest = wanted[at:]
-            full = f"one answer holds {MAX_TEXT_BYTES:,} bytes of text at most"
-            reason = f"{full}: ask for it by itself"
+            full = f"a reply has at most {MAX_TEXT_BYTES:,} bytes of text"
+            reason = f"{full}: get this document separately"
             skipped += [_skipped(other, reason) for other, *_ in rest]
-            notes.append(f"{full}: ask for the {len(rest)} documents not given by their paths")
+            notes.append(f"{full}: get the {len(rest)} documents left out by their paths")
             break
         else:
             documents.append(document_dict(document))
@@ -184,16 +184,16 @@ def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | 
     if count > 0 and last not in rest:
         return cut, (
             f"cut after {unit} {last} of {document.total}, at max_bytes {max_bytes}; "
-            f"go on with line_start {last + 1}"
+            f"continue with line_start {last + 1}"
         )
     if cut.start != last:
         return cut, (
             f"cut within {unit} {last} of {document.total}, at max_bytes {max_bytes}; "
-            f"go on with line_start {last}"
+            f"continue with line_start {last}"
         )
-    note = f"only the first {max_bytes} bytes of {unit} {last}, which is larger"
+    note = f"only the first {max_bytes} bytes of {unit} {last}, which is longer"
     if document.total is not None and last < document.total:
-        note += f"; line_start {last + 1} goes on after it"
+        note += f"; line_start {last + 1} continues after it"
     return cut, note
 
 
@@ -226,8 +226,8 @@ def _shape_of(kind: type[Any], name: str, about: str) -> type[BaseModel]:
 SearchShape = _shape_of(
     SearchResults,
     "SearchShape",
-    "Passages, best first, and how the search went; see ``docs/explanation/scoring.md`` for the "
-    "numbers.",
+    "Passages, best first, and a report of the search. ``docs/explanation/scoring.md`` explains "
+    "the numbers.",
 )
 
 
@@ -257,7 +257,7 @@ class DocumentShape(Frozen):
 
 
 class SkippedShape(Frozen):
-    """A document that is named but not given."""
+    """A document that is only named, without its text."""
 
     source_doc_id: str
     path: str

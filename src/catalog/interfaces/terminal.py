@@ -135,9 +135,12 @@ def _catalog_lines(page: CatalogPage, width: int | None) -> Iterator[str]:
             yield from [summary] if width is None else wrap(summary, width, "    ")
         yield ""
     if page.total == 0:
-        yield safe(f"No document of {' or '.join(map(repr, page.datasets))} is like that.")
+        yield safe(f"No document of {' or '.join(map(repr, page.datasets))} matches.")
     elif not page.entries:
-        yield safe(f"The listing ends before {page.offset + 1}: {page.total} {_documents(page)}.")
+        yield safe(
+            f"There is no document {page.offset + 1}: the listing has {page.total} "
+            f"{_documents(page)}."
+        )
 
 
 def _place_lines(entry: CatalogEntry) -> Iterator[str]:
@@ -172,7 +175,7 @@ def documents_text(answer: Mapping[str, Any], *, numbers: bool) -> TerminalText:
             yield from _document_lines(document, numbers=numbers)
             yield ""
 
-    skipped = [f"not given: {item['path']}: {item['reason']}" for item in answer["skipped"]]
+    skipped = [f"not returned: {item['path']}: {item['reason']}" for item in answer["skipped"]]
     return TerminalText.of_lines(lines(), map(complaint, (*skipped, *answer["notes"])))
 
 
@@ -212,7 +215,7 @@ def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for dataset in status["datasets"]:
         yield f"dataset          {_describe_dataset(dataset)}"
     if not status["datasets"]:
-        yield "no dataset yet: make one with 'catalog index build FOLDER --dataset NAME'"
+        yield "no dataset yet: create one with 'catalog index build FOLDER --dataset NAME'"
 
 
 def count_passages(passages: int, embedded: int) -> str:
@@ -257,7 +260,7 @@ def passages_text(results: SearchResults, form: Form) -> TerminalText:
 
 def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
     if results.low_confidence and len(results) > 0:
-        yield "low confidence: no passage answers this surely"
+        yield "low confidence: perhaps none of these passages answers the query"
         yield ""
     ranks = {result.rank for result in results}
     for result in results:
@@ -528,7 +531,7 @@ def _citation_lines(citation: AnswerCitation, result: SearchResult, datasets: in
     lines = (at.line_start, at.line_end) if at.unit == "line" and at.line_start else None
     shown = result.model_copy(update={"snippet_locator": at, "snippet_lines": lines})
     place = f"{within}{format_snippet_place(shown)}"
-    doubt = "" if citation.verified else "  (does not say so)"
+    doubt = "" if citation.verified else "  (does not support it)"
     yield safe(f"[{citation.n}] {one_line(citation.citation)} — {place}{doubt}")
     if citation.link is not None:
         yield safe(f"{_INDENT}{citation.link}")

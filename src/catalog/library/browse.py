@@ -153,7 +153,7 @@ def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> Browse
     )
     for phrase in request.containing:
         if not fts_words(phrase):
-            raise InputError(f"{phrase!r} has no word to look for")
+            raise InputError(f"{phrase!r} has no word to search for")
     if params.sort not in SORTS:
         raise InputError(f"no sort order {params.sort!r}; orders: {', '.join(SORTS)}")
     return request
@@ -241,7 +241,7 @@ class DocumentCatalog:
         subject = "1 document is" if uncarded == 1 else f"{uncarded} documents are"
         if not request.seen.is_all:  # how many would count those that the role does not see
             subject = "some documents may be"
-        return (f"{subject} found by title and path alone for now: {why}",)
+        return (f"{subject} found only by title and path for now: {why}",)
 
 
 def _find(
@@ -322,7 +322,7 @@ def find_hints(
     if not count_documents(connection, visible, 1):
         several = not isinstance(dataset, str)
         nothing = f"the {'datasets have' if several else 'dataset has'} no documents"
-        return (nothing if request.visible is None else "no document fulfils the filters",)
+        return (nothing if request.visible is None else "no document matches the filters",)
     is_met = {
         name: count_documents(connection, allowed, 1) > 0
         for name, allowed in _conditions(dataset, request, visible)
@@ -331,7 +331,7 @@ def find_hints(
         matches = find_documents(connection, dataset, request.query, visible)
         is_met["query"] = bool(matches.scores)
     if all(is_met.values()):
-        return (f"{', '.join(is_met)}: each of these matches some document, but none matches all",)
+        return (f"{', '.join(is_met)}: each matches a document, but none matches all",)
     notes: dict[str, None] = {}
     for name in [name for name, met in is_met.items() if not met]:
         hints = list(_hints_for(name, connection, dataset, request, visible))
@@ -366,7 +366,7 @@ def _hints_for(
 ) -> Iterator[str]:
     if name == "file type":
         once = without_repeats(visible, find_groups(connection, dataset, visible))
-        yield f"file types there are: {_format_counts(count_by_type(connection, once))}"
+        yield f"file types: {_format_counts(count_by_type(connection, once))}"
     elif name.startswith(_CONTAINS):
         yield f"no passage {name}"
     elif name == "date":
@@ -376,7 +376,7 @@ def _hints_for(
         text = request.params.name if name == "name" else request.query
         near = _near_paths(list_document_paths(connection, visible), text or "")
         if near:
-            yield f"names that are near: {', '.join(near)}"
+            yield f"similar names: {', '.join(near)}"
     else:
         text = next(tag for tag in request.by_tag if name == _tag_name(tag))
         yield from _hints_for_tag(count_by_value(connection, visible, "tags"), text)
@@ -385,10 +385,10 @@ def _hints_for(
 def _hints_for_tag(tags: Mapping[str, int], text: str) -> Iterator[str]:
     near = _near(text, {tag: [tag] for tag in tags})
     if near:
-        yield f"tags that are near: {', '.join(near)}"
+        yield f"similar tags: {', '.join(near)}"
     most = dict(list(tags.items())[:_MOST_TAGS])
     more = ", …" if len(tags) > len(most) else ""
-    yield f"tags there are: {_format_counts(most)}{more}"
+    yield f"tags: {_format_counts(most)}{more}"
 
 
 def _tag_name(tag: str) -> str:
@@ -470,7 +470,7 @@ def format_values(counts: Mapping[str, int], order: list[str]) -> str:
 
 
 def _required(tree: Filter | None) -> Iterator[Filter]:
-    """Yield the conditions that must all hold."""
+    """Yield the conditions that must all be true."""
     if isinstance(tree, And):
         for part in tree.parts:
             yield from _required(part)
@@ -491,6 +491,6 @@ def _describe_unknown(field: str, value: object, counts: Mapping[str, int]) -> s
     texts = [str(item)[:_LONGEST] for item in values]
     order = nearest_first(texts[0], counts)
     return (
-        f"no document has the {one} {' or '.join(map(repr, texts[:_MOST]))}; "
-        f"{several} there are: {format_values(counts, order)}"
+        f"no document has the {one} {' or '.join(map(repr, texts[:_MOST]))}; {several}: "
+        f"{format_values(counts, order)}"
     )

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 BATCH = 50  # documents in one transaction: others wait some tenths of a second
 CARDS_PER_QUERY = 200  # documents, so that one who asks waits for some tenths of a second at most
-CARDS_MADE_LATER = "the rest is made by the next queries, or all at once by an update of the index"
+CARDS_MADE_LATER = "the next queries make the rest, or an update of the index makes all"
 
 
 def make_cards(
@@ -47,7 +47,7 @@ def _summarise(text: str, headings: Sequence[str]) -> str:
     try:
         return summarise(text, headings=headings)
     except Exception as error:  # noqa: BLE001 - one odd text ends no run: it has no summary
-        _log.warning("a document gets no summary: %s: %s", type(error).__name__, error)
+        _log.warning("no summary of a document: %s: %s", type(error).__name__, error)
         return ""
 
 

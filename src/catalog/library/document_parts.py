@@ -336,7 +336,7 @@ def _without_fences(text: str, start: int, end: int) -> _Span:
 
 def _nothing_there(document: StoredDocument, places: Places, part: Part) -> str:
     if part.seconds is not None:
-        return f"nothing is said in {document.path} at that time"
+        return f"{document.path} has no speech at that time"
     has = f"{places.unit}s {min(places.numbers)}-{max(places.numbers)}"
     if part.lines is not None:
         return f"{document.path} has no text in those lines of {places.unit} {part.first}"
@@ -369,7 +369,7 @@ def split_reference(reference: str) -> list[tuple[str, Place]]:
     if ranged is None:
         return []
     if any(len(digits) > _MAX_DIGITS for digits in _DIGITS.findall(ranged[0])):
-        raise InputError(f"{ranged[0][:_MAX_DIGITS]}… names lines by numbers no document has")
+        raise InputError(f"{ranged[0][:_MAX_DIGITS]}…: no document has so many lines")
     start, end = (tuple((group or "").split(":")) for group in ranged.groups())
     last = tuple(map(int, filter(None, end)))
     return [

@@ -47,7 +47,7 @@ def require_portable(path: Path) -> None:
     """Raise :class:`SourceError` unless there is a file to import."""
     file = portable_file(path)
     if not file.is_file():
-        raise SourceError(f"there is no file {file}: 'catalog export' makes one")
+        raise SourceError(f"there is no file {file}: create one with 'catalog export'")
 
 
 def export_chunks(
@@ -68,9 +68,9 @@ def export_chunks(
     """
     file = portable_file(to)
     if file.exists() and not force:
-        raise InputError(f"{file} is there already: choose another name, or --force to replace it")
+        raise InputError(f"{file} exists: choose another name, or --force to replace it")
     if not file.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {file.parent} to write {file.name} into")
+        raise InputError(f"there is no folder {file.parent} for {file.name}")
     with database.snapshot():
         chosen = _chosen(database, datasets)
         with draft_beside(file) as draft:
@@ -93,7 +93,7 @@ def _chosen(database: Database, names: Sequence[str]) -> list[StoredDataset]:
         stored = list_datasets(connection)
     chosen = [one for one in stored if not names or one.name in names]
     if not chosen:
-        raise InputError("there is no dataset to export: 'catalog index build' makes one")
+        raise InputError("there is no dataset to export: create one with 'catalog index build'")
     return chosen
 
 
@@ -102,7 +102,7 @@ def _lines(
 ) -> Iterator[Line]:
     model = read_stored_model(database)
     if model is None:
-        raise InputError("nothing was ever indexed in this store: there is nothing to export")
+        raise InputError("nothing to export: nothing was ever indexed in this store")
     known = ModelLine(model=model.model, fingerprint=model.fingerprint, dim=model.dim)
     documents = chunks = 0
     with database.read() as connection:

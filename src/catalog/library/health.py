@@ -80,10 +80,10 @@ def run_check(name: str, examine: Callable[[], str], fix: str, place: Path) -> C
     try:
         return Check(name, ok=True, detail=examine())
     except EngineLockedError as error:  # who holds it, a server say, looks after it
-        return Check(name, ok=True, detail=f"not looked into: {error}")
+        return Check(name, ok=True, detail=f"not checked: {error}")
     except Exception as error:  # noqa: BLE001 - any error is a result of the check
         if isinstance(error, ConfigError | EngineBlockedError):
-            fix = f"see to what it says, then {fix.removesuffix(' --reread')}"
+            fix = f"solve this first, then {fix.removesuffix(' --reread')}"
         if isinstance(error, EngineUnreachableError):
             fix = _START_SERVER
         fix = remedy(errno_of(error), place) or fix
@@ -128,7 +128,7 @@ def permission_checks(library: Library) -> Iterator[Check]:
         return
     detail = "only you may read the store"
     if folders:  # no defect: the folder may be shared on purpose, and its files are closed
-        detail += f"; others may enter {names}, which '{close_folders}' ends"
+        detail += f"; other users may enter {names}; '{close_folders}' prevents it"
     yield Check("permissions", ok=True, detail=detail)
 
 
@@ -137,7 +137,7 @@ def draft_checks(library: Library) -> Iterator[Check]:
     folders = {library.settings.home, library.database.file.parent}
     drafts = [draft for folder in sorted(folders) for draft in find_stale_drafts(folder)]
     kept = library.database.file.with_name(library.database.file.name + KEPT)
-    detail = f"none; {kept.name} is kept of a restore" if kept.exists() else "none"
+    detail = f"none; {kept.name} is left from a restore" if kept.exists() else "none"
     if drafts:
         names = ", ".join(draft.name for draft in drafts)
         detail = f"a command that was killed left unfinished copies of documents: {names}"
@@ -331,7 +331,7 @@ def _removals(library: Library) -> str:
     with library.database.read() as connection:
         names = list_removed(connection)
     if names:
-        raise CatalogError(f"something of these is left, though they are gone: {', '.join(names)}")
+        raise CatalogError(f"these were removed, but parts of them are left: {', '.join(names)}")
     return "nothing is left"
 
 
@@ -374,7 +374,7 @@ def _check_rows(
         with library.database.read() as connection:
             damaged = count(connection, *arguments)
         if damaged:
-            raise CatalogError(f"{damaged} not as they were stored")
+            raise CatalogError(f"{damaged} have changed since they were stored")
         return "sound"
 
     return run_check(name, examine, fix, library.database.file)
@@ -384,7 +384,9 @@ def _documents(library: Library, name: str) -> str:
     with library.database.read() as connection:
         damaged = [document for _, document in find_damaged_documents(connection, name)]
     if damaged:
-        raise CatalogError(f"{len(damaged)} not as they were stored: {', '.join(damaged[:_NAMED])}")
+        raise CatalogError(
+            f"{len(damaged)} have changed since they were stored: {', '.join(damaged[:_NAMED])}"
+        )
     return "sound"
 
 
@@ -393,7 +395,7 @@ def _of_files(library: Library, name: str) -> str:
         wrong = find_incomplete(connection, name)
     if wrong:
         named = ", ".join(f"{file} has {has} of {noted}" for file, has, noted in wrong[:_NAMED])
-        raise CatalogError(f"{len(wrong)} files do not have the documents read of them: {named}")
+        raise CatalogError(f"{len(wrong)} files lack documents that were read from them: {named}")
     return "complete"
 
 
@@ -402,9 +404,9 @@ def _source(library: Library, name: str) -> str:
     with library.database.read() as connection:
         note = dataset_settings.c.dataset == name
         if count_damaged_rows(connection, datasets, datasets.c.name == name):
-            raise CatalogError("what is noted of the dataset and its folder is not as stored")
+            raise CatalogError("the record of the dataset and its folder is damaged")
         if count_damaged_rows(connection, dataset_settings, note):
-            raise CatalogError("the note of what the dataset was made with is not as stored")
+            raise CatalogError("the record of the dataset's settings is damaged")
     return "sound"
 
 
@@ -428,7 +430,7 @@ def _vectors(library: Library, name: str) -> str:
         named = ", ".join(owners[:_NAMED])
         raise CatalogError(f"{len(keys)} not as they were stored: {named or 'of no document'}")
     if model and foreign:
-        raise CatalogError(f"{foreign} are of another model than the store's, {model.model}")
+        raise CatalogError(f"{foreign} are from another model than the store's, {model.model}")
     return "sound"
 
 
@@ -437,9 +439,9 @@ def _full_text(library: Library) -> str:
         with library.database.write(wait=False) as connection:
             check_full_text(connection)
     except StoreDamagedError as error:
-        raise CatalogError("the full-text index is not as the passages are") from error
+        raise CatalogError("the full-text index differs from the passages") from error
     except StoreError as error:
-        return f"not looked at: {error}"
+        return f"not checked: {error}"
     return "sound"
 
 
@@ -448,7 +450,7 @@ def _lexical_index(library: Library, name: str) -> str:
     damaged = engine.verify()
     engine.refresh()
     if damaged:
-        raise CatalogError(f"{damaged} parts were not as they were written, and were made anew")
+        raise CatalogError(f"{damaged} damaged parts were rebuilt")
     return "up to date"
 
 
@@ -457,9 +459,9 @@ def _vector_index(library: Library, name: str) -> str:
     engine.refresh()
     wrong = engine.verify()
     if defect := engine.pop_defect():
-        raise CatalogError(f"it was damaged, and was made anew: {defect}")
+        raise CatalogError(f"it was damaged and has been rebuilt: {defect}")
     if wrong:
-        raise CatalogError(f"{wrong} points are not as in the store")
+        raise CatalogError(f"{wrong} points differ from the store")
     return "up to date"
 
 
@@ -473,5 +475,5 @@ def _model(library: Library) -> str:
 def _model_note(library: Library) -> str:
     stored, wanted = embedding_cache.read_stored_model(library.database), library.wanted_model
     if stored is not None and stored.fingerprint == wanted.fingerprint and stored != wanted:
-        raise CatalogError("the store's note of its embedding model is not as stored")
+        raise CatalogError("the store's record of its embedding model is damaged")
     return embedding_cache.describe_unused_fits(library.database, wanted.fingerprint) or "sound"

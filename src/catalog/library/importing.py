@@ -228,7 +228,7 @@ class _ImportRun:
                 with self._named(number):
                     self._take(line, lines)
             if self._model is None:
-                raise InputError(f"{self._file} is empty, without the header of 'catalog export'")
+                raise InputError(f"{self._file} is empty: it lacks the header of 'catalog export'")
             with self._named(self._number):
                 self._require_end()
             self._documents.leave_dataset()
@@ -245,8 +245,8 @@ class _ImportRun:
         failed: tuple[Failure, ...] = ()
         for name, line in self._unproven.items():
             self._notes.append(
-                f"{name} has no folder to update from: {line.root} does not hold its files "
-                f"unchanged; 'catalog index build FOLDER --dataset {name}' or --root names one"
+                f"{name} has no folder for updates, because {line.root} does not have its files "
+                f"unchanged; set one with 'catalog index build FOLDER --dataset {name}' or --root"
             )
         for dataset in self._opened:
             self._hold(dataset)
@@ -300,7 +300,7 @@ class _ImportRun:
             self._model = self._begin(line)
             return
         if self._model is None:
-            raise InputError("the first line is no header of 'catalog export'")
+            raise InputError("the first line is not a header of 'catalog export'")
         match line:
             case DatasetLine():
                 self._open(line)
@@ -316,7 +316,7 @@ class _ImportRun:
             case EndLine():
                 self._end(line)
             case ChunkLine():
-                raise InputError("a passage stands before its document")
+                raise InputError("a passage comes before its document")
 
     def _begin(self, line: HeaderLine) -> ModelLine:
         """Bind the store to the file's model, or check that it is bound to it; return the model."""
@@ -325,8 +325,8 @@ class _ImportRun:
         if not line.vectors and library.wanted_model.fingerprint != model.fingerprint:
             raise EmbeddingMismatchError(
                 f"{self._file} has no vectors, and its passages were cut for {model.model} "
-                f"({model.fingerprint}), not for {library.wanted_model.model}: "
-                "set IDX_EMBEDDING__MODEL, or export it with --vectors"
+                f"({model.fingerprint}), not for {library.wanted_model.model}: set "
+                "IDX_EMBEDDING__MODEL, or export with --vectors"
             )
         require_model(library.database, StoredModel(**model.model_dump()))
         self._is_ended = False
@@ -386,7 +386,7 @@ class _ImportRun:
             return None
         unknown = line.settings.keys() - default_shaping().keys()
         if unknown:
-            raise InputError(f"settings: {', '.join(sorted(unknown))} shapes no passages")
+            raise InputError(f"settings: {', '.join(sorted(unknown))} does not shape passages")
         try:
             with_rag(self._library.settings, line.settings)
         except ConfigError as error:
@@ -399,7 +399,9 @@ class _ImportRun:
         for _ in range(line.chunks):
             _, passage = next(lines, (0, None))
             if not isinstance(passage, ChunkLine):
-                raise InputError(f"{line.source_doc_id} has {line.chunks} passages, not all here")
+                raise InputError(
+                    f"{line.source_doc_id} has {line.chunks} passages, but some are missing here"
+                )
             passages.append(passage)
         self._since_header.update(documents=1, chunks=len(passages))
         self._require_told(line.dataset)
@@ -410,12 +412,14 @@ class _ImportRun:
 
     def _require_told(self, dataset: str) -> None:
         if dataset not in self._known:
-            raise InputError(f"no line before this tells of the dataset {dataset!r}")
+            raise InputError(f"no line before this describes the dataset {dataset!r}")
 
     def _end(self, line: EndLine) -> None:
         for name in ("documents", "chunks"):
             if (count := self._since_header[name]) != (told := getattr(line, name)):
-                raise InputError(f"there are {count} {name}, and it says {told}: some are missing")
+                raise InputError(
+                    f"there are {count} {name}, but the file says {told}: some are missing"
+                )
         self._is_ended = True
 
     def _require_end(self) -> None:
@@ -436,6 +440,6 @@ def _parse(raw: bytes, most: int) -> Line | None:
     """Return the line, ``None`` for a blank one."""
     if len(raw) > most:
         raise InputError(
-            f"it is longer than {most:,} bytes: IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES bounds it"
+            f"it is longer than {most:,} bytes (IDX_RAG_V2__INGEST__MAX_DOCUMENT_BYTES)"
         )
     return read_line(raw) if raw.strip() else None

@@ -105,7 +105,7 @@ class Indexes:
                 if is_on_server:
                     get(dataset).refresh()
             except CatalogError as error:
-                yield f"what a server has of it stays: {error}"
+                yield f"the part on a server stays: {error}"
         yield from self.remove_folders(dataset)
 
     def remove_folders(self, dataset: str) -> Iterator[str]:
@@ -123,14 +123,14 @@ class Indexes:
         locks |= {stock / dataset: stock / f".{dataset}.lock"}  # the v1 index has texts
         for index in (folder, *locks):
             if index.is_symlink():
-                yield f"{index} led to {index.resolve()}: what is there stays"
+                yield f"{index} was a link to {index.resolve()}: its target stays"
                 index.unlink()
         for index, lock in locks.items():
             try:
                 if index.is_dir():
                     remove_folder(index, lock)
             except EngineLockedError as error:
-                yield f"{error}, here or in another process, and stays until this is run again"
+                yield f"{error}, here or in another process: it stays until this is run again"
             except EngineError as error:
                 yield f"an index stays: {error}"
         with suppress(OSError):  # somebody else's file may be in it

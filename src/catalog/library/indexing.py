@@ -247,7 +247,9 @@ class Indexer:
             if not dataset.root or not Path(dataset.root).exists()
         ]
         if missing:
-            raise SourceError(f"cannot rebuild: no folder to read {', '.join(missing)} from")
+            raise SourceError(
+                f"cannot rebuild: there is no folder to read {', '.join(missing)} from"
+            )
         if keep_settings:
             for dataset in stored:  # raises, if at all, before a vector is dropped
                 IndexingSettings(self._library, dataset.name)
@@ -312,7 +314,8 @@ class Indexer:
         """Hold the lock for a run on the dataset; tell ``progress`` if it must wait."""
         settings = self._library.settings
         folder = settings.home / "locks"
-        seconds, held = settings.rag_v2.ingest.lock_seconds, f"another process indexes {dataset!r}"
+        seconds = settings.rag_v2.ingest.lock_seconds
+        held = f"another process is indexing {dataset!r}"
         busy = f"another process is indexing {dataset!r}; try again later"
 
         def tell() -> None:
@@ -324,7 +327,7 @@ class Indexer:
             hold(dataset, seconds=seconds, busy=busy, on_wait=tell),
         ):
             # A restore that began before this lock existed does not respect it.
-            busy = "a copy is being put in the store's place; try again later"
+            busy = "a copy is being restored; try again later"
             with hold_lock(folder / RESTORE_LOCK, seconds=seconds, busy=busy):
                 pass
             yield
@@ -333,8 +336,8 @@ class Indexer:
         stored = stored_dataset(self._library, dataset)
         if stored.root == "":
             raise SourceError(
-                f"{dataset!r} has no folder to update from; "
-                f"'catalog index build FOLDER --dataset {dataset}' gives it one"
+                f"{dataset!r} has no folder to update from: give one with 'catalog index build "
+                f"FOLDER --dataset {dataset}'"
             )
         return stored
 
@@ -357,7 +360,7 @@ def _refresh(name: str, refresh: Callable[[], object]) -> Iterator[str]:
     except ConfigError:
         raise
     except CatalogError as error:
-        yield f"the {name} is brought up to date later: {error}"
+        yield f"the {name} will be brought up to date later: {error}"
 
 
 def complete_dataset(library: Library, dataset: str, progress: Progress) -> EmbeddingReport:
@@ -418,7 +421,7 @@ def rebuild_indexes(
     done: dict[str, dict[str, int]] = {}
     try:
         for name in datasets or library.datasets():
-            progress.start(0, f"making the indexes of {name} anew")
+            progress.start(0, f"rebuilding the indexes of {name}")
             with indexer.hold(name, progress):
                 made = done.setdefault(name, {})
                 if lexical:
@@ -449,4 +452,4 @@ def _rebuild_lexical(library: Library, indexes: Indexes, dataset: str) -> None:
 
 
 def _no_model() -> StoredModel:
-    raise StoreError("nothing was ever embedded in this store")
+    raise StoreError("this store has no embeddings yet")

@@ -54,9 +54,10 @@ class IndexingSettings:
             self.settings = self._wanted
         elif self._noted is None:
             raise ConfigError(
-                f"it is not noted with which settings {dataset!r} was made, and these are others: "
-                f"give those it was made with, or cut its {self._made_by.total()} documents by "
-                "these with 'catalog index update --apply-settings' (or 'catalog index rebuild')"
+                f"the record of the settings of {dataset!r} is missing, and the settings now are "
+                f"different: use the ones it was made with, or cut its {self._made_by.total()} "
+                "documents again with 'catalog index update --apply-settings' (or 'catalog index "
+                "rebuild')"
             )
         else:
             self.settings = self._noted
@@ -107,11 +108,11 @@ class IndexingSettings:
         return recut, total
 
     def notes(self) -> tuple[str, ...]:
-        """Return notes on what the call's other settings would change, or have replaced."""
+        """Return notes on the changes that the call's settings made, or would make."""
         made = describe_shaping(self.settings.preset, self.settings.values)
         if self._noted and self._made_by and self._fingerprint(self._noted) != self.fingerprint:
             before = describe_shaping(self._noted.preset, self._noted.values)
-            return (f"the dataset is made with {made} from now on; before, with {before}",)
+            return (f"the dataset now has the settings {made}; before: {before}",)
         if not self.differences:
             return ()
         recut, total = self.count_recut()
@@ -120,8 +121,11 @@ class IndexingSettings:
             for name, (ours, theirs) in self.differences.items()
         )
         return (
-            f"the dataset stays as it was made, with {made}; these settings would cut {recut} of "
-            f"{total} documents anew ({listed}): --apply-settings does that",
+            (
+                f"the dataset keeps the settings it was made with ({made}); these settings would "
+                f"cut {recut} of {total} documents again ({listed}): to do so, add "
+                "--apply-settings"
+            ),
         )
 
     def _fingerprint(self, settings: DatasetSettings) -> str:

@@ -122,9 +122,9 @@ class Library:
         on = datetime.fromtimestamp(self.adoption.at, UTC).strftime("%Y-%m-%d")
         told = (f"{name} {value}" for name, value in self.adoption.settings.items() if value)
         return (
-            f"the store adopted {self.settings.embedding.model} on {on} and goes by it, though the "
-            f"settings still name the model before it: set {', '.join(told)}; "
-            "'catalog index try-model' is the way back"
+            f"the store adopted {self.settings.embedding.model} on {on} and uses it, but the "
+            f"settings still name the earlier model: set {', '.join(told)}. To go back, use "
+            "'catalog index try-model'"
         )
 
     def _named_model(self) -> EmbeddingModel:
@@ -171,7 +171,7 @@ class Library:
         llm = self.optional_llm
         if llm is None:
             raise ConfigError(
-                "this needs a language model: set IDX_LLM__PROVIDER, or leave expansion and the "
+                "this needs a language model: set IDX_LLM__PROVIDER, or switch expansion and the "
                 "llm reranker off"
             )
         return llm

@@ -241,7 +241,7 @@ class QueryLog:
         """Warn of lost entries, once in a process, because the cause usually lasts."""
         level = logging.DEBUG if self._is_warned else logging.WARNING
         self._is_warned = True
-        _log.log(level, "%d questions are not in the log (catalog logs): %s", count, error)
+        _log.log(level, "%d questions are missing from the log (catalog logs): %s", count, error)
 
 
 def _tell_results(results: SearchResults) -> dict[str, Any]:

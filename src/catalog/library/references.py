@@ -92,8 +92,8 @@ class NamedDocument:
             notes.append(f"after blank lines, {self.joined} {', '.join(paths[:_SHOWN])}{more}")
         if size <= MAX_TEXT_BYTES and 1 < len(parts) < len(self.pieces):
             after = self.pieces[len(parts)][2].first
-            next_one = "" if after is None else f"; go on with line_start {after}"
-            notes.append(f"the first {len(parts):,} of {len(self.pieces):,} alone{next_one}")
+            next_one = "" if after is None else f"; continue with line_start {after}"
+            notes.append(f"only the first {len(parts):,} of {len(self.pieces):,}{next_one}")
         lines = replace(join_parts(parts), others=self.others, notes=tuple(notes))
         return lines if self.total is None else replace(lines, total=self.total)
 
@@ -137,9 +137,9 @@ def find_named(
     if groups and place is not None and not fitting:
         first = groups[0][0]
         unit = read_places(connection, first).places.unit
-        counted = f"{first.path} is cited by {unit}s: {first.path}:12-20 picks some"
+        counted = f"{first.path} counts {unit}s: a part is {first.path}:12-20"
         raise DocumentReferenceError(counted)
-    note = f"the place in {reference!r} cannot be read: this is the whole document"
+    note = f"the place in {reference!r} cannot be read, so this is the whole document"
     return fitting or [replace(_whole(files), notes=(note,)) for files in groups]
 
 
@@ -244,8 +244,8 @@ def _find_groups(
         records = names.records(file.__eq__)
         if records and file not in names.paths:
             raise DocumentReferenceError(
-                f"{file} holds {len(records):,} records: {file}:12 gives the one in line 12, "
-                f"{file}:12-20 those of these lines, multi_get {file} all"
+                f"{file} has {len(records):,} records: {file}:12 is the one in line 12, "
+                f"{file}:12-20 those of these lines, multi_get {file} returns all"
             )
         paths = names.resolve(reference)
         while paths:
@@ -472,7 +472,9 @@ def _match_each(
             continue
         others += 1
         if others > MAX_DOCUMENTS:
-            raise InputError(f"at most {MAX_DOCUMENTS:,} patterns and #docids; give paths")
+            raise InputError(
+                f"at most {MAX_DOCUMENTS:,} patterns and #docids are allowed; give paths instead"
+            )
         yield pattern, _as_ids({one: _match(names, pattern) for one, names in named.items()})
 
 
@@ -502,7 +504,7 @@ def _no_document(
 ) -> DocumentNotFoundError:
     near = _near(connection, pattern, dataset, seen, within)
     where = " or ".join(map(repr, named_datasets(connection, dataset)))
-    return DocumentNotFoundError(f"no document of {where} is {pattern!r}", near)
+    return DocumentNotFoundError(f"no document of {where} matches {pattern!r}", near)
 
 
 def _none_of(missing: Sequence[DocumentNotFoundError]) -> DocumentNotFoundError:

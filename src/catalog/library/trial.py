@@ -62,7 +62,7 @@ class TrialIndexes(Indexes):
         """Raise :class:`~catalog.core.errors.InputError` once the model is no longer on trial."""
         with self._database.read() as connection:
             if require_trial(connection).model != self._model():
-                raise InputError("another model is tried by now: compare again")
+                raise InputError("another model is on trial now: compare again")
 
     def sample(self, dataset: str) -> VectorSample:
         """Return the sample of the model's vectors."""
@@ -116,7 +116,7 @@ def try_model(
     first: Collection[str] = (),
     progress: Progress | None = None,
 ) -> TrialReport:
-    """Embed the passages that another model lacks, of the named datasets or all; or a ``sample``.
+    """Embed passages with another model: all of the named datasets or of the store, or a sample.
 
     ``settings`` make the model, by dotted name (:data:`MODEL_SETTINGS`). Without a provider it is
     the present one, with its address; everything else is the model's own default. A sample has
@@ -153,7 +153,7 @@ def adopt_tried(library: Library, *, progress: Progress | None = None) -> Adopti
             trial, before = read_trial(connection), read_adoption(connection)
         if trial is None:  # a run that was killed while adopting did not print the settings
             note = library.adoption_note
-            raise InputError("; ".join(filter(None, ("no model is tried", note))))
+            raise InputError("; ".join(filter(None, ("no model is on trial", note))))
         other = held.enter_context(TrialLibrary(library, trial))
         # Most is embedded before the locks are taken: until then datasets may be updated.
         _embed(library, other, trial, library.datasets(), progress)
@@ -197,7 +197,7 @@ def drop_tried(library: Library) -> tuple[str, int]:
 
 def _alone(library: Library) -> AbstractContextManager[None]:
     """Hold the lock under which one process at a time tries, adopts or drops a model."""
-    busy = "another process tries or adopts a model on this store: wait for it, or end it"
+    busy = "another process is trying or adopting a model on this store: wait, or end it"
     return hold_lock(library.settings.home / "locks" / _LOCK, seconds=0, busy=busy)
 
 
@@ -206,7 +206,9 @@ def _begin(library: Library, given: Mapping[str, Any]) -> Trial:
     _require_live(library)
     if unknown := given.keys() - set(MODEL_SETTINGS):
         names = ", ".join(MODEL_SETTINGS)
-        raise InputError(f"{min(unknown)!r} does not make an embedding model; settings: {names}")
+        raise InputError(
+            f"{min(unknown)!r} is not a setting of an embedding model; settings: {names}"
+        )
     present = read_model_settings(library.settings)
     values = dict.fromkeys(MODEL_SETTINGS) | {"embedding.provider": present["embedding.provider"]}
     values |= given
@@ -215,8 +217,8 @@ def _begin(library: Library, given: Mapping[str, Any]) -> Trial:
     url = values["embedding.url"]
     if url and strip_userinfo(url) != url:
         raise InputError(
-            "the address holds a password, and would be stored: give the key as "
-            "IDX_EMBEDDING__API_KEY"
+            "the address contains a password, which would be stored: set IDX_EMBEDDING__API_KEY "
+            "instead"
         )
     with Library(with_values(library.settings, values), follows=False) as other:
         other.model.embed_query("probe")  # a model that does not answer is not noted
@@ -224,7 +226,7 @@ def _begin(library: Library, given: Mapping[str, Any]) -> Trial:
         is_same = trial.model.fingerprint == library.wanted_model.fingerprint
         if is_same and other.model.document_prefix == library.model.document_prefix:
             raise InputError(
-                f"{trial.model.model} is the store's model already ({trial.model.fingerprint}): "
+                f"{trial.model.model} is already the store's model ({trial.model.fingerprint}): "
                 "try another"
             )
     with library.database.write() as connection:
@@ -238,9 +240,9 @@ def _require_live(library: Library) -> None:
         bound = read_model(connection)
     if bound is not None and bound.fingerprint != library.wanted_model.fingerprint:
         raise EmbeddingMismatchError(
-            f"the store's model is {bound.model} ({bound.fingerprint}), and the settings name "
-            f"{library.wanted_model.model}: go back to those that name {bound.model}, try and "
-            "adopt with them, and set the new model when it is adopted"
+            f"the store's model is {bound.model} ({bound.fingerprint}), but the settings name "
+            f"{library.wanted_model.model}: use settings that name {bound.model} to try and "
+            "adopt, and name the new model afterwards"
         )
 
 
@@ -251,8 +253,8 @@ def _require_sound(library: Library, names: Sequence[str]) -> None:
         damaged = [document for _, document in found]
     if damaged:
         raise StoreDamagedError(
-            f"{len(damaged)} documents are not as they were stored "
-            f"({', '.join(damaged[:_NAMED])}): mend them first, see 'catalog doctor'"
+            f"{len(damaged)} documents are damaged ({', '.join(damaged[:_NAMED])}): mend them "
+            "first, see 'catalog doctor'"
         )
 
 
@@ -272,8 +274,8 @@ def _embed(
     """
     if other.wanted_model != trial.model:
         raise InputError(
-            f"{trial.model.model} has other weights than when it was tried: forget those vectors "
-            "with 'catalog index drop', and try it again"
+            f"the weights of {trial.model.model} changed since it was tried: run 'catalog index "
+            "drop', and try it again"
         )
     database, seqs_of, progress = library.database, {}, progress or Silent()
     with database.read() as connection:

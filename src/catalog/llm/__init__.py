@@ -86,7 +86,7 @@ def _load_plugin(spec: str) -> LanguageModel:
         ) from error
     if not _is_model(llm):
         raise ConfigError(
-            f"{spec!r} gives a {type(llm).__name__}, not a LlamaIndex LLM or a LanguageModel"
+            f"{spec!r} returns a {type(llm).__name__}, not a LlamaIndex LLM or a LanguageModel"
         )
     return as_language_model(llm)
 

@@ -88,7 +88,7 @@ def complete(llm: LanguageModel, prompt: str, **options: Any) -> str:
 
 def broken_off() -> LLMError:
     """Return the error of a reply that has no end."""
-    return LLMError("the language model's reply broke off: ask again")
+    return LLMError("the language model's reply broke off: try again")
 
 
 class GivenLLM(Protocol):

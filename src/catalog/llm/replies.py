@@ -54,7 +54,7 @@ class Reply:
             raise broken_off()
         if not has_words:  # as of a page in HTML, or of a list without choices
             raise LLMError(
-                "the language model's server answered without a reply: check IDX_LLM__URL and "
+                "the answer of the language model's server has no reply: check IDX_LLM__URL and "
                 "IDX_LLM__MODEL"
             )
         self.is_cut |= finish == "length"
@@ -77,11 +77,13 @@ def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = F
     if isinstance(error, LLMTimeoutError) or "timeout" in type(error).__name__.casefold():
         late = "end its answer in time" if has_begun else f"answer within {seconds:g} s"
         return LLMTimeoutError(
-            f"the language model did not {late}: raise IDX_LLM__TIMEOUT_SECONDS, or take a "
+            f"the language model did not {late}: raise IDX_LLM__TIMEOUT_SECONDS, or use a "
             "smaller model"
         )
     if isinstance(error, LLMBusyError):
-        return LLMBusyError("earlier calls of the language model still hang: try again later")
+        return LLMBusyError(
+            "earlier calls of the language model are still running: try again later"
+        )
     status = getattr(error, "status_code", None)
     if status is None:
         status = getattr(getattr(error, "response", None), "status_code", None)
@@ -92,12 +94,12 @@ def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = F
         )
     if isinstance(status, int) and 300 <= status < 400:
         return LLMError(
-            f"the language model's server sends to another address ({status}), which is not "
+            f"the language model's server redirects to another address ({status}), which is not "
             "followed: check IDX_LLM__URL"
         )
     if status == _LIMITED:
         return LLMError(
-            "the language model's server limits how often it is asked (429): try again later"
+            "the language model's server limits the rate of requests (429): try again later"
         )
     if status == _UNKNOWN:
         return LLMError(

@@ -45,7 +45,9 @@ class ServedModel:
         """Set the address; raise :class:`ConfigError` if it is invalid."""
         parts = split_address(url, "IDX_LLM__URL")
         if api_key and "@" in parts.netloc:  # one of the two would be sent, and not the key
-            raise ConfigError("IDX_LLM__URL holds a user, and a key is set: give one of them")
+            raise ConfigError(
+                "IDX_LLM__URL contains a user, but a key is set as well: use only one"
+            )
         path = f"{parts.path.rstrip('/')}/chat/completions"
         self.name, self._url = model, parts._replace(path=path).geturl()
         self.identity = f"{type(self).__name__} {model} {strip_userinfo(url)}"
@@ -164,4 +166,4 @@ def _piece(data: str) -> ReplyPiece:
         said = choice.get("delta") or choice.get("message") or {}
         return ReplyPiece.of(str(said.get("content") or ""), found)
     except (ValueError, RecursionError, AttributeError, LookupError, TypeError) as error:
-        raise unreadable("sent a reply that cannot be read") from error
+        raise unreadable("sent an invalid reply") from error

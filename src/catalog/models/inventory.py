@@ -98,7 +98,7 @@ def find_files(settings: Settings, name: str) -> ModelFiles:
     offline = settings.embedding.offline
     files = ConfiguredModel(entry.kind, entry.provider, name, entry.is_on, offline).files
     if files is None:
-        raise ModelUnavailableError(f"{name} runs elsewhere: it has no files on this machine")
+        raise ModelUnavailableError(f"{name} runs elsewhere, so it has no files on this machine")
     return files
 
 
@@ -130,7 +130,7 @@ def check_model(entry: ModelEntry, advance: Callable[[int], None]) -> ModelEntry
         place = Path(error.filename or entry.path)
         return replace(entry, hashes="wrong", problem=describe_os_error(place, error))
     if wrong:
-        problem = f"not as published: {', '.join(wrong)}; {remedy}"
+        problem = f"these files differ from the published ones: {', '.join(wrong)}; {remedy}"
         return replace(entry, hashes="wrong", problem=problem)
     return replace(entry, hashes="sound")
 
@@ -147,7 +147,7 @@ def _describe(entry: ModelEntry, files: ModelFiles) -> ModelEntry:
         found = files.found
         if found is None:
             files.require()
-            problem = f"fetched from the hub at its first use, or by: {fetch_command(entry.name)}"
+            problem = f"fetched from the hub at its first use, or with: {fetch_command(entry.name)}"
             return replace(entry, problem=problem)
         origin, folder = found
         path = files.weights_file if entry.kind == "language model" else folder

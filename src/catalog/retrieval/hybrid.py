@@ -195,7 +195,7 @@ def report(run: HybridRun, rag: RAGv2Settings, stages: StageLog) -> None:
     if len(run.legs) > 2:
         note = f"{note} of {len(run.legs)} lists"
     if not run.is_whole:
-        changing = "documents kept changing; hits that vanished are left out"
+        changing = "documents kept changing; hits that disappeared are left out"
         stages.fell_back("fuse", changing, reason=changing)
         note = f"{note}; {changing}"
     stages.ran("fuse", run.ms, note)
@@ -209,7 +209,7 @@ def _report_leg(run: LegRun, stages: StageLog) -> None:
         return
     if run.fallback:
         other = "the exact engine" if run.leg == "vector" else "the store's full text"
-        reason = f"{other} answered in place of the index"
+        reason = f"{other} answered instead of the index"
         stages.fell_back(run.leg, run.fallback, reason=reason)
     count = f"{run.engine}: {len(run.hits)} hits"
     words = run.words
@@ -281,7 +281,7 @@ def prefer_words(
 
 
 def _without(leg: Leg, lists: list[RankedList]) -> list[RankedList]:
-    """Return the other leg's lists, or all lists if it has none: any answer is better than none."""
+    """Return the other leg's lists; if it has no lists, return all, so that something is found."""
     others = [ranked for ranked in lists if ranked.leg != leg]
     return others if any(ranked.hits for ranked in others) else lists
 

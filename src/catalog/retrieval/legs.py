@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _HAS_WORD = re.compile(r"\w").search
 UNWRITTEN = "no passage contains these signs"
-UNSEARCHABLE = "the query has no words, or only such as are too common to look for"
+UNSEARCHABLE = "the query has no words, or only words that are too common to search for"
 
 
 class Question(NamedTuple):
@@ -308,9 +308,9 @@ def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) ->
         engine = parts.library.indexes.exact(dataset)
         hits = engine.search(vector, leg.top_k, within)
         is_held = isinstance(error, EngineLockedError)
-        reason = "the index is held by another process" if is_held else str(error)
-        fallback = f"{reason}, searched exactly instead"
-    defect = "the index was damaged and was made anew" if engine.pop_defect() else ""
+        reason = "another process has the index open" if is_held else str(error)
+        fallback = f"{reason}, so vectors were compared one by one"
+    defect = "the index was damaged and has been rebuilt" if engine.pop_defect() else ""
     return _Nearest(engine.name, hits, fallback, defect, engine.damaged)
 
 
@@ -321,7 +321,9 @@ def _embed(parts: SearchParts, leg: LegQuery, question: Question) -> tuple[Vecto
     embed = parts.query_vectors.embed
     if leg.sub_query is None and question.embedding is not None:
         check_embedding(question, parts)
-        return np.asarray(question.embedding, dtype=np.float32), "the query's own embedding"
+        return np.asarray(question.embedding, dtype=np.float32), (
+            "the embedding given with the query"
+        )
     texts = question.texts if leg.sub_query is None else ()
     if texts:  # as HyDE gives: passages that might answer, and often the query itself
         sides: list[Side] = ["query" if t == question.text else "document" for t in texts]
@@ -356,6 +358,6 @@ def check_embedding(question: Question, parts: SearchParts) -> None:
     wanted = parts.library.wanted_model
     if len(question.embedding) != wanted.dim:
         raise QueryError(
-            f"the query's embedding has {len(question.embedding)} numbers, those of {wanted.model} "
-            f"have {wanted.dim}: embed it with that model, or leave it out"
+            f"the query's embedding has {len(question.embedding)} numbers, but those of "
+            f"{wanted.model} have {wanted.dim}: embed it with that model, or leave it out"
         )

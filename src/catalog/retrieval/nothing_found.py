@@ -31,14 +31,14 @@ def explain_nothing(
 ) -> Iterator[str]:
     """Explain why there is no result; name existing types or names instead."""
     if any(UNSEARCHABLE in report.note for report in stages.reports):
-        yield f"{UNSEARCHABLE}: put words in quotes to find just these, or say it in others"
+        yield f"{UNSEARCHABLE}: put words in quotes to find exactly these, or use other words"
     if any(UNWRITTEN in report.note for report in stages.reports):
         yield UNWRITTEN
     if required := request.query.required:
         quoted = " and ".join(f'"{phrase}"' for phrase in required)
-        yield f"a passage must hold {quoted}: without the quotes its words need not stand so"
+        yield f"a passage must contain {quoted} exactly: without the quotes its words may be apart"
     if params.agent is not None and not request.restriction.is_whole_dataset:
-        yield f"agent {params.agent} narrows what may answer: 'catalog agents' tells how"
+        yield f"agent {params.agent} restricts the search: see 'catalog agents'"
     narrowing = {name: getattr(params, name) for name in ("file_type", "name", "after", "before")}
     if not any(value is not None for value in narrowing.values()):
         return

@@ -120,7 +120,7 @@ class SearchParts:
         return self.settings.rag_v2
 
     def lexical(self, dataset: DatasetNames) -> LexicalEngine:
-        """Return the lexical engine of the settings, one for several datasets."""
+        """Return the lexical engine of the settings; a single one for several datasets."""
         return self.library.indexes.lexical(dataset, self.rag.lexical_engine)
 
     def vector(self, dataset: str) -> VectorEngine:

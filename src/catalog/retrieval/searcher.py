@@ -205,7 +205,7 @@ def _tell_waiting(parts: SearchParts, request: SearchRequest) -> Iterator[str]:
     with parts.database.read() as connection:
         share = embedded_share(connection, request.restriction)
     if share is not None:
-        others = "no others were searched" if request.mode == "vector" else "all by words"
+        others = "no other passages were searched" if request.mode == "vector" else "all by words"
         yield f"by meaning: {math.floor(100 * share)} % of the passages so far; {others}"
 
 
@@ -214,7 +214,7 @@ def _only_dataset(parts: SearchParts, params: SearchParams) -> str:
     dataset, _ = parts.library.seen_datasets(params.role, params.dataset)
     if isinstance(dataset, str):
         return dataset
-    raise InputError(f"v1 searches one dataset: say which of {', '.join(dataset)} to compare on")
+    raise InputError(f"v1 searches one dataset: choose one of {', '.join(dataset)} to compare on")
 
 
 def _compare(
@@ -252,7 +252,7 @@ def _compare(
 
 
 def _count_hidden(parts: SearchParts, params: SearchParams) -> int | None:
-    """Return how many passages the roles in force do not see; ``None`` without a role."""
+    """Count the passages that the role may not see; ``None`` without a role."""
     if not roles_in_force(parts.settings, params.role):
         return None
     name = _only_dataset(parts, params)

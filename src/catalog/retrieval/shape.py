@@ -99,9 +99,9 @@ def to_result(
 
 
 def locate_part(result: SearchResult, start: int, end: int) -> CitedPart:
-    """Return where ``result.text[start:end]`` stands, how it is cited, and what opens it.
+    """Return the place of ``result.text[start:end]``, its citation, and its link.
 
-    Of a result that came from another process nothing finer is known than the snippet's place if
+    For a result from another process the place is that of the snippet, if
     the snippet has that part, else the whole passage's.
     """
     chunk = result._chunk

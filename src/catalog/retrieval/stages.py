@@ -106,7 +106,9 @@ class StageLog:
         """Log a warning for each failed step, for callers that do not see the stages."""
         for report in self.reports:
             if report.status == "failed":
-                log.warning("%s failed, the rest answers: %s", report.name, report.note)
+                log.warning(
+                    "%s failed, the search continues without it: %s", report.name, report.note
+                )
 
     def fell_back(self, name: str, note: str, *, reason: str) -> None:
         """Report that the step worked in another way than the settings say; ``strict`` raises.

@@ -359,7 +359,7 @@ def keep_telling(
     try:
         return temporal.take(passages, limit)
     except Exception as error:  # noqa: BLE001 - the expansion that follows fails and says so
-        _log.warning("passages of recordings count one by one: %s", error)
+        _log.warning("passages of recordings count separately: %s", error)
         return list(passages[:limit])
 
 

@@ -130,7 +130,7 @@ class DatasetIndex:
         except FileNotFoundError:
             return None
         except _DAMAGE as error:
-            _log.warning("v1's index of %s is damaged and built anew: %r", self._dataset, error)
+            _log.warning("v1's index of %s is damaged and is rebuilt: %r", self._dataset, error)
             return None
 
     def _read(self, stamp: BaselineStamp) -> LoadedIndex:

@@ -116,8 +116,8 @@ class SearchService:
     def _language_model(self) -> LLM:
         if self._llm is None:
             raise ConfigError(
-                "v1 reranks with a language model and has none: "
-                "give one, SearchService(settings, llm=...), or leave rerank off"
+                "v1 reranks with a language model, but none was given: use "
+                "SearchService(settings, llm=...), or leave rerank off"
             )
         return self._llm
 

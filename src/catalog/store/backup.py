@@ -59,7 +59,7 @@ def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | 
     if to.exists() and store.exists() and to.samefile(store):
         raise InputError(f"{to} is the store itself: choose another name")
     if to.exists() and not force:
-        raise InputError(f"{to} is there already: choose another name, or --force to replace it")
+        raise InputError(f"{to} exists: choose another name, or --force to replace it")
     if not store.is_file():
         raise InputError(f"there is no store at {store}")
     with draft_beside(to) as draft:
@@ -82,7 +82,7 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
     kept = store.with_name(store.name + KEPT)
     if kept.exists() and not force:
         raise InputError(
-            f"{kept} is kept from an earlier restore: move it away, or --force to drop it"
+            f"{kept} is left from an earlier restore: move it away, or --force to delete it"
         )
     if not _is_sqlite(copy):
         raise InputError(f"{copy} is not a copy of a store")
@@ -92,7 +92,7 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
         _copy(copy, draft)
         _require_sound(draft)
         _prepare(draft)
-        busy = "the store is being updated; try again when that has ended"
+        busy = "the store is being updated; try again afterwards"
         held.enter_context(hold_lock(locks / RESTORE_LOCK, seconds=0, busy=busy))
         for lock in sorted(locks.glob("*.lock")):
             if lock.name not in _NOT_WRITERS:
@@ -153,7 +153,7 @@ def _require_sound(file: Path) -> None:
             raise StoreDamagedError(f"the store is damaged: {first}")
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not {"alembic_version", "meta", "datasets"} <= tables:
-        raise InputError("the file is an SQLite database, but not a store of catalog")
+        raise InputError("the file is a SQLite database, but not a store of catalog")
 
 
 def _prepare(draft: Path) -> None:
@@ -204,7 +204,7 @@ def remove_stale_drafts(folder: Path) -> None:
 def find_stale_drafts(folder: Path) -> list[Path]:
     """Return the drafts that killed processes left in the folder, sorted.
 
-    A draft whose lock is held belongs to a running process.
+    A locked draft belongs to a running process.
     """
     names = {
         found[0] for path in folder.glob(f"{_DRAFT}*") if (found := _OF_DRAFT.match(path.name))
@@ -260,7 +260,7 @@ def copy_store(
         seal_rows(write, datasets, true())
         with source.read(latest=True) as now:
             if _states(now) != before:
-                raise StoreBusyError("the store was written to meanwhile; try again")
+                raise StoreBusyError("the store changed while it was copied; try again")
     return counts
 
 
@@ -269,7 +269,9 @@ def _require_empty(connection: Connection) -> None:
         if table is schema.meta:
             continue
         if connection.execute(select(table).limit(1)).first() is not None:
-            raise InputError(f"there is a store already, with {table.name}: name an empty database")
+            raise InputError(
+                f"the database already has the table {table.name}: name an empty database"
+            )
     connection.execute(delete(schema.meta))  # the new store's id: the copy keeps the old one
 
 
@@ -311,12 +313,14 @@ def _compare(read: Connection, write: Connection, counts: dict[str, int]) -> Non
         written = write.scalar(select(func.count()).select_from(table))
         if written != counts[table.name]:
             raise StoreDamagedError(
-                f"{written} rows of {counts[table.name]} came over into {table.name}"
+                f"only {written} of {counts[table.name]} rows were copied into {table.name}"
             )
     for name in write.scalars(select(datasets.c.name)).all():
         damaged = dict(find_damaged_documents(write, name))
         if damaged and damaged != dict(find_damaged_documents(read, name)):
-            raise StoreDamagedError(f"{len(damaged)} documents of {name!r} came over changed")
+            raise StoreDamagedError(
+                f"{len(damaged)} documents of {name!r} changed while they were copied"
+            )
     vectors = set(find_damaged_vectors(write))
     if vectors and vectors != set(find_damaged_vectors(read)):
-        raise StoreDamagedError(f"{len(vectors)} vectors came over changed")
+        raise StoreDamagedError(f"{len(vectors)} vectors changed while they were copied")

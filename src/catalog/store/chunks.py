@@ -136,8 +136,8 @@ def list_datasets(connection: Connection) -> list[StoredDataset]:
         ]
     except _UNREADABLE as error:
         raise StoreDamagedError(
-            "what is noted of a dataset's folder is damaged: "
-            "catalog index build FOLDER --dataset NAME"
+            "the record of a dataset's folder is damaged: run 'catalog index build FOLDER "
+            "--dataset NAME'"
         ) from error
 
 
@@ -167,7 +167,7 @@ def unknown_dataset(name: str | None, names: Sequence[str]) -> UnknownDatasetErr
     near = get_close_matches(name, names, n=1, cutoff=0.7) if name else []
     meant = f"; did you mean {near[0]!r}?" if near else ""
     known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
-    what = "say which dataset" if name is None else f"no dataset {name!r}"
+    what = "name a dataset" if name is None else f"no dataset {name!r}"
     return UnknownDatasetError(f"{what}{meant}; datasets: {known}")
 
 

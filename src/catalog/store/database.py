@@ -80,7 +80,9 @@ def _version(engine: Engine) -> str | None:
             return None
         version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
     if version not in (None, HEAD):
-        raise StoreVersionError(f"the store has schema {version}; this release knows up to {HEAD}")
+        raise StoreVersionError(
+            f"the store has schema {version}, but this release knows only up to {HEAD}"
+        )
     return version
 
 
@@ -123,7 +125,7 @@ class StorePool(Protocol):
         ...
 
     def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
-        """Claim keys to embed; give those that no other run has claimed, until the context ends."""
+        """Claim keys to embed until the context ends; yield those not claimed by another run."""
         ...
 
     def translate_errors(self) -> AbstractContextManager[None]:
@@ -293,7 +295,7 @@ class Database:
         return self._pool.shares_embedding
 
     def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
-        """Claim keys to embed; give those that no other run has claimed, until the context ends.
+        """Claim keys to embed until the context ends; yield those not claimed by another run.
 
         When a run dies, its claims end and other runs can take the keys.
         """
@@ -307,8 +309,7 @@ class Database:
         if (name := next(long, None)) is None:
             return None
         return (
-            f"{name[:40]}… is too long a name for a store in Postgres, which holds up to "
-            f"{_NAME_BYTES} bytes: shorten it"
+            f"{name[:40]}… is too long: a name in Postgres may have {_NAME_BYTES} bytes; shorten it"
         )
 
     @property
@@ -319,8 +320,8 @@ class Database:
     def _require_process(self) -> None:
         if self.is_of_parent:
             raise ForkedError(
-                f"the store was opened in process {self._process}, and this is {os.getpid()}, "
-                "forked from it: open the library, or make the service, after the fork"
+                f"the store was opened in process {self._process}, of which this process "
+                f"({os.getpid()}) is a fork: open the library or the service after the fork"
             )
 
     def _follow_replacement(self) -> None:
@@ -356,7 +357,7 @@ class Database:
             value = json.loads(self.meta(key) or "null")
             return None if value is None else make(**value)
         except (ValueError, TypeError, RecursionError) as error:
-            message = f"the store's note of {what} is damaged: make it again"
+            message = f"the store's record of {what} is damaged: create it again"
             raise StoreDamagedError(message) from error
 
     def set_meta(self, key: str, value: str) -> None:
@@ -373,7 +374,7 @@ def _read_url(url: str | URL) -> URL:
         raise ConfigError(f"the database's address cannot be read: {_ADDRESSES}") from None
     if "@" in (url.host or ""):  # what comes before it may be the end of a password
         raise ConfigError(
-            "the address of the database has more than one @: write %40 for each of the password's"
+            "the address of the database has more than one @: write %40 for an @ in the password"
         )
     if (name := url.get_backend_name()) not in ("sqlite", *POSTGRES):
         raise ConfigError(f"database {name!r} is not supported: {_ADDRESSES}")
@@ -387,7 +388,7 @@ def _open_pool(url: URL, home: Path | None) -> StorePool:
     if _is_file(url):
         folder = url_file(url).absolute().parent
         if not os.path.lexists(folder):
-            raise StoreError(f"there is no folder {folder} for the store: make it first")
+            raise StoreError(f"there is no folder {folder} for the store: create it first")
         return SqlitePool(url)
     from catalog.store.postgres_pool import PostgresPool
 
@@ -408,8 +409,8 @@ def find_store(settings: Settings) -> Path:
     url = _read_url(settings.database_url)
     if not _is_file(url):
         raise InputError(
-            "the store is in Postgres and no file: copy it with pg_dump and put it back with "
-            "pg_restore, or move it into a file with catalog migrate-store"
+            "the store is in Postgres: copy it with pg_dump and pg_restore, or into a file with "
+            "catalog migrate-store"
         )
     return url_file(url)
 
@@ -441,8 +442,8 @@ def require_store(settings: Settings) -> None:
 
         place, check = address_of(url), "IDX_DATABASE_URL"
     raise NoStoreError(
-        f"there is no store at {place}: check {check}, or make one with "
-        "'catalog index build FOLDER --dataset NAME'"
+        f"there is no store at {place}: check {check}, or make one with 'catalog index build "
+        "FOLDER --dataset NAME'"
     )
 
 

@@ -232,8 +232,8 @@ def read_model(connection: Connection) -> StoredModel | None:
         return StoredModel(**json.loads(value)) if value is not None else None
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreDamagedError(
-            "the store's note of its embedding model is damaged: "
-            "run 'catalog index rebuild --keep-settings'"
+            "the store's record of its embedding model is damaged: run 'catalog index rebuild "
+            "--keep-settings'"
         ) from error
 
 
@@ -267,7 +267,10 @@ def describe_unused_fits(database: Database, fingerprint: str) -> str:
     if not unused:
         return ""
     listed = ", ".join(sorted(unused))
-    return f"not used, for they were fitted to another model: {listed}; catalog golden calibrate"
+    return (
+        f"not used, because they were fitted to another model: {listed}; run catalog golden "
+        "calibrate"
+    )
 
 
 def require_model(database: Database, model: StoredModel) -> None:
@@ -291,9 +294,9 @@ def require_fingerprint(connection: Connection, fingerprint: str, name: str = ""
     if bound is not None and bound.fingerprint != fingerprint:
         other = f"{name} ({fingerprint})" if name else fingerprint
         raise EmbeddingMismatchError(
-            f"the store holds vectors of {bound.model} ({bound.fingerprint}), not of {other}; "
-            "use that model; or have both side by side before you choose: catalog index try-model; "
-            "or re-embed everything: catalog index rebuild --keep-settings"
+            f"the store has vectors of {bound.model} ({bound.fingerprint}), not of {other}. Use "
+            "that model, try the new one first (catalog index try-model), or embed everything "
+            "again (catalog index rebuild --keep-settings)"
         )
     return bound is not None
 

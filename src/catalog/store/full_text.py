@@ -183,7 +183,9 @@ def check_full_text(connection: Connection) -> None:
         from catalog.store import postgres_words
 
         if different := postgres_words.count_differences(connection):
-            raise StoreDamagedError(f"the words of {different} passages are not those of the text")
+            raise StoreDamagedError(
+                f"the indexed words of {different} passages are not those of their text"
+            )
         return
     for index in _TABLES:
         columns = {index.name: "integrity-check", "rank": 1}

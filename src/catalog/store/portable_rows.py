@@ -157,7 +157,7 @@ def to_revision(
         embedded_by=model.fingerprint,
     )
     if len({chunk.chunk_id for chunk in revision.chunks}) < len(passages):
-        raise InputError(f"{document.source_doc_id} has a passage twice")
+        raise InputError(f"{document.source_doc_id} has the same passage twice")
     if revision_date(revision) != document.dated:  # the author wrote created, a program modified
         other = replace(revision, document=replace(parsed, written=frozenset({"created"})))
         return other if revision_date(other) == document.dated else revision
@@ -215,7 +215,7 @@ def _check_document(document: DocumentLine) -> None:
     }
     for name, value in expected.items():
         if (given := getattr(document, name)) != value:
-            raise InputError(f"{name} is {given!r}, and path and content_hash make it {value!r}")
+            raise InputError(f"{name} is {given!r}, but path and content_hash give {value!r}")
     for name in (document.path, document.file):
         check_inside(name)
 
@@ -232,7 +232,7 @@ def _new_chunk(document: DocumentLine, passage: ChunkLine) -> NewChunk:
     for name in ChunkLine.model_fields:
         if (given := getattr(passage, name)) != (value := getattr(own, name)):
             raise InputError(
-                f"{name} of the passage {passage.chunk_id} is not what its document makes it: "
+                f"{name} of the passage {passage.chunk_id} does not fit its document: "
                 f"{_shown(given)} instead of {_shown(value)}"
             )
     return NewChunk(passage.chunk_id, span, tuple(window.key for window in passage.windows))
@@ -253,12 +253,13 @@ def _vectors(passages: Iterable[ChunkLine], model: ModelLine) -> Mapping[str, Ve
             if len(blob) != 4 * model.dim:
                 raise InputError(
                     f"a vector of the passage {passage.chunk_id} has {len(blob) / 4:g} numbers, "
-                    f"and those of the header's model have {model.dim}"
+                    f"but the header's model has {model.dim}"
                 )
             vector = embedding_cache.decode(blob)
             if not np.isfinite(vector).all() or not vector.any():
                 raise InputError(
-                    f"a vector of the passage {passage.chunk_id} is zero, or has NaN or infinity"
+                    f"a vector of the passage {passage.chunk_id} is zero, or contains NaN or "
+                    "infinity"
                 )
             vectors[window.key] = vector
     return vectors

@@ -50,15 +50,15 @@ _BUSY = {
     "55P03": "another process is writing to the store; try again",
     "40001": "another process changed the same rows; try again",
     "40P01": "another process changed the same rows; try again",
-    "53300": "the database server has too many connections; try again, or allow it more",
+    "53300": "the database server has too many connections; try again, or raise its limit",
     "57P03": "the database server is starting or stopping; try again",
 }
 _REFUSED = {
-    "53100": "the disk of the database server is full: make room there",
+    "53100": "the disk of the database server is full: free some space there",
     "53200": "the database server is out of memory",
-    "25006": "the database is read-only: give the address of one that can be written to",
-    "42501": "its user may not do that: grant the rights to the tables of the store",
-    "57014": "the database server cancelled it: it took longer than statement_timeout allows",
+    "25006": "the database is read-only: use the address of a writable one",
+    "42501": "the user has no right to do that: grant rights on the tables of the store",
+    "57014": "the database server cancelled the statement: it took longer than statement_timeout",
 }
 _BUSY_AT_CONNECTING = (  # the client library gives no SQLSTATE for these
     ("too many", "53300"),
@@ -67,10 +67,10 @@ _BUSY_AT_CONNECTING = (  # the client library gives no SQLSTATE for these
 )
 _AT_CONNECTING = (
     ("password authentication failed", "it refuses the user or the password"),
-    ("no password supplied", "it wants a password, and the address has none"),
-    ("pg_hba.conf", "it lets nobody in from here with that user"),
-    ("role", "it has no such user"),
-    ("database", "it has no such database: createdb, or correct the name"),
+    ("no password supplied", "it needs a password, but the address has none"),
+    ("pg_hba.conf", "it accepts no connection of that user from this machine"),
+    ("role", "that user does not exist"),
+    ("database", "that database does not exist: run createdb, or correct the name"),
 )
 _DAMAGE = ("XX001", "XX002")
 _MISSING = ("42P01", "42703")  # a table, a column
@@ -149,14 +149,14 @@ def _store_error(error: DBAPIError, url: URL) -> CatalogError | None:
     if state in _REFUSED:
         return StoreError(f"the store {place} failed ({text}): {_REFUSED[state]}")
     if state in _DAMAGE:
-        return StoreDamagedError(f"the store {place} cannot be read: {text}; put a copy back")
+        return StoreDamagedError(f"the store {place} cannot be read: {text}; restore a copy")
     if error.connection_invalidated or state is None or state.startswith(("08", "57P")):
         return _connection_error(str(original), place) if _is_connection(error) else None
     if _may_quote(error):
-        _log.error("Postgres says %s of: %s", state, error.statement)  # no value is in it
+        _log.error("Postgres reports %s of: %s", state, error.statement)  # no value is in it
         if state in _MISSING:
             return StoreDamagedError(
-                f"the store {place} lacks a table or a column ({state}): put a copy back"
+                f"the store {place} lacks a table or a column ({state}): restore a copy"
             )
         return StoreError(f"the store {place} failed: {type(original).__name__} ({state})")
     return StoreError(f"the store {place} failed: {text}")
@@ -301,8 +301,8 @@ class PostgresPool:
         for held in getattr(self._thread, "held", ()):
             if not writing.scalar(_IS_HELD, held):
                 raise StoreUnreachableError(
-                    f"the connection to {address_of(self._url)} that held the lock of this run "
-                    "was lost: another run may have begun"
+                    f"the connection to {address_of(self._url)} that held this run's lock was "
+                    "lost, so another run may have started"
                 )
 
     def _wait_long(
@@ -320,7 +320,7 @@ class PostgresPool:
 
     @contextmanager
     def claim(self, keys: Collection[str]) -> Iterator[Collection[str]]:
-        """Claim keys to embed; give those that no other run has claimed, until the context ends."""
+        """Claim keys to embed until the context ends; yield those not claimed by another run."""
         with self.translate_errors(), self._claims.take(keys) as mine:
             yield mine
 
@@ -403,7 +403,7 @@ def _require_unicode(connection: Any, _record: object) -> None:
     encoding = connection.info.parameter_status("server_encoding")
     if encoding not in ("UTF8", None):  # None: a proxy hides it
         raise ConfigError(
-            f"the database stores texts as {encoding}, which lacks characters: make one with "
+            f"the database stores texts as {encoding}, which lacks characters: create one with "
             "createdb --encoding=UTF8 --template=template0"
         )
 

@@ -98,7 +98,7 @@ def _unwritable_error(text: str, file: Path) -> StoreError:
 
 def _no_room(text: str, file: Path) -> StoreFullError:
     room = remedy(errno.ENOSPC, file)
-    return StoreFullError(f"no room to write {file} or what belongs beside it ({text}): {room}")
+    return StoreFullError(f"no space to write {file} or its journal ({text}): {room}")
 
 
 def _why_not_writable(path: Path) -> int:
@@ -118,7 +118,7 @@ def _is_full(file: Path) -> bool:
 
 def _damage_error(text: str, file: Path) -> StoreDamagedError:
     return StoreDamagedError(
-        f"the store cannot be read: {file}: {text}; put a copy back: catalog restore FILE"
+        f"the store cannot be read: {file}: {text}; restore a copy: catalog restore FILE"
     )
 
 
@@ -199,8 +199,8 @@ class SqlitePool:
             return
         if is_empty and was_used:
             raise StoreDamagedError(
-                f"the store cannot be read: {self.file} is empty, and what was derived from it is "
-                "not: catalog restore FILE, or remove the folder 'indexes' to begin anew"
+                f"the store cannot be read: {self.file} is empty, but its indexes are not: run "
+                "catalog restore FILE, or remove the folder 'indexes' to start again"
             )
 
     def follow(self, *, to_write: bool = False) -> None:
@@ -235,8 +235,8 @@ class SqlitePool:
         is_new = not self._file.exists()
         if is_new and self._identity is not None:  # SQLite would create an empty file
             raise StoreError(
-                f"the store {self._file} was removed while it was open: put it back, or give a "
-                "copy to catalog restore"
+                f"the store {self._file} was removed while it was open: put it back, or run "
+                "catalog restore with a copy"
             )
         try:
             connection = _connect(arguments, options, _WRITER_PRAGMAS)

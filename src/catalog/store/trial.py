@@ -50,9 +50,9 @@ _PIPELINE = 16  # characters of a pipeline's fingerprint, which others follow in
 
 @dataclass(frozen=True, slots=True)
 class TrialCounts:
-    """How much of a dataset, or of all, the model on trial has embedded.
+    """The part of a dataset, or of all, that the model on trial has embedded.
 
-    ``bytes`` are those of its ``vectors`` alone.
+    ``bytes`` counts only its ``vectors``.
     """
 
     passages: int
@@ -73,8 +73,9 @@ def begin(connection: Connection, trial: Trial) -> None:
         assert present is not None
         told = {name: value for name, value in present.settings.items() if value is not None}
         raise InputError(
-            f"{present.model.model} is tried already, with {told} ({present.model.fingerprint}): "
-            "end that with 'catalog index adopt' or 'catalog index drop'"
+            f"{present.model.model} is on trial already, with {told} "
+            f"({present.model.fingerprint}): end this with 'catalog index adopt' or 'catalog "
+            "index drop'"
         )
     set_meta(connection, TRIAL, json.dumps(asdict(trial), sort_keys=True))
 
@@ -83,7 +84,7 @@ def require_trial(connection: Connection) -> Trial:
     """Return the model on trial; raise :class:`InputError` where there is none."""
     trial = read_trial(connection)
     if trial is None:
-        raise InputError("no model is tried: 'catalog index try-model NAME' tries one")
+        raise InputError("no model is on trial: start with 'catalog index try-model NAME'")
     return trial
 
 
@@ -166,7 +167,7 @@ def put_in_place(
     :class:`StoreBusyError` if datasets came or went.
     """
     if set(connection.scalars(select(datasets.c.name))) != ways.keys():
-        raise StoreBusyError("datasets were added or removed meanwhile: adopt again")
+        raise StoreBusyError("datasets were added or removed meanwhile: run adopt again")
     connection.execute(delete(chunk_windows))
     columns = ("seq", "window", "embed_key")
     windows = select(*(trial_windows.c[name] for name in columns))
@@ -199,7 +200,7 @@ def forget(connection: Connection) -> None:
 def drop_unused(connection: Connection) -> int:
     """Drop vectors of models that are neither the store's nor on trial; return their number.
 
-    Of those that are, what no passage needs is dropped, and queries stay.
+    Of those two models, vectors that no passage needs are dropped, and those of queries stay.
     """
     unused = purge_unused(connection)
     bound, trial = read_model(connection), read_trial(connection)

@@ -201,7 +201,7 @@ def test_metadata_that_is_missing_or_leads_elsewhere_is_named_passage_by_passage
         return altered(results, [results[0].model_copy(update=moved)])
 
     (one,) = measure(library, suite(), move).measurements
-    assert one.passages[0].problems == ("its text is not what its document has at its place",)
+    assert one.passages[0].problems == ("its text differs from the stored document at its place",)
     assert measure(library, suite()).measurements[0].passages[0].problems == ()
 
 

@@ -75,7 +75,7 @@ PATTERN_CASES = {
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_each_way_to_fail_is_told_from_the_others_and_says_what_to_do(pattern):
+def test_each_failure_has_its_own_message_that_says_what_to_do(pattern):
     assert find_patterns(PATTERN_CASES[pattern], "relevance") == (pattern,)
     assert all(MEANINGS[pattern])
 
@@ -120,13 +120,13 @@ def test_criteria_have_the_numbers_of_the_questions_and_hold_at_their_limit():
     run = two_questions(queries=0.5, precision=0.75, recall=0.75, embedding_p95_ms=10)
     validation = Validation.of(run)
     assert numbers(validation) == {
-        ("SC-001", "questions that went as they should"): (0.5, True),  # half is incomplete
+        ("SC-001", "questions without a failure"): (0.5, True),  # half is incomplete
         ("SC-001", "precision@5"): (0.75, True),  # (1/2 + 1) / 2
         ("SC-001", "recall@5 of expected sources"): (0.75, True),  # (1/2 + 1) / 2
         ("SC-002", "passages with complete metadata"): (1.0, True),
         ("SC-003", "embedding a query, p95"): (10.0, True),
         ("SC-004", "searching with its vector, p95"): (20.0, True),
-        ("SC-005", "questions with equal ids and scores each time"): (1.0, True),
+        ("SC-005", "questions with the same ids and scores each time"): (1.0, True),
     }
     assert validation.is_ready
     assert validation.counts == {"incomplete": 1}
@@ -140,7 +140,7 @@ def test_criteria_have_the_numbers_of_the_questions_and_hold_at_their_limit():
     [
         (
             {"queries": 0.6},
-            "SC-001: questions that went as they should is 50 %, the limit is at least 60 %",
+            "SC-001: questions without a failure is 50 %, the limit is at least 60 %",
         ),
         ({"precision": 0.76}, "SC-001: precision@5 is 0.750, the limit is at least 0.760"),
         ({"recall": 0.76}, "SC-001: recall@5 of expected sources is 0.750, the limit is at least"),
@@ -148,7 +148,7 @@ def test_criteria_have_the_numbers_of_the_questions_and_hold_at_their_limit():
         ({"search_p95_ms": 19}, "SC-004: searching with its vector, p95 is 20 ms, the limit is at"),
     ],
 )
-def test_one_limit_that_is_not_kept_is_not_ready_and_the_reason(limits, reason):
+def test_one_missed_limit_makes_the_dataset_not_ready_and_is_the_reason(limits, reason):
     usual = {"queries": 0.5, "precision": 0.5, "recall": 0.5}
     validation = Validation.of(two_questions(**usual | limits))
     assert not validation.is_ready
@@ -225,7 +225,7 @@ def test_without_foreign_questions_or_scores_no_threshold_is_made_up():
     assert none == "None: the suite has no non-existent question to tell one by."
     right = passage(1, None, 0, cosine=None)
     unscored = advice(run_of(measured(right), measured(query=NOTHING)))["R-02"]
-    assert unscored.recommendation == "None can be set: this search gives passages no relevance."
+    assert unscored.recommendation == "None can be set: passages of this search have no relevance."
 
 
 def test_where_nothing_is_calibrated_a_cosine_is_named_for_the_suite():

@@ -101,7 +101,7 @@ def test_a_recording_without_evidence_is_told_by_its_times():
     assert text.startswith("[1] lecture.vtt — video transcript (00:01:05–00:01:18)\n")
 
 
-def test_every_kind_of_place_is_told():
+def test_every_kind_of_place_is_reported():
     def head(**where):
         found, _ = agent_passages([result(locator=ResultLocator(**where), heading_path=())])
         return format_passages(found).split("\n")[0]
@@ -121,7 +121,7 @@ def test_the_best_passages_are_whole_as_long_as_all_text_fits():
     found, note = agent_passages(results, budget=100)
     assert [one.is_whole for one in found] == [True, True, False]
     assert [len(one.text) for one in found] == [40, 40, 10]
-    assert note == "given in part, `get` the reference for the whole: [3]"
+    assert note == "cut; `get` the reference for the whole: [3]"
 
 
 def test_a_part_is_placed_where_the_part_stands_and_referred_to_as_a_whole():

@@ -57,7 +57,7 @@ def call(asked, tool, /, **arguments):
     return answer, asked.asked[0][1] if asked.asked else None
 
 
-def test_what_is_blank_or_null_counts_as_not_given(asked):
+def test_blank_and_null_values_count_as_not_given(asked):
     answer, given = call(
         asked,
         "search",
@@ -76,7 +76,7 @@ def test_what_is_blank_or_null_counts_as_not_given(asked):
 @pytest.mark.parametrize("docs", [["", " "], "", " "])
 def test_blank_docs_do_not_come_to_mean_every_document(asked, docs):
     answer, given = call(asked, "search", query="keys", docs=docs)
-    assert answer.data["message"] == "docs names no document: leave it out to search all"
+    assert answer.data["message"] == "docs is empty: leave it out to search all documents"
     assert given is None
 
 
@@ -93,14 +93,14 @@ def test_an_empty_list_of_docs_is_no_document_at_all(asked):
         (50, 50, []),
         ("5", 5, []),
         (" +5.0 ", 5, []),
-        ("51", 50, ["top_k 51 is out of range: 50 was taken"]),
-        (51, 50, ["top_k 51 is out of range: 50 was taken"]),
-        (0, 1, ["top_k 0 is out of range: 1 was taken"]),
-        (-3.0, 1, ["top_k -3 is out of range: 1 was taken"]),
+        ("51", 50, ["top_k 51 is out of range, so 50 was used"]),
+        (51, 50, ["top_k 51 is out of range, so 50 was used"]),
+        (0, 1, ["top_k 0 is out of range, so 1 was used"]),
+        (-3.0, 1, ["top_k -3 is out of range, so 1 was used"]),
         pytest.param(
-            10**5000, 50, ["top_k of that size is out of range: 50 was taken"], id="enormous"
+            10**5000, 50, ["top_k of that size is out of range, so 50 was used"], id="enormous"
         ),
-        (1e300, 50, ["top_k of that size is out of range: 50 was taken"]),
+        (1e300, 50, ["top_k of that size is out of range, so 50 was used"]),
     ],
 )
 def test_whole_numbers_are_taken_and_clamped_with_a_note(asked, given, taken, notes):
@@ -128,7 +128,7 @@ def test_whole_numbers_are_taken_and_clamped_with_a_note(asked, given, taken, no
         "five",
     ],
 )
-def test_what_is_no_whole_number_is_refused(asked, given):
+def test_a_value_that_is_not_a_whole_number_is_refused(asked, given):
     answer, told = call(asked, "search_chunks", query="keys", top_k=given)
     assert answer.is_error
     assert "top_k" in answer.text
@@ -143,7 +143,7 @@ def test_a_yes_or_no_may_be_text(asked, given, taken):
 
 
 @pytest.mark.parametrize("given", ["yes", "1", 1])
-def test_what_is_no_yes_or_no_is_refused(asked, given):
+def test_a_value_that_is_not_a_yes_or_no_is_refused(asked, given):
     answer, told = call(asked, "search", query="keys", explain=given)
     assert "explain" in answer.text
     assert told is None
@@ -184,8 +184,8 @@ def test_another_usual_name_is_taken_with_a_note(asked):
         "file_type": "md",
     }
     assert answer.data["notes"] == [
-        "q was taken as query, limit was taken as top_k, path was taken as docs, "
-        "fileType was taken as file_type_filter"
+        "q was read as query, limit was read as top_k, path was read as docs, "
+        "fileType was read as file_type_filter"
     ]
 
 
@@ -198,7 +198,7 @@ def test_lists_are_read_in_every_form_that_models_write(asked):
     assert (others["filters"], others["docs"]) == ({"tag": "ops"}, ["[draft].md"])
 
 
-def test_a_wrong_type_is_told_once_in_plain_words(asked):
+def test_a_wrong_type_is_reported_once_in_plain_words(asked):
     answer, _ = call(asked, "search_chunks", query="keys", docs={"a": 1}, filters=3)
     assert answer.data["message"] == (
         "docs must be text or a list of texts; filters must be text or a list of texts or an object"
@@ -274,7 +274,7 @@ class Verb:
     secret: Annotated[int, Param("Only in Python.", python_only=True)] = 0
 
 
-def test_a_tool_takes_every_parameter_of_its_verb_unless_told_otherwise():
+def test_a_tool_takes_every_parameter_of_its_verb_unless_excluded():
     (properties, required) = (arguments_of(Verb).model_json_schema()[key]
                               for key in ("properties", "required"))  # fmt: skip
     assert list(properties) == [field.name for field in edge_fields(Verb)]
@@ -295,7 +295,7 @@ def test_a_tool_may_rename_bound_leave_out_and_move_parameters():
     assert model.model_fields["who"].description == "Whose."
     arguments, notes = model.read({"words": "a", "count": 9.0, "who": "x, y"})
     assert arguments.params() == {"words": "a", "count": 3, "names": "x, y"}
-    assert notes == ("count 9 is out of range: 3 was taken",)
+    assert notes == ("count 9 is out of range, so 3 was used",)
     assert model.read({"words": "a"})[0].params() == {"words": "a", "count": 2}
 
 

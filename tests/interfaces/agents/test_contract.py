@@ -96,7 +96,7 @@ def test_whatever_is_out_of_documents_stands_between_the_markers(answered):
     assert quoted > CALLS / 10
 
 
-def test_no_text_steers_a_terminal_or_hides(answered):
+def test_no_text_can_control_a_terminal_or_hide(answered):
     for name, given, answer in answered:
         assert not UNSEEN.search(answer.text), (name, given)
         assert not UNSEEN.search(json.dumps(answer.data, ensure_ascii=False)), (name, given)

@@ -45,7 +45,7 @@ def test_a_resource_names_its_document_in_every_tool_that_takes_one(tmp_path, pa
     assert [one["path"] for one in found.data["results"]] == [path]
 
 
-def test_what_is_too_long_is_cut_with_a_note(tmp_path):
+def test_a_text_that_is_too_long_is_cut_with_a_note(tmp_path):
     from catalog.interfaces.calls import LocalEngine
     from catalog.library.indexing import Indexer
     from fakes import open_library, write
@@ -57,8 +57,8 @@ def test_what_is_too_long_is_cut_with_a_note(tmp_path):
     # 17 characters and a line end: 55 lines are 990 bytes, 56 are 1008
     assert answer.data["document"]["line_end"] == 55
     assert answer.data["notes"] == [
-        "max_bytes 10 is out of range: 1000 was taken",
-        "cut after line 55 of 200, at max_bytes 1000; go on with line_start 56",
+        "max_bytes 10 is out of range, so 1000 was used",
+        "cut after line 55 of 200, at max_bytes 1000; continue with line_start 56",
     ]
     assert "note: cut after line 55" in answer.text.split("<documents-")[0]
 
@@ -88,10 +88,10 @@ def test_several_documents_are_given_as_long_as_all_fit(engine):
         {
             "reference": "notes:recipes/bread.txt",
             "path": "recipes/bread.txt",
-            "reason": "600 bytes, 300 are left of max_bytes 1000: get it by itself",
+            "reason": "600 bytes, but only 300 are left of max_bytes 1000: get it separately",
         }
     ]
-    assert "not given: recipes/bread.txt: 600 bytes" in answer.text
+    assert "not returned: recipes/bread.txt: 600 bytes" in answer.text
 
 
 def test_documents_that_are_all_too_large_are_no_results(engine):
@@ -105,8 +105,8 @@ def test_documents_that_are_all_too_large_are_no_results(engine):
 
     answer = AGENT_TOOLS["multi_get"].call(Large(), {"patterns": "a.*"})
     assert answer.data["status"] == "no_results"
-    assert answer.text.startswith("no results: no document of 'a.*' could be given.\n")
-    assert "not given: a.md: 9999 bytes" in answer.text
+    assert answer.text.startswith("no results: no document of 'a.*' could be read.\n")
+    assert "not returned: a.md: 9999 bytes" in answer.text
 
 
 def test_no_line_of_a_document_looks_like_the_head_of_another(tools):
@@ -144,15 +144,15 @@ def test_the_catalog_tells_of_a_document_what_is_known(tools):
     assert "    tags: ops, security\n" in answer.text
 
 
-def test_a_document_that_is_not_there_is_said_not_to_be(tools):
+def test_a_missing_document_is_reported_as_missing(tools):
     answer = tools.call("query_catalog", {"file_type": "md", "query": "zebra"})
     assert answer.data["status"] == "no_results"
     assert answer.data["message"] == (
-        "no results: no document of dataset 'notes' fits query 'zebra' and file_type 'md'. "
-        "Leave some of it out, or try search_chunks."
+        "no results: no document of dataset 'notes' matches query 'zebra' and file_type 'md'. "
+        "Leave out some conditions, or try search_chunks."
     )
     beyond = tools.call("query_catalog", {"offset": 100})
-    assert beyond.data["message"] == "no results: 7 documents match, none beyond offset 100."
+    assert beyond.data["message"] == "no results: 7 documents match, but offset 100 is beyond them."
 
 
 def test_the_status_counts(tools):

@@ -32,7 +32,7 @@ def test_a_plain_function_takes_what_its_tool_takes(name):
         assert list(parameters) == list(expected)
 
 
-def test_a_tool_that_there_is_not_is_an_answer(tools):
+def test_an_unknown_tool_is_an_error_in_the_answer(tools):
     answer = tools.call("delete\x1b" + "x" * 200, {})
     assert answer.is_error
     assert "there is no tool 'delete" in answer.text

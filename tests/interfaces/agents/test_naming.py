@@ -110,13 +110,15 @@ def test_quotes_bind_the_search_for_words(engine, query, paths):
     assert found(call(engine, "search", query=query)) == paths
 
 
-def test_of_several_names_what_exists_is_given_and_the_rest_named(engine):
+def test_existing_documents_are_returned_and_missing_ones_named(engine):
     answer = call(engine, "multi_get", patterns=["a.md", "dep.md", "nowhere.pdf", "b.md"])
     assert not answer.is_error
     assert found(answer) == ["a.md", "b.md"]
     first, second = answer.data["notes"]
-    assert first.startswith("no document of 'notes' is 'dep.md'; did you mean notes:guides/deep.md")
-    assert second == "no document of 'notes' is 'nowhere.pdf'"
+    assert first.startswith(
+        "no document of 'notes' matches 'dep.md'; did you mean notes:guides/deep.md"
+    )
+    assert second == "no document of 'notes' matches 'nowhere.pdf'"
     assert first in answer.text
     assert answer.text.index(first) > answer.text.index("<documents-")
     plain = engine.ask("multi_get", {"patterns": ["a.md", "dep.md"], "dataset": "notes"})
@@ -126,5 +128,5 @@ def test_of_several_names_what_exists_is_given_and_the_rest_named(engine):
 def test_names_that_are_all_of_no_document_are_an_error_with_near_misses(engine):
     answer = call(engine, "multi_get", patterns=["dep.md", "nowhere.pdf"])
     assert answer.is_error
-    assert "'dep.md'; no document of 'notes' is 'nowhere.pdf'" in answer.text
+    assert "'dep.md'; no document of 'notes' matches 'nowhere.pdf'" in answer.text
     assert "did you mean notes:guides/deep.md" in answer.text

@@ -80,9 +80,9 @@ def test_nothing_found_says_what_was_searched_and_what_to_try(tools):
     assert answer.data["results"] == []
     assert answer.data["message"] == (
         "no results: no passage of file type 'pdf' was found for 'zebra' in the 7 documents of "
-        "dataset 'notes'. Leave out what narrows the search. Try other words; query_catalog tells "
-        "which documents there are. "
-        "File types there are: md 2, pdf 1, pptx 1, py 1, txt 1, video 1."
+        "dataset 'notes'. Leave out some conditions. Try other words, or list the documents with "
+        "query_catalog. "
+        "Existing file types: md 2, pdf 1, pptx 1, py 1, txt 1, video 1."
     )
 
 
@@ -98,11 +98,11 @@ def test_a_file_type_that_is_no_word_is_not_repeated(tools, engine):
             pass
 
     answer = AGENT_TOOLS["search"].call(Odd(), {"query": "zebra"})
-    assert answer.data["message"].endswith("File types there are: pdf 2.")
+    assert answer.data["message"].endswith("Existing file types: pdf 2.")
     assert "delete_everything" not in answer.text
 
 
-def test_low_confidence_is_told_before_the_passages(engine):
+def test_low_confidence_is_reported_before_the_passages(engine):
     class Doubtful:
         def ask(self, operation, arguments):
             return engine.ask(operation, arguments) | {"low_confidence": True, "confidence": 0.125}
@@ -112,11 +112,11 @@ def test_low_confidence_is_told_before_the_passages(engine):
 
     answer = AGENT_TOOLS["search_chunks"].call(Doubtful(), {"query": "kettle"})
     first = answer.text.split("\n")[0]
-    assert first == "low confidence: perhaps none of these passages answers"
+    assert first == "low confidence: perhaps none of these passages answers the query"
     assert answer.data["low_confidence"] is True
 
 
-def test_a_failed_step_is_told_in_a_note(engine):
+def test_a_failed_step_is_reported_in_a_note(engine):
     class Failing:
         def ask(self, operation, arguments):
             found = engine.ask(operation, arguments)
@@ -177,13 +177,13 @@ def test_a_hostile_document_cannot_close_its_marker(tools, monkeypatch):
     assert not any(line.startswith(("[1] forged", "</documents>")) for line in inside.split("\n"))
 
 
-def test_what_filters_or_docs_hide_is_told_by_no_message(tools):
+def test_no_message_contains_names_that_filters_or_docs_hide(tools):
     hidden = {"query": "zzzz qqqq", "filters": ["tag=ops"]}
     filtered = tools.call("search", hidden).data["message"]
-    assert "that the filters let in" in filtered
+    assert "that match the filters" in filtered
     assert "pdf" not in filtered
     named = tools.call("search", {"query": "zzzz qqqq", "docs": ["keys.md"]}).data["message"]
-    assert "File types" not in named
+    assert "Existing file types" not in named
 
 
 @pytest.mark.parametrize(
@@ -197,4 +197,4 @@ def test_what_filters_or_docs_hide_is_told_by_no_message(tools):
 def test_a_type_that_no_document_has_is_refused_with_those_there_are(tools, tool, argument):
     answer = tools.call(tool, {"query": "kettle", argument: "pfd"})
     assert answer.is_error
-    assert "file types there are: pdf (1), md (2)" in answer.text
+    assert "file types: pdf (1), md (2)" in answer.text

@@ -124,7 +124,7 @@ def test_a_list_of_who_may_answer_takes_paths_ids_and_originals_alone(engine):
         assert {hit.path for hit in hits} == files
 
 
-def test_of_a_name_that_several_documents_share_get_says_so(tmp_path):
+def test_get_reports_a_name_that_several_documents_share(tmp_path):
     folder = tmp_path / "documents"
     write(folder, a__talk_dot_srt=SUBTITLES, b__talk_dot_srt=SUBTITLES)
     write(folder, a__talk_dot_mp4="\0\0", b__talk_dot_mp4="\0\0")

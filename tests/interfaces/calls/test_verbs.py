@@ -81,7 +81,7 @@ def test_a_search_is_narrowed_by_type_name_documents_and_filters_together(engine
     assert {one["path"] for one in found["results"]} == {"guides/backup.md"}
 
 
-def test_a_search_in_a_type_there_is_not_says_which_there_are(engine):
+def test_a_search_for_an_unknown_file_type_lists_the_known_types(engine):
     with pytest.raises(UnknownValueError, match="'pdf'"):
         engine.ask("search", {"query": "keys", "file_type": "pdf"})
     assert engine.ask("search", {"query": "keys", "file_type": "md"})["notes"] == []
@@ -145,7 +145,7 @@ def test_a_line_that_is_too_large_alone_is_given_in_part(engine):
     part = engine.ask("get", {"reference": "keys.md", "line_start": 4, "max_bytes": 5})
     assert (part["text"], part["line_start"], part["line_end"]) == ("# Key", 4, 4)
     assert part["notes"] == [
-        "only the first 5 bytes of line 4, which is larger; line_start 5 goes on after it"
+        "only the first 5 bytes of line 4, which is longer; line_start 5 continues after it"
     ]
 
 

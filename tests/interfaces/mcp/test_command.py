@@ -14,11 +14,11 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize("address", ["nonsense", ":8181", "127.0.0.1", "127.0.0.1:99999"])
-def test_an_address_that_is_none_is_refused(address):
-    with pytest.raises(ConfigError, match="is no address"):
+def test_an_invalid_address_is_refused(address):
+    with pytest.raises(ConfigError, match="is not an address"):
         run("--http", address)
 
 
-def test_an_address_others_can_reach_is_refused_without_a_token():
+def test_an_address_that_other_machines_can_reach_is_refused_without_a_token():
     with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
         run("--http", "0.0.0.0:0")

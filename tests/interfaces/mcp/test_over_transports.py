@@ -85,7 +85,7 @@ def test_a_missing_argument_is_named(session, name):
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_an_argument_there_is_not_is_named(session, name):
+def test_an_unknown_argument_is_named(session, name):
     message = check(name, session.call(name, **GOOD[name], tpo_k=3))["message"]
     assert "there is no argument 'tpo_k'" in message
 
@@ -127,7 +127,7 @@ def test_a_cancelled_call_leaves_the_session_usable(session):
     assert check("search", answer)["status"] == "ok"
 
 
-def test_what_prints_does_not_disturb_the_session(session):
+def test_prints_do_not_disturb_the_session(session):
     answer = session.call("search_chunks", query="NOISE keys", dataset="notes")
     assert check("search_chunks", answer)["status"] == "ok"
     assert check("status", session.call("status"))["status"] == "ok"
@@ -185,13 +185,13 @@ def test_the_template_of_documents_is_listed(session):
         "file:///etc/passwd",
     ],
 )
-def test_a_resource_there_is_not_is_an_error_of_the_protocol(session, uri):
+def test_an_unknown_resource_is_an_error_of_the_protocol(session, uri):
     with pytest.raises(MCPError, match="there is no resource") as raised:
         session.do("read_resource", uri)
     assert raised.value.code == -32602
 
 
 def test_a_cursor_that_was_not_given_out_is_refused(session):
-    with pytest.raises(MCPError, match="begin anew") as raised:
+    with pytest.raises(MCPError, match="start without one") as raised:
         session.do("list_resources", cursor="bm90aGluZw==")
     assert raised.value.code == -32602

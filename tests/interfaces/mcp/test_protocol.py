@@ -54,7 +54,7 @@ def test_an_answer_comes_as_text_and_as_data(mode):
     answer = client_session(StubEngine(), talk, mode)
     assert answer.is_error is False
     assert [one.text for one in answer.content] == ["echo: ababab"]
-    note = "times 9 is out of range: 3 was taken"
+    note = "times 9 is out of range, so 3 was used"
     assert answer.structured_content == {"status": "ok", "echo": "ababab", "notes": [note]}
 
 
@@ -169,7 +169,7 @@ def test_a_call_given_up_keeps_its_place_until_its_thread_ends():
     assert free.structured_content["echo"] == "a"
 
 
-def test_instructions_tell_the_datasets_and_how_many_documents_each_has():
+def test_instructions_list_the_datasets_and_their_numbers_of_documents():
     told = instructions(StubEngine(status=lambda _: status(notes=1, vault=1200)))
     assert told.endswith("all are searched: notes (1 document), vault (1200 documents).\n")
     assert "query_catalog" in told

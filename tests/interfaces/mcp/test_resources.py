@@ -160,12 +160,12 @@ def encoded(value):
     ],
 )
 def test_a_cursor_that_was_not_given_out_is_refused(cursor):
-    with pytest.raises(MCPError, match="begin anew") as raised:
+    with pytest.raises(MCPError, match="start without one") as raised:
         listing(a=["x.md"]).page(cursor)
     assert raised.value.code == -32602
 
 
-def test_what_a_document_says_of_itself_is_listed_as_one_clean_line():
+def test_metadata_of_a_document_is_listed_as_one_clean_line():
     def browse(_):
         told = entry("a", "x\x1b[31m.md", "Ti\ntle\u202e", "  sum\tmary " + "w " * 400)
         return {"entries": [told], "total": 1}
@@ -206,9 +206,9 @@ def test_a_single_line_beyond_the_limit_is_cut_between_characters():
     (content,) = holding("é" * 600_000 + "\nmore").read("catalog://notes/a.md").contents
     text, _, pointer = content.text.rpartition("\n\n")
     assert text == "é" * (MAX_BYTES // 2)
-    assert "line 1, which is larger; line_start 2" in pointer
+    assert "line 1, which is longer; line_start 2" in pointer
     (alone,) = holding("é" * 600_000).read("catalog://notes/a.md").contents
-    assert "only the first 1000000 bytes of line 1, which is larger. For" in alone.text
+    assert "only the first 1000000 bytes of line 1, which is longer. For" in alone.text
 
 
 def test_a_document_that_is_not_there_is_unknown():

@@ -76,7 +76,7 @@ def held(process):
 def test_output_carries_the_protocol_alone_whatever_prints(process):
     send(process, *OPENING, echo(2, "noise"))
     assert [answer(process)["id"], answer(process)["id"]] == [1, 2]
-    process.stdin.write("this is no JSON\n")
+    process.stdin.write("this is not a JSON\n")
     send(process, echo(3, "after"))
     assert answer(process)["error"]["code"] == -32700
     assert answer(process)["result"]["structuredContent"]["echo"] == "after"
@@ -107,7 +107,7 @@ def test_a_signal_ends_the_process_quietly_while_a_call_runs(process, sent):
     assert (process.stdout.read(), process.stderr.read()) == ("", "")
 
 
-def test_what_keeps_it_from_starting_is_told_and_ends_it_though_input_is_open(tmp_path):
+def test_an_error_at_the_start_is_reported_and_ends_the_server_despite_open_input(tmp_path):
     with start(tmp_path, "fail") as process:
         assert process.wait(timeout=STARTED_AND_ENDED) == 1
         assert process.stderr.read() == "catalog: this store is not yours\n"

@@ -107,7 +107,7 @@ def test_sessions_are_bounded_and_one_that_is_ended_makes_room(monkeypatch):
         assert client.post("/mcp", json=INITIALIZE).status_code == 200
 
 
-def test_a_session_nobody_uses_is_dropped(monkeypatch, caplog):
+def test_an_unused_session_is_dropped(monkeypatch, caplog):
     monkeypatch.setattr(http_module, "SESSION_IDLE_SECONDS", 0.5)
     dropped = threading.Event()
 
@@ -127,12 +127,12 @@ def test_a_session_nobody_uses_is_dropped(monkeypatch, caplog):
         assert client.post("/mcp", json=ping, headers=session).status_code == 404
 
 
-def test_an_address_others_can_reach_needs_a_token():
+def test_an_address_that_other_machines_can_reach_needs_a_token():
     with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
         streamable_http_app(server(), Address("0.0.0.0", 0), ServeSettings())
 
 
-def test_a_port_that_is_taken_is_told_with_what_to_do():
+def test_a_port_that_is_taken_is_reported_with_what_to_do():
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = Address("127.0.0.1", other.getsockname()[1])
         with pytest.raises(ConfigError, match="--http"):
@@ -166,7 +166,7 @@ def test_who_left_in_the_middle_of_a_call_may_come_again(url, mode):
         assert session.call("echo", word="a").structured_content["echo"] == "a"
 
 
-def test_a_connection_that_breaks_in_the_middle_of_a_call_harms_nobody(url):
+def test_a_connection_that_breaks_in_the_middle_of_a_call_affects_no_other_call(url):
     address, signs = url
     for sign in signs.iterdir():
         sign.unlink()

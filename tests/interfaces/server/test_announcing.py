@@ -17,7 +17,7 @@ SAID = Announcement(
 OTHER = replace(SAID, pid=4712, secret="t" * 64)
 
 
-def test_what_was_announced_is_read_until_the_end(tmp_path):
+def test_an_announcement_can_be_read_until_its_server_ends(tmp_path):
     assert read_announcement(tmp_path) is None
     with announce(tmp_path) as publish:
         assert read_announcement(tmp_path) is None
@@ -53,7 +53,7 @@ def test_a_second_server_is_refused_and_told_which_one_is_there(tmp_path):
         pass
 
 
-def test_what_a_killed_server_left_is_replaced(tmp_path):
+def test_remains_of_a_killed_server_are_replaced(tmp_path):
     for leftover in (FILE, f"{FILE}.new"):
         (tmp_path / leftover).write_text("left by a server that was killed")
     with announce(tmp_path) as publish:
@@ -72,7 +72,7 @@ def test_the_file_of_a_server_that_followed_in_a_home_put_back_stays(tmp_path):
     assert read_announcement(home) is None
 
 
-def test_what_keeps_the_file_from_being_written_is_told(tmp_path):
+def test_a_failure_to_write_the_file_is_reported(tmp_path):
     file = tmp_path / FILE
     file.mkdir()
     with pytest.raises(ConfigError) as raised, announce(tmp_path):
@@ -85,7 +85,7 @@ def test_what_keeps_the_file_from_being_written_is_told(tmp_path):
             publish(SAID)
 
 
-def test_a_lock_that_cannot_be_opened_is_told(tmp_path):
+def test_a_lock_that_cannot_be_opened_is_reported(tmp_path):
     (tmp_path / "locks" / "serve.lock").mkdir(parents=True)
     with pytest.raises(StoreError, match="cannot open the lock"), announce(tmp_path):
         pass
@@ -106,7 +106,7 @@ def test_the_file_goes_when_the_server_fails(tmp_path):
     "change",
     [{"port": "8180"}, {"pid": None}, {"secret": 1}, {"port": True}, {"key": ["k"]}],
 )
-def test_a_file_that_makes_no_sense_counts_as_none(tmp_path, change):
+def test_a_file_that_makes_no_sense_is_ignored(tmp_path, change):
     whole = {name: getattr(SAID, name) for name in Announcement.__slots__}
     file = tmp_path / FILE
     file.write_text(json.dumps(whole))
@@ -120,7 +120,7 @@ def test_a_file_that_makes_no_sense_counts_as_none(tmp_path, change):
     assert read_announcement(tmp_path) is None
 
 
-def test_a_file_of_another_user_counts_as_none(tmp_path, monkeypatch):
+def test_an_announcement_of_another_user_is_ignored(tmp_path, monkeypatch):
     with announce(tmp_path) as publish:
         publish(SAID)
         owner = os.getuid()
@@ -128,14 +128,14 @@ def test_a_file_of_another_user_counts_as_none(tmp_path, monkeypatch):
         assert read_announcement(tmp_path) is None
 
 
-def test_more_may_be_told_by_a_later_release(tmp_path):
+def test_an_announcement_may_have_more_fields_in_a_later_release(tmp_path):
     whole = {name: getattr(SAID, name) for name in Announcement.__slots__}
     (tmp_path / FILE).write_text(json.dumps(whole | {"started": "today"}))
     assert read_announcement(tmp_path) == SAID
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
-def test_what_is_no_plain_file_counts_as_none_and_hangs_nobody(tmp_path):
+def test_a_pipe_or_device_is_not_read_as_an_announcement(tmp_path):
     os.mkfifo(tmp_path / "serve.json")
     assert read_announcement(tmp_path) is None
     (tmp_path / "serve.json").unlink()

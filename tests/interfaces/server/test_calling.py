@@ -100,7 +100,7 @@ def test_every_operation_has_its_words(engine, asked, operation):
         (GET_BREAD | {"arguments": {"reference": "x.md"}}, 404, "DocumentNotFoundError", "x.md"),
     ],
 )
-def test_what_is_wrong_is_told(engine, asked, body, status, kind, said):
+def test_a_wrong_call_is_an_error_with_its_reason(engine, asked, body, status, kind, said):
     answer = asked(engine, "POST", "/call", json=body, headers=OWNER)
     assert answer.status_code == status
     assert answer.json()["error"]["kind"] == kind

@@ -35,7 +35,7 @@ def test_want_of_handles_is_one_line_a_minute(caplog):
     assert loop.left == []
 
 
-def test_want_of_memory_is_told_in_the_same_way(caplog):
+def test_lack_of_memory_is_reported_in_the_same_way(caplog):
     with caplog.at_level(logging.ERROR):
         ScarceResourceHandler(lambda: 0.0)(Loop(), accepting(errno.ENOMEM))
     assert caplog.messages == ["new connections wait: Cannot allocate memory"]

@@ -46,7 +46,7 @@ def test_a_request_that_is_cut_off_is_told_so_in_the_shape_of_every_error():
     assert headers[b"retry-after"] == b"1"
     error = json.loads(body["body"])["error"]
     assert error["kind"] == "Stopping"
-    assert "the server is stopping" in error["message"]
+    assert "the server stopped" in error["message"]
 
 
 def test_nothing_is_added_to_an_answer_that_has_begun():

@@ -213,7 +213,7 @@ def test_without_a_server_the_local_engine_is_what_is_warmed(nearest, made):
     assert made[0].warmed
 
 
-def test_before_the_first_index_there_is_no_store_and_none_is_made(tmp_path):
+def test_before_the_first_index_there_is_no_store_and_no_command_creates_one(tmp_path):
     """An agent's server may be started before: it finds the store once there is one."""
     settings = Settings(home=tmp_path / "home")
     engine = NearestEngine.of(settings)

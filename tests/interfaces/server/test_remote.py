@@ -95,7 +95,7 @@ def test_every_error_of_ours_comes_back_as_what_it_was(stub, served, home):
     assert len(KINDS) > 30
 
 
-def test_a_defect_and_an_overloaded_server_are_told(stub, served, home):
+def test_a_defect_and_an_overloaded_server_are_reported(stub, served, home):
     gate = threading.Event()
 
     def wait_or_fail(operation, arguments):
@@ -116,7 +116,7 @@ def test_a_defect_and_an_overloaded_server_are_told(stub, served, home):
         remote.close()
 
 
-def test_a_call_larger_than_the_server_reads_is_for_somebody_else(engine, served, home):
+def test_a_call_too_large_for_the_server_is_refused(engine, served, home):
     with served(engine, home, serve=ServeSettings(max_body_bytes=1000)) as server:
         remote = Remote(server.announcement)
         with pytest.raises(ServerGoneError):
@@ -161,7 +161,7 @@ def test_calls_at_once_have_a_connection_each_and_later_ones_use_them_again(stub
     assert [path for path, _ in seen].count("/call") == 10
 
 
-def test_a_connection_that_was_closed_is_made_anew_and_proved_again(engine, app_of, on_port):
+def test_a_closed_connection_is_opened_and_proved_again(engine, app_of, on_port):
     with on_port(app_of(engine)) as server:
         remote = Remote(said(server.port))
         assert remote.ask("get", {"reference": "bread.txt"})
@@ -247,7 +247,7 @@ STRANGERS = {
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("behave", STRANGERS.values(), ids=STRANGERS)
-def test_a_stranger_on_the_port_is_told_nothing_and_hangs_nobody(behave):
+def test_a_stranger_on_the_port_learns_nothing_and_blocks_no_call(behave):
     with stranger(behave) as other:
         remote = Remote(said(other.port))
         with pytest.raises(ServerGoneError):
@@ -270,11 +270,11 @@ def test_a_server_that_dies_in_mid_call_is_gone():
 
 def test_a_server_whose_store_was_replaced_is_gone(stub, served, home):
     def refuse(operation, arguments):
-        raise StoreReplacedError("start the server anew")
+        raise StoreReplacedError("start the server again")
 
     with served(stub(refuse), home) as server:
         remote = Remote(server.announcement)
-        with pytest.raises(ServerGoneError, match="start the server anew"):
+        with pytest.raises(ServerGoneError, match="start the server again"):
             remote.ask("get", {"reference": "a"})
         remote.close()
 
@@ -326,7 +326,7 @@ def test_an_answer_after_the_time_allowed_is_not_taken_for_the_next_one():
 
 
 @pytest.mark.parametrize("host", ["a" * 300, "h.\u00e9..x", "a b", ""])
-def test_a_host_that_is_none_is_gone(host):
+def test_an_invalid_host_counts_as_a_server_that_is_gone(host):
     told = {"pid": 1, "port": 1, "secret": SECRET, "key": "k", "version": __version__}
     with pytest.raises(ServerGoneError):
         Remote(Announcement(host=host, **told)).ask("status", {}, 1.0)

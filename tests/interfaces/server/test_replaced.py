@@ -25,7 +25,7 @@ def test_another_file_in_its_place_does(store):
     copy = store.with_name("copy")
     copy.write_text("store")
     copy.replace(store)
-    with pytest.raises(StoreReplacedError, match="start the server anew"):
+    with pytest.raises(StoreReplacedError, match="start the server again"):
         check()
 
 

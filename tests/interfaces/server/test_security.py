@@ -70,7 +70,7 @@ def test_an_address_is_read(text, host, port, loopback):
         *("a b:1", "[::1]", "user@a:80", "a:1/x", "a:1_0", "a:\u0663", "a:b"),
     ],
 )
-def test_what_is_no_address_is_refused(text):
+def test_a_malformed_address_is_refused(text):
     with pytest.raises(ConfigError, match="write HOST:PORT"):
         parse_address(text)
 

@@ -134,7 +134,7 @@ def test_a_second_server_of_the_store_is_refused_and_told_the_first_ones_process
     assert read_announcement(built).pid == first.pid
 
 
-def test_a_port_that_is_taken_is_told_with_the_way_out(home, engine):
+def test_a_port_that_is_taken_is_reported_with_the_way_out(home, engine):
     home.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -152,7 +152,7 @@ def test_an_answer_in_pieces_does_not_wait_for_each_to_be_acknowledged():
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_an_address_others_can_reach_is_refused_without_a_token(home, engine, host):
+def test_an_address_that_other_machines_can_reach_is_refused_without_a_token(home, engine, host):
     home.mkdir()
     with pytest.raises(ConfigError, match="IDX_SERVE__TOKEN"):
         run.serve(engine, Address(host, 0), home, "key")
@@ -269,7 +269,7 @@ def test_it_serves_though_nothing_can_be_written_to_standard_output(built):
     assert (code, err) == (0, "")
 
 
-def test_connections_it_has_no_room_for_are_told_in_one_line(built):
+def test_connections_that_do_not_fit_are_reported_in_one_line(built):
     command = f"ulimit -n 48; exec '{sys.executable}' '{SCRIPT}' serve --http 127.0.0.1:0"
     server = subprocess.Popen(
         ["/bin/sh", "-c", command],
@@ -400,7 +400,7 @@ class Balancer:
         return (name, 200) in self.statuses
 
 
-def test_no_request_fails_while_two_servers_of_a_store_are_started_anew(serve, built, tmp_path):
+def test_no_request_fails_while_two_servers_of_a_store_restart(serve, built, tmp_path):
     def other_home(name):
         return {
             "IDX_HOME": str(tmp_path / name),

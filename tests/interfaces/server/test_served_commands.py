@@ -120,7 +120,7 @@ def test_a_server_with_other_settings_is_not_asked_and_the_command_says_so(
         code, out, err = run("search", "keys")
     assert (code, asked) == (0, [1])
     assert "keys.md" in out
-    assert err.startswith(f"catalog: the server of {store} runs with other settings")
+    assert err.startswith(f"catalog: the server of {store} has other settings")
 
 
 def test_the_way_to_a_server_loads_no_settings(store, served):

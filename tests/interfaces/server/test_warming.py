@@ -15,7 +15,7 @@ class Engine:
         self.warm = warm
 
 
-def test_warming_waits_for_nobody_and_nobody_for_it():
+def test_warming_up_blocks_no_request_and_waits_for_none():
     began, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     def warm():

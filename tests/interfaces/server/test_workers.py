@@ -9,7 +9,7 @@ from catalog.core.errors import OutOfTimeError, OverloadedError, StoreReplacedEr
 from catalog.interfaces.server.workers import Workers
 
 
-def test_what_the_work_returns_and_raises_comes_out():
+def test_results_and_errors_of_the_work_are_passed_on():
     async def go():
         workers = Workers(1, 20)
         assert await workers.run(lambda: 7) == 7
@@ -74,7 +74,7 @@ def test_more_than_four_for_each_thread_do_not_wait():
         workers = Workers(1, 20)
         tasks = [asyncio.create_task(workers.run(lambda: gate.wait(20))) for _ in range(5)]
         await asyncio.sleep(0)
-        with pytest.raises(OverloadedError, match="5 requests are ahead"):
+        with pytest.raises(OverloadedError, match="5 requests are waiting"):
             await workers.run(lambda: None)
         gate.set()
         assert await asyncio.gather(*tasks) == [True] * 5

@@ -80,7 +80,7 @@ def test_threads_that_ask_at_once_share_one_model_that_loads_then():
     assert len({one.result() for one in asked}) == 1
 
 
-def test_a_call_out_of_time_ends_by_itself_and_the_next_is_answered(model):
+def test_a_call_that_exceeds_its_time_ends_and_the_next_is_answered(model):
     hasty = copy.copy(model)
     hasty._seconds = 0.001
     with pytest.raises(LLMTimeoutError):

@@ -86,11 +86,11 @@ def test_a_plain_reply_is_read_whatever_its_form(reply):
 
 
 @pytest.mark.parametrize("reply", ["", "I do not know.", "{}", "\x00\ud800"])
-def test_a_reply_without_lines_gives_none(reply):
+def test_a_reply_without_lines_gives_no_lines(reply):
     assert expanded(Scripted(reply=reply)) == []
 
 
-def test_what_the_model_raises_comes_out():
+def test_an_error_of_the_model_is_raised():
     with pytest.raises(ConnectionError, match="refused"):
         expanded(Scripted(reply=ConnectionError("refused")))
 
@@ -151,7 +151,7 @@ def test_in_stock_llama_index_the_query_is_embedded_with_its_vec_and_hyde_lines(
 
 
 @pytest.mark.parametrize("reply", ["", "lex: key renewal"])
-def test_in_stock_llama_index_nothing_to_embed_leaves_the_query_as_it_is(reply):
+def test_in_stock_llama_index_nothing_to_embed_leaves_the_query_unchanged(reply):
     bundle = QueryBundle("rotate API keys", embedding=[1.0])
     assert LexVecQueryTransform(Scripted(reply=reply)).run(bundle) is bundle
 

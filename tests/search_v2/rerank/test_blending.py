@@ -54,7 +54,7 @@ def test_replace_is_the_rerankers_own_relevance():
     st.lists(st.floats(-50, 50), min_size=1, max_size=20),
     st.data(),
 )
-def test_what_was_not_scored_follows_in_its_order(name, raws, data):
+def test_passages_that_were_not_scored_follow_in_their_order(name, raws, data):
     scored = data.draw(st.integers(0, len(raws)))
     fused = sorted((abs(raw) for raw in raws), reverse=True)
     places = sort_positions(blend(name, fused, judged(*raws[:scored])), scored)

@@ -109,7 +109,7 @@ def test_changed_files_are_refused(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"something else")
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 512}')
     monkeypatch.setattr(packaged, "locate", lambda _model: tmp_path)
-    with pytest.raises(ModelUnavailableError, match="not the file"):
+    with pytest.raises(ModelUnavailableError, match="differs from the file"):
         FastEmbedReranker().scores(QUESTION, [MUSEUMS])
 
 
@@ -158,7 +158,7 @@ def test_the_fingerprint_covers_weights_kept_beside_the_graph(tmp_path):
         ([1.0], "1 scores for 2"),
         ([1.0, float("nan")], "finite"),
         ([1.0, float("inf")], "finite"),
-        ([1.0, 10**400], "no number"),
+        ([1.0, 10**400], "not a number"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_an_error(answer, said):

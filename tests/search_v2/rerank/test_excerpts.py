@@ -40,7 +40,7 @@ def test_a_word_said_twice_counts_once():
     assert window(text, "fox hen", 3)[0] == "c fox hen"
 
 
-def test_of_equal_runs_the_earliest_is_read():
+def test_the_earliest_of_equal_runs_is_read():
     text = "x a b cat c d e f g h cat i j"
     # the first "cat" is in the runs that start at 1, 2 and 3; the middle one is taken
     assert window(text, "cat", 3) == ("b cat c", True)

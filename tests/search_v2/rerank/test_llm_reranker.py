@@ -85,7 +85,7 @@ def test_answers_are_read_in_many_forms(answer, numbers, relevance):
     ],
 )
 def test_an_answer_without_a_usable_line_is_an_error(answer):
-    with pytest.raises(RerankError, match="names no passage"):
+    with pytest.raises(RerankError, match="has no passage"):
         LLMReranker(ScriptedLLM(answer)).scores("q", PASSAGES)
 
 

@@ -116,7 +116,7 @@ def test_a_budget_scores_as_many_as_fit_and_says_so():
     stage = Stage(reranker, blend="replace", budget_ms=120, clock=reranker.clock)
     done = stage.rerank(nodes("a", "c", "d", "e"), "q")
     assert reranker.asked == ["a", "c"]  # a third would end at 150 ms
-    assert "2 of 4 scored; 120 ms allow no more" in done.note
+    assert "2 of 4 scored; the budget of 120 ms allows no more" in done.note
     assert texts(done.passages) == ["c", "a", "d", "e"]
 
 
@@ -150,7 +150,7 @@ class Failing(ScriptedReranker):
         return super().scores(query, passages) if self._answer is None else self._answer
 
 
-def test_what_was_scored_before_a_failure_is_blended_and_kept(cache):
+def test_scores_made_before_a_failure_are_blended_and_cached(cache):
     error = RerankError("no answer")
     reranker = Failing({"a": 0.0, "b": 1.0, "c": 9.0}, error=error)
     stage = Stage(reranker, cache, blend="replace")
@@ -192,7 +192,7 @@ def test_a_wish_to_stop_is_no_failure_of_the_reranker(stop):
         ([], "0 scores for 1"),
         ([1.0, 2.0], "2 scores for 1"),
         ([float("nan")], "not finite"),
-        (["much"], "no number"),
+        (["much"], "not a number"),
         (7, "TypeError"),
     ],
 )
@@ -265,7 +265,7 @@ def test_each_call_is_given_what_is_left_of_the_budget():
     stage = Stage(reranker, budget_ms=600, clock=reranker.clock)
     done = stage.rerank(nodes("a", "b", "c"), "q")
     assert reranker.allowed == pytest.approx([0.6, 0.4])
-    assert "1 of 3 scored; 600 ms allow no more" in done.note
+    assert "1 of 3 scored; the budget of 600 ms allows no more" in done.note
     assert done.error is None
 
 

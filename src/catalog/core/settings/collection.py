@@ -15,38 +15,41 @@ class CollectionSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    name: str | None = Field(None, description="Name of the collection (or of an alias of it).")
+    name: str | None = Field(None, description="Name of the collection, or of an alias.")
     url: str | None = Field(
-        None, description="The Qdrant server it is on; unset: IDX_RAG_V2__QDRANT_URL."
+        None, description="Address of its Qdrant server; unset: IDX_RAG_V2__QDRANT_URL."
     )
     api_key: ApiKey = Field(
-        None, description="Key for that server, one that may only read will do.", repr=False
+        None, description="API key for that server; read access is enough.", repr=False
     )
     vector: str | None = Field(
-        None, description="Which of its vectors is searched, where they have names."
+        None, description="Name of the vector to search, if vectors have names."
     )
-    text: str = Field("text", min_length=1, description="Payload field that holds the passage.")
+    text: str = Field("text", min_length=1, description="Payload field with the passage.")
     source_url: str = Field(
-        "source_url", min_length=1, description="Payload field that says where it is from."
+        "source_url", min_length=1, description="Payload field with the source of the passage."
     )
     page_title: str = Field(
-        "page_title", min_length=1, description="Payload field with the title of that page."
+        "page_title", min_length=1, description="Payload field with the title of the page."
     )
     section: str = Field(
-        "section", min_length=1, description="Payload field with the heading over the passage."
+        "section", min_length=1, description="Payload field with the passage's heading."
     )
     chunk_index: str = Field(
-        "chunk_index", min_length=1, description="Payload field with its number in the page."
+        "chunk_index",
+        min_length=1,
+        description="Payload field with the passage's number in the page.",
     )
     threshold: float | None = Field(
-        None, ge=-1.0, le=1.0, description="Passages of a lower score are left out; unset: none."
+        None, ge=-1.0, le=1.0, description="Least score of a passage; unset: no limit."
     )
     low_score_below: float = Field(
         0.3,
         ge=-1.0,
         le=1.0,
-        description="Passages of a lower score are flagged. What is low differs between models.",
+        description="Passages with a lower score are flagged. The right value depends on the "
+        "model.",
     )
     timeout_seconds: float = Field(
-        10.0, ge=1.0, le=600.0, description="For one request to the server."
+        10.0, ge=1.0, le=600.0, description="Time limit of one request to the server."
     )

@@ -157,22 +157,26 @@ def _from_environment() -> dict[str, Any]:
             for part in path[:-1]:
                 branch = branch.setdefault(part, {})
                 if not isinstance(branch, dict):
-                    raise ConfigError(f"{variable} is set beside a variable of its whole section")
+                    raise ConfigError(
+                        f"set either {variable} or its whole section's variable, not both"
+                    )
             if isinstance(branch.get(path[-1]), dict):
-                raise ConfigError(f"{variable} is set beside variables of single settings in it")
+                raise ConfigError(
+                    f"set either {variable} or variables of single settings in it, not both"
+                )
             branch[path[-1]] = text
     return tree
 
 
 def _check_sections(layer: Mapping[str, Any], model: type[BaseModel], origin: str) -> None:
-    """Raise :class:`ConfigError` for a section given as a value, or a setting given as a table."""
+    """Raise :class:`ConfigError` if a section has a value, or a setting is a table."""
     for name, value in layer.items():
         field = model.model_fields.get(name)
         section = None if field is None else field.annotation
         if not (isinstance(section, type) and issubclass(section, BaseModel)):
             continue
         if not isinstance(value, Mapping):
-            raise ConfigError(f"setting {name} ({origin}) is a section: set what is in it")
+            raise ConfigError(f"setting {name} ({origin}) is a section: set the settings in it")
         _check_sections(value, section, origin)
 
 

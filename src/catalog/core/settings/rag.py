@@ -42,53 +42,60 @@ class IngestSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     max_file_bytes: int = Field(
-        20_000_000, ge=1, le=2_000_000_000, description="Larger text files are skipped and named."
+        20_000_000,
+        ge=1,
+        le=2_000_000_000,
+        description="Larger text files are skipped and reported.",
     )
     max_document_bytes: int = Field(
         200_000_000,
         ge=1,
         le=2_000_000_000,
-        description="The same for PDF, Word, PowerPoint, e-book and notebook files.",
+        description="Larger PDF, Word, PowerPoint, e-book and notebook files are skipped and "
+        "reported.",
     )
     max_unpacked_bytes: int = Field(
-        500_000_000, ge=1, le=10_000_000_000, description="What an archive may hold when unpacked."
+        500_000_000, ge=1, le=10_000_000_000, description="Maximum size of an unpacked archive."
     )
     max_pages: int = Field(
-        20_000, ge=1, le=1_000_000, description="Pages, slides or chapters of one file."
+        20_000,
+        ge=1,
+        le=1_000_000,
+        description="Maximum number of pages, slides or chapters of a file.",
     )
     read_seconds: float = Field(
-        600.0, gt=0.0, le=86_400.0, description="Time that reading one such file may take."
+        600.0, gt=0.0, le=86_400.0, description="Time limit to read such a file."
     )
     read_memory_bytes: int = Field(
         2_000_000_000,
         ge=100_000_000,
         le=100_000_000_000,
-        description="Memory that reading one such file may take.",
+        description="Memory limit to read such a file.",
     )
     group_chars: int = Field(
         64_000,
         ge=1,
         le=50_000_000,
-        description="Characters of new text that are published one after the other.",
+        description="Characters of new text that are published in one group.",
     )
     max_missing_fraction: float = Field(
         0.5,
         ge=0.0,
         le=1.0,
-        description="A listing that lost more than this share of its files stops the sync.",
+        description="If more than this share of the files disappeared, the sync stops.",
     )
     lock_seconds: float = Field(
-        30.0, ge=0.0, le=3600.0, description="How long to wait for another indexing run to end."
+        30.0, ge=0.0, le=3600.0, description="Time to wait for another indexing run to end."
     )
     workers: int = Field(
         1,
         ge=1,
         le=256,
-        description="Processes that read, cut and embed beside the one that writes.",
+        description="Processes that read, cut and embed, in addition to the one that writes.",
     )
     ray: str | None = Field(
         None,
-        description="Ray cluster to do that on: its address, auto, or local "
+        description="Ray cluster that does it instead: its address, auto, or local "
         "(docs/how-to/workers.md).",
     )
 
@@ -116,36 +123,37 @@ class RAGv2Settings(BaseSettings):
         120,
         ge=0,
         le=4096,
-        description="Tokens that neighbouring chunks of one section share at most.",
+        description="Maximum number of tokens that neighbouring chunks of a section share.",
         json_schema_extra=NEEDS_REBUILD,
     )
     chunk_min_size: int = Field(
         64,
         ge=0,
         le=4096,
-        description="Smaller passages are avoided: sections are merged, and cut to at least this.",
+        description="Least size of a chunk: shorter sections are merged.",
         json_schema_extra=NEEDS_REBUILD,
     )
     transcript_window_seconds: float = Field(
         60.0,
         ge=0.0,
         le=3600.0,
-        description="About how long the passages of a transcript are; 0: cut by size, as text.",
+        description="Approximate length of a transcript's passages; 0: cut by size, like text.",
         json_schema_extra=NEEDS_REBUILD,
     )
     transcript_part_seconds: float = Field(
         20.0,
         ge=0.0,
         le=3600.0,
-        description="Parts of such a passage that get a vector besides the whole's; 0: none.",
+        description="Parts of such a passage with a vector of their own, in addition to the "
+        "passage's; 0: none.",
         json_schema_extra=NEEDS_REBUILD,
     )
     embed_prefix_query: str | None = Field(
-        None, description="Put before a query when embedding it; unset: the model's profile."
+        None, description="Text before a query when it is embedded; unset: the model's own."
     )
     embed_prefix_doc: str | None = Field(
         None,
-        description="Put before a passage when embedding it; unset: the model's profile.",
+        description="Text before a passage when it is embedded; unset: the model's own.",
         json_schema_extra=NEEDS_REBUILD,
     )
     embed_context: bool = Field(
@@ -155,45 +163,43 @@ class RAGv2Settings(BaseSettings):
     )
     embed_context_form: Literal["place", "labels"] = Field(
         "place",
-        description="How they are written: 'path > Title > Heading', or '[doc: Title] [type: pdf] "
-        "[section: Heading > Heading]', on a line of their own.",
+        description="Form of that first line: 'path > Title > Heading', or '[doc: Title] [type: "
+        "pdf] [section: Heading > Heading]'.",
         json_schema_extra=NEEDS_REBUILD,
     )
     lexical_engine: Annotated[str, _name_of_engine("catalog.lexical")] = Field(
         "bm25",
-        description="Keyword engine: bm25; fts: the store's own full text; qdrant: on the server "
-        "of QDRANT_URL; or one that a package adds (docs/how-to/write-an-engine.md).",
+        description="Keyword engine: bm25, fts (the store's own full text), qdrant (on the server "
+        "QDRANT_URL), or another package's (docs/how-to/write-an-engine.md).",
     )
     vector_engine: Annotated[str, _name_of_engine("catalog.vectors")] = Field(
         "qdrant",
-        description="Vector engine: qdrant, sqlite-vec, pgvector, exact, or one that a package "
-        "adds.",
+        description="Vector engine: qdrant, sqlite-vec, pgvector, exact, or another package's.",
     )
     qdrant_url: str | None = Field(
-        None, description="A Qdrant server; unset: Qdrant inside this process."
+        None, description="Address of a Qdrant server; unset: Qdrant in this process."
     )
-    qdrant_api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
+    qdrant_api_key: ApiKey = Field(None, description="API key for that server.", repr=False)
     top_k: int = Field(
-        10, ge=1, le=1000, description="Passages of an answer, where the call does not say."
+        10, ge=1, le=1000, description="Number of passages, unless the call sets it."
     )
     vector_top_k: int = Field(
         20,
         ge=1,
         le=1000,
-        description="Depth of the vector leg, before overfetch; adaptive fusion reads 100 or more.",
+        description="Depth of the vector leg, before overfetch. Adaptive fusion reads at least "
+        "100.",
     )
-    fts_top_k: int = Field(
-        20, ge=1, le=1000, description="Depth of the lexical leg, in the same way."
-    )
+    fts_top_k: int = Field(20, ge=1, le=1000, description="Depth of the lexical leg, likewise.")
     overfetch: int = Field(
         5,
         ge=1,
         le=100,
-        description="Legs go this many times deeper, for fusion and the cap per document.",
+        description="Factor on both depths, so that fusion and the limit per document have enough.",
     )
     fusion_top_k: int = Field(30, ge=1, le=2000, description="Candidates kept after fusion.")
     fusion_mode: Literal["adaptive", "rrf", "relative_score"] = Field(
-        "adaptive", description="How the legs become one list; see docs/explanation/scoring.md."
+        "adaptive", description="How both lists are fused; see docs/explanation/scoring.md."
     )
     rrf_k: int = Field(
         60,
@@ -218,35 +224,35 @@ class RAGv2Settings(BaseSettings):
         0.05,
         ge=0.0,
         le=10.0,
-        description="Added once to a passage first in an original list.",
+        description="Added once to a passage that is first in a list of the user's own query.",
         json_schema_extra=_ONLY_RRF,
     )
     bonus_second: float = Field(
         0.02,
         ge=0.0,
         le=10.0,
-        description="Added once to a passage second or third there.",
+        description="Added once to a passage that is second or third there.",
         json_schema_extra=_ONLY_RRF,
     )
     max_chunks_per_doc: int = Field(
-        3, ge=0, le=1000, description="Passages of one document in an answer; 0: no limit."
+        3, ge=0, le=1000, description="Passages of one document in the results; 0: no limit."
     )
     max_query_chars: int = Field(
-        2000, ge=16, le=100_000, description="A longer query is cut, and the answer says so."
+        2000, ge=16, le=100_000, description="A longer query is cut, with a note."
     )
     snippet_chars: int = Field(300, ge=40, le=10_000, description="Length of a snippet.")
     baseline: str = Field(
         "catalog.search:search",
-        description="What compare_with_v1 asks too: module:function, called with the query.",
+        description="Another search for compare_with_v1: module:function, called with the query.",
     )
     query_cache_size: int = Field(
         2048, ge=0, le=1_000_000, description="Query embeddings kept in the store; 0: none."
     )
     router_enabled: bool = Field(
-        False, description="Choose documents by title, summary and metadata before passages."
+        False, description="First choose documents by title, summary and metadata."
     )
     router_documents: int = Field(
-        20, ge=1, le=1000, description="How many documents the router lets answer."
+        20, ge=1, le=1000, description="Number of documents that the router chooses."
     )
     expansion_enabled: bool = Field(
         False, description="Ask a language model for other words of a query; see IDX_LLM__*."
@@ -258,34 +264,38 @@ class RAGv2Settings(BaseSettings):
     expansion_vec_max: int = Field(3, ge=0, le=10, description="vec: lines of one expansion.")
     expansion_hyde_max: int = Field(1, ge=0, le=5, description="hyde: passages of one expansion.")
     expansion_timeout_ms: int = Field(
-        10_000, ge=1, le=600_000, description="How long a query waits for its expansion."
+        10_000, ge=1, le=600_000, description="Time limit of a query's expansion."
     )
     strong_signal_score: float = Field(
-        0.85, ge=0.0, le=1.0, description="A best lexical hit this good skips expansion …"
+        0.85,
+        ge=0.0,
+        le=1.0,
+        description="Skip expansion if the best lexical hit has at least this score …",
     )
     strong_signal_gap: float = Field(
-        0.15, ge=0.0, le=1.0, description="… when the second is this far behind."
+        0.15, ge=0.0, le=1.0, description="… and the second one is this far behind."
     )
     recency_half_life_days: float = Field(
         0.0,
         ge=0.0,
         le=100_000.0,
-        description="Days in which the score of a passage halves as its document ages; 0: never.",
+        description="Age of a document in days at which its passages have half their score; 0: "
+        "no decay.",
     )
     chunk_selection: Literal["fused", "keyword"] = Field(
         "fused",
-        description="keyword: of each document only the passage with most query words.",
+        description="keyword: only the passage of each document with most query words.",
     )
     distinct_text: bool = Field(
-        True, description="Show passages of the same text once, with the other places."
+        True, description="Show passages with the same text once, and list the other places."
     )
-    rerank_enabled: bool = Field(False, description="Let a second model read the best passages.")
+    rerank_enabled: bool = Field(False, description="Let a second model rerank the best passages.")
     rerank_provider: Literal["fastembed", "sentence_transformers", "llm", "http"] = Field(
-        "fastembed", description="What runs the reranker."
+        "fastembed", description="Where the reranker runs."
     )
     rerank_model: str = Field(
         "cross-encoder/ms-marco-MiniLM-L-12-v2",
-        description="Hub name of the reranker, a folder holding it, or the server's name for it.",
+        description="Name of the reranker: on the hub, of a folder, or on its server.",
     )
     rerank_candidates: int = Field(3, ge=1, le=1000, description="Passages that are reranked.")
     rerank_top_n: int = Field(
@@ -293,7 +303,7 @@ class RAGv2Settings(BaseSettings):
     )
     rerank_blend: Literal["position", "linear", "replace"] = Field(
         "linear",
-        description="How the reranker's order joins the fused one; see "
+        description="How the reranker's scores and the fused ones are joined; see "
         "docs/explanation/scoring.md.",
     )
     rerank_weight: float = Field(
@@ -304,42 +314,53 @@ class RAGv2Settings(BaseSettings):
         json_schema_extra=acts_only_with(rerank_blend="linear"),
     )
     rerank_max_tokens: int = Field(
-        256, ge=32, le=8192, description="Tokens of query and passage the reranker reads."
+        256, ge=32, le=8192, description="Tokens of query and passage that the reranker reads."
     )
     rerank_budget_ms: int = Field(
-        0, ge=0, le=600_000, description="Fewer passages are reranked to fit; 0: no limit."
+        0,
+        ge=0,
+        le=600_000,
+        description="Time budget; fewer passages are reranked to keep it. 0: no limit.",
     )
-    rerank_url: str | None = Field(None, description="A rerank server (Cohere's form of request).")
-    rerank_api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
+    rerank_url: str | None = Field(
+        None, description="Address of a rerank server (Cohere's form of request)."
+    )
+    rerank_api_key: ApiKey = Field(None, description="API key for that server.", repr=False)
     similarity_threshold: float = Field(
-        0.0, ge=0.0, le=1.0, description="Passages of a lower relevance are left out; 0: none."
+        0.0, ge=0.0, le=1.0, description="Least relevance of a passage; 0: no limit."
     )
     low_confidence_below: float = Field(
-        0.2, ge=0.0, le=1.0, description="An answer whose best relevance is lower is flagged."
+        0.2, ge=0.0, le=1.0, description="Results whose best relevance is lower are flagged."
     )
     token_budget: int = Field(
-        0, ge=0, le=10_000_000, description="Tokens that an answer's passages hold; 0: no limit."
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Maximum number of tokens of all passages together; 0: no limit.",
     )
     temporal_enabled: bool = Field(
-        True, description="Show what a recording holds around a passage found in it."
+        True, description="Show the rest of a recording around a passage that was found."
     )
     temporal_transcript_seconds: float = Field(
-        15.0, ge=0.0, le=600.0, description="Seconds before and after a passage of a transcript."
+        15.0,
+        ge=0.0,
+        le=600.0,
+        description="Seconds shown before and after a passage of a transcript.",
     )
     temporal_frame_seconds: float = Field(
-        10.0, ge=0.0, le=600.0, description="Seconds before and after a frame of a video."
+        10.0, ge=0.0, le=600.0, description="Seconds shown before and after a frame of a video."
     )
     temporal_max_chars: int = Field(
         6000,
         ge=0,
         le=1_000_000,
-        description="Characters shown of one recording, the nearest to its best sentence.",
+        description="Characters shown of one recording, nearest to the best sentence.",
     )
     cache_ttl_seconds: int = Field(
         7 * 24 * 3600,
         ge=0,
-        description="How long expansions, rerank scores and answers of a stopped "
-        "'eval answers' are kept; 0: not at all.",
+        description="How long expansions, rerank scores and the answers of a stopped 'eval "
+        "answers' are kept; 0: not at all.",
     )
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     qdrant: QdrantSettings = Field(default_factory=QdrantSettings)
@@ -352,7 +373,9 @@ class RAGv2Settings(BaseSettings):
     @model_validator(mode="after")
     def _sizes_fit(self) -> RAGv2Settings:
         if self.chunk_overlap * 2 >= self.chunk_size:
-            raise ValueError(f"chunk_overlap must be under half of chunk_size {self.chunk_size}")
+            raise ValueError(
+                f"chunk_overlap must be less than half of chunk_size {self.chunk_size}"
+            )
         if self.chunk_min_size >= self.chunk_size:
-            raise ValueError(f"chunk_min_size must be under chunk_size {self.chunk_size}")
+            raise ValueError(f"chunk_min_size must be less than chunk_size {self.chunk_size}")
         return self

@@ -41,7 +41,7 @@ def _split(value: object, separator: str) -> object:
             parts = json.loads(value)
             if isinstance(parts, list):
                 return parts
-        raise ValueError(f"neither a JSON list nor texts with {separator!r} between")
+        raise ValueError(f"write a JSON list, or texts separated by {separator!r}")
     return [part.strip() for part in value.split(separator) if part.strip()]
 
 
@@ -67,50 +67,52 @@ class EmbeddingSettings(BaseModel):
 
     provider: Annotated[str, AfterValidator(_check_embedding_provider)] = Field(
         "fastembed",
-        description="What runs the model; openai and cohere are servers "
+        description="Where the model runs; openai and cohere are servers "
         "(docs/how-to/embedding-model.md).",
         json_schema_extra=NEEDS_REBUILD,
     )
     model: str = Field(
         "BAAI/bge-small-en-v1.5",
-        description="Hub name of the model, a folder holding it, or the server's name for it.",
+        description="Name of the model: on the hub, of a folder, or on its server.",
         json_schema_extra=NEEDS_REBUILD,
     )
-    batch_size: int = Field(32, ge=1, le=4096, description="Texts embedded at once.")
+    batch_size: int = Field(32, ge=1, le=4096, description="Texts embedded in one batch.")
     threads: int | None = Field(
         None, ge=1, le=256, description="Threads that embed; unset: all cores."
     )
-    offline: bool = Field(False, description="Never ask a model hub: files on disk or an error.")
+    offline: bool = Field(
+        False, description="Never connect to a model hub; use files on disk only."
+    )
     url: str | None = Field(
         None,
-        description="Base address of an openai server, such as http://…/v1; unset for cohere: its "
-        "own.",
+        description="Address of an OpenAI-compatible server, such as http://…/v1; unset for "
+        "cohere: Cohere's.",
     )
-    api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
+    api_key: ApiKey = Field(None, description="API key for that server.", repr=False)
     timeout_seconds: float = Field(
-        30.0, gt=0.0, le=3600.0, description="How long one request to it may take."
+        30.0, gt=0.0, le=3600.0, description="Time limit of one request to it."
     )
     retry_seconds: float = Field(
         120.0,
         ge=0.0,
         le=86_400.0,
-        description="How long a batch is tried again at a server that fails or is busy.",
+        description="How long to retry a batch when the server fails or is busy.",
     )
     dim: int | None = Field(
         None,
         ge=1,
         le=65_536,
-        description="Numbers of a vector from it; unset: as known of the model, else it is asked.",
+        description="Length of its vectors; unset: the known length, or the server is asked.",
     )
     max_tokens: int | None = Field(
         None,
         ge=32,
         le=1_000_000,
-        description="Tokens that a model on a server reads; unset: as known of it, else 512.",
+        description="Tokens that the server's model reads; unset: the known number, else 512.",
         json_schema_extra=NEEDS_REBUILD,
     )
     price: float = Field(
-        0.0, ge=0.0, le=1e6, description="What a million tokens cost, for the report of a run."
+        0.0, ge=0.0, le=1e6, description="Price of a million tokens, for the report of a run."
     )
 
 
@@ -121,34 +123,36 @@ class LLMSettings(BaseModel):
 
     provider: str = Field(
         "none",
-        description="none, openai (a compatible server), ollama, llama_cpp, or module:function.",
+        description="none, openai (any compatible server), ollama, llama_cpp, or module:function.",
     )
-    model: str | None = Field(None, description="The server's name of the model, or a GGUF file.")
+    model: str | None = Field(None, description="Name of the model on the server, or a GGUF file.")
     cheap: str | None = Field(
         None,
-        description="The model of the cheap profile; unset: the model above. Where the provider is "
-        "module:function, another such.",
+        description="Model of the profile cheap; unset: the model above. With module:function as "
+        "provider, another module:function.",
     )
-    balanced: str | None = Field(None, description="That of the balanced profile, in the same way.")
-    premium: str | None = Field(None, description="That of the premium profile, in the same way.")
+    balanced: str | None = Field(None, description="Model of the profile balanced, likewise.")
+    premium: str | None = Field(None, description="Model of the profile premium, likewise.")
     url: str | None = Field(
         None,
-        description="Base address of the server, such as http://…/v1; unset: ollama's on this "
-        "machine.",
+        description="Address of the server, such as http://…/v1; unset: Ollama on this machine.",
     )
-    api_key: ApiKey = Field(None, description="Key for that server.", repr=False)
+    api_key: ApiKey = Field(None, description="API key for that server.", repr=False)
     timeout_seconds: float = Field(
         10.0,
         gt=0.0,
         le=600.0,
-        description="For one request, or a piece of a reply; twelve times that for all of it.",
+        description="Time limit of a request, or of a piece of a reply; the whole reply has "
+        "twelve times as long.",
     )
-    max_tokens: int = Field(400, ge=16, le=8192, description="Longest answer of the model.")
-    threads: int = Field(1, ge=1, le=256, description="Threads of a model in this process.")
+    max_tokens: int = Field(400, ge=16, le=8192, description="Maximum length of a reply.")
+    threads: int = Field(
+        1, ge=1, le=256, description="Threads of a model that runs in this process."
+    )
     prices: Pairs = Field(
         (),
-        description="What a million tokens of prompts and of replies cost by model, for catalog "
-        "logs, as 'name: 0.25, 2' (with semicolons between).",
+        description="Prices of a million tokens of prompts and of replies by model, for catalog "
+        "logs: 'name: 0.25, 2', separated by semicolons.",
     )
 
     @field_validator("prices")
@@ -156,7 +160,7 @@ class LLMSettings(BaseModel):
     def _are_prices(cls, prices: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse an entry that is not a name with two prices."""
         if not all(map(_PRICE.fullmatch, prices)):
-            raise ValueError("prices are written as 'name: 0.25, 2'")
+            raise ValueError("write prices as 'name: 0.25, 2'")
         return prices
 
     def cost(self, model: str, prompt: int, reply: int) -> float | None:
@@ -168,7 +172,7 @@ class LLMSettings(BaseModel):
         return None
 
     def of_profile(self, profile: Profile) -> LLMSettings:
-        """Return the settings of a profile's model; these, where it has none of its own."""
+        """Return the settings of a profile's model; without a model of its own, these settings."""
         named = getattr(self, profile)
         if named is None or self.provider == "none":
             return self
@@ -182,54 +186,56 @@ class AnswerSettings(BaseModel):
 
     roles: Pairs = Field(
         (),
-        description="Which confidentiality levels a role may see, as 'employee: public, internal' "
-        "(with semicolons between); the level unlabelled is that of documents without one.",
+        description="Confidentiality levels that each role may see: 'employee: public, internal', "
+        "separated by semicolons. The level unlabelled stands for documents without one.",
     )
     role: str | None = Field(
         None,
-        description="Role of everyone who asks this process: a role that a call names may only "
-        "narrow what it sees.",
+        description="Role of everyone who asks this process. A role in a call can only see less.",
     )
     sentences: int = Field(
-        3, ge=1, le=20, description="Sentences of an answer that no language model writes."
+        3, ge=1, le=20, description="Number of sentences in an answer without a language model."
     )
     answered_from: float = Field(
         0.4,
         ge=0.0,
         le=1.0,
-        description="Confidence from which on a question is answered "
-        "(docs/explanation/abstention.md).",
+        description="Least confidence to answer a question (docs/explanation/abstention.md).",
     )
     context_passages: int = Field(
-        15, ge=1, le=100, description="Passages that a language model is given."
+        15, ge=1, le=100, description="Number of passages given to a language model."
     )
     context_tokens: int = Field(
-        4000, ge=100, le=1_000_000, description="Tokens of those passages, in that model's own."
+        4000,
+        ge=100,
+        le=1_000_000,
+        description="Maximum number of tokens of those passages, counted by that model.",
     )
     unsupported: Literal["mark", "drop", "retry"] = Field(
         "drop",
-        description="What becomes of a sentence that its sources do not support; retry: the model "
-        "is asked once more, and what is unsupported then is dropped.",
+        description="Treatment of unsupported sentences: mark them, drop them, or ask the model "
+        "once more and drop the ones that are still unsupported.",
     )
     citations: Literal["number", "source", "chunk"] = Field(
         "number",
-        description="How an answer cites: [1], [source: Title, page 4] or [chunk: id].",
+        description="Form of citations: [1], [source: Title, page 4] or [chunk: id].",
     )
     judge: bool = Field(
         False,
-        description="Have the language model read each supported sentence once more, beside its "
-        "passages alone; one to which it says NO is unsupported.",
+        description="Let the language model check each supported sentence against its passages; "
+        "if it says NO, the sentence is unsupported.",
     )
     summarise: bool = Field(
         False,
-        description="Have the cheap profile's model sum up the passages for the one that answers.",
+        description="Let the cheap profile's model summarise the passages for the model that "
+        "answers.",
     )
     agents: Path | None = Field(
         None,
-        description="Folder of agents' files, NAME.toml, beside those of [agents.NAME] in the "
-        "settings; unset: agents in the home.",
+        description="Folder with a file NAME.toml for each agent, in addition to [agents.NAME] "
+        "in the settings; unset: agents in the home.",
     )
-    tool: bool = Field(False, description="Show agents the tool ask, too.")
+    tool: bool = Field(False, description="Offer the tool ask to agents.")
 
     @field_validator("roles")
     @classmethod
@@ -237,17 +243,17 @@ class AnswerSettings(BaseModel):
         """Refuse a role without a name or levels, and a name that is there twice."""
         split = [[part.strip() for part in role.split(":", 1)] for role in roles]
         if any(len(parts) < 2 or not all(parts) for parts in split):
-            raise ValueError("a role is written as 'employee: public, internal'")
+            raise ValueError("write a role as 'employee: public, internal'")
         names = [parts[0] for parts in split]
         if len(set(names)) < len(names):
-            raise ValueError("a role is named twice")
+            raise ValueError("a role occurs twice")
         return roles
 
     @model_validator(mode="after")
     def _knows_its_role(self) -> AnswerSettings:
         """Refuse a ``role`` that ``roles`` does not name."""
         if self.role is not None and self.role not in self.levels():
-            raise ValueError(f"role is {self.role!r}, and roles names no such role")
+            raise ValueError(f"the role {self.role!r} is not one of roles")
         return self
 
     def levels(self) -> dict[str, frozenset[str]]:
@@ -269,14 +275,13 @@ class ServeSettings(BaseModel):
     token: str | None = Field(
         None,
         min_length=16,
-        description="What requests must bear; needed where others can connect.",
+        description="Token that requests must have; needed if other machines can connect.",
         repr=False,
     )
 
     role_tokens: Pairs = Field(
         (),
-        description="Tokens whose bearer asks as a role, as 'employee: TOKEN' (with semicolons "
-        "between).",
+        description="Tokens that select a role: 'employee: TOKEN', separated by semicolons.",
         repr=False,
     )
 
@@ -289,20 +294,22 @@ class ServeSettings(BaseModel):
             or token != token.strip(" \t")
             or any(ord(char) < 32 or ord(char) == 127 for char in token)
         ):
-            raise ValueError("a token has no blank at its ends and no control character")
+            raise ValueError(
+                "a token may not start or end with a blank, or contain control characters"
+            )
         return token
 
     @field_validator("role_tokens")
     @classmethod
     def _name_roles(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse what is not a role and its token, and a token that is short or there twice."""
+        """Refuse a malformed entry, and a token that is short or occurs twice."""
         split = [[part.strip() for part in one.split(":", 1)] for one in tokens]
         if any(len(parts) < 2 or not all(parts) for parts in split):
-            raise ValueError("a token of a role is written as 'employee: TOKEN'")
+            raise ValueError("write the token of a role as 'employee: TOKEN'")
         if any(len(parts[1]) < 16 for parts in split):
-            raise ValueError("a token has 16 characters or more")
+            raise ValueError("a token needs 16 characters or more")
         if len({parts[1] for parts in split}) < len(split):
-            raise ValueError("a token is there twice")
+            raise ValueError("a token occurs twice")
         for parts in split:
             cls._can_be_sent(parts[1])
         return tokens
@@ -311,7 +318,7 @@ class ServeSettings(BaseModel):
     def _has_one_meaning_for_each_token(self) -> ServeSettings:
         """Refuse a role's token that is also the one that sees everything."""
         if self.token is not None and len(self.tokens()) <= len(self.role_tokens):
-            raise ValueError("the token of a role is also the server's token")
+            raise ValueError("the token of a role must differ from the server's token")
         return self
 
     def tokens(self) -> dict[str, str | None]:
@@ -325,25 +332,26 @@ class ServeSettings(BaseModel):
         return frozenset(filter(None, self.tokens().values()))
 
     allowed_hosts: Names = Field(
-        (), description="Names under which it is called, besides its address (with commas between)."
+        (), description="Host names of the server, in addition to its address, separated by commas."
     )
     allowed_origins: Names = Field(
-        (), description="Web pages that may call it, as https://host (with commas between)."
+        (), description="Web pages that may call it, such as https://host, separated by commas."
     )
     max_body_bytes: int = Field(
-        1_000_000, ge=1_000, le=100_000_000, description="Largest request it reads."
+        1_000_000, ge=1_000, le=100_000_000, description="Maximum size of a request."
     )
     timeout_seconds: float = Field(
-        30.0, gt=0.0, le=3600.0, description="How long one request may take."
+        30.0, gt=0.0, le=3600.0, description="Time limit of one request."
     )
     max_concurrent: int = Field(
-        8, ge=1, le=256, description="Requests answered at once; the others wait."
+        8, ge=1, le=256, description="Requests answered at the same time; further ones wait."
     )
     drain_seconds: float = Field(
         0.0,
         ge=0.0,
         le=3600.0,
-        description="How long requests are still answered after SIGTERM, while /v1/ready says no.",
+        description="How long requests are still answered after SIGTERM; meanwhile /v1/ready "
+        "says no.",
     )
 
 
@@ -354,24 +362,27 @@ class LogSettings(BaseModel):
 
     verbs: Names = Field(
         ("ask", "generate"),
-        description="What is logged: ask, generate, search (with commas between), or nothing.",
+        description="Verbs to log: ask, generate, search (separated by commas), or nothing.",
     )
     query_text: bool = Field(
-        False, description="Keep the words of questions; off: only what tells equal ones apart."
+        False,
+        description="Keep the words of questions; off: only a hash that is the same for the same "
+        "question.",
     )
     days: float = Field(30.0, ge=0.0, le=36_500.0, description="How long entries are kept.")
     entries: int = Field(
-        100_000, ge=1, le=10_000_000, description="How many entries are kept, the newest."
+        100_000, ge=1, le=10_000_000, description="How many entries are kept; the newest stay."
     )
 
     retrieval: bool = Field(
         False,
-        description="Write to logs/retrieval.log in the home which steps of searches failed, were "
-        "repeated or degraded: ids and reasons, no text.",
+        description="Write failed, repeated and degraded steps of searches to logs/retrieval.log "
+        "in the home: ids and reasons, no text.",
     )
     spans: bool = Field(
         False,
-        description="Send spans to OpenTelemetry (catalog-search[otel]), as OTEL_* variables say.",
+        description="Send spans to OpenTelemetry (catalog-search[otel]); OTEL_* variables "
+        "configure it.",
     )
 
     @field_validator("verbs")
@@ -379,7 +390,7 @@ class LogSettings(BaseModel):
     def _are_logged(cls, verbs: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse verbs that are never logged."""
         if not {"ask", "generate", "search"}.issuperset(verbs):
-            raise ValueError("ask, generate and search can be logged")
+            raise ValueError("only ask, generate and search can be logged")
         return verbs
 
 
@@ -399,13 +410,16 @@ class Settings(BaseSettings):
         default_factory=default_home, description="Folder of the store and its indexes."
     )
     preset: str | None = Field(
-        None, description="Settings of that name in configs/; --preset wins over it."
+        None, description="Name of a file with settings in configs/; --preset takes precedence."
     )
     database_url: str | None = Field(
-        None, description="Another SQL truth: postgresql://user@host/database.", repr=False
+        None,
+        description="Address of the database, instead of a file in the home: "
+        "postgresql://user@host/database.",
+        repr=False,
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "WARNING", description="What is written to standard error."
+        "WARNING", description="Level of messages on standard error."
     )
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     llm: LLMSettings = Field(default_factory=LLMSettings)

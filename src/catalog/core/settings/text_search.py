@@ -1,4 +1,4 @@
-"""``IDX_RAG_V2__TSVECTOR__*``: what Postgres' text search indexes, and how."""
+"""``IDX_RAG_V2__TSVECTOR__*``: fields and language of Postgres's text search."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class TsvectorSettings(BaseModel):
         "english",
         pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)?$",
         max_length=100,
-        description="A text search configuration of the server: english, german, …; simple: words "
-        "as they are.",
+        description="A text search configuration of the server: english, german, … or simple (no "
+        "stemming).",
     )
     fields: str = Field(
         "title:A, headings:C",
         pattern=r"^\s*([\w.-]+:[A-D](\s*[,\s]\s*|\s*$)){0,20}$",
         max_length=1000,
-        description="What is searched beside the text: title, headings, path or a field of the "
-        "metadata, at most 20, each with its weight. A word counts four times in A, three times in "
-        "B, twice in C, once in D and in the text.",
+        description="Fields to search in addition to the text, each with a weight: title, "
+        "headings, path or up to 20 fields of the metadata. A word counts four times in A, three "
+        "times in B, twice in C, and once in D and in the text.",
     )
 
     @property

@@ -20,7 +20,7 @@ _LIKE = 0.85  # similarity (0 to 1) from which a name may be a misspelling of an
 def _sendable(key: str | None) -> str | None:
     """Refuse a key that no header can contain; return ``None`` for an empty key."""
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
-        raise ValueError("a key is printable ASCII without blanks at its ends")
+        raise ValueError("a key must be printable ASCII, without blanks at its start or end")
     return key or None
 
 
@@ -43,7 +43,8 @@ def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
         if near or name.startswith(ours):
             meant = f"did you mean {near[0]}? " if near else ""
             raise ConfigError(
-                f"{variable} names no setting; {meant}catalog config lists them, or unset it"
+                f"{variable} is not a setting; {meant}unset it, or see catalog config for all "
+                "settings"
             )
 
 

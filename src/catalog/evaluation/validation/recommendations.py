@@ -105,7 +105,7 @@ def _threshold(run: SuiteRun) -> ResearchAnswer:
     head = ("threshold", "recall", "precision", "answered left empty", "non-existent not empty")
     question = f"Which threshold of {score or run.suite.score} tells passages that answer?"
     if score is None:
-        advice = f"None can be set: this search gives passages no {run.suite.score}."
+        advice = f"None can be set: passages of this search have no {run.suite.score}."
         support = "Fit a calibration of your own with `catalog golden calibrate`."
         return ResearchAnswer("R-02", question, head, (), advice, support)
     rows = []
@@ -199,7 +199,7 @@ def _caching(times: EmbeddingTimes) -> ResearchAnswer:
     )
     is_faster = times.batched < _CLEARLY_FASTER * times.alone
     batches = (
-        f"embed queries that are there at once in a batch (saves "
+        "embed queries that are there at once in a batch (saves "
         f"{format_ms(times.alone - times.batched)} for each)"
         if is_faster
         else "do not gather queries into batches (it saves little or nothing here)"
@@ -209,8 +209,8 @@ def _caching(times: EmbeddingTimes) -> ResearchAnswer:
         f"{format_ms(max(0.0, times.alone - times.cached))}); {batches}."
     )
     support = (
-        f"Medians over {times.count} different queries on this machine; how often users repeat a "
-        "question is not measured here (`catalog logs stats` tells)."
+        f"Medians over {times.count} different queries on this machine. How often users "
+        "repeat a question is not measured here (see `catalog logs stats`)."
     )
     return ResearchAnswer("R-03", question, head, rows, advice, support)
 

@@ -108,7 +108,7 @@ class DatasetSources:
             yield "its document is not in the store, or is damaged"
             return
         if document.text[result.start_offset : result.end_offset] != result.text:
-            yield "its text is not what its document has at its place"
+            yield "its text differs from the stored document at its place"
         if not result.docid or not document.content_hash.startswith(result.docid):
             yield "its docid is another revision's"
         for name in self._required:
@@ -141,7 +141,7 @@ def _field_problems(name: str, value: MetadataValue | None) -> Iterator[str]:
     if not any(str(text).strip() for text in texts):
         yield f"no {name}"
     elif name == "source_url" and not all(map(is_web_address, texts)):
-        yield "its source_url is no web address"
+        yield "its source_url is not a web address"
 
 
 DEPTHS = (1, 3, 5, 10, 20)

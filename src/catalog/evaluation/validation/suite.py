@@ -71,9 +71,9 @@ class SuiteQuery(_Frozen):
         if not self.query.strip():
             raise ValueError("the query is blank")
         if self.kind == "non-existent" and (self.expected or self.also):
-            raise ValueError("a non-existent query expects no source")
+            raise ValueError("a non-existent query must not expect a source")
         if self.kind != "non-existent" and not self.expected:
-            raise ValueError("expected names no source: name one, or call the query non-existent")
+            raise ValueError("expected has no source: name one, or call the query non-existent")
         if self.kind == "filtered" and not self.filters:
             raise ValueError("a filtered query needs filters")
         for name, conditions in (("expected", self.expected), ("also", self.also)):
@@ -118,16 +118,15 @@ class ValidationSuite(_Frozen):
     @model_validator(mode="after")
     def _has_queries(self) -> ValidationSuite:
         if not self.query:
-            raise ValueError("the suite holds no query: begin one with [[query]]")
+            raise ValueError("the suite has no query: begin one with [[query]]")
         counts = Counter(query.id for query in self.query)
         if twice := [name for name, count in counts.items() if count > 1]:
-            raise ValueError(f"id {twice[0]!r} is there twice")
+            raise ValueError(f"id {twice[0]!r} occurs twice")
         if self.mode == "lexical" and self.score == "cosine":
-            raise ValueError("a lexical search has no cosine: let score be relevance")
+            raise ValueError("a lexical search has no cosine: set score to relevance")
         if self.score == "cosine" and self.threshold is None:
             raise ValueError(
-                "cosines lie where their model puts them: name a threshold (R-02 of the report "
-                "tells which would do)"
+                "each model has other cosines: set a threshold (R-02 of the report recommends one)"
             )
         return self
 
@@ -172,7 +171,7 @@ def require_fields(suite: ValidationSuite, database: Database, dataset: str) -> 
 def _query_problems(queries: object) -> Iterator[str]:
     """Yield the errors of each query, by its id, or by its number without one."""
     if not isinstance(queries, list):
-        yield "query must be written as [[query]]"
+        yield "write a query as [[query]]"
         return
     for number, raw in enumerate(queries, start=1):
         try:

@@ -43,7 +43,7 @@ def validation_lines(validation: Validation) -> Iterator[str]:
 def _verdict(validation: Validation) -> Iterator[str]:
     n = len(validation.run.measurements)
     if validation.is_ready:
-        yield f"**READY**: all criteria hold on the {n} questions of the suite."
+        yield f"**READY**: all criteria are met on the {n} questions of the suite."
     else:
         yield f"**NOT READY**: on the {n} questions of the suite"
         yield ""
@@ -57,7 +57,7 @@ def _verdict(validation: Validation) -> Iterator[str]:
     if n < MIN_QUERIES:
         yield ""
         yield (
-            f"{n} questions can show what is broken, and little about questions unlike them: see "
+            f"{n} questions can show what is broken, but little about other questions: see "
             f"the intervals, and write {MIN_QUERIES} or more before many users depend on it."
         )
     yield ""
@@ -129,8 +129,8 @@ def _account(measured: QueryMeasurement) -> str:
         right = sum(passage.is_right for passage in measured.passages)
         parts.append(f"{found} of {len(query.sources)} expected sources")
         parts.append(
-            f"{right} of {len(measured.passages)} passages right "
-            f"({measured.available} there are in all)"
+            f"{right} of {len(measured.passages)} passages right ({measured.available} there are "
+            "in all)"
         )
     parts.append(f"threshold {measured.threshold:g}")
     if not measured.is_stable:
@@ -192,8 +192,8 @@ def _times(run: SuiteRun) -> Iterator[str]:
         ),
     )
     yield (
-        "Search is timed with the query's vector at hand; the whole is a first question, embedded "
-        "and searched. Times are of this machine, with models loaded."
+        "Search is timed with the query's vector given; the whole is a first question, "
+        "embedded and searched. Times are of this machine, with models loaded."
     )
     yield ""
 

@@ -30,22 +30,25 @@ PATTERNS: tuple[FailurePattern, ...] = get_args(FailurePattern)
 MEANINGS: dict[FailurePattern, tuple[str, str]] = {
     "failed": (
         "the search, or a stage of it, ended with an error",
-        "the error beside the question; `catalog doctor`",
+        "the error next to the question; `catalog doctor`",
     ),
     "empty": (
-        "nothing came, and something should have",
+        "nothing was found, although it should",
         "filters and threshold of the question; whether the documents are indexed",
     ),
     "absent": (
-        "an expected source is of no passage of the dataset",
+        "no passage of the dataset is from an expected source",
         "the suite's path, address or section; `catalog index update`",
     ),
     "irrelevant": (
-        "passages came, and none is right",
-        "`catalog search QUERY --explain`: which leg found what; words the documents do not use",
+        "passages were found, but none is right",
+        (
+            "`catalog search QUERY --explain`: which leg found each passage; words that the "
+            "documents do not use"
+        ),
     ),
     "incomplete": (
-        "a right passage came, and an expected source did not",
+        "a right passage was found, but an expected source is missing",
         "a larger top_k (R-01); several passages of one document that crowd out another",
     ),
     "low confidence": (
@@ -53,15 +56,15 @@ MEANINGS: dict[FailurePattern, tuple[str, str]] = {
         "the threshold (R-02); a calibration of your own: `catalog golden calibrate`",
     ),
     "unwarranted": (
-        "nothing answers the question, and a passage scores as though it did",
+        "nothing answers the question, but a passage has a high score",
         "a higher threshold (R-02)",
     ),
     "outside filters": (
-        "a passage came that the filters forbid",
+        "a passage was found that the filters forbid",
         "this is a defect of the search: report it with the question",
     ),
     "no score": (
-        "nothing answers the question, and no score tells how near what came is",
+        "nothing answers the question, and no score shows how near the passages are",
         '`catalog golden calibrate`, or `score = "cosine"` with the threshold of R-02',
     ),
 }
@@ -165,7 +168,7 @@ def decide_criteria(run: SuiteRun) -> tuple[Criterion, ...]:
 def _criteria(run: SuiteRun) -> Iterator[Criterion]:
     limits, suite = run.suite.limits, run.suite
     good = [not find_patterns(one, suite.score) for one in run.measurements]
-    yield _share("SC-001", "questions that went as they should", good, limits.queries)
+    yield _share("SC-001", "questions without a failure", good, limits.queries)
     precisions = [one.precision(one.passages) for one in run.answerable]
     yield _mean("SC-001", f"precision@{run.top_k}", precisions, limits.precision)
     recalls = [one.recall(one.passages) for one in run.answerable]
@@ -187,7 +190,9 @@ def _criteria(run: SuiteRun) -> Iterator[Criterion]:
     searching = [ms for one in run.measurements for ms in one.search_ms]
     yield _time("SC-004", "searching with its vector, p95", searching, limits.search_p95_ms)
     stable = [one.is_stable for one in run.measurements]
-    yield _share("SC-005", "questions with equal ids and scores each time", stable, limits.stable)
+    yield _share(
+        "SC-005", "questions with the same ids and scores each time", stable, limits.stable
+    )
 
 
 def _share(
@@ -230,7 +235,7 @@ class Validation:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether every criterion holds."""
+        """Return whether every criterion is met."""
         return all(criterion.holds for criterion in self.criteria)
 
     @property

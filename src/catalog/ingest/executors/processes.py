@@ -117,8 +117,8 @@ def pack(work: Callable[..., Any]) -> bytes:
         return pickle.dumps(work)
     except Exception as error:
         raise ConfigError(
-            f"more than one worker needs a model that can be sent to another process ({error}): "
-            "leave workers at 1, or let settings name the model"
+            f"the model cannot be sent to another process ({error}): set workers to 1, or name "
+            "the model in the settings"
         ) from error
 
 
@@ -153,8 +153,10 @@ class _Process:
         """Describe how the process ended, shortly after its pipes closed."""
         with suppress(TimeoutExpired):
             code = self._process.wait(timeout=_EXIT_SECONDS)
-            return f"it ended the process that worked on it (exit {code}), each of {_TRIES} times"
-        return "the process that worked on it answered nonsense"
+            return (
+                f"the process that worked on it ended (exit {code}), in each of {_TRIES} attempts"
+            )
+        return "the process that worked on it sent an invalid answer"
 
     def kill(self) -> None:
         self._process.kill()

@@ -110,7 +110,7 @@ class _Submitted:
             errors.NodeDiedError,
         ) as error:
             reason = str(error).partition("\n")[0]
-            return Lost(f"it ended the worker that was at it, each of {_TRIES} times: {reason}")
+            return Lost(f"the worker ended in each of {_TRIES} attempts: {reason}")
         if kind == "raised":
             raise value
         return value

@@ -127,7 +127,7 @@ def add_level(document: ParsedDocument, level: dict[str, MetadataValue]) -> Pars
     if not level:
         return document
     if document.metadata.get(LEVEL, level[LEVEL]) != level[LEVEL]:
-        raise ReadError(f"it names {LEVEL} more than once")
+        raise ReadError(f"{LEVEL} occurs more than once")
     return replace(
         document,
         metadata={**document.metadata, **level},

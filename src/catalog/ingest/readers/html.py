@@ -369,7 +369,7 @@ class _Extractor:
         if is_level_name(name) and name != LEVEL:
             raise ReadError(f"its field {name!r} must be spelled {LEVEL}")
         if name == LEVEL and self._meta.setdefault(name, content) != content:
-            raise ReadError("it names confidentiality more than once")
+            raise ReadError("confidentiality occurs more than once")
         if name and content and not only_level:
             self._meta.setdefault(name, content)
 

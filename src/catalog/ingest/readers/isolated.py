@@ -98,7 +98,7 @@ def receive(line: bytes) -> Message:
             return Ended(outcome, str(fields["ended"].get("reason", "")))
         case {"document": dict(document)}:
             return _document_adapter().validate_python(document)
-    raise ValueError("not a line of an answer")
+    raise ValueError("not a line of a reply")
 
 
 @cache
@@ -123,7 +123,7 @@ class IsolatedReader:
     ) -> Iterator[ParsedDocument | ReadFailure]:
         """Yield the documents and failures from the reader of that format.
 
-        Raises its ``ReadError``, and one if the file is too large, takes too long or too much
+        Raises the reader's ``ReadError``, also if the file is too large, takes too long or too much
         memory, or makes the worker crash.
         """
         data = handle.read(limits.document_bytes + 1)
@@ -167,7 +167,7 @@ class _Worker:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         except OSError as error:
-            raise TransientReadError(f"the reading process cannot be started: {error}") from error
+            raise TransientReadError(f"cannot start the reading process: {error}") from error
 
     def serves(self, limits: ReadLimits) -> bool:
         """Return whether the worker is alive, has this memory limit and belongs to this process."""
@@ -221,13 +221,13 @@ class _Worker:
 
     def _explain_death(self, limits: ReadLimits) -> ReadError:
         if self._expired:
-            return ReadError(f"reading it takes longer than {limits.seconds:g} s")
+            return ReadError(f"reading takes longer than {limits.seconds:g} s")
         try:
             code = self._process.wait(timeout=_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            return TransientReadError("the reading process answered nonsense")
+            return TransientReadError("the reading process sent an invalid answer")
         return TransientReadError(
-            f"it crashed the reader (exit {code}): it is damaged, or takes too much memory"
+            f"the reader crashed (exit {code}): the file is damaged, or needs too much memory"
         )
 
 

@@ -50,7 +50,7 @@ class MarkdownReader(WholeFileReader):
             fields = {**header_fields, **front_matter}
             recording = normalise_recording(header_fields)
             if LEVEL in recording and LEVEL in metadata:
-                raise ReadError(f"it names {LEVEL} more than once")
+                raise ReadError(f"{LEVEL} occurs more than once")
         if LEVEL not in recording and (body_start or not front_matter):
             check_head(body, in_paragraph=LEVEL not in metadata)
         title = take_title(metadata)

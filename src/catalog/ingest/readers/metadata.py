@@ -88,19 +88,19 @@ def check_levels(raw: Mapping[Any, object]) -> None:
     """Raise ``ReadError`` for a confidentiality that is not one plain field at the top."""
     levels = {str(name): value for name, value in raw.items() if is_level_name(name)}
     if len(levels) > 1:
-        raise ReadError(f"it names {LEVEL} more than once")
+        raise ReadError(f"{LEVEL} occurs more than once")
     for name, value in levels.items():
         if field_name(name.strip()) != LEVEL:
             raise ReadError(f"its field {name!r} must be spelled {LEVEL}")
         if not _is_level(value):
-            raise ReadError(f"its {LEVEL} must be a text or a number, or a list of them")
+            raise ReadError(f"{LEVEL} must be text or a number, or a list of them")
     check_no_level(list(raw.values()))
 
 
 def check_no_level(value: object) -> None:
     """Raise ``ReadError`` for a confidentiality anywhere in a value that may not have one."""
     if holds_level(value):
-        raise ReadError(f"its {LEVEL} stands inside another field: write it at the top")
+        raise ReadError(f"{LEVEL} is inside another field: write it at the top")
 
 
 def holds_level(value: object) -> bool:
@@ -146,7 +146,7 @@ def _without_loss(pairs: list[tuple[str, object]]) -> dict[str, object]:
         if holds_level([dict([pair]) for pair in twice]) or LEVEL in fold(
             " ".join(value for _, value in twice if isinstance(value, str))
         ):
-            raise ReadError(f"it names {LEVEL} more than once, or in one of two equal fields")
+            raise ReadError(f"{LEVEL} occurs more than once, or in one of two equal fields")
     return fields
 
 
@@ -330,7 +330,7 @@ def read_front_matter(text: str) -> FrontMatter:
         if is_prose:
             return _NO_FRONT_MATTER
     if fields is None:
-        _check_unguarded(block, "it is no list of fields")
+        _check_unguarded(block, "it is not a list of fields")
         return _NO_FRONT_MATTER
     line_break = _LINE_BREAK.match(text, closing.end())
     body_start = closing.end() if line_break is None else line_break.end()
@@ -349,7 +349,7 @@ def check_head(text: str, *, in_paragraph: bool = True) -> None:
         front = read_front_matter(below)
         if holds_level(front.fields):
             raise ReadError(
-                f"its front matter names a {LEVEL} and is not read: it is not at the top"
+                f"{LEVEL} in the front matter is not read: the front matter is not at the top"
             )
         rule = _OPENING.match(below)
         if front.body_start:
@@ -363,7 +363,7 @@ def check_head(text: str, *, in_paragraph: bool = True) -> None:
     text = text[:_MAX_CHARACTERS].lstrip("\ufeff \t\r\n")
     blank = _BLANK_LINE.search(text)
     if _names_level(text if blank is None else text[: blank.start()]):
-        raise ReadError(f"its first lines name a {LEVEL} and are not read: write it between ---")
+        raise ReadError(f"{LEVEL} in the first lines is not read: write it between ---")
 
 
 def read_level(text: str, *, in_paragraph: bool = True) -> dict[str, MetadataValue]:
@@ -414,7 +414,7 @@ def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     names = [field_name(name.strip()) for name, _ in pairs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ReadError(f"it names {twice} more than once")
+        raise ReadError(f"{twice} occurs more than once")
     return dict(pairs)
 
 
@@ -422,7 +422,7 @@ def check_unread(value: object, name: str) -> None:
     """Raise ``ReadError`` if a field that is not read contains the word confidentiality."""
     text = value if isinstance(value, str) else json.dumps(value)
     if LEVEL in _unescaped(text):
-        raise ReadError(f"its {name} names a {LEVEL} and is not read: it must be an object")
+        raise ReadError(f"{LEVEL} in {name} is not read: {name} must be an object")
 
 
 def _check_unguarded(block: str, problem: str, *, is_prose: bool = True) -> None:
@@ -431,7 +431,7 @@ def _check_unguarded(block: str, problem: str, *, is_prose: bool = True) -> None
     Prose may use the word; broken fields may not.
     """
     if _names_level(block) if is_prose else LEVEL in _unescaped(block):
-        raise ReadError(f"its front matter names a {LEVEL} and is not read: {problem}")
+        raise ReadError(f"{LEVEL} in the front matter is not read: {problem}")
 
 
 def _names_level(text: str) -> bool:
@@ -489,7 +489,7 @@ def _check_events(text: str) -> None:
     next_is_key: list[bool | None] = []  # of each open collection; None for a list
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise ReadError("it has anchors or aliases (& and *), which are not followed")
+            raise ReadError("it has anchors or aliases (& and *), which are not supported")
         if isinstance(event, yaml.CollectionEndEvent):
             next_is_key.pop()
         elif isinstance(event, yaml.NodeEvent):
@@ -501,7 +501,7 @@ def _check_events(text: str) -> None:
             if isinstance(event, yaml.CollectionStartEvent):
                 next_is_key.append(True if isinstance(event, yaml.MappingStartEvent) else None)
         if levels > 1:
-            raise ReadError(f"it names {LEVEL} more than once")
+            raise ReadError(f"{LEVEL} occurs more than once")
         if len(next_is_key) > _MAX_DEPTH:
             raise ReadError(f"it is nested deeper than {_MAX_DEPTH}")
 

@@ -80,7 +80,7 @@ def _open_handle(path: Path, root: Path | None) -> BinaryIO:
         else:
             handle = os.fdopen(_open_beneath(root, path.relative_to(root).parts), "rb")
     except FileNotFoundError as error:
-        raise TransientReadError("vanished since it was listed") from error
+        raise TransientReadError("disappeared since it was listed") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise TransientReadError(f"cannot be read: {reason or error}") from error
@@ -101,7 +101,7 @@ def _open(path: str | Path, folder: int | None) -> int:
 def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
     """Open one folder after the other, each by its name in the previous one."""
     if any(part in ("", ".", "..") for part in parts):
-        raise ReadError("not beneath the folder")
+        raise ReadError("not below the folder")
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in parts[:-1]:

@@ -87,7 +87,7 @@ class JsonReader(CodeReader):
         return document
 
 
-_NO_CUES = "as text, not as a transcript: it has no list of items with a text and a start"
+_NO_CUES = "read as text, not as a transcript: it has no list of items with a text and a start"
 
 
 def _as_it_stands(text: str, path: str) -> ParsedDocument:
@@ -98,7 +98,9 @@ _SAMPLE_LINES = 20
 """Lines looked at to tell records from other JSON; so a broken first line spoils nothing."""
 _PIECE = 1 << 16
 _IDS = tuple(re.compile(rf'"{name}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)') for name in ("_id", "id"))
-_NO_RECORDS = "as text, not as records: none of its first lines has both an _id (or id) and a text"
+_NO_RECORDS = (
+    "read as text, not as records: none of its first lines has both an _id (or id) and a text"
+)
 
 
 class JsonLinesReader:
@@ -123,9 +125,9 @@ class JsonLinesReader:
         is_cut_record = len(sample) == 1 and sample[0].startswith("{") and _is_torn(sample[0])
         if is_cut_record or any(map(_is_record, sample)):
             if read_level("".join(line[:_PIECE] for line in sample), in_paragraph=False):
-                raise ReadError(f"its front matter names a {LEVEL} and is not read above records")
+                raise ReadError(f"{LEVEL} in front matter is not read in a file of records")
             if any(map(_is_label_alone, sample)):
-                raise ReadError(f"a line names a {LEVEL} and is no record")
+                raise ReadError(f"{LEVEL} is in a line that is not a record")
             yield from _read_records(handle, path, limits.text_bytes)
         else:
             yield from PlainTextReader().read(handle, path, limits=limits)
@@ -148,12 +150,12 @@ def _read_records(
             record = str(error)
         if isinstance(record, str) and _is_torn(text):
             raise CutShortError(
-                f"line {number} is cut short: the file is still being written, or lost its end"
+                f"line {number} is incomplete: the file is still being written, or lost its end"
             )
         if isinstance(record, str):
             yield ReadFailure(name, record, None if _is_json(text) else _find_identifier(text))
         elif record.path in seen:
-            yield ReadFailure(name, f"_id {record.path!r} stands in an earlier line already")
+            yield ReadFailure(name, f"_id {record.path!r} occurs in an earlier line")
         else:
             seen.add(record.path)
             yield replace(record, places=Places("record", (0,), (number,)))
@@ -256,7 +258,7 @@ def _read_metadata(record: dict[str, object]) -> dict[str, MetadataValue]:
         check_unread(metadata, "metadata")
         metadata = None
     if levels and metadata and any(map(is_level_name, metadata)):
-        raise ReadError(f"it names {LEVEL} more than once")
+        raise ReadError(f"{LEVEL} occurs more than once")
     return normalise({**(metadata or {}), **levels})
 
 

@@ -49,7 +49,7 @@ def _serve(request: isolated.Request, data: bytes, answers: BinaryIO) -> isolate
         return isolated.Ended("unreadable", str(error))
     except MemoryError:
         limit = request.limits.memory_bytes
-        return isolated.Ended("unreadable", f"reading it takes more than {limit:,} bytes of memory")
+        return isolated.Ended("unreadable", f"reading needs more than {limit:,} bytes of memory")
     except RecursionError:
         return isolated.Ended("unreadable", "it is nested too deeply")
     except Exception as error:  # noqa: BLE001 - a library's defect on an odd file; reported
@@ -82,9 +82,9 @@ def _refuse(event: str, arguments: tuple[object, ...]) -> None:
         mode, flags = arguments[1], arguments[2]
         writes = isinstance(flags, int) and flags & _WRITING
         if writes or (isinstance(mode, str) and set(mode) & set("wax+")):
-            raise PermissionError("readers write no files")
+            raise PermissionError("readers may not write files")
     elif event.startswith(_FORBIDDEN):
-        raise PermissionError(f"readers do not do that: {event}")
+        raise PermissionError(f"readers may not do this: {event}")
 
 
 def exit_with(parent: int) -> NoReturn:

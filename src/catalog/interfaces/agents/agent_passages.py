@@ -108,7 +108,7 @@ def agent_passages(
             remaining -= extra
         passages.append(_agent_passage(result, number, is_whole, passages))
     parts = ", ".join(f"[{passage.number}]" for passage in passages if not passage.is_whole)
-    note = f"given in part, `get` the reference for the whole: {parts}" if parts else ""
+    note = f"cut; `get` the reference for the whole: {parts}" if parts else ""
     return tuple(passages), note
 
 

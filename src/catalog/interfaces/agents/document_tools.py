@@ -50,9 +50,9 @@ _TEXT_BYTES = (1_000, 1_000_000)
 
 
 class CatalogDocument(ToolPart):
-    """One document. ``reference`` is what ``get`` takes; dates are ISO 8601.
+    """One document. ``reference`` is for ``get``; dates are ISO 8601.
 
-    ``date`` is the one that ``after``, ``before`` and ``sort`` go by.
+    ``after``, ``before`` and ``sort`` use ``date``.
     """
 
     number: int
@@ -201,13 +201,13 @@ def _no_results(page: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     """Return the message on the empty list: its filters, and another call to try."""
     if page["total"]:
         total, offset = page["total"], params["offset"]
-        return f"no results: {total} documents match, none beyond offset {offset}."
+        return f"no results: {total} documents match, but offset {offset} is beyond them."
     dataset = ", ".join(map(quote_argument, page["datasets"]))
     parts = [f"{name} {quote_argument(params[name])}" for name in _NARROWING if name in params]
     if not parts:
-        return f"no results: dataset {dataset} holds no documents."
-    message = f"no results: no document of dataset {dataset} fits {' and '.join(parts)}"
-    return f"{message}. Leave some of it out, or try search_chunks."
+        return f"no results: dataset {dataset} has no documents."
+    message = f"no results: no document of dataset {dataset} matches {' and '.join(parts)}"
+    return f"{message}. Leave out some conditions, or try search_chunks."
 
 
 QUERY_CATALOG = AgentTool(
@@ -219,9 +219,11 @@ QUERY_CATALOG = AgentTool(
     arguments_of(
         BrowseParams,
         last=("filters", "dataset"),
-        query=Argument(help="Words of titles, names, summaries and tags; nothing lists all."),
+        query=Argument(
+            help="Words in titles, names, summaries or tags. Default: list all documents."
+        ),
         limit=Argument(bounds=(1, 100)),
-        filters=Argument(help='Conditions that must all hold: ["author=ann", "size>=1000"].'),
+        filters=Argument(help='Conditions that must all be true: ["author=ann", "size>=1000"].'),
         after=AFTER,
         before=BEFORE,
     ),
@@ -251,7 +253,7 @@ class Document(ToolPart):
 
 
 class SkippedDocument(ToolPart):
-    """A document that is named but not given."""
+    """A document that is only named, without its text."""
 
     reference: str
     path: str
@@ -284,7 +286,7 @@ def run_multi_get(engine: Engine, arguments: ToolArguments, notes: tuple[str, ..
     """Give the documents, in the order of the patterns, as long as all together fit."""
     params = arguments.params()
     if not possible_lists(params["patterns"])[-1]:
-        raise InputError("the argument patterns names no document")
+        raise InputError("the argument patterns is empty: name a document")
     answer = ask_by_names(engine, "multi_get", params, "patterns")
     documents, left_out = _take_fitting(map(_document, answer["documents"]), params["max_bytes"])
     skipped = [*map(_skipped_document, answer["skipped"]), *left_out]
@@ -292,12 +294,14 @@ def run_multi_get(engine: Engine, arguments: ToolArguments, notes: tuple[str, ..
     pattern = quote_argument(params["patterns"])
     data = MultiGetData(
         status="ok" if documents else "no_results",
-        message=None if documents else f"no results: no document of {pattern} could be given.",
+        message=None if documents else f"no results: no document of {pattern} could be read.",
         notes=(*notes, *quoted_notes),
         documents=tuple(documents),
         skipped=tuple(skipped),
     )
-    not_given = "\n".join(f"not given: {document.path}: {document.reason}" for document in skipped)
+    not_given = "\n".join(
+        f"not returned: {document.path}: {document.reason}" for document in skipped
+    )
     # Lines are set in, so that none looks like the head of another document.
     texts = [
         _format_document(document, indent(document.text.strip("\n"), _INDENT))
@@ -341,7 +345,8 @@ def _take_fitting(
         size = len(document.text.encode())
         if size > remaining:
             reason = (
-                f"{size} bytes, {remaining} are left of max_bytes {max_bytes}: get it by itself"
+                f"{size} bytes, but only {remaining} are left of max_bytes {max_bytes}: get "
+                "it separately"
             )
             others.append(
                 SkippedDocument(reference=document.reference, path=document.path, reason=reason)
@@ -377,7 +382,7 @@ class DatasetStatus(ToolPart):
 
 
 class StatusData(ToolData):
-    """What there is to search, and with what."""
+    """The datasets, the model and the engines."""
 
     datasets: tuple[DatasetStatus, ...] = ()
     model: str | None = None
@@ -391,7 +396,7 @@ def run_status(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...])
     datasets = tuple(map(_dataset_status, answer["datasets"]))
     data = StatusData(
         status="ok" if datasets else "no_results",
-        message=None if datasets else "no results: nothing has been indexed yet",
+        message=None if datasets else "no results: nothing is indexed yet",
         notes=notes,
         datasets=datasets,
         model=answer["model"],
@@ -437,12 +442,12 @@ GET = AgentTool(
         GetParams,
         last=("dataset", "max_bytes"),
         reference=Argument(
-            help="A reference from a search, a path, dataset:path or #docid; :12-20 picks lines "
-            "(or pages, cells, paragraphs), unless line_start and line_end pick others; "
-            ":1:05-1:18 picks times."
+            help="A reference from a search, a path, dataset:path or #docid. A suffix selects a "
+            "part: :12-20 for lines (or pages, cells, paragraphs), :1:05-1:18 for times. "
+            "line_start and line_end take precedence."
         ),
         max_bytes=Argument(
-            help="More text than this is cut after a line.", default=65_536, bounds=_TEXT_BYTES
+            help="A longer text is cut after a whole line.", default=65_536, bounds=_TEXT_BYTES
         ),
     ),
     GetData,
@@ -458,12 +463,12 @@ MULTI_GET = AgentTool(
         MultiGetParams,
         last=("dataset",),
         patterns=Argument(
-            help='A glob ("guides/**/*.md"), or paths and #docids: a list or with commas. Of a '
-            "reference, citation or link with a place that part is given.",
+            help='A glob ("guides/**/*.md"), or paths and #docids, as a list or separated by '
+            "commas. A reference, citation or link with a place selects that part.",
         ),
         limit=Argument(bounds=(1, 100)),
         max_bytes=Argument(
-            help="Documents beyond this much text, all together, are only named.",
+            help="When all texts together reach this size, further documents are only named.",
             bounds=_TEXT_BYTES,
         ),
     ),

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 _NARROWING = ("docs", "file_type", "name", "filters", "after", "before")
 _TOP_K = Argument(
-    help="How many passages, 1 to 50; by default as the settings say, mostly 10.",
+    help="Number of passages, 1 to 50. Default: the setting's, usually 10.",
     bounds=(1, 50),
 )
 _NOT_OF_TOOLS = ("similarity_threshold", "recency_half_life_days", "all_copies")
 _QUERY = Argument(help='Words, "quoted phrases" and -exclusions.')
-_FILTERS = Argument(help='Conditions that must all hold: ["tag=ops", "page>=3"].')
+_FILTERS = Argument(help='Conditions that must all be true: ["tag=ops", "page>=3"].')
 _SEARCH_ARGUMENTS = arguments_of(
     SearchParams,
     without=("mode", "rerank", "expand", "strict", *_NOT_OF_TOOLS),
@@ -98,7 +98,7 @@ def _search(engine: Engine, params: dict[str, Any], notes: tuple[str, ...]) -> T
     answer = ask_by_names(engine, "search", params, "docs")
     told = [*answer.get("notes", ()), *_stage_notes(answer["stages"])]
     if nearest := answer.get("nearest"):
-        told.append(f"nearest without what narrows the search: {', '.join(nearest)}")
+        told.append(f"nearest without these conditions: {', '.join(nearest)}")
     quoted_notes = clean_notes(told)
     passages, partial_note = agent_passages(answer["results"])
     own_notes = (*notes, partial_note) if partial_note else notes
@@ -116,7 +116,7 @@ def _search(engine: Engine, params: dict[str, Any], notes: tuple[str, ...]) -> T
     )
     lines = note_lines(own_notes)
     if data.low_confidence and data.results:
-        lines.insert(0, "low confidence: perhaps none of these passages answers")
+        lines.insert(0, "low confidence: perhaps none of these passages answers the query")
     quoted = format_passages(passages)
     return tool_result(data, lines=lines, quoted=quoted, quoted_notes=quoted_notes)
 
@@ -136,11 +136,11 @@ def _no_results(engine: Engine, params: Mapping[str, Any], datasets: Sequence[st
     query = quote_argument(params["query"])
     message = f"no results: no passage {_describe_narrowing(params)} for {query} {where}."
     if params.get("docs") == []:
-        message += " docs is an empty list, which is no document: leave it out to search all."
+        message += " docs is an empty list, which means no document: leave it out to search all."
     elif any(name in params for name in _NARROWING):
-        message += " Leave out what narrows the search."
-    message += " Try other words; query_catalog tells which documents there are."
-    return f"{message} File types there are: {types}." if types else message
+        message += " Leave out some conditions."
+    message += " Try other words, or list the documents with query_catalog."
+    return f"{message} Existing file types: {types}." if types else message
 
 
 def _describe_narrowing(params: Mapping[str, Any]) -> str:
@@ -148,16 +148,16 @@ def _describe_narrowing(params: Mapping[str, Any]) -> str:
     if "file_type" in params:
         parts.append(f"of file type {quote_argument(params['file_type'])}")
     if "name" in params:
-        parts.append(f"of a document named like {quote_argument(params['name'])}")
+        parts.append(f"of a document with {quote_argument(params['name'])} in its name")
     if "docs" in params:
-        parts.append("of the docs named")
+        parts.append("of the named docs")
     parts += [
         f"dated {words} {quote_argument(params[name])}"
         for name, words in (("after", "on or after"), ("before", "before"))
         if name in params
     ]
     if "filters" in params:
-        parts.append("that fits the filters")
+        parts.append("that matches the filters")
     return " ".join([*parts, "was found"])
 
 
@@ -175,7 +175,7 @@ def _describe_searched(
     except CatalogError:  # the search has answered; this is only to say more
         return unknown
     documents = "document" if page["total"] == 1 else "documents"
-    let_in = " that the filters let in" if filters else ""
+    let_in = " that match the filters" if filters else ""
     where = f"in the {page['total']} {documents} of {names}{let_in}"
     return where, format_types(page["types"])
 
@@ -190,15 +190,17 @@ SEARCH_CHUNKS = AgentTool(
         SearchParams,
         without=("expand", "explain", "strict", *_NOT_OF_TOOLS),
         last=("docs", "filters", "mode", "rerank", "dataset", "agent"),
-        query=Argument(help='A question or words; what is in "quotes" must be there, -word not.'),
+        query=Argument(help='A question or words; "quoted words" must occur, -word must not.'),
         top_k=_TOP_K,
-        mode=Argument(help="By words (lexical), by meaning (vector) or by both (hybrid, usual)."),
+        mode=Argument(
+            help="By words (lexical), by meaning (vector) or by both (hybrid, the default)."
+        ),
         file_type=Argument(name="file_type_filter"),
         name=Argument(name="doc_name_filter"),
         filters=_FILTERS,
         after=AFTER,
         before=BEFORE,
-        rerank=Argument(help="Let a second model order the best passages: better and slower."),
+        rerank=Argument(help="Let a second model rerank the best passages: better and slower."),
     ),
     SearchData,
     run_search,
@@ -310,7 +312,7 @@ def _sources(said: Mapping[str, Any]) -> Iterator[CitedSource]:
 
 def _source_lines(data: AskData) -> Iterator[str]:
     for source in data.sources:
-        doubt = "" if source.verified else " (does not say so)"
+        doubt = "" if source.verified else " (does not support it)"
         yield f"[{source.number}] {source.citation}{doubt}"
         yield f"{_INDENT}reference: {source.reference}"
     if data.nearest:
@@ -326,9 +328,9 @@ ASK = AgentTool(
         AskParams,
         without=("model", "expand", "strict", "mode", "similarity_threshold"),
         last=("docs", "filters", "rerank", "dataset"),
-        question=Argument(help="The question, in a sentence."),
+        question=Argument(help="The question, as a sentence."),
         top_k=Argument(
-            help="How many passages to answer from, 1 to 50; by default as the settings say.",
+            help="Number of passages to answer from, 1 to 50. Default: the setting's.",
             bounds=(1, 50),
         ),
         filters=_FILTERS,

@@ -46,7 +46,7 @@ _MAX_COMPARED = 20_000  # characters of an argument; a message is far shorter
 MAX_MESSAGE = 1000
 """Characters of an error's message at most."""
 _MAX_NOTE = 300
-_QUOTING_ERROR = "error: the call is wrong; the reason repeats names out of documents."
+_QUOTING_ERROR = "error: the call is wrong; the reason quotes names from documents."
 _PLAIN_TYPE = re.compile(r"[a-z0-9+_-]{1,12}")
 _MAX_TYPES = 12
 _FREE_KEYS = frozenset(["type", "title", "description"])
@@ -98,7 +98,7 @@ class ToolArguments(BaseModel):
                     _check_not_blank(name, value)
                 elif _is_empty(value):
                     if value is not None and name == "docs":
-                        raise InputError("docs names no document: leave it out to search all")
+                        raise InputError("docs is empty: leave it out to search all documents")
                     continue
                 takes_list = any(get_origin(kind) is list for kind in get_args(field.annotation))
                 value = _as_list_or_text(value, takes_list=takes_list)
@@ -262,7 +262,7 @@ def _clamp(name: str, value: Any, bounds: tuple[int, int], notes: list[str]) -> 
     nearest = min(max(value, bounds[0]), bounds[1])
     if nearest != value:
         text = value if abs(value) <= _SHOWN else "of that size"
-        notes.append(f"{name} {text} is out of range: {nearest} was taken")
+        notes.append(f"{name} {text} is out of range, so {nearest} was used")
     return nearest
 
 
@@ -273,7 +273,7 @@ def one_line(text: str, limit: int = 300) -> str:
 
 
 def document_reference(document: Mapping[str, Any]) -> str:
-    """Return what ``get`` takes: ``dataset:path``, or the docid if that does not fit on a line."""
+    """Return a reference for ``get``: ``dataset:path``, or the docid if that is too long."""
     name: str = document["source_doc_id"]
     return name if one_line(name) == name else f"#{document['docid']}"
 
@@ -416,7 +416,7 @@ def note_lines(notes: Iterable[str]) -> list[str]:
 
 
 def clean_notes(notes: Iterable[object]) -> tuple[str, ...]:
-    """Return the engine's notes, each on one line and without what hides or steers."""
+    """Return the engine's notes, each on one line and without control characters."""
     return tuple(one_line(str(note), _MAX_NOTE) for note in notes)
 
 

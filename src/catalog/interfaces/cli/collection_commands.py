@@ -21,19 +21,21 @@ _SHOWN = 300  # characters of a passage
 _NAMED_MODEL = "the model that filled it"
 
 app = typer.Typer(
-    help="Search a Qdrant collection of others (IDX_COLLECTION__*).",
+    help="Search a Qdrant collection of other software (IDX_COLLECTION__*).",
     no_args_is_help=True,
 )
 NameOption = Annotated[
     str | None,
-    typer.Option("--collection", "-c", help="Its name; default: IDX_COLLECTION__NAME."),
+    typer.Option(
+        "--collection", "-c", help="Name of the collection; default: IDX_COLLECTION__NAME."
+    ),
 ]
 
 
 @app.command("search")
 def search_collection(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="What to look for.")],
+    query: Annotated[str, typer.Argument(help="Text to search for.")],
     collection: NameOption = None,
     top_k: Annotated[
         int | None, typer.Option("--top-k", "-k", help="How many passages.", show_default=False)
@@ -47,9 +49,11 @@ def search_collection(
         ),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="Leave out lower scores.")
+        float | None, typer.Option(min=-1, max=1, help="Least score of a passage.")
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Tell what each stage did.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the report of each stage.")
+    ] = False,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -80,7 +84,7 @@ def check_collection(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Say what the collection holds, and whether fields and model fit; exit 1 if not.
+    """Check the collection, its fields and the model; exit with 1 if they do not fit.
 
     Examples:
         catalog collection check
@@ -106,7 +110,7 @@ def _result_lines(results: CollectionResults, width: int | None) -> Iterator[str
     for result in results:
         low = ", low" if result.is_low else ""
         yield f"[{result.rank}] {one_line(result.citation)}  score {result.score:.4g}{low}"
-        text = shorten(one_line(result.text), _SHOWN) or "(its payload holds no text)"
+        text = shorten(one_line(result.text), _SHOWN) or "(its payload has no text)"
         yield from [f"{_INDENT}{text}"] if width is None else wrap(_INDENT + text, width, _INDENT)
         yield ""
     if len(results) == 0:
@@ -138,6 +142,6 @@ def _verdict(state: Mapping[str, Any]) -> str:
     if state["dim"] != state["model_dim"]:
         return f"it is not {_NAMED_MODEL}"
     if state["agreement"] is None:
-        return "no text was found to tell whether it is the one that filled the collection"
+        return "no stored text was found to check whether it filled the collection"
     agreed = f"its vectors agree with those stored by {state['agreement']:.2f}"
     return f"{agreed}, {'as' if state['fits'] else 'not as'} those of {_NAMED_MODEL} do"

@@ -45,7 +45,7 @@ def follow(indexer: Indexer, dataset: str, told: dict[str, bool]) -> Iterator[Sy
                     )
             except _PASSING as error:
                 if type(error) is not failed:
-                    complain(f"warning: {error}; what is indexed stays, and the watch goes on")
+                    complain(f"warning: {error}; the index stays, and watching continues")
                 failed = type(error)
                 folder.wait(RETRY_SECONDS)
                 continue
@@ -88,8 +88,8 @@ class FolderWatch:
         problem, self._problem = self._problem, ""
         if problem not in ("", self._told):
             complain(
-                f"warning: changes are not reported ({problem}); "
-                f"the folder is looked at every {RETRY_SECONDS:g} s instead"
+                f"warning: changes are not reported ({problem}), so the folder is listed every "
+                f"{RETRY_SECONDS:g} s instead"
             )
             self._told = problem
 
@@ -148,7 +148,7 @@ class FolderWatch:
         return any(_may_be_read(path.parts[depth:]) for path in paths)
 
     def __enter__(self) -> FolderWatch:
-        """Return once changes are noted, or cannot be."""
+        """Return when changes are recorded, or if they cannot be."""
         self._thread.start()
         self._is_watching.wait()
         return self

@@ -52,13 +52,13 @@ def make_bound(
     context: typer.Context,
     sentences: Annotated[
         Path | None,
-        typer.Argument(help="Labelled sentences, as 'eval answers --sentences' wrote them."),
+        typer.Argument(help="Labelled sentences, written by 'eval answers --sentences'."),
     ] = None,
     at_most: Annotated[
-        float, typer.Option(help="Share of the sentences shown that may be unsupported.")
+        float, typer.Option(help="Share of the shown sentences that may be unsupported.")
     ] = 0.05,
     confidence: Annotated[
-        float, typer.Option(help="Share of all calibrations that are to keep it.")
+        float, typer.Option(help="Share of all calibrations that must keep the bound.")
     ] = 0.95,
     on_average: Annotated[
         bool,
@@ -72,9 +72,9 @@ def make_bound(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Find the score from which on sentences of answers may be shown, and keep it.
+    """Find the least score of sentences that answers may show, and keep it.
 
-    'ask' marks or drops those below, until the model, the index or a setting is another.
+    'ask' marks or drops sentences below it, until the model, the index or a setting changes.
 
     Examples:
         catalog golden bound sentences.jsonl --at-most 0.05
@@ -121,7 +121,7 @@ def check(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Check a set: its form, and with --dataset whether its labels and filters fit.
+    """Check a set: its form and, with --dataset, its labels and filters.
 
     Examples:
         catalog golden check notes.jsonl
@@ -148,22 +148,22 @@ def check(
 @app.command("label")
 def label(
     context: typer.Context,
-    golden: Annotated[Path, typer.Option("--golden", help="File to add to; made if absent.")],
+    golden: Annotated[Path, typer.Option("--golden", help="File to add to; created if missing.")],
     dataset: DatasetOption = None,
     query: Annotated[
         list[str] | None,
-        typer.Option("--query", help="A query to label; may be repeated; else you are asked."),
+        typer.Option("--query", help="A query to label; may be repeated. Default: you are asked."),
     ] = None,
     difficulty: Annotated[
-        str | None, typer.Option(help="Of new queries: easy, medium, hard or fusion.")
+        str | None, typer.Option(help="Difficulty of new queries: easy, medium, hard or fusion.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Of new queries: semantic, exact, metadata or temporal.")
+        str | None, typer.Option(help="Kind of new queries: semantic, exact, metadata or temporal.")
     ] = None,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Grade what the pipelines find, 0 to 3, as golden queries; saved after each query.
+    """Grade the passages that searches find, 0 to 3, and save them as golden queries.
 
     Examples:
         catalog golden label --golden notes.jsonl
@@ -210,7 +210,7 @@ def calibrate(
     dataset: DatasetOption = None,
     mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how good it would be, and keep nothing.")
+        bool, typer.Option("--dry-run", help="Show how good it would be, and keep nothing.")
     ] = False,
     undo: Annotated[
         bool, typer.Option("--undo", help="Forget what was kept; needs no labelled queries.")
@@ -220,9 +220,9 @@ def calibrate(
 ) -> None:
     """Fit relevance, the balance of the legs, and when to answer, to labelled queries.
 
-    Thresholds and low confidence go by relevance. The balance is fitted from 50 queries on, for
-    hybrid search with adaptive fusion. When 'ask' answers takes 10 queries with an answer and 10
-    without. Each is kept if it wins on queries it was not fitted on.
+    Relevance decides on thresholds and low confidence. The balance needs 50 queries, and hybrid
+    search with adaptive fusion. When 'ask' answers needs 10 queries with an answer and 10 without.
+    Each fit is kept if it wins on queries left out of it.
 
     Examples:
         catalog golden calibrate --golden notes.jsonl
@@ -248,7 +248,7 @@ def calibrate(
         for warning in find_label_warnings(queries, library.database, name):
             complain(warning)
         with TerminalProgress() as progress:
-            balance = "the balance of the legs is one of hybrid search with adaptive fusion"
+            balance = "only hybrid search with adaptive fusion has a balance of the legs"
             if known_mode == "hybrid" and service.parts.rag.fusion_mode == "adaptive":
                 balance = _fit_balance(service.parts, queries, name, progress, keep=not dry_run)
             relevance = _fit_relevance(
@@ -269,7 +269,7 @@ def _fit_relevance(
     *,
     keep: bool,
 ) -> list[str]:
-    """Fit the store's relevance, keep it if it wins, and return what came of it, line by line."""
+    """Fit the store's relevance, keep the fit if it wins, and return a report, line by line."""
     from catalog.evaluation.calibration import collect_candidates, fit_own
     from catalog.retrieval.relevance import packaged_calibration, save_calibration
 
@@ -287,7 +287,10 @@ def _fit_relevance(
     now = "that of searches by words" if packaged is None else "the packaged calibration's"
     return [
         f"{about}: {fit.quality.n} passages, left out of the fit in turn:",
-        f"  a relevant passage is given more than another in {fit.quality.auc:.1%} of pairs",
+        (
+            "  a relevant passage has a higher estimate than an irrelevant one in "
+            f"{fit.quality.auc:.1%} of pairs"
+        ),
         f"  estimate and truth differ by {fit.quality.error:.3f} on average",
         f"  relevance is fitted to them: its squared error falls by {found}"
         if fit.wins
@@ -315,13 +318,13 @@ def _undo(parts: SearchParts, dataset: str, mode: Mode) -> None:
     if mode == "hybrid":
         embedding = _embedding_of(parts, mode)
         save_balance(parts.database, dataset, embedding, parts.rag, shift=None, about="undone")
-        say(f"the balance of the legs of {dataset} is the usual one again")
+        say(f"the balance of the legs of {dataset} is the default again")
 
 
 def _fit_balance(
     parts: SearchParts, queries: GoldenSet, dataset: str, progress: Progress, *, keep: bool
 ) -> str:
-    """Fit the balance of the dataset's legs, keep it if it wins, and return what came of it."""
+    """Fit the balance of the dataset's legs, keep the fit if it wins, and return a report."""
     from catalog.evaluation.calibration import LEAST_QUERIES, fit_shift, measure_shifts
     from catalog.retrieval.adaptive import save_balance
 
@@ -338,7 +341,9 @@ def _fit_balance(
     if not fit.wins:
         return "the balance of the legs stays: no other wins on queries left out of the fit"
     gain = f"nDCG@10 {fit.gain:+.3f} (standard error {fit.error:.3f})"
-    return f"the vector leg's share is shifted by {fit.shift:+.2f}: {gain} on queries left out"
+    return (
+        f"the vector leg's share changes by {fit.shift:+.2f}: {gain} on queries left out of the fit"
+    )
 
 
 def _fit_answers(
@@ -374,7 +379,7 @@ def _fit_answers(
 
 
 def _texts(queries: list[str] | None) -> Iterator[str]:
-    """Yield the queries given, else those typed."""
+    """Yield the given queries; without any, the ones that the user types."""
     if queries:
         yield from map(str.strip, queries)
         return
@@ -483,7 +488,7 @@ def validate(
 
 @contextmanager
 def _example_library(context: typer.Context, preset: str | None) -> Iterator[Library]:
-    """Index the example's book in a folder of its own, which goes again."""
+    """Index the example's book in a temporary folder."""
     from catalog.library.indexing import Indexer
 
     chosen = store_options(context, None, preset).preset or EXAMPLE

@@ -62,7 +62,7 @@ def rebuild_derived(
     for name, made in done.items():
         points = f"vector index of {made['vectors']:,} points" if "vectors" in made else ""
         words = "keyword index" if "lexical" in made else ""
-        say(f"{name}: {' and '.join(filter(None, (words, points)))} made anew")
+        say(f"{name}: {' and '.join(filter(None, (words, points)))} rebuilt")
 
 
 SHOWN_FAILURES = 20
@@ -73,17 +73,17 @@ ApplyOption = Annotated[
     bool,
     typer.Option(
         "--apply-settings",
-        help="Cut all documents anew by the settings of this call, if the dataset was made with "
-        "others, and keep to these from now on.",
+        help="If the dataset was made with other settings, cut all documents again with the "
+        "settings of this call, and keep these.",
     ),
 ]
 RereadOption = Annotated[
-    bool, typer.Option("--reread", help="Do every document anew, changed or not.")
+    bool, typer.Option("--reread", help="Read every document again, changed or not.")
 ]
 DeletionsOption = Annotated[
     bool,
     typer.Option(
-        "--allow-deletions", help="Forget documents even if most files, or their drive, are gone."
+        "--allow-deletions", help="Remove documents even if most files, or their drive, are gone."
     ),
 ]
 
@@ -93,16 +93,16 @@ def build(
     context: typer.Context,
     folder: Annotated[
         Path | None,
-        typer.Argument(help="A folder of documents, or one file; none: the dataset's own, anew."),
+        typer.Argument(help="A folder or file. Default: the dataset's folder, read again."),
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", "-d", help="Name to index it under.")
+        str | None, typer.Option("--dataset", "-d", help="Name of the dataset.")
     ] = None,
     include: Annotated[
         list[str] | None, typer.Option("--include", help="Only files matching this glob.")
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", help="Leave out files matching this glob.")
+        list[str] | None, typer.Option("--exclude", help="Not files matching this glob.")
     ] = None,
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
@@ -115,9 +115,8 @@ def build(
 ) -> None:
     """Index a folder as a dataset. Safe to interrupt: run it again to continue.
 
-    A dataset that is there is cut as it was made, whatever the settings of this call are.
-    Without a folder, a full rebuild: every document of the dataset is read and cut anew from the
-    folder it was built from; texts whose vectors are kept are not embedded again.
+    An existing dataset keeps the settings it was made with. Without a folder, every document of the
+    dataset is read and cut again; unchanged texts keep their vectors.
 
     Examples:
         catalog index build ~/notes --dataset notes
@@ -170,7 +169,7 @@ def update(
         bool, typer.Option("--watch", help="Keep running and follow the folder's changes.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
     ] = False,
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
@@ -181,19 +180,19 @@ def update(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Index what changed since the last run, in the folder the dataset was built from.
+    """Index the changes in a dataset's folder since the last run.
 
-    The documents are cut as the dataset was made, whatever the settings of this call are.
+    Documents are cut with the settings that the dataset was made with, not those of this call.
 
-    Ends with code 1 if documents were kept as they were because their file, folder or drive could
-    not be read, or if a text could not be embedded; what is kept is named.
+    Ends with code 1 if a file, folder or drive could not be read, or a text could not be embedded.
+    Documents of such files do not change, and the output names them.
 
     Examples:
         catalog index update
         catalog index update -d notes --dry-run
     """
     if dry_run and watch:
-        raise typer.BadParameter("a dry run watches nothing", param_hint="--dry-run/--watch")
+        raise typer.BadParameter("a dry run cannot watch", param_hint="--dry-run/--watch")
     told: dict[str, Any] = {
         "allow_deletions": allow_deletions,
         "reread": reread,
@@ -224,7 +223,7 @@ def update(
 def rebuild(
     context: typer.Context,
     keep_settings: Annotated[
-        bool, typer.Option("--keep-settings", help="Cut each dataset as it was made.")
+        bool, typer.Option("--keep-settings", help="Keep the settings of each dataset.")
     ] = False,
     vectors: VectorsOption = False,
     lexical: LexicalOption = False,
@@ -235,11 +234,11 @@ def rebuild(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Re-read and re-embed every dataset; the way to change the embedding model.
+    """Read and embed every dataset again, for example with another model.
 
-    All are cut by the settings of this call, unless told to keep those that each was made with.
-    With --vectors, --lexical or --all no document is read and no model asked: what is derived from
-    the store is made anew.
+    Documents are cut with the settings of this call, or with --keep-settings as before. With
+    --vectors, --lexical or --all only indexes are rebuilt from the store, without reading documents
+    or asking a model.
 
     Examples:
         catalog index rebuild --keep-settings
@@ -258,7 +257,7 @@ def rebuild(
     with library, TerminalProgress() as progress:
         reports = Indexer(library).rebuild(keep_settings=keep_settings, progress=progress)
     if not reports and not json:
-        say("there is no dataset to rebuild; 'catalog index build FOLDER --dataset NAME' makes one")
+        say("no dataset to rebuild: create one with 'catalog index build FOLDER --dataset NAME'")
     if json:
         print_json({name: _as_dict(report) for name, report in reports.items()})
     for name, report in reports.items():
@@ -271,7 +270,7 @@ def rebuild(
 @app.command("remove")
 def remove(
     context: typer.Context,
-    dataset: Annotated[str, typer.Argument(help="Its name, as 'catalog status' lists it.")],
+    dataset: Annotated[str, typer.Argument(help="Name of the dataset, see 'catalog status'.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -308,7 +307,7 @@ def stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Count what a dataset holds, in the database: files, passages and their sizes.
+    """Show the numbers of a dataset: files, passages and their sizes.
 
     Examples:
         catalog index stats
@@ -331,38 +330,38 @@ def stats(
 @app.command("try-model")
 def try_model(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The model, as in IDX_EMBEDDING__MODEL.")],
+    name: Annotated[str, typer.Argument(help="Name of the model, as in IDX_EMBEDDING__MODEL.")],
     dataset: DatasetOption = None,
     provider: Annotated[
-        str | None, typer.Option(help="As IDX_EMBEDDING__PROVIDER; that one unless given.")
+        str | None,
+        typer.Option(help="Where it runs, as in IDX_EMBEDDING__PROVIDER, which is the default."),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="One more setting of the model, as embedding.dim=256; may be repeated."
+            "--set",
+            help="Another setting of the model, such as embedding.dim=256; may be repeated.",
         ),
     ] = None,
     sample: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Embed only about so many passages of each dataset, in whole documents."
+            min=1, help="Embed only about this many passages of each dataset, in whole documents."
         ),
     ] = None,
     golden: Annotated[
         Path | None,
-        typer.Option(
-            "--golden", help="Labelled queries whose documents come first into the sample."
-        ),
+        typer.Option("--golden", help="Labelled queries whose documents are first in the sample."),
     ] = None,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Embed the stored passages with another model, to compare it with the present one.
+    """Embed stored passages with another model, to compare it with the present one.
 
-    Searches stay as they are, and no document is read again. Without --dataset all datasets are
-    embedded. Safe to interrupt: run it again to continue. 'catalog compare --candidate trial'
-    compares; 'index adopt' makes the model the store's, 'index drop' forgets it.
+    Searches do not change, and no document is read. Without --dataset all datasets are embedded.
+    Safe to interrupt: run it again to continue. Then compare with 'catalog compare --candidate
+    trial', and end the trial with 'index adopt' or 'index drop'.
 
     Examples:
         catalog index try-model BAAI/bge-base-en-v1.5
@@ -373,7 +372,7 @@ def try_model(
 
     pairs = [one.partition("=") for one in settings or ()]
     if any(not value for _, _, value in pairs):
-        raise typer.BadParameter("give it as name=value", param_hint="--set")
+        raise typer.BadParameter("write it as name=value", param_hint="--set")
     given: dict[str, Any] = {key: value for key, _, value in pairs} | {"embedding.model": name}
     if provider is not None:
         given["embedding.provider"] = provider
@@ -389,8 +388,9 @@ def try_model(
         for failure in report.failed[:SHOWN_FAILURES]:
             complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
         say(
-            f"{name}: {counts.embedded} of {counts.passages} passages embedded, {report.embedded} "
-            f"texts in this run; {counts.bytes / 1e6:.1f} MB of vectors; searches stay as they are",
+            f"{name}: {counts.embedded} of {counts.passages} passages embedded, "
+            f"{report.embedded} texts in this run; {counts.bytes / 1e6:.1f} MB of vectors; "
+            "searches do not change",
             "Compare: catalog compare --golden FILE --baseline v2 --candidate trial",
             "Then:    catalog index adopt, or catalog index drop",
         )
@@ -405,10 +405,10 @@ def adopt(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Make the model on trial the store's, at once: a search sees the old one or the new one.
+    """Make the model on trial the store's model.
 
-    Embeds the passages that lack its vectors first. No passage is cut anew or gets another id.
-    Prints what to set from now on.
+    Passages without its vectors are embedded first. A search then sees the old model or the new
+    one, and passages keep their ids. Prints the settings to change.
 
     Examples:
         catalog index adopt
@@ -427,11 +427,10 @@ def adopt(
 def _print_adoption(report: AdoptionReport) -> None:
     say(
         *(f"note: {one}" for one in report.notes),
-        f"{report.model.model} is the store's model now, in place of {report.replaced.model}: "
+        f"{report.model.model} is the store's model now, instead of {report.replaced.model}: "
         f"{report.counts.embedded} of {report.counts.passages} passages have its vectors; "
         f"{report.seconds:.1f} s",
-        "Set this from now on (leave out what is unset). Until then the store's own note of it is "
-        "followed:",
+        "Set this from now on; until then the store's own record of its model is used:",
     )
     for name, value in report.settings.items():
         say(f"{variable_of(name)}={value}" if value is not None else f"# {variable_of(name)} unset")
@@ -444,7 +443,7 @@ def drop(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Forget the model on trial and its vectors; searches stay as they are.
+    """Remove the model on trial and its vectors; searches do not change.
 
     Examples:
         catalog index drop
@@ -457,7 +456,7 @@ def drop(
     if json:
         print_json({"dropped": name, "vectors": vectors})
     else:
-        say(f"{name} is forgotten, with {vectors} vectors that nothing else uses")
+        say(f"{name} was dropped, with {vectors} vectors that nothing else uses")
 
 
 def _print_stats(stats: DatasetStats) -> None:
@@ -552,13 +551,12 @@ def _summary(report: SyncReport) -> str:
     of_texts = f" ({texts} texts; those of one recording are one document)"
     of_texts = of_texts if texts > report.documents else ""
     left_out = f", {report.left_out} left out" if report.left_out else ""
-    waiting = f", {report.incomplete} not wholly embedded" if report.incomplete else ""
+    waiting = f", {report.incomplete} only partly embedded" if report.incomplete else ""
     return (
-        f"{report.files} file{'s' * (report.files != 1)}{left_out}: "
-        f"{report.documents} document{'s' * (report.documents != 1)}{of_texts}{waiting}, "
-        f"{count_passages(report.chunks, report.embedded_chunks)}; "
-        f"{report.added} added, {report.updated} updated, {report.removed} removed, "
-        f"{report.unchanged} unchanged; "
+        f"{report.files} file{'s' * (report.files != 1)}{left_out}: {report.documents} "
+        f"document{'s' * (report.documents != 1)}{of_texts}{waiting}, "
+        f"{count_passages(report.chunks, report.embedded_chunks)}; {report.added} added, "
+        f"{report.updated} updated, {report.removed} removed, {report.unchanged} unchanged; "
         f"{report.seconds:.1f} s, found by words after {report.words_seconds:.1f} s"
     )
 
@@ -583,7 +581,7 @@ def _print_preview(preview: SyncPreview, *, json: bool) -> None:
             say(f"{name:13}… and {len(files) - SHOWN_FAILURES} more (--json lists all)")
     told_of = {"indexed:": "indexed with remarks", "not indexed:": "not indexed"}
     counts = ", ".join(f"{len(files)} {told_of.get(name, name)}" for name, files in parts.items())
-    say(f"{counts}, {preview.unchanged} unchanged; no document was read, nothing written")
+    say(f"{counts}, {preview.unchanged} unchanged; nothing was read or written")
     for note in preview.notes:
         say(f"note: {note}")
     if preview.stopped is not None:

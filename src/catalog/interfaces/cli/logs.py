@@ -25,25 +25,23 @@ _WIDEST = 60  # characters of a question in a list
 
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", help="Only what was asked from then on: 30m, 24h, 7d, or a date."),
+    typer.Option("--since", help="Only requests from then on: 30m, 24h, 7d, or a date."),
 ]
 runs_app = typer.Typer(help="Show and compare recorded evaluation runs.", no_args_is_help=True)
-RunArgument = Annotated[str, typer.Argument(help="A run's id, or how it starts.")]
-app = typer.Typer(
-    help="Show or clear the log of what was asked (IDX_LOG__*).", no_args_is_help=True
-)
+RunArgument = Annotated[str, typer.Argument(help="A run's id, or the first part of it.")]
+app = typer.Typer(help="Show or clear the log of requests (IDX_LOG__*).", no_args_is_help=True)
 
 
 @app.command("queries")
 def list_queries(
     context: typer.Context,
     since: SinceOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many, the newest.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Number of entries, newest first.")] = 20,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """List what was asked, newest first: by default questions as hashes, and no searches.
+    """List the logged requests, newest first: by default without searches, questions as hashes.
 
     Examples:
         catalog logs queries
@@ -62,7 +60,7 @@ def list_queries(
     elif entries:
         say(*table_lines(_HEADINGS, map(_cells, entries), right=("id", "ms")))
     else:
-        say("Nothing is in the log.")
+        say("The log is empty.")
     if not json:
         complain(_what_is_logged(library.settings.log))
 
@@ -70,7 +68,7 @@ def list_queries(
 @app.command("show")
 def show_query(
     context: typer.Context,
-    number: Annotated[int, typer.Argument(metavar="ID", help="The number in the list.")],
+    number: Annotated[int, typer.Argument(metavar="ID", help="Number of the entry in the list.")],
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -90,7 +88,7 @@ def show_query(
     ):
         entry = find_entry(connection, number)
     if entry is None:
-        raise InputError(f"the log has no entry {number}: catalog logs queries lists them")
+        raise InputError(f"the log has no entry {number}; catalog logs queries shows the entries")
     if json:
         print_json(asdict(entry))
     else:
@@ -105,7 +103,7 @@ def show_stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show percentiles, what is not answered and why, failures, tokens and cost.
+    """Show times, failures, unanswered questions with reasons, tokens and cost.
 
     Examples:
         catalog logs stats
@@ -132,13 +130,13 @@ def clear_log(
     context: typer.Context,
     before: Annotated[
         str | None,
-        typer.Option("--before", help="Only what was asked longer ago than 7d, or before a date."),
+        typer.Option("--before", help="Only entries older than 7d, or from before a date."),
     ] = None,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Drop what is logged.
+    """Delete the log, or its old entries.
 
     Examples:
         catalog logs clear
@@ -199,7 +197,7 @@ def _time(entry: LogEntry) -> str:
 
 
 def _outcome(entry: LogEntry) -> str:
-    """Return in a word or two how it went."""
+    """Return the outcome in a word or two."""
     if entry.retrieval_ms is None:
         return ", ".join(entry.errors)
     if entry.abstained is not None:
@@ -252,7 +250,9 @@ def _milliseconds(ms: float | None) -> str | None:
 @runs_app.command("list")
 def list_recorded(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Number of runs, newest first.")
+    ] = 20,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -285,7 +285,7 @@ def show_recorded(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show one run: its scores, and exactly what was run.
+    """Show one run: its scores and its settings.
 
     Examples:
         catalog runs show 3f2a
@@ -316,7 +316,7 @@ def diff_recorded(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show what changed from one run to another: settings, and metrics with their tests.
+    """Compare two runs: their settings, and their metrics with tests.
 
     Examples:
         catalog runs diff 3f2a 9c01

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 SECRET = "********"  # noqa: S105 - what is shown in place of one
 CacheKind = Literal["expansion", "rerank", "answer", "queries"]
 CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
-_DATASETS_OWN = "a dataset keeps its own, but with --apply-settings"
+_DATASETS_OWN = "a dataset keeps its value, unless --apply-settings is given"
 _HEADINGS = ("kind", "model", "entries", "used again", "size", "oldest", "newest")
-cache = typer.Typer(help="Show or clear the kept answers of models.", no_args_is_help=True)
+cache = typer.Typer(help="Show or clear the cached answers of models.", no_args_is_help=True)
 _Datasets = Annotated[
     list[str] | None,
     typer.Option("--dataset", "--project", "-d", help="Only this dataset; may be repeated."),
@@ -95,7 +95,7 @@ def config(
             is_noted = row["name"].startswith("rag_v2.")
             mark = f"  ({_DATASETS_OWN if is_noted else 'a change needs catalog index rebuild'})"
         if not row["acts"]:
-            mark = f"  (does nothing now: only with {row['acts_only_with']})"
+            mark = f"  (has no effect now: only with {row['acts_only_with']})"
         say(f"{row['variable']} = {row['value']}  [{row['origin']}]{mark}")
 
 
@@ -144,7 +144,7 @@ def cache_stats(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Show what is kept, by kind and model: expansions, rerank scores, query embeddings.
+    """Show the cache by kind and model: expansions, rerank scores, query embeddings.
 
     Examples:
         catalog cache stats
@@ -157,7 +157,7 @@ def cache_stats(
     if json:
         print_json(rows)
     elif not rows:
-        say("There is no store yet, so nothing is kept.")
+        say("There is no store yet, so nothing is cached.")
     else:
         say(*table_lines(_HEADINGS, map(_cells, rows), right=_HEADINGS[2:]))
 
@@ -172,7 +172,7 @@ def clear_cache(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Drop what is kept, all of it or one kind; documents and their vectors stay.
+    """Clear the cache, or one kind of it; documents and their vectors stay.
 
     Examples:
         catalog cache clear
@@ -191,7 +191,7 @@ def clear_cache(
 
 
 def _store_exists(settings: Settings) -> bool:
-    """Return whether opening the store would make none."""
+    """Return whether the store exists, so that opening it creates no store."""
     from catalog.store.database import has_store
 
     return has_store(settings)
@@ -248,8 +248,8 @@ def _date(time: float | None) -> str:
 
 def backup(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Where to write the copy.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    file: Annotated[Path, typer.Argument(help="File for the copy.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -276,7 +276,7 @@ def backup(
 
 def restore(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A copy that catalog backup made.")],
+    file: Annotated[Path, typer.Argument(help="A copy made by catalog backup.")],
     force: Annotated[
         bool, typer.Option("--force", help="Drop the store kept from an earlier restore.")
     ] = False,
@@ -300,9 +300,9 @@ def restore(
     if json:
         print_json({"restored": str(file), "kept": None if kept is None else str(kept)})
         return
-    say(f"The store is that of {file} again.")
+    say(f"The store is now the copy {file}.")
     if kept is not None:
-        say(f"The one before is kept as {kept}: delete it when you need it no more.")
+        say(f"The replaced store is kept as {kept}: delete it when you no longer need it.")
 
 
 def migrate_store(
@@ -312,7 +312,7 @@ def migrate_store(
         typer.Option(
             "--to",
             metavar="url",
-            help="Where: postgresql://user@host/database, or sqlite:////folder/catalog.db.",
+            help="Target: postgresql://user@host/database, or sqlite:////folder/catalog.db.",
         ),
     ],
     json: JsonOption = False,
@@ -341,7 +341,10 @@ def migrate_store(
         print_json({"rows": counts})
         return
     told = ", ".join(f"{counts[name]:,} {name}" for name in ("documents", "chunks", "embeddings"))
-    say(f"Copied and compared: {told}, and all else.", "To use it, set IDX_DATABASE_URL to it.")
+    say(
+        f"Copied and compared: {told}, and everything else.",
+        "To use it, set IDX_DATABASE_URL to it.",
+    )
 
 
 def _tell_rows(table: str, count: int) -> None:
@@ -364,12 +367,12 @@ class _Percent:
 
 def export(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Where to write; in a folder, chunks.jsonl.")],
+    file: Annotated[Path, typer.Argument(help="File to write, or a folder for chunks.jsonl.")],
     dataset: _Datasets = None,
     vectors: Annotated[
         bool, typer.Option("--vectors", help="With vectors, so that nothing is embedded again.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
@@ -404,11 +407,11 @@ def export(
 
 def import_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="What export wrote, or the folder it is in.")],
+    file: Annotated[Path, typer.Argument(help="File written by export, or its folder.")],
     dataset: _Datasets = None,
     root: Annotated[
         Path | None,
-        typer.Option(help="The folder to update the datasets from."),
+        typer.Option(help="Folder from which the datasets will be updated."),
     ] = None,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -442,8 +445,8 @@ def import_(
         )
         say(
             f"{', '.join(report.datasets)}: {report.added:,} documents added, "
-            f"{report.replaced:,} replaced, {report.unchanged:,} unchanged; "
-            f"{report.chunks:,} passages, {waiting}"
+            f"{report.replaced:,} replaced, {report.unchanged:,} unchanged; {report.chunks:,} "
+            f"passages, {waiting}"
         )
         for note in report.notes:
             complain(safe(note))

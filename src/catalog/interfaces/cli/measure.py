@@ -46,11 +46,12 @@ BeirOption = Annotated[Path | None, _BEIR]
 SplitOption = Annotated[str, typer.Option(help="Of that collection.")]
 TopKOption = Annotated[int, typer.Option("--top-k", "-k", min=1, max=1000, help="How deep.")]
 RepeatsOption = Annotated[
-    int, typer.Option(min=0, max=100, help="Times each query is asked again for the clock.")
+    int,
+    typer.Option(
+        min=0, max=100, help="Number of additional times that each query is asked, for the times."
+    ),
 ]
-RunsOption = Annotated[
-    Path | None, typer.Option("--runs", help="Folder to write TREC run files into.")
-]
+RunsOption = Annotated[Path | None, typer.Option("--runs", help="Folder for TREC run files.")]
 eval_app = typer.Typer(invoke_without_command=True)
 _FAILURES_SHOWN = 5
 
@@ -59,33 +60,36 @@ def eval_answers(
     context: typer.Context,
     golden: Annotated[Path, typer.Option("--golden", help="Labelled queries, JSON Lines.")],
     dataset: DatasetOption = None,
-    agent: Annotated[str | None, typer.Option(help="Who answers, as for 'ask'.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Model that answers, as for 'ask'.")] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="openai, ollama, llama_cpp, module:function, or none: who writes, as for 'ask'."
+            help="openai, ollama, llama_cpp, module:function, or none: where the model runs, as "
+            "for 'ask'."
         ),
     ] = None,
     judge: Annotated[
-        str | None, typer.Option(help="A model, as --model, that says which nuggets are there.")
+        str | None, typer.Option(help="Model that checks which nuggets are in the answer.")
     ] = None,
     mode: Annotated[str, typer.Option(help="lexical, vector or hybrid.")] = "hybrid",
     sentences: Annotated[
         Path | None,
-        typer.Option(help="File to write, of the sentences to label for 'golden bound'."),
+        typer.Option(help="File for the sentences to label for 'golden bound'."),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(help="A preset to ask with first, and to compare with; or a run's id."),
+        typer.Option(
+            help="Compare with another preset, which is asked first, or with a run, by its id."
+        ),
     ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Measure answers: what they cite, what supports them, and when there is none.
+    """Measure answers: their citations, their support, and abstentions.
 
-    The run is recorded, as those of searches are: 'catalog runs diff' compares two.
+    The run is recorded; 'catalog runs diff' compares two.
 
     Examples:
         catalog eval answers --golden notes.jsonl -d notes
@@ -104,7 +108,7 @@ def eval_answers(
 
     known_mode = known_name("--mode", mode, MODES)
     if sentences is not None and sentences.exists():
-        raise InputError(f"{sentences} is there, and may hold labels: name another file")
+        raise InputError(f"{sentences} exists, and may have labels: name another file")
     require_folder_of(report)
     require_folder_of(sentences)
     params = AskParams("", dataset=dataset, agent=agent, model=model, mode=known_mode)
@@ -162,7 +166,7 @@ def _write_sentences(path: Path, run: EvalRun, queries: GoldenSet) -> int:
 
     if run.identity["bound"] is not None:
         raise InputError(
-            f"run {run.id} was held to a bound, so its sentences cannot make another: "
+            f"run {run.id} was made with a bound, so its sentences cannot make another: run "
             "'catalog golden bound --undo' first"
         )
     rows = sentences_to_label(run, queries)
@@ -197,19 +201,21 @@ def compare(
         list[str] | None,
         typer.Option(
             "--fail-if",
-            help="Exit with 3 if so: 'ndcg@10 worse', 'ndcg@10 not as good within 0.02', "
+            help="Exit with 3 if this is so: 'ndcg@10 worse', 'ndcg@10 not as good within 0.02', "
             "'p95_ms > 50'; may be repeated.",
         ),
     ] = None,
     aa: Annotated[
         bool,
         typer.Option(
-            "--aa", help="Tell how often these gates, or the usual ones, would fire for nothing."
+            "--aa",
+            help="Show how often these gates, or the default ones, would fire without a "
+            "difference.",
         ),
     ] = False,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", help="One more to show, as RR@10; may be repeated."),
+        typer.Option("--metric", help="Another metric to show, such as RR@10; may be repeated."),
     ] = None,
     json: JsonOption = False,
     home: HomeOption = None,
@@ -290,7 +296,7 @@ def evaluate(
     top_k: TopKOption = 100,
     repeats: RepeatsOption = 1,
     reuse: Annotated[
-        bool, typer.Option("--reuse", help="Take a recorded run if nothing has changed since.")
+        bool, typer.Option("--reuse", help="Use a recorded run if nothing has changed since.")
     ] = False,
     runs: RunsOption = None,
     json: JsonOption = False,
@@ -355,7 +361,7 @@ def ablate(
 ) -> None:
     """Measure what each stage of a search is worth.
 
-    Hybrid search is asked with one stage more, or another one, at a time.
+    Hybrid search runs with one stage added or exchanged at a time.
 
     Examples:
         catalog ablate --golden notes.jsonl
@@ -388,7 +394,7 @@ def ablate(
 
 
 def read_queries(golden: Path | None, beir: Path | None, split: str) -> GoldenSet:
-    """Return the labelled queries of a file or of a BEIR collection, whichever is given."""
+    """Return the labelled queries of a file or of a BEIR collection."""
     from catalog.evaluation.golden_files import read_beir, read_golden
 
     if (golden is None) == (beir is None):
@@ -428,7 +434,9 @@ def _index_collection(library: Library, folder: Path, dataset: str) -> None:
     with library.database.read() as connection:
         roots = {stored.name: stored.root for stored in list_datasets(connection)}
     if roots.get(dataset) and Path(roots[dataset]) != corpus:
-        raise InputError(f"dataset {dataset!r} is of {roots[dataset]}: give another --dataset")
+        raise InputError(
+            f"dataset {dataset!r} was made from {roots[dataset]}: use another --dataset"
+        )
     with TerminalProgress() as progress:
         report = Indexer(library).build(corpus, dataset, progress=progress)
     for note in report.notes:
@@ -468,7 +476,9 @@ def run_specs(
             allowed=allowed_documents(library, dataset),
         )
     if corpus_digest(library.database, dataset) != corpus:
-        raise StoreBusyError(f"{dataset!r} changed while it was asked: measure again after updates")
+        raise StoreBusyError(
+            f"{dataset!r} changed during the measurement: measure again after updates"
+        )
     return runs
 
 
@@ -483,7 +493,7 @@ def measure_specs(
     *,
     reuse: bool,
 ) -> list[EvalRun]:
-    """Return a record for each spec, in order; run those that have none to reuse."""
+    """Return a record for each spec, in order: a reused one, or that of a new run."""
     from catalog.evaluation.metrics import score_run
 
     records: dict[str, EvalRun] = {}

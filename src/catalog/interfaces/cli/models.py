@@ -38,9 +38,9 @@ def list_all(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """List the models that are set, those of packages and the hub's cache.
+    """List the models of the settings, of installed packages and of the hub's cache.
 
-    A star marks what searches and answers use now, a circle what is set and off.
+    A star marks models that searches and answers use now, a circle models that are switched off.
 
     Examples:
         catalog models list
@@ -55,15 +55,15 @@ def list_all(
 def check(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(help="One that 'list' shows, or a folder; else all.")
+        str | None, typer.Argument(help="A model that 'list' shows, or a folder. Default: all.")
     ] = None,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Compare files with their hashes; exit 1 if one is wrong or missing.
+    """Compare files with their hashes; exit with 1 if one is wrong or missing.
 
-    Missing is what searches or answers use now, or what is named here.
+    Missing files count for models that are in use, or named here.
 
     Examples:
         catalog models check
@@ -86,15 +86,15 @@ def check(
 @app.command("path")
 def path(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="One that 'list' shows, or of the hub.")],
+    name: Annotated[str, typer.Argument(help="A model that 'list' shows, or one of the hub.")],
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="Fetch it from the model hub if it is not here.")
+        bool, typer.Option("--fetch", help="Fetch missing files from the model hub.")
     ] = False,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Print the folder (or GGUF file) of a model; exit 1 if it is not here.
+    """Print the folder (or GGUF file) of a model; exit with 1 if it is not here.
 
     Examples:
         catalog models path BAAI/bge-small-en-v1.5
@@ -108,7 +108,7 @@ def path(
     if not files.found:
         if not fetch:
             files.require()
-            raise ModelUnavailableError(f"{name} is not here: {fetch_command(name)}")
+            raise ModelUnavailableError(f"{name} has no files here: {fetch_command(name)}")
         note(f"fetching {name}\n")
         files.fetch(is_patient=True)
     place = files.weights_file if files.kind == "language model" else files.folder

@@ -18,13 +18,13 @@ HomeOption = Annotated[
 ]
 PresetOption = Annotated[
     str | None,
-    typer.Option("--preset", help="Settings of that name in configs/.", show_default=False),
+    typer.Option("--preset", help="Name of a file with settings in configs/.", show_default=False),
 ]
 DatasetOption = Annotated[
     str | None,
     typer.Option(
         *("--dataset", "--project", "-d"),
-        help="Name of the dataset; may be left out when there is only one.",
+        help="Name of the dataset; not needed if there is only one.",
     ),
 ]
 WorkersOption = Annotated[
@@ -33,15 +33,15 @@ WorkersOption = Annotated[
         "--workers",
         min=1,
         max=256,
-        help="Processes that read, cut and embed beside the one that writes; 1 needs none "
-        "(docs/how-to/workers.md says when more pay).",
+        help="Processes that read, cut and embed, in addition to the one that writes "
+        "(docs/how-to/workers.md). Default: 1, without further processes.",
         show_default=False,
     ),
 ]
 RayOption = Annotated[
     str | None,
     typer.Option(
-        "--ray", help="Do that on a Ray cluster: its address, auto, or local.", show_default=False
+        "--ray", help="Use a Ray cluster for that: its address, auto, or local.", show_default=False
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -53,7 +53,9 @@ def require_folder_of(file: Path | None) -> None:
     from catalog.core.errors import InputError
 
     if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-        raise InputError(f"cannot write {file}: its folder is not there, or it is one")
+        raise InputError(
+            f"cannot write {file}: its folder does not exist, or it is a folder itself"
+        )
 
 
 def known_name(option: str, value: str, names: Iterable[NameT]) -> NameT:
@@ -71,7 +73,7 @@ def variable_of(name: str) -> str:
 
 
 class StoreOptions(NamedTuple):
-    """Home and preset, wherever they were given."""
+    """Home and preset, given before or after the name of the command."""
 
     home: Path | None
     preset: str | None
@@ -89,7 +91,7 @@ def settings_for(
     preset: str | None,
     ingest: Mapping[str, Any] | None = None,
 ) -> LoadedSettings:
-    """Return the effective settings; ``ingest`` are those of ``rag_v2.ingest`` that were given."""
+    """Return the effective settings; ``ingest`` has options that override ``rag_v2.ingest``."""
     from catalog.core.settings import load_settings
 
     store = store_options(context, home, preset)

@@ -74,9 +74,9 @@ def columns_of(stream: TextIO) -> int | None:
 
 
 def prepare_streams() -> None:
-    """Give each missing stream a stand-in, so that no file opened later takes its number.
+    """Replace each missing stream, so that no file opened later takes its number.
 
-    Writing to the stand-in for standard output fails, since nobody would get the answer; text for
+    Writing to the replaced standard output fails, since the answer would be lost; text for
     standard error is dropped.
     """
     if sys.stdin is None:
@@ -139,7 +139,7 @@ def time_left(seconds: float) -> str:
     return f"{minutes} min left" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min left"
 
 
-RESUMABLE = "what was stored is kept: run the same command to continue"
+RESUMABLE = "finished work is kept: run the same command to continue"
 _GO_ON = (StoreBusyError, StoreUnreachableError)  # which pass
 
 

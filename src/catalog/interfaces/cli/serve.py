@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 def serve(
     context: typer.Context,
     http: Annotated[
-        str, typer.Option("--http", metavar="HOST:PORT", help="Where to listen; port 0: any.")
+        str,
+        typer.Option(
+            "--http", metavar="HOST:PORT", help="Address to listen on; port 0: any free port."
+        ),
     ] = "127.0.0.1:8180",
     home: HomeOption = None,
     preset: PresetOption = None,

@@ -153,7 +153,7 @@ get = verb_command(
         "catalog get keys.md:12-20 --line-numbers",
     ),
     numbers=Annotated[
-        bool, typer.Option("--line-numbers", "-n", help="Number the lines as citations do.")
+        bool, typer.Option("--line-numbers", "-n", help="Number the lines like citations.")
     ],
 )
 browse = verb_command(
@@ -168,7 +168,7 @@ browse = verb_command(
 status = verb_command(
     "status",
     StatusParams,
-    "Show what the store holds, its model and its engines.",
+    "Show datasets, sizes, the model and the engines.",
     (
         "catalog status",
         "catalog status --json",
@@ -214,10 +214,10 @@ def _keep_draft(error: ArtifactSchemaError, file: Path | None) -> ArtifactSchema
     draft = f"{safe(error.draft)}\n"
     if file is None:
         _write_now(draft)
-        return ArtifactSchemaError(f"{error}; above is the draft", error.draft)
+        return ArtifactSchemaError(f"{error}; the draft is above", error.draft)
     beside = file.with_name(f"{file.stem}.draft{file.suffix}")
     beside.write_text(draft, encoding="utf-8")
-    return ArtifactSchemaError(f"{error}; the draft is kept in {beside}", error.draft)
+    return ArtifactSchemaError(f"{error}; the draft is in {beside}", error.draft)
 
 
 def _write_parts(
@@ -251,7 +251,7 @@ def _ask_server(
     from catalog.interfaces.server.remote import Remote, ServerGoneError
 
     if announcement.key != settings_key(home, store.preset):
-        complain(f"the server of {home} runs with other settings: answering without it")
+        complain(f"the server of {home} has other settings, so this command answers without it")
         return None
     remote = Remote(announcement)
     try:
@@ -285,7 +285,9 @@ def agents(
         place = row["file"] or ("settings" if row["name"] in settings.agents else "as it comes")
         say(f"{row['name']}  [{place}]", *_agent_lines(row["agent"]))
     if len(rows) == 1:
-        say("[agents.NAME] in the settings makes another: see docs/how-to/named-agents.md.")
+        say(
+            "To add an agent, write [agents.NAME] in the settings: see docs/how-to/named-agents.md."
+        )
 
 
 def _read_agents(settings: Settings) -> Iterator[dict[str, Any]]:

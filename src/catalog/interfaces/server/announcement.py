@@ -129,7 +129,7 @@ def _write(home: Path, announcement: Announcement) -> None:
 def make_proof(secret: str, nonce: str) -> str:
     """Return the HMAC-SHA256 (RFC 2104) of the nonce in hexadecimal digits.
 
-    It takes the secret to make it.
+    Only a process that knows the secret can make it.
     """
     message = b"catalog serve\0" + nonce.encode()
     return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
@@ -158,7 +158,7 @@ def decode_error(answer: Mapping[str, Any]) -> CatalogError:
     """Return the error in an answer; an unknown kind becomes a :class:`CatalogError`."""
     content = answer.get("error")
     if not isinstance(content, dict):
-        return CatalogError("the server failed and did not say how")
+        return CatalogError("the server failed without a reason")
     kind = _KINDS.get(str(content.get("kind")))
     if kind is None:
         return CatalogError(f"the server says: {content.get('message')}")

@@ -99,7 +99,7 @@ def call_endpoint(engine: LocalEngine, workers: Workers) -> ASGIApp:
             return json_response(http_status(error), encode_error(error))
         except Exception as error:  # noqa: BLE001 - a defect of ours: logged, told without details
             log_bug(CALL, error)
-            message = "internal error; its log says where"
+            message = "internal error; see the server's log"
             return json_response(500, error_body("InternalError", message))
 
     async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
@@ -220,8 +220,8 @@ def store_unchanged_check(store: Path) -> Callable[[], None]:
     def check() -> None:
         if _file_identity(store) not in (before, _UNKNOWN_FILE):
             raise StoreReplacedError(
-                f"{store} is not the file this server opened: it was deleted or replaced; "
-                "start the server anew"
+                f"{store} was deleted or replaced since this server opened it; start the server "
+                "again"
             )
 
     return check

@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from catalog.interfaces.server.workers import Workers
 
 
-_FILTERS = 'Conditions that must all hold, such as "tag=ops" or "page>=3".'
+_FILTERS = 'Conditions that must all be true, such as "tag=ops" or "page>=3".'
 GET_PATH = Path(
     description=(
-        "dataset:path, path or #docid (as %23docid); :12-20 after it picks lines, or else pages, "
-        "cells, paragraphs: what its citations count. :1:05-1:18 picks times."
+        "dataset:path, path or #docid (as %23docid). A suffix selects a part: :12-20 for lines "
+        "(or pages, cells, paragraphs), :1:05-1:18 for times."
     ),
     examples=["notes:guides/backup.md:3-5"],
 )
@@ -87,20 +87,24 @@ _LISTS = {
 }
 STREAMED: Responses = {
     200: {
-        "description": "A page of documents; as application/x-ndjson, all of them, one a line.",
+        "description": (
+            "A page of documents. With application/x-ndjson: all documents, one per line."
+        ),
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
 EVENTS: Responses = {
     200: {
-        "description": "The answer; as application/x-ndjson, one event a line: results, each "
-        "sentence once it is checked, and then the whole answer, or an error.",
+        "description": (
+            "The answer. With application/x-ndjson one event per line: results, each sentence "
+            "when it is checked, then the whole answer or an error."
+        ),
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     }
 }
 TEXT: Responses = {
     200: {
-        "description": "The document; as text/plain, its text alone.",
+        "description": "The document. With text/plain: only its text.",
         "content": {"text/plain": {"schema": {"type": "string"}}},
     }
 }
@@ -198,7 +202,7 @@ BROWSE_QUERY = arguments_from(
     query_string(
         BrowseParams,
         filters=_FILTERS,
-        limit="How many documents; a stream gives all if it is left out.",
+        limit="Maximum number of documents. Default for a stream: all.",
     ),
     Query(),
 )
@@ -238,7 +242,7 @@ class ApiState:
             await self._workers.run(self._engine.check_store)
         except StoreError as error:
             _LOG.warning("not ready: %s", error)
-            raise NotReadyError("the store cannot be read; the server's log says why") from error
+            raise NotReadyError("the store cannot be read; see the server's log") from error
 
     async def ask(self, verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the engine's answer."""
@@ -290,13 +294,13 @@ async def _api_state(request: Request) -> ApiState:
 
 
 async def _check_address(request: Request) -> None:
-    """Raise :class:`InputError` for a parameter given twice that is no list, or beside a body."""
+    """Raise :class:`InputError` for a parameter in addition to a body, or twice but not a list."""
     counts = Counter(name for name, _ in request.query_params.multi_items())
     for name, count in counts.items():
         if request.method == "POST":  # a role that is not heeded would show what it may not see
             raise InputError(f"{name[:_MAX_NAME]} is in the address: put it in the body")
         if count > 1 and name not in _LISTS:
-            raise InputError(f"{name[:_MAX_NAME]} is given {count} times: give it once")
+            raise InputError(f"{name[:_MAX_NAME]} occurs {count} times: send it once")
 
 
 Api = Annotated[ApiState, Depends(_api_state)]
@@ -311,7 +315,7 @@ async def search(arguments: Annotated[Arguments, SEARCH_BODY], api: Api) -> Resp
 
 @router.get("/v1/search", response_model=SearchShape, responses=error_responses(404, 409))
 async def search_words(arguments: Annotated[Arguments, SEARCH_QUERY], api: Api) -> Response:
-    """Search for passages, the handy form."""
+    """Search for passages, with the parameters in the address."""
     return await api.respond("search", arguments)
 
 
@@ -359,7 +363,7 @@ async def document(
     request: Request,
     api: Api,
 ) -> Response:
-    """Give a document, whole or some of its lines."""
+    """Return a document, or some of its lines."""
     answer = await api.ask("get", {"reference": reference, **arguments})
     if not _accepts(request, "text/plain"):
         return json_response(200, answer)
@@ -382,7 +386,7 @@ async def health(
             min_length=16,
             max_length=64,
             pattern="^[0-9a-f]+$",
-            description="Hexadecimal digits that nobody used before, for the proof.",
+            description="Hexadecimal digits, new in each request, for the proof.",
         ),
     ] = None,
 ) -> Response:
@@ -405,7 +409,7 @@ def build_api(state: ApiState, *, needs_token: bool) -> FastAPI:
 
     It checks none itself.
     """
-    scheme = HTTPBearer(auto_error=False, description="IDX_SERVE__TOKEN of the server.")
+    scheme = HTTPBearer(auto_error=False, description="The server's IDX_SERVE__TOKEN.")
     app = FastAPI(
         title="catalog",
         version=__version__,

@@ -85,8 +85,10 @@ class ErrorDetail(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kind: str = Field(description="Name of the error, such as UnknownDatasetError.")
-    message: str = Field(description="What is wrong and what to do about it.")
-    draft: str | None = Field(None, description="Of an artifact: what the model wrote instead.")
+    message: str = Field(description="The problem, and what to do about it.")
+    draft: str | None = Field(
+        None, description="Of an artifact: the text that the model wrote instead."
+    )
 
 
 class ErrorShape(BaseModel):
@@ -151,11 +153,11 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == _NOT_FOUND:
         return json_response(
-            404, error_body("NotFound", "nothing is here; /openapi.json tells what is")
+            404, error_body("NotFound", "no such address; /openapi.json lists all")
         )
     if error.status_code == _NOT_ALLOWED:
         methods = ", ".join(sorted(_methods(request))) or (error.headers or {}).get("Allow", "GET")
-        body = error_body("MethodNotAllowed", f"this address takes {methods}")
+        body = error_body("MethodNotAllowed", f"use {methods} for this address")
         return json_response(405, body, {"Allow": methods})
     return json_response(error.status_code, error_body("BadRequest", str(error.detail)))
 
@@ -171,9 +173,7 @@ def _methods(request: Request) -> set[str]:
 
 
 async def _answer_defect(_: Request, __: Exception) -> Response:
-    return json_response(
-        500, error_body("InternalError", "internal error; the server's log says where")
-    )
+    return json_response(500, error_body("InternalError", "internal error; see the server's log"))
 
 
 def _argument_names(request: Request) -> Names:
@@ -204,18 +204,18 @@ def _short(text: str) -> str:
 
 
 _MEANING = {
-    400: "The call is wrong: correct the argument the message names.",
+    400: "The call is wrong: correct the argument that the message names.",
     401: "The token is missing or wrong.",
-    403: "Web pages of that origin may not call.",
-    404: "There is no such document or dataset; the message names near ones.",
-    405: "The address does not take that method.",
-    502: "The language model did not write what was asked for; the error has its draft.",
-    409: "The server is not set up for what was asked.",
+    403: "Web pages of that origin may not call this server.",
+    404: "No such document or dataset; the message names similar ones.",
+    405: "Method not allowed for this address.",
+    502: "The language model did not write the requested form; the error has its draft.",
+    409: "The server's settings do not allow this request.",
     413: "The body is too large.",
-    421: "The server is not known by the name it was called.",
+    421: "The request names a host that this server is not.",
     422: "Arguments are missing, unknown, of a wrong type or out of bounds.",
-    500: "The server failed; its log says where.",
-    503: "The server or the store is busy, or it took too long: try again in a moment.",
+    500: "The server failed; see its log.",
+    503: "The server or store is busy, or the request took too long: try again in a moment.",
 }
 _ALWAYS = (400, 401, 403, 413, 421, 422, 500, 503)
 _RETRY = {

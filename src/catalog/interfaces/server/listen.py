@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MAX_CONNECTIONS = 512
-_LATE = as_json(error_body("RequestTimeout", "the rest of the request did not come in time"))
+_LATE = as_json(error_body("RequestTimeout", "the rest of the request did not arrive in time"))
 _LATE_ANSWER = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%b" % (len(_LATE), _LATE)
@@ -150,8 +150,8 @@ def bind_socket(address: Address) -> socket.socket:
         listening.close()
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise ConfigError(
-            f"cannot listen on {address.host}:{address.port} ({reason}); "
-            "--http 127.0.0.1:0 takes any free port"
+            f"cannot listen on {address.host}:{address.port} ({reason}); --http 127.0.0.1:0 "
+            "takes any free port"
         ) from error
     return listening
 
@@ -186,7 +186,7 @@ def serve_until_signal(
     if server.failure is not None:
         raise server.failure
     if not server.started:
-        raise CatalogError("the server did not start; its log says why")
+        raise CatalogError("the server did not start; see its log")
 
 
 def end_process(engine: Engine) -> NoReturn:

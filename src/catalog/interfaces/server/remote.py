@@ -129,7 +129,7 @@ class Connection:
             pieces.append(self._receive(deadline))
             missing -= len(pieces[-1])
         if missing < 0:
-            raise ConnectionError("more came than was told")
+            raise ConnectionError("the answer is longer than its Content-Length")
         return b"".join(pieces)
 
     def _receive(self, deadline: float) -> bytes:
@@ -154,7 +154,7 @@ def _parse_head(head: bytes) -> tuple[int, int]:
     }
     status, length = _parse_status(first), headers.get("content-length", "")
     if not _is_number(length):
-        raise ConnectionError("the answer does not tell its length")
+        raise ConnectionError("the answer has no Content-Length")
     return status, int(length)
 
 
@@ -231,10 +231,10 @@ class Remote:
                     return message["out"], message["err"], message["code"]
                 has_begun = True
                 yield message["write"]
-            raise ConnectionError("the answer has no end")
+            raise ConnectionError("the answer is incomplete")
         except OSError as error:
             if has_begun:
-                raise ServingError(f"the server broke off ({error}): ask again") from error
+                raise ServingError(f"the connection broke ({error}): try again") from error
             raise ServerGoneError(str(error)) from error
         finally:
             if connection is not None:
@@ -323,7 +323,7 @@ class Remote:
 def _refusal(status: int, answer: dict[str, Any]) -> Exception:
     """Return the error in an answer, or the one that makes the caller answer by itself."""
     if status == _TOO_LARGE:
-        return TooLargeError("the server does not read so large a call")
+        return TooLargeError("the call is too large for the server")
     if status in _REFUSALS and not is_catalog_error(answer):
         return ServerGoneError(f"the server refused the call with status {status}")
     error = decode_error(answer)
@@ -348,7 +348,7 @@ def _parse_object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConnectionError("the answer is not JSON") from error
     if not isinstance(content, dict):
-        raise ConnectionError("the answer is no JSON object")
+        raise ConnectionError("the answer is not a JSON object")
     return content
 
 

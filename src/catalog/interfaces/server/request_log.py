@@ -57,7 +57,7 @@ _ROUTES = (
     "/v1/status",
     "/openapi.json",
 )
-_STOPPING = "the server is stopping and could not wait for the answer: ask again once one runs"
+_STOPPING = "the server stopped before the answer was ready: ask again when one runs"
 _LOG = logging.getLogger(__name__)
 
 
@@ -85,7 +85,7 @@ class ServerMetrics:
         )
         self._questions = Counter(
             "catalog_questions",
-            "Questions by how they went.",
+            "Questions by outcome.",
             ("verb", "edge", "outcome"),
             registry=self._registry,
         )
@@ -96,9 +96,9 @@ class ServerMetrics:
             registry=self._registry,
         )
         self._pending = Gauge(
-            "catalog_calls_pending", "Calls that run or wait.", registry=self._registry
+            "catalog_calls_pending", "Calls that are running or waiting.", registry=self._registry
         )
-        self._ready = Gauge("catalog_ready", "1: /v1/ready says so.", registry=self._registry)
+        self._ready = Gauge("catalog_ready", "1 if /v1/ready says so.", registry=self._registry)
         Gauge("catalog_build_info", "Always 1.", ("version",), registry=self._registry).labels(
             __version__
         ).set(1)
@@ -136,7 +136,7 @@ def metrics_endpoint(metrics: ServerMetrics) -> ASGIApp:
 
     async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         if Request(scope).method != "GET":
-            body = error_body("MethodNotAllowed", "this address takes GET")
+            body = error_body("MethodNotAllowed", "use GET for this address")
             await json_response(405, body, {"Allow": "GET"})(scope, receive, send)
             return
         answer = Response(metrics.to_text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
@@ -168,9 +168,9 @@ class Readiness:
     def require(self) -> None:
         """Raise :class:`NotReadyError` unless it is ready."""
         if self.is_draining:
-            raise NotReadyError("the server is about to stop: send requests to another one")
+            raise NotReadyError("the server is stopping: send requests to another one")
         if not self._is_warm:
-            raise NotReadyError("the server warms up: try again in a moment")
+            raise NotReadyError("the server is warming up: try again in a moment")
 
 
 class RequestLog:

@@ -61,7 +61,7 @@ def parse_address(text: str) -> Address:
     """Read ``HOST:PORT`` or ``[IPV6]:PORT``; raise :class:`ConfigError` for anything else."""
     parts = split_host_port(text.strip())
     if parts is None or not parts[0] or parts[1] is None:
-        raise ConfigError(f"{text!r} is no address: write HOST:PORT, such as 127.0.0.1:8180")
+        raise ConfigError(f"{text!r} is not an address: write HOST:PORT, such as 127.0.0.1:8180")
     return Address(parts[0], parts[1])
 
 
@@ -111,7 +111,7 @@ def guard_app(
     tokens = serve.tokens()
     if not address.is_loopback and not tokens:
         raise ConfigError(
-            f"{address.host} can be reached by others: set IDX_SERVE__TOKEN, a secret of 16 "
+            f"other machines can reach {address.host}: set IDX_SERVE__TOKEN, a secret of 16 "
             "characters or more, or listen on 127.0.0.1"
         )
     inner: ASGIApp = BodyLimit(app, serve.max_body_bytes)
@@ -152,10 +152,12 @@ class HostCheck:
             return
         hosts, origins = _header_values(scope, b"host"), _header_values(scope, b"origin")
         if len(hosts) != 1 or not self._is_own_name(hosts[0]):
-            message = "this server is not known by that name: see IDX_SERVE__ALLOWED_HOSTS"
+            message = "this server does not have that host name: see IDX_SERVE__ALLOWED_HOSTS"
             await send_error(send, 421, "WrongHost", message)
         elif not all(map(self._is_allowed_origin, origins)):
-            message = "pages of that origin may not call: see IDX_SERVE__ALLOWED_ORIGINS"
+            message = (
+                "pages of that origin may not call this server: see IDX_SERVE__ALLOWED_ORIGINS"
+            )
             await send_error(send, 403, "WrongOrigin", message)
         else:
             await self._app(scope, receive, send)
@@ -229,7 +231,7 @@ class BodyLimit:
         if not lengths and _header_values(scope, b"transfer-encoding"):
             await self._read_whole(scope, receive, send)
         elif not all(length.isdecimal() and len(length) < _MAX_DIGITS for length in lengths):
-            await send_error(send, 400, "BadRequest", "Content-Length makes no sense")
+            await send_error(send, 400, "BadRequest", "Content-Length is not a valid number")
         elif any(int(length) > self._max_bytes for length in lengths):
             await self._refuse(send)
         else:
@@ -268,7 +270,7 @@ def _header_values(scope: Scope, name: bytes) -> list[str]:
 def _parse_allowed_host(text: str) -> tuple[str, int | None]:
     parts = split_host_port(text)
     if parts is None:
-        raise ConfigError(f"{text!r} in IDX_SERVE__ALLOWED_HOSTS is no name, nor NAME:PORT")
+        raise ConfigError(f"{text!r} in IDX_SERVE__ALLOWED_HOSTS is not NAME or NAME:PORT")
     return parts
 
 

@@ -67,7 +67,9 @@ class Workers:
         future: Future[ResultT] = Future()
         with self._lock:
             if self._pending >= self._max_threads * (1 + _WAITING_PER_THREAD):
-                raise OverloadedError(f"{self._pending} requests are ahead: try again in a moment")
+                raise OverloadedError(
+                    f"{self._pending} requests are waiting: try again in a moment"
+                )
             self._pending += 1
             starts = self._threads < min(self._max_threads, self._pending)
             self._threads += starts

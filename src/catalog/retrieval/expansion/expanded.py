@@ -23,7 +23,7 @@ from catalog.store.statistics import count_vectors
 _FOUND = 100
 _SHARE = 4
 _LEAST = 2
-_CACHED = "kept from an earlier search"
+_CACHED = "cached from an earlier search"
 MakeLegs = Callable[[Sequence[SubQuery]], list[LegQuery]]
 
 
@@ -83,8 +83,8 @@ class ExpansionPlan:
                 far.append((line, "off the subject"))
         note = "; ".join(filter(None, (expansion.note, describe_dropped(far))))
         if not near:
-            note = f"{note}; the query alone is asked"
-            self.stages.fell_back("expand", note, reason="the query alone is asked")
+            note = f"{note}; only the query itself is searched"
+            self.stages.fell_back("expand", note, reason="only the query itself is searched")
         self.stages.ran("expand", expansion.ms, note)
         return near
 
@@ -111,7 +111,7 @@ def explain_strong_signal(scores: Sequence[float], *, score: float, gap: float) 
     best, second = (*normalised, 0.0, 0.0)[:2]
     if not scores or best < score or best - second < gap:
         return ""
-    return f"the best lexical hit is sure: {best:.2f}, {best - second:.2f} ahead"
+    return f"the best lexical hit is certain: {best:.2f}, {best - second:.2f} ahead"
 
 
 def _nearness(run: LegRun | None, count: Callable[[], int]) -> float | None:
@@ -225,7 +225,7 @@ def _is_sound(legs: Sequence[LegRun]) -> bool:
 
 
 def _timeless(stages: StageLog) -> StageLog:
-    """Return the same reports, marked as those of an earlier search."""
+    """Return the same reports, marked as coming from an earlier search."""
     account = stages.fork()
     for stage in stages.reports:
         if stage.status == "ran":

@@ -63,13 +63,13 @@ class Reranker(Protocol):
 def check_scores(scores: Sequence[float], count: int, name: str) -> list[float]:
     """Return the scores as floats; raise :class:`RerankError` unless ``count`` and all finite."""
     if len(scores) != count:
-        raise RerankError(f"{name} gave {len(scores)} scores for {count} passages")
+        raise RerankError(f"{name} returned {len(scores)} scores for {count} passages")
     try:
         numbers = [float(score) for score in scores]
     except (TypeError, ValueError, OverflowError) as error:
-        raise RerankError(f"{name} gave a score that is no number") from error
+        raise RerankError(f"{name} returned a score that is not a number") from error
     if not all(map(math.isfinite, numbers)):
-        raise RerankError(f"{name} gave a score that is not finite")
+        raise RerankError(f"{name} returned a score that is not finite")
     return numbers
 
 

@@ -152,7 +152,7 @@ class FastEmbedReranker(_CrossEncoder):
                 self._files.export, specific_model_path=str(folder), threads=self._threads
             )
         except Exception as error:
-            message = f"{folder} holds no usable reranker: {error}"
+            message = f"{folder} has no usable reranker: {error}"
             raise ModelUnavailableError(message) from error
 
 
@@ -194,11 +194,11 @@ class SentenceTransformersReranker(_CrossEncoder):
                 trust_remote_code=False,
             )
         except (ValueError, OSError) as error:
-            message = f"{self._files.folder} holds no usable cross-encoder: {error}"
+            message = f"{self._files.folder} has no usable cross-encoder: {error}"
             raise ModelUnavailableError(message) from error
         if model.num_labels != 1:
             raise ModelUnavailableError(
-                f"{self._model} gives {model.num_labels} scores a pair: it is no reranker"
+                f"{self._model} returns {model.num_labels} scores per pair, so it is not a reranker"
             )
         return model
 

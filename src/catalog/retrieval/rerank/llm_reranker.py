@@ -161,11 +161,11 @@ def parse_answer(answer: str, count: int) -> tuple[list[int], list[float]]:
             top = match["whole"] or ("1" if are_fractions else str(SCALE))
             relevances[number] = _rescale(match["value"], top)
     if not relevances:
-        raise RerankError("the language model's answer names no passage and relevance")
+        raise RerankError("the language model's reply has no passage with a relevance")
     return list(relevances), list(relevances.values())
 
 
 def _rescale(value: str, top: str) -> float:
     if not 0 <= float(value) <= float(top) or float(top) == 0:
-        raise RerankError(f"the language model gave a relevance of {value} on a scale to {top}")
+        raise RerankError(f"the language model returned a relevance of {value} on a scale to {top}")
     return float(value) / float(top) * SCALE

@@ -173,7 +173,7 @@ def rerank_passages(
     if scoring.error is not None:
         note = f"{note}; stopped: {scoring.error}"
     elif len(raw) < len(texts):
-        note = f"{note}; {options.budget_ms} ms allow no more"
+        note = f"{note}; the budget of {options.budget_ms} ms allows no more"
     if scoring.cut:
         note = f"{note}; {scoring.cut} read in part"
     return RerankOutcome(_blend(passages, reranked, name, options), note, scoring.error)

@@ -271,7 +271,7 @@ def open_engine(setup: EngineSetup) -> QdrantWordsEngine:
     url, key, options = setup.rag.qdrant_url, setup.rag.qdrant_api_key, setup.rag.qdrant
     if url is None:
         raise ConfigError(
-            "the keyword engine 'qdrant' is a Qdrant server's: set IDX_RAG_V2__QDRANT_URL, or "
+            "the keyword engine 'qdrant' needs a Qdrant server: set IDX_RAG_V2__QDRANT_URL, or "
             "choose another engine"
         )
     client = open_client(url, key, options.timeout_seconds)

@@ -212,10 +212,10 @@ def _read_segment(folder: Path) -> PostingsSegment:
         # Not mapped: if another process truncated a mapped file, this one would die of SIGBUS.
         content = (folder / f"{name}.npy").read_bytes()
         if zlib.crc32(content) != sums[name]:
-            raise ValueError(f"{folder.name} is not what was written")
+            raise ValueError(f"{folder.name} has changed since it was written")
         arrays[name] = _array_in(content)
     if any(values.ndim != 1 or values.dtype != _ARRAYS[name] for name, values in arrays.items()):
-        raise ValueError(f"{folder.name} holds other arrays than an index segment")
+        raise ValueError(f"{folder.name} has other arrays than an index segment")
     if int(arrays["languages"].max(initial=0)) >= len(LANGUAGES):
         raise ValueError(f"{folder.name} is not an index segment")
     segment = PostingsSegment(**{name: values.view(np.ndarray) for name, values in arrays.items()})
@@ -228,7 +228,7 @@ def _array_in(content: bytes) -> npt.NDArray[Any]:
     header = BytesIO(content)
     version = np.lib.format.read_magic(header)
     if version != (1, 0):
-        raise ValueError(f"format {version} of NumPy's files is not one that is written here")
+        raise ValueError(f"unexpected version {version} of NumPy's file format")
     shape, _, dtype = np.lib.format.read_array_header_1_0(header)
     return np.frombuffer(content, dtype, offset=header.tell()).reshape(shape)
 

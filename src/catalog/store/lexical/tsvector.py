@@ -68,8 +68,8 @@ class TsvectorEngine:
     ) -> None:
         if database.engine.dialect.name != "postgresql":
             raise ConfigError(
-                "the keyword engine 'tsvector' is Postgres' own text search, and this store is a "
-                "file: set IDX_DATABASE_URL, or choose another engine"
+                "the keyword engine 'fts' with Postgres's text search needs a store in Postgres: "
+                "set IDX_DATABASE_URL"
             )
         self.database = database
         self.dataset = dataset

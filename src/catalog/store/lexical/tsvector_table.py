@@ -134,7 +134,7 @@ class TsvectorTables:
                 self._create(connection)
                 return self._synchronise(connection)
         except StoreBusyError as error:
-            message = f"another process fills the word table of {self._dataset!r}"
+            message = f"another process is filling the word table of {self._dataset!r}"
             raise EngineLockedError(message) from error
 
     def count_differences(self, connection: Connection) -> int:

@@ -231,7 +231,7 @@ def _check_mappings(folder: Path) -> None:
             size, checksum = of_file
             content = file.read_bytes()[:size]
             if (len(content), zlib.crc32(content)) != (size, checksum):
-                raise EngineError(f"{file.name} is not as it was written")
+                raise EngineError(f"{file.name} has changed since it was written")
     except FileNotFoundError:
         return  # the process ended before its first flush
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -249,7 +249,7 @@ def _check_counts(folder: Path) -> None:
         count = int.from_bytes(file.read_bytes()[:8], "little")
         room = sum(one.stat().st_size for one in file.parent.iterdir() if one != file)
         if count > 8 * room:
-            raise EngineError(f"{file.relative_to(folder)} counts more entries than there are")
+            raise EngineError(f"{file.relative_to(folder)} counts more entries than it has")
 
 
 @contextmanager

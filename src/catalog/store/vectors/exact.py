@@ -42,7 +42,7 @@ _GATHER_BELOW = 0.25  # for a smaller share of rows it is faster to copy them th
 
 
 _NO_DATASET = Stamp(0.0, 0, 0.0, "")
-_MIXED = "the store holds vectors of different dimensions: rebuild it with one embedding model"
+_MIXED = "the store has vectors of different dimensions: rebuild it with one embedding model"
 
 
 @dataclass(frozen=True)

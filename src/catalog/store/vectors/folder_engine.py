@@ -213,8 +213,8 @@ class FolderEngine(ABC):
             lock.acquire()
         except Timeout as error:
             message = (
-                f"another process, such as 'catalog serve', holds the vector index of "
-                f"{self._dataset!r} until it ends"
+                "another process, such as 'catalog serve', has the vector index of "
+                f"{self._dataset!r} open"
             )
             raise EngineLockedError(message) from error
         except OSError as error:
@@ -230,7 +230,7 @@ class FolderEngine(ABC):
         if not (isinstance(state, dict) and self._state().items() <= state.items()):
             return None
         if not self._outbox.adopt(state.get("applied")):
-            _log.warning("rebuilding the vector index of %r: of another state", self._dataset)
+            _log.warning("rebuilding the vector index of %r: it has another state", self._dataset)
             return None
         try:
             index = self._load_index(self._index_folder)
@@ -280,11 +280,11 @@ class FolderEngine(ABC):
         try:
             free = shutil.disk_usage(self._folder).free
         except OSError as error:
-            raise EngineBlockedError(f"cannot look at {self._folder}: {error}") from error
+            raise EngineBlockedError(f"cannot read {self._folder}: {error}") from error
         if free < needed:
             raise EngineBlockedError(
-                f"the disk of {self._folder} has {free // 2**20} MB left, and the vector index may "
-                f"need {needed // 2**20} MB: make room"
+                f"the disk of {self._folder} has {free // 2**20} MB left, but the vector index "
+                f"may need {needed // 2**20} MB: free some space"
             )
 
     def _state(self) -> dict[str, object]:

@@ -61,7 +61,8 @@ class PayloadFilterCompiler(ConditionCompiler):
             return {"key": key, "match": {"text": bound}}
         if value_kind(bound) != "n":
             raise FilterError(
-                f"{condition.field} {condition.op.value} needs a number in a collection of others"
+                f"{condition.field} {condition.op.value} needs a number in a collection that "
+                "other software filled"
             )
         return {"key": key, "range": {_BOUNDS[condition.op]: finite(bound)}}
 
@@ -72,7 +73,9 @@ class PayloadFilterCompiler(ConditionCompiler):
         key = self._keys.get(field, field)
         if field not in self._keys and field not in self._indexes:
             known = ", ".join(sorted({*self._keys, *self._indexes}))
-            raise UnknownFieldError(f"the collection is not searched by {field!r}; fields: {known}")
+            raise UnknownFieldError(
+                f"the collection cannot be filtered by {field!r}; fields: {known}"
+            )
         return key
 
 
@@ -113,14 +116,15 @@ class ForeignCollection:
         """Return dimension, distance and indexes; raise :class:`ConfigError` if unsearchable."""
         client = self.server.client
         if not self.server.ask(client.collection_exists, self.name):
-            raise ConfigError(f"{self._place} is not there{self._others()}")
+            raise ConfigError(f"{self._place} does not exist{self._others()}")
         info = self.server.ask(client.get_collection, self.name)
         name, params = self._choose(info.config.params.vectors)
         if params.multivector_config is not None:
             raise ConfigError(f"{self._place} has several vectors for each point")
         if params.distance not in _DISTANCES:
             raise ConfigError(
-                f"{self._place} compares by {params.distance.value}: Cosine or Dot are wanted"
+                f"{self._place} uses {params.distance.value} distance; only Cosine and Dot are "
+                "supported"
             )
         indexes = {field: schema.data_type.value for field, schema in info.payload_schema.items()}
         return CollectionShape(params.size, params.distance.value, name, indexes)
@@ -173,13 +177,11 @@ class ForeignCollection:
         """Return the vector to search; a collection with a single vector needs no setting."""
         if isinstance(vectors, models.VectorParams):
             if self._vector is not None:
-                raise ConfigError(f"the vector of {self._place} has no name: name none")
+                raise ConfigError(f"the vector of {self._place} has no name: leave the name out")
             return None, vectors
-        names = ", ".join(sorted(vectors or {})) or "none that is dense"
+        names = ", ".join(sorted(vectors or {})) or "no dense vector"
         if self._vector is None and len(vectors or {}) != 1:
-            raise ConfigError(
-                f"{self._place} has these vectors, of which one is to be set: {names}"
-            )
+            raise ConfigError(f"{self._place} has several vectors; set one: {names}")
         name = self._vector if self._vector is not None else next(iter(vectors))
         if name not in (vectors or {}):
             raise ConfigError(f"{self._place} has no vector {name!r}; vectors: {names}")

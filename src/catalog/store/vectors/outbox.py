@@ -234,7 +234,7 @@ class Outbox:
                 set_meta(connection, _key(self._dataset), self._tokens[-1])
         except StoreBusyError:
             if wait:
-                _log.warning("%d applied outbox rows stay for now", len(self._to_remove))
+                _log.warning("%d applied outbox rows are removed later", len(self._to_remove))
             return
         except StoreError:
             if self._to_remove:

@@ -140,8 +140,8 @@ class PgVectorEngine:
     ) -> None:
         if database.engine.dialect.name != "postgresql":
             raise ConfigError(
-                "the vector engine 'pgvector' keeps vectors in the store's Postgres database, and "
-                "this store is a file: set IDX_DATABASE_URL, or choose another engine"
+                "the vector engine 'pgvector' needs a store in Postgres: set IDX_DATABASE_URL, "
+                "or choose another engine"
             )
         self._database = database
         self._dataset = dataset
@@ -280,7 +280,7 @@ class PgVectorEngine:
                 gone = delete(self._table).where(self._table.c.seq.not_in(live))
                 return connection.execute(gone).rowcount + self._fill(connection)
         except StoreBusyError as error:
-            message = f"another process fills the vector table of {self._dataset!r}"
+            message = f"another process is filling the vector table of {self._dataset!r}"
             raise EngineLockedError(message) from error
 
     def _create(self, connection: Connection) -> None:
@@ -293,8 +293,8 @@ class PgVectorEngine:
             connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
         except DBAPIError as error:
             raise EngineError(
-                "the database has no pgvector: install it on the server, and run "
-                "CREATE EXTENSION vector as one who may"
+                "the database has no pgvector: install it on the server, and run CREATE "
+                "EXTENSION vector as a user with that right"
             ) from error
         family = self._table.name.rpartition("_")[0]
         for name in names:
@@ -345,8 +345,8 @@ class PgVectorEngine:
             vector = decode(blob[1])
             if vector.shape != (self._dim,):
                 raise EmbeddingMismatchError(
-                    f"the store holds vectors of {vector.shape[0]} dimensions, the index expects "
-                    f"{self._dim}: rebuild the dataset with one embedding model"
+                    f"the store has vectors of {vector.shape[0]} dimensions, but the index "
+                    f"expects {self._dim}: rebuild the dataset with one embedding model"
                 )
             vectors[seq, window] = unit(vector)
         if damaged:

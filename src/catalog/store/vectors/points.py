@@ -224,11 +224,11 @@ def query_vector(vector: Vector, dim: int) -> Vector:
 
     if vector.shape != (dim,):
         raise EmbeddingMismatchError(
-            f"the query vector has shape {vector.shape}, the index ({dim},): "
-            "search with the model that embedded the documents, or rebuild the index"
+            f"the query vector has shape {vector.shape}, but the index has ({dim},): search with "
+            "the model that embedded the documents, or rebuild the index"
         )
     if not np.isfinite(vector).all():
-        raise EmbeddingError("the embedding of the query holds NaN or infinity")
+        raise EmbeddingError("the embedding of the query contains NaN or infinity")
     return unit(vector)
 
 
@@ -238,8 +238,8 @@ def _point(row: Any, kv: list[str], dim: int) -> IndexPoint:
     vector = decode(row.vector)
     if vector.shape != (dim,):
         raise EmbeddingMismatchError(
-            f"the store holds vectors of {vector.shape[0]} dimensions, the index expects {dim}: "
-            "rebuild the dataset with one embedding model"
+            f"the store has vectors of {vector.shape[0]} dimensions, but the index expects "
+            f"{dim}: rebuild the dataset with one embedding model"
         )
     payload: dict[str, Any] = {CHUNK: row.chunk_id, DOC: row.source_doc_id, TOKENS: kv}
     try:

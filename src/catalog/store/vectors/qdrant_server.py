@@ -129,7 +129,7 @@ class QdrantServer:
     def _require_rested(self) -> None:
         failure = self._failure
         if failure is not None and self._clock() < failure[0] + REST:
-            message = f"{failure[1]} (asked again in a few seconds)"
+            message = f"{failure[1]} (trying again in a few seconds)"
             raise EngineUnreachableError(message) from failure[1]
 
     def _retry(
@@ -165,7 +165,7 @@ class QdrantServer:
         error = state.outcome.exception() if state.outcome else None
         tell_retry("qdrant", state.attempt_number, error, state.upcoming_sleep)
         _log.warning(
-            "Qdrant at %s, attempt %d of %d: %s; again in %.1f s",
+            "Qdrant at %s, attempt %d of %d: %s; trying again in %.1f s",
             self.address,
             state.attempt_number,
             ATTEMPTS,
@@ -191,7 +191,9 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
                 event_hooks={"response": [_bound]},
             )
     except (ValueError, AssertionError) as error:  # their text may hold user and password
-        raise ConfigError("the address of the Qdrant server is not as http://host:6333") from error
+        raise ConfigError(
+            "the address of the Qdrant server is not of the form http://host:6333"
+        ) from error
     if api_key is not None and urlsplit(url).scheme != "https":
         _log.info("the key for Qdrant at %s is sent without TLS", address_of(client))
     return client
@@ -200,7 +202,7 @@ def open_client(url: str, api_key: str | None, timeout: float) -> QdrantClient:
 def _bound(reply: httpx.Response) -> None:
     """Make a reply fail while it is read if it is too large, or at once if it is compressed."""
     if reply.headers.get("Content-Encoding", "identity") != "identity":
-        raise httpx.DecodingError("it answered packed, which was not asked for")
+        raise httpx.DecodingError("the answer is compressed, which was not requested")
     assert isinstance(reply.stream, httpx.SyncByteStream)
     reply.stream = _BoundedStream(reply.stream)
 
@@ -214,7 +216,7 @@ class _BoundedStream(httpx.SyncByteStream):
         for piece in self._stream:
             size += len(piece)
             if size > _MOST_BYTES:
-                raise httpx.DecodingError(f"it answered with over {_MOST_BYTES} bytes")
+                raise httpx.DecodingError(f"the answer has over {_MOST_BYTES} bytes")
             yield piece
 
     def close(self) -> None:
@@ -253,9 +255,9 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, QdrantException):
         return "429 Too Many Requests"
     if _is_nonsense(error):
-        return "it answered what no Qdrant does"  # the client would repeat the answer
+        return "the answer is not a Qdrant server's"  # the client would repeat the answer
     if _is_unsendable(error):
-        return "the request cannot be sent as it is: look at address and key"
+        return "the request cannot be sent: check address and key"
     return str(error) or type(error).__name__
 
 
@@ -266,7 +268,7 @@ def was_answered(error: EngineError, status: int) -> bool:
 
 
 _KEYS = (
-    "; its key is IDX_COLLECTION__API_KEY, of a collection that other software filled, or else "
+    "; its key is IDX_COLLECTION__API_KEY for a collection that other software filled, else "
     "IDX_RAG_V2__QDRANT_API_KEY"
 )
 _random_pause = wait_random_exponential(multiplier=0.2, max=5)

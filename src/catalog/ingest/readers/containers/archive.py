@@ -214,7 +214,7 @@ def _check(entries: Sequence[zipfile.ZipInfo], size: int, limits: ReadLimits) ->
         raise _too_large(limits.unpacked_bytes)
     packed = sum(info.compress_size for info in entries)
     if unpacked > _LARGE and unpacked > _HIGHEST_RATIO * packed:
-        raise ReadError(f"unpacks to over {_HIGHEST_RATIO} times its size")
+        raise ReadError(f"over {_HIGHEST_RATIO} times its size when unpacked")
     ordered = sorted(entries, key=lambda info: info.header_offset)
     ends = [info.header_offset + _LOCAL_HEADER + info.compress_size for info in ordered]
     starts = [*(info.header_offset for info in ordered), size]
@@ -237,7 +237,7 @@ def _refuse_ole(handle: BinaryIO) -> None:
 
 
 def _too_large(limit: int) -> ReadError:
-    return ReadError(f"too large: unpacks to over {limit:,} bytes")
+    return ReadError(f"too large: over {limit:,} bytes when unpacked")
 
 
 def _name(info: zipfile.ZipInfo) -> str:
@@ -247,7 +247,7 @@ def _name(info: zipfile.ZipInfo) -> str:
 def _reason(error: Exception) -> str:
     # zipfile's own words quote names and bytes of the file; these do not.
     if isinstance(error, NotImplementedError):
-        return "packed in a way that is not supported"
+        return "the compression method is not supported"
     return "not a ZIP file" if "not a zip" in str(error) else "damaged"
 
 

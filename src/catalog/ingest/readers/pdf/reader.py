@@ -296,7 +296,7 @@ class PdfReader:
             pages = drop_running_lines(pages)
             if not any(pages):
                 size = "1 page" if count == 1 else f"{count:,} pages"
-                raise EmptyDocumentError(f"no text in it: {size} of images; OCR it first")
+                raise EmptyDocumentError(f"no text in {size} of images; run OCR first")
             yield _build_document(document, path, pages, tops)
         yield from cap_failures(
             [ReadFailure(f"{path}#page={page}", "broken page") for page in failed]
@@ -313,7 +313,7 @@ def _open(data: bytes) -> PdfDocument:
         if error.err_code == raw.FPDF_ERR_PASSWORD:
             raise ReadError("protected by a password") from error
         if error.err_code == raw.FPDF_ERR_SECURITY:
-            raise ReadError("protected in a way that cannot be read") from error
+            raise ReadError("its protection is not supported") from error
         raise ReadError("broken PDF: it has no readable structure") from error
 
 
@@ -347,7 +347,7 @@ def _read_page(
 ) -> tuple[list[PageLine], float | None]:
     with closing(document[index]) as page, closing(page.get_textpage()) as textpage:
         if textpage.count_chars() > _MAX_DRAWN * limit + 10_000:
-            raise ReadError(f"too much text: page {index + 1:,} alone is over the limit")
+            raise ReadError(f"too much text: page {index + 1:,} alone exceeds the limit")
         words = read_words(page, textpage)
     return order_lines(words), words.top
 

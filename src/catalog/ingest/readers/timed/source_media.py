@@ -124,8 +124,8 @@ def find_frames(
     if frames:
         return frames, None
     return [], (
-        "as text, not as a frame: neither its headings nor its name tell a second; "
-        "call it frame_01m12s, or begin it with '# Frame at 01:12'"
+        "read as text, not as a frame: neither its headings nor its name have a time; name "
+        "it frame_01m12s, or begin it with '# Frame at 01:12'"
     )
 
 

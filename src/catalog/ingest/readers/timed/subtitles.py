@@ -80,7 +80,7 @@ def _as_text(text: str, path: str) -> ParsedDocument:
     document = PlainTextReader().parse(text, path)
     if document.segments:
         return document
-    return replace(document, untimed="as text, not as subtitles: no cue has a time that is one")
+    return replace(document, untimed="read as text, not as subtitles: no cue has a valid time")
 
 
 def looks_like_subtitles(text: str) -> bool:

@@ -107,7 +107,7 @@ def _add_field(fields: dict[str, str], match: re.Match[str]) -> None:
     name = "_".join(match[1].lower().split())
     value = match[2].strip().strip("`").strip()
     if fields.setdefault(name, value) != value and name == LEVEL:
-        raise ReadError(f"it names {LEVEL} more than once")
+        raise ReadError(f"{LEVEL} occurs more than once")
 
 
 _OCR_TITLE = re.compile(

@@ -183,7 +183,7 @@ _TITLES = re.compile(
     r"|subtitles?|(?:closed )?captions?|transkript(?:ion)?|untertitel|transcrição|transcripción"
     r"|trascrizione|legendas|subtítulos|sottotitoli|sous-titres)(?: \(.*\))?[:.]?"
 )
-_AS_TEXT = "as text, not as a transcript: "
+_AS_TEXT = "read as text, not as a transcript: "
 _NO_TIMES = f"{_AS_TEXT}none of its lines begins with a time"
 _NO_TIMES_BELOW = "none of the lines under its heading begins with a time"
 _FIRST_MINUTES = 300.0
@@ -329,12 +329,12 @@ def _is_transcript(times: Sequence[LineTime], lines: int, *, is_declared: bool) 
 
 def _doubt(times: Sequence[LineTime], lines: int) -> str:
     """Return why the times are not a recording's although most lines have one."""
-    what = "they do not rise" if not _rise(times) else "they may be times of day"
+    what = "they do not increase" if not _rise(times) else "they may be times of day"
     if times[0].may_be_ratio:
-        what = "they may count verses or laps"
+        what = "they may be numbers of verses or laps"
     return (
-        f"{len(times)} of {lines} lines begin with a time, but {what}; "
-        "'transcript' in its name makes it one"
+        f"{len(times)} of {lines} lines begin with a time, but {what}; to read it as a "
+        "transcript, put 'transcript' in its name"
     )
 
 

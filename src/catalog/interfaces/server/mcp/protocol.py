@@ -55,7 +55,7 @@ TEMPLATE = types.ResourceTemplate(
     name="document",
     title="Document",
     uri_template=URI_SCHEME + "{dataset}/{+path}",
-    description="The text of a document as it was indexed; at most 1 MB of it.",
+    description="The indexed text of a document, at most 1 MB of it.",
 )
 NAME = "catalog"
 _LIST_TTL_MS = 60_000
@@ -147,8 +147,8 @@ class DocumentResources:
 def _pointer(answer: Mapping[str, Any], reference: str) -> Iterator[str]:
     if answer["notes"]:
         yield (
-            f"[Here ends what a resource gives: {'; '.join(answer['notes'])}. "
-            f"For the rest call the tool get with reference {json.dumps(reference)}.]"
+            f"[The resource ends here: {'; '.join(answer['notes'])}. For the rest, call the "
+            f"tool get with reference {json.dumps(reference)}.]"
         )
 
 
@@ -193,13 +193,13 @@ def _read_cursor(cursor: str) -> tuple[str, int]:
 
 
 def _bad_cursor() -> MCPError:
-    return MCPError(types.INVALID_PARAMS, "this cursor is not one that was given out: begin anew")
+    return MCPError(types.INVALID_PARAMS, "this cursor is not from this server: start without one")
 
 
 def _unknown_resource(uri: str) -> MCPError:
     """Return the error for no such resource, of the protocol's revision 2026-07-28 (SEP-2164)."""
     short = _clean(uri, 200)
-    message = f"there is no resource {short}; a document's is {TEMPLATE.uri_template}"
+    message = f"there is no resource {short}; documents are {TEMPLATE.uri_template}"
     return MCPError(types.INVALID_PARAMS, message, {"uri": storable(uri[:1000])})
 
 
@@ -331,7 +331,7 @@ def _log_defect(what: str, error: Exception) -> str:
 
 def _refuse_cursor(params: types.PaginatedRequestParams | None) -> None:
     if params is not None and params.cursor is not None:
-        raise MCPError(types.INVALID_PARAMS, "there is one page: no cursor was given out")
+        raise MCPError(types.INVALID_PARAMS, "there is only one page: leave the cursor out")
 
 
 def shorten(text: str) -> str:

@@ -191,7 +191,7 @@ def _invalid_message_error(error: Exception) -> types.JSONRPCError:
 
 def no_id_error() -> types.JSONRPCError:
     """Return the error of JSON-RPC for an invalid request, such as one without an id."""
-    message = "this is no JSON-RPC 2.0 message: one object with jsonrpc, id, method and params"
+    message = "this is not a JSON-RPC 2.0 message: one object with jsonrpc, id, method and params"
     problem = types.ErrorData(code=types.INVALID_REQUEST, message=message)
     return types.JSONRPCError(jsonrpc="2.0", id=None, error=problem)
 
