@@ -3,7 +3,8 @@
 import pytest
 
 from answers.conftest import WritingLLM, serve
-from catalog.answers.generating import SCHEMAS, find_misses, generate_artifact, split_sections
+from catalog.answers.generating import SCHEMAS, generate_artifact
+from catalog.answers.prompting import find_misses, split_sections
 from catalog.core.errors import ArtifactSchemaError, InputError, StageFailedError
 from catalog.core.params import GenerateParams
 from catalog.interfaces.cli import main

@@ -25,7 +25,12 @@ from catalog.answers.cited_sources import Sources
 from catalog.answers.claims import split_claims
 from catalog.answers.extracting import rank_candidates
 from catalog.answers.neutralising import neutralise
-from catalog.answers.prompting import artifact_rules, ask_for_headings
+from catalog.answers.prompting import (
+    artifact_rules,
+    ask_for_headings,
+    find_misses,
+    split_sections,
+)
 from catalog.answers.statements import Statement, read_statements
 from catalog.answers.writing import CheckedWriter
 from catalog.core.agent_calls import read_agent, with_agent
@@ -96,42 +101,6 @@ MAX_TOKENS: Mapping[ArtifactKind, int] = {
     "build-plan": 1600,
 }
 """How long a model may write each kind, in its tokens."""
-_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
-_FENCE = re.compile(r"\s*```\w*\s*")
-_DECORATION = " \t*_:#"
-
-
-def split_sections(text: str) -> list[tuple[str, str]]:
-    """Return each heading of a Markdown text, plain, and what stands under it.
-
-    What stands before the first is under the heading "". Fences of code around all are left out.
-    """
-    sections: list[tuple[str, list[str]]] = [("", [])]
-    for line in text.splitlines():
-        heading = _HEADING.fullmatch(line.strip())
-        if heading is not None:
-            sections.append((f"{heading[1]} {heading[2].strip(_DECORATION)}", []))
-        elif not _FENCE.fullmatch(line):
-            sections[-1][1].append(line)
-    bodies = [(heading, "\n".join(lines).strip()) for heading, lines in sections]
-    return bodies if bodies[0][1] else bodies[1:]
-
-
-def find_misses(headings: Sequence[str], schema: Sequence[str]) -> list[str]:
-    """Say how headings differ from those of a schema: nothing if they are the same, in order."""
-    misses = [f"{one} is missing" for one in schema if one not in headings]
-    for at, one in enumerate(headings):
-        if not one:
-            misses.append(f"there is text before {schema[0]}")
-        elif one not in schema:
-            misses.append(f"{one} is no heading of it")
-        elif one in headings[:at]:
-            misses.append(f"{one} is there twice")
-    if not misses and list(headings) != list(schema):
-        misses.append(f"the order is not {', '.join(schema)}")
-    return misses
-
-
 _MOST_OF_WINDOW = 2  # the reply may take one part in so many of what a model reads at once
 _NOTHING = "no evidence"
 

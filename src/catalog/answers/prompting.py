@@ -23,6 +23,9 @@ _CHARS_PER_TOKEN = 3  # fewer than most have: a prompt that is too long fails wh
 _LEAST_RELEVANCE = 0.1  # of the best passage's
 _ALWAYS = 3  # passages that are given, however relevant
 _LEAST_PART = 40  # tokens: less of a passage is not worth giving
+_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
+_FENCE = re.compile(r"\s*```\w*\s*")
+_DECORATION = " \t*_:#"
 
 
 class ContextPassage(NamedTuple):
@@ -237,3 +240,34 @@ def _numbers_of(text: str) -> Iterator[str]:
     while True:
         number.update(b"\0")
         yield number.hexdigest()[:16]
+
+
+def split_sections(text: str) -> list[tuple[str, str]]:
+    """Return each heading of a Markdown text, plain, and what stands under it.
+
+    What stands before the first is under the heading "". Fences of code around all are left out.
+    """
+    sections: list[tuple[str, list[str]]] = [("", [])]
+    for line in text.splitlines():
+        heading = _HEADING.fullmatch(line.strip())
+        if heading is not None:
+            sections.append((f"{heading[1]} {heading[2].strip(_DECORATION)}", []))
+        elif not _FENCE.fullmatch(line):
+            sections[-1][1].append(line)
+    bodies = [(heading, "\n".join(lines).strip()) for heading, lines in sections]
+    return bodies if bodies[0][1] else bodies[1:]
+
+
+def find_misses(headings: Sequence[str], schema: Sequence[str]) -> list[str]:
+    """Say how headings differ from those of a schema: nothing if they are the same, in order."""
+    misses = [f"{one} is missing" for one in schema if one not in headings]
+    for at, one in enumerate(headings):
+        if not one:
+            misses.append(f"there is text before {schema[0]}")
+        elif one not in schema:
+            misses.append(f"{one} is no heading of it")
+        elif one in headings[:at]:
+            misses.append(f"{one} is there twice")
+    if not misses and list(headings) != list(schema):
+        misses.append(f"the order is not {', '.join(schema)}")
+    return misses
