@@ -272,16 +272,21 @@ def rebuild(
 def remove(
     context: typer.Context,
     dataset: Annotated[str, typer.Argument(help="Its name, as 'catalog status' lists it.")],
+    doc: Annotated[
+        str | None, typer.Option("--doc", help="Only this document: its path, or #docid.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Remove a dataset, its vectors and indexes. The files that it was built from stay.
+    """Remove a dataset, or one document of it. The files that it was built from stay.
+
+    A removed document comes back with the next update while its file is in the folder.
 
     Examples:
         catalog index remove notes
-        catalog index remove notes --yes
+        catalog index remove notes --doc drafts/plan.md --yes
     """
     from catalog.library.indexing import Indexer
 
@@ -289,9 +294,13 @@ def remove(
         indexer = Indexer(library)
         indexer.require_removable(dataset)
         if not yes:
-            typer.confirm(f"Remove {dataset} from the store?", abort=True, err=True)
+            what = dataset if doc is None else f"{doc} of {dataset}"
+            typer.confirm(f"Remove {what} from the store?", abort=True, err=True)
         with TerminalProgress() as progress:
-            removal = indexer.remove(dataset, progress=progress)
+            if doc is None:
+                removal = indexer.remove(dataset, progress=progress)
+            else:
+                removal = indexer.remove_document(dataset, doc, progress=progress)
     if json:
         print_json(asdict(removal))
         return
