@@ -1,6 +1,7 @@
 """Ingestion pipelines of LlamaIndex into a dataset, and their steps.
 
-    SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ EmbeddingPrefixTransform ─ CachedEmbedding
+    SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ any further steps ─ StepResults
+                   ─ EmbeddingPrefixTransform ─ CachedEmbedding
                    ─ ChunkPersistenceTransform ─ PersistenceTransform ─> stored
 
 Each step calls the functions of ``catalog index build`` (:mod:`catalog.ingest.pipeline`); results
@@ -11,17 +12,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.schema import BaseNode, MetadataMode, TextNode, TransformComponent
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    MetadataMode,
+    NodeRelationship,
+    TextNode,
+    TransformComponent,
+)
 from pydantic import Field, PrivateAttr
 
+from catalog.core.documents import part_label
 from catalog.core.errors import EmbeddingMismatchError, InputError
 from catalog.core.ids import check_dataset_name, sha1_hex
 from catalog.core.settings import get_settings
@@ -29,6 +39,7 @@ from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.embedding import keep_vectors
 from catalog.ingest.pipeline import (
+    TOGETHER,
     EmbeddedText,
     Pipeline,
     cut_document,
@@ -36,22 +47,61 @@ from catalog.ingest.pipeline import (
     format_labels,
     format_place,
     make_revision,
-    publish,
 )
+from catalog.ingest.sync_report import in_groups
+from catalog.library.indexing import Indexer, Removal
 from catalog.retrieval.shared import shared_service
-from catalog.search_v2.ingestion_nodes import ChunkNode, PrefixedNode, read_sources, split_text
+from catalog.search_v2.ingestion_nodes import (
+    ChunkNode,
+    GivenDocument,
+    GivenDocuments,
+    PrefixedNode,
+    collect_chunks,
+)
 from catalog.store import Database, embedding_cache
 from catalog.store.embedding_cache import StoredModel, require_model
-from catalog.store.revisions import NewChunk, NewRevision
+from catalog.store.manifest import StoredPart, parts_of_files
+from catalog.store.revisions import (
+    NewChunk,
+    NewRevision,
+    ensure_dataset,
+    publish_all,
+    remove_documents,
+)
 
 if TYPE_CHECKING:
     from llama_index.core.node_parser import NodeParser
+    from sqlalchemy import Connection
 
     from catalog.library.library import Library
     from catalog.search_v2.service import SearchServiceV2
     from catalog.store.embedding_cache import Vector
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass
+class IngestionReport:
+    """The paths of the documents that a run added, replaced and deleted.
+
+    ``refused`` are the sources that could not be stored, with the reason; they stay as they were.
+    """
+
+    added: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Run:
+    """What the steps of one run share: parallel runs of a pipeline have one each."""
+
+    given: GivenDocuments
+    report: IngestionReport = field(default_factory=IngestionReport)
+
+
+_RUN: ContextVar[_Run | None] = ContextVar("catalog_ingestion_run", default=None)
 
 
 class ChunkSplitter(TransformComponent):
@@ -72,22 +122,89 @@ class ChunkSplitter(TransformComponent):
         super().__init__(dataset=dataset)
         self._chunker, self._splitter = chunker, splitter
 
+    @property
+    def chunker(self) -> DocumentChunker:
+        """The chunker of texts without another splitter."""
+        return self._chunker
+
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Return the chunks of the documents as :class:`ChunkNode`, in document order."""
-        chunks: list[BaseNode] = []
-        for source in read_sources(nodes, self.dataset):
-            ranges = None
-            if self._splitter is not None and not source.parsed.segments:
-                ranges = split_text(self._splitter, source.parsed)
-            cut = cut_document(self._chunker, source, ranges)
-            if cut.fallback is not None:
-                self.fallbacks[source.source_doc_id] = cut.fallback
-            chunks += [ChunkNode.of(source, span) for span in cut.spans]
-        return chunks
+        given = GivenDocuments.read(nodes, self.dataset)
+        _RUN.set(_Run(given, IngestionReport(refused=dict(given.refused))))
+        return [chunk for one in given.documents.values() for chunk in self._cut(one)]
+
+    def _cut(self, given: GivenDocument) -> list[ChunkNode]:
+        source = given.source
+        if self._splitter is not None and not source.parsed.segments:
+            body = source.parsed.text[source.parsed.body_start :]
+            return collect_chunks(self._chunker, given, self._split(self._splitter, given, body))
+        cut = cut_document(self._chunker, source)
+        if cut.fallback is not None:
+            self.fallbacks[source.source_doc_id] = cut.fallback
+        return [ChunkNode.of(source, span, given.style) for span in cut.spans]
+
+    def _split(self, splitter: NodeParser, given: GivenDocument, body: str) -> list[BaseNode]:
+        """Return the splitter's nodes, which inherit what the document was given with.
+
+        The splitter does not see metadata: long ones would leave no room for the text.
+        """
+        nodes = splitter([Document(text=body, id_=given.source.file)])
+        for node in nodes:
+            for name, value in given.style.items():
+                own = getattr(node, name)
+                if isinstance(value, Mapping):
+                    value = {**value, **own}
+                elif isinstance(value, list):
+                    value = [*value, *own]
+                setattr(node, name, value)
+        return nodes
+
+
+class StepResults(TransformComponent):
+    """Take over what steps after the splitter changed: metadata, texts, other nodes.
+
+    Raises :class:`InputError` for a node of no document of this run.
+    """
+
+    _splitter: ChunkSplitter = PrivateAttr()
+
+    def __init__(self, splitter: ChunkSplitter) -> None:
+        super().__init__()
+        self._splitter = splitter
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Return the nodes of each document as its chunks."""
+        run = _RUN.get()
+        documents = {} if run is None else run.given.documents
+        owned: dict[str, list[BaseNode]] = {}
+        for node in nodes:
+            owned.setdefault(_owner(node, documents), []).append(node)
+        chunker = self._splitter.chunker
+        return [
+            chunk
+            for name, some in owned.items()
+            for chunk in collect_chunks(chunker, documents[name], some)
+        ]
+
+
+def _owner(node: BaseNode, documents: Mapping[str, GivenDocument]) -> str:
+    """Return the id of the document that a node was made of."""
+    if isinstance(node, ChunkNode):
+        name = node.source.source_doc_id
+    else:
+        made_of = node.source_node
+        name = "" if made_of is None else str(made_of.metadata.get("source_doc_id") or "")
+    if name in documents:
+        return name
+    raise InputError(
+        f"a step returned the node {node.node_id} of no document of this run: keep the node's "
+        f"relationship {NodeRelationship.SOURCE.name}, and give a splitter as build_pipeline("
+        "splitter=…)"
+    )
 
 
 class EmbeddingPrefixTransform(TransformComponent):
-    """Build the text to embed: the document prefix, the passage's place, the passage.
+    """Build the text to embed: the document prefix, the passage's place, its metadata, the passage.
 
     These windows are kept on the node, separate from its text; see
     :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments. In a
@@ -99,7 +216,8 @@ class EmbeddingPrefixTransform(TransformComponent):
     context: bool = True
     form: Literal["place", "labels"] = "place"
     part_seconds: float = Field(20.0, ge=0.0)
-    _model: EmbeddingModel = PrivateAttr()
+    prefix: str = ""
+    _model: EmbeddingModel | None = PrivateAttr()
 
     def __init__(
         self,
@@ -110,27 +228,48 @@ class EmbeddingPrefixTransform(TransformComponent):
         form: Literal["place", "labels"] = "place",
         part_seconds: float = 20.0,
     ) -> None:
-        super().__init__(context=context, form=form, part_seconds=part_seconds)
-        own = get_model(rag=get_settings().rag_v2) if model is None else as_model(model)
-        self._model = own if prefix is None else replace(own, document_prefix=prefix)
+        own = None if model is None else as_model(model)
+        if prefix is None:  # else no model is needed for plain nodes
+            own = own or get_model(rag=get_settings().rag_v2)
+            prefix = own.document_prefix
+        super().__init__(context=context, form=form, part_seconds=part_seconds, prefix=prefix)
+        self._model = own
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex stores it."""
+        return cls.__name__
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Set ``windows`` on each :class:`ChunkNode`, and return text nodes with their prefix.
 
         Whole documents and other kinds of nodes are returned unchanged.
         """
+        if self._model is None and any(isinstance(node, ChunkNode) for node in nodes):
+            self._model = get_model(rag=get_settings().rag_v2)
         return [self._format(node) for node in nodes]
 
     def _format(self, node: BaseNode) -> BaseNode:
-        if isinstance(node, ChunkNode):
-            embedded = EmbeddedText(self._model, self.context, self.form, self.part_seconds)
+        if isinstance(node, ChunkNode) and self._model is not None:
+            model = replace(self._model, document_prefix=self.prefix)
+            embedded = EmbeddedText(model, self.context, self.form, self.part_seconds)
             node.windows = embedded.windows(node.source.parsed, node.span)
         elif type(node) is TextNode:
-            text = node.get_content(metadata_mode=MetadataMode.EMBED)
+            place, told = "", node.get_metadata_str(MetadataMode.EMBED)
             if self.context:
-                text = _describe_place(node, self.form) + node.text
-            return PrefixedNode.of(node, self._model.document_prefix + text)
+                place = _describe_place(node, self.form)
+                told = _excluding(node, _OF_PLACE).get_metadata_str(MetadataMode.EMBED)
+            told = f"{told.strip()}\n\n" if told.strip() else ""
+            return PrefixedNode.of(node, self.prefix + place + told)
         return node
+
+
+_OF_PLACE = ("path", "file_name", "file_path", "file_type", "title", "heading_path", "header_path")
+
+
+def _excluding(node: TextNode, keys: Sequence[str]) -> TextNode:
+    excluded = [*node.excluded_embed_metadata_keys, *keys]
+    return node.model_copy(update={"excluded_embed_metadata_keys": excluded})
 
 
 def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:
@@ -201,14 +340,15 @@ class ChunkPersistenceTransform(TransformComponent):
     """
 
     pipeline: str = ""
-    _staged: dict[str, NewRevision] = PrivateAttr(default_factory=dict)
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Stage one revision for each document among the nodes."""
-        chunks = [node for node in nodes if isinstance(node, ChunkNode)]
-        for doc_id, grouped in groupby(chunks, key=lambda chunk: chunk.source.source_doc_id):
-            group = list(grouped)
-            self._staged[doc_id] = make_revision(
+        """Give the first chunk of each document its revision."""
+        groups: dict[str, list[ChunkNode]] = {}
+        for node in nodes:
+            if isinstance(node, ChunkNode):
+                groups.setdefault(node.source.source_doc_id, []).append(node)
+        for group in groups.values():
+            group[0].revision = make_revision(
                 group[0].source,
                 [NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in group],
                 self.pipeline,
@@ -217,90 +357,218 @@ class ChunkPersistenceTransform(TransformComponent):
             )
         return list(nodes)
 
-    def take(self) -> list[NewRevision]:
-        """Return the staged revisions and clear the stage."""
-        staged, self._staged = list(self._staged.values()), {}
-        return staged
-
 
 class PersistenceTransform(TransformComponent):
-    """Publish the staged documents: each whole, several short ones in one transaction."""
+    """Publish the documents of the nodes: each source whole, several short ones in a transaction.
+
+    A run replaces everything stored of its sources. Only if all its pages of a source are new
+    numbers (``page_label``), they are added to the stored pages. A source that has no text any more
+    is deleted.
+    """
 
     dataset: str
     _database: Database = PrivateAttr()
-    _staging: ChunkPersistenceTransform = PrivateAttr()
     _clock: Callable[[], float] = PrivateAttr()
 
     def __init__(
-        self,
-        database: Database,
-        staging: ChunkPersistenceTransform,
-        *,
-        dataset: str,
-        clock: Callable[[], float] = time.time,
+        self, database: Database, *, dataset: str, clock: Callable[[], float] = time.time
     ) -> None:
         super().__init__(dataset=dataset)
-        self._database, self._staging, self._clock = database, staging, clock
+        self._database, self._clock = database, clock
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Commit every staged document; a search sees all of a document or nothing."""
-        publish(self._database, self.dataset, self._staging.take(), self._clock)
+        """Commit every source; a search sees all of it or nothing."""
+        run = _RUN.get() or _Run(GivenDocuments())
+        sources: dict[str, list[NewRevision]] = {name: [] for name in run.given.sources}
+        for node in nodes:
+            if isinstance(node, ChunkNode) and (revision := node.revision) is not None:
+                sources.setdefault(revision.file, []).append(revision)
+        for name, revisions in list(sources.items()):
+            if (unfit := self._describe_unfit(name, revisions)) is not None:
+                run.report.refused[name] = unfit
+                del sources[name]
+        for group in in_groups(sources.items(), _count_chunks, TOGETHER):
+            with self._database.write() as connection:
+                self._replace(connection, dict(group), run.report)
         return list(nodes)
+
+    def _describe_unfit(self, name: str, revisions: Sequence[NewRevision]) -> str | None:
+        names = (one for it in revisions for one in (it.document.path, *it.document.metadata))
+        return self._database.describe_unfit(name, *names)
+
+    def _replace(
+        self,
+        connection: Connection,
+        sources: Mapping[str, Sequence[NewRevision]],
+        report: IngestionReport,
+    ) -> None:
+        now = self._clock()
+        stored = parts_of_files(connection, self.dataset, sources)
+        gone: list[str] = []
+        for name, revisions in sources.items():
+            before = stored.get(name, {})
+            paths = [one.document.path for one in revisions]
+            if not revisions and not before:
+                report.refused[name] = "it has no text"
+            if not _are_new_pages(before, revisions):
+                gone += [path for path in before if path not in paths]
+                _tell_of_others(name, before, revisions)
+            report.added += [path for path in paths if path not in before]
+            report.replaced += [path for path in paths if path in before]
+        report.deleted += gone
+        if gone:
+            remove_documents(connection, self.dataset, gone, now)
+        if any(sources.values()):
+            ensure_dataset(connection, self.dataset, now)  # it may have been removed
+            publish_all(connection, [one for some in sources.values() for one in some], now)
+
+
+def _count_chunks(source: tuple[str, Sequence[NewRevision]]) -> int:
+    return sum(len(revision.chunks) for revision in source[1])
+
+
+def _are_new_pages(before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]) -> bool:
+    """Return whether all texts have page numbers, and none of the new ones is stored."""
+    new = [_pages(revision) for revision in revisions]
+    stored = [part.pages for part in before.values()]
+    if not (new and all(new) and all(stored)):
+        return False
+    return frozenset().union(*new).isdisjoint(frozenset().union(*stored))
+
+
+def _tell_of_others(
+    name: str, before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]
+) -> None:
+    """Warn if several texts were replaced by others: they may have been meant as more texts."""
+    hashes = {part.content_hash for part in before.values()}
+    is_other = hashes.isdisjoint(revision.content_hash for revision in revisions)
+    if before and is_other and len(revisions) > 1:
+        _log.warning(
+            "%s: all %d stored texts are replaced by %d others. To keep both, give each an id of "
+            "its own (doc_id) or a page_label",
+            name,
+            len(before),
+            len(revisions),
+        )
+
+
+def _pages(revision: NewRevision) -> frozenset[str]:
+    if label := part_label(revision.document.metadata):
+        return frozenset([label])
+    places = (chunk.span.locator for chunk in revision.chunks)
+    spans = ((at.page, at.page_end or at.page) for at in places if at.page is not None)
+    return frozenset(str(page) for first, last in spans for page in range(first, (last or 0) + 1))
 
 
 class DatasetPipeline(IngestionPipeline):
     """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
 
-    Each run replaces the documents with the given paths and leaves the rest. A passage that could
-    not be embedded is stored nevertheless, found by its words, and logged. LlamaIndex's own
+    A run replaces everything stored of its sources; pages whose numbers are all new are added.
+    Other sources stay. ``report`` lists what the last run changed. A passage that could not be
+    embedded is stored nevertheless, found by its words, and logged. Steps that you add to
+    ``transformations``, wherever, run before texts are embedded and stored. LlamaIndex's own
     docstore strategies and cache are off, because they lose documents when an embedding fails.
     """
 
-    _prepare: Callable[[], None] = PrivateAttr()
+    _dataset: str = PrivateAttr()
+    _library: Library = PrivateAttr()
+    _model: StoredModel = PrivateAttr()
+    _report: IngestionReport = PrivateAttr(default_factory=IngestionReport)
+    _names: dict[str, str] = PrivateAttr(default_factory=dict)  # sources by LlamaIndex's ids
 
     def __init__(
-        self, transformations: list[TransformComponent], prepare: Callable[[], None]
+        self,
+        transformations: list[TransformComponent],
+        library: Library,
+        dataset: str,
+        model: StoredModel,
     ) -> None:
-        """Set the steps, and the check to run before each run."""
+        """Set the steps, the dataset of the library for which they are, and their model."""
         super().__init__(transformations=transformations, disable_cache=True)
-        self._prepare = prepare
+        self._library, self._dataset, self._model = library, dataset, model
+
+    @property
+    def report(self) -> IngestionReport:
+        """What the last run added, replaced, deleted and refused."""
+        return self._report
 
     def run(
         self, *arguments: Any, num_workers: int | None = None, **more: Any
     ) -> Sequence[BaseNode]:
         """Store the documents and return their chunks; see ``IngestionPipeline.run``.
 
-        Raises :class:`InputError` for ``num_workers``, and :class:`EmbeddingMismatchError` if the
-        store adopted another model meanwhile.
+        Raises :class:`InputError` for ``num_workers`` and for a step that embeds, and
+        :class:`EmbeddingMismatchError` if the store adopted another model meanwhile.
         """
-        self._begin(num_workers)
-        nodes = super().run(*arguments, **more)
-        self._report()
-        return nodes
+        with self._reported(num_workers):
+            return super().run(*arguments, **more)
 
     async def arun(
         self, *arguments: Any, num_workers: int | None = None, **more: Any
     ) -> Sequence[BaseNode]:
         """Store the documents like :meth:`run`."""
-        self._begin(num_workers)
-        nodes = await super().arun(*arguments, **more)
-        self._report()
-        return nodes
+        with self._reported(num_workers):
+            return await super().arun(*arguments, **more)
 
-    def _begin(self, num_workers: int | None) -> None:
+    def delete(self, ref_doc_id: str) -> Removal:
+        """Delete all documents of a source, by its name or the id of a document that was run.
+
+        Raises :class:`InputError` for an unknown one.
+        """
+        name = self._names.get(ref_doc_id, ref_doc_id)
+        return Indexer(self._library).remove_document(self._dataset, name)
+
+    @contextmanager
+    def _reported(self, num_workers: int | None) -> Iterator[None]:
         if num_workers is not None and num_workers > 1:
             raise InputError(
                 f"num_workers is {num_workers}: leave it out. One process writes the store, and "
                 "the embedding model uses every core already"
             )
-        self._prepare()
+        self._arrange()
+        require_model(self._library.database, self._model)
+        self._report = IngestionReport()
+        _RUN.set(None)
+        try:
+            yield
+        finally:
+            if (run := _RUN.get()) is not None:
+                self._report = run.report
+                self._names |= run.given.names
+            _RUN.set(None)
+        self._log()
 
-    def _report(self) -> None:
+    def _arrange(self) -> None:
+        """Move our own last steps behind all others."""
+        for step in self.transformations:
+            if isinstance(step, BaseEmbedding):
+                raise InputError(
+                    f"{step.class_name()} is a step: leave it out. The pipeline embeds with the "
+                    "store's model, or build_pipeline(embed_model=…)"
+                )
+        last = [step for step in self.transformations if isinstance(step, _LAST)]
+        others = [step for step in self.transformations if not isinstance(step, _LAST)]
+        self.transformations = [*others, *last]
+
+    def _log(self) -> None:
+        for name, reason in self._report.refused.items():
+            _log.warning("left out: %s: %s", name, reason)
+        if self._report.deleted:
+            _log.info("deleted: %s", ", ".join(self._report.deleted))
         for step in self.transformations:
             if isinstance(step, CachedEmbedding) and step.failures:
                 count, reason = len(step.failures), next(iter(step.failures.values()))
                 _log.warning("%d passages have no vector, only words: %s", count, reason)
                 step.failures.clear()
+
+
+_LAST = (
+    StepResults,
+    EmbeddingPrefixTransform,
+    CachedEmbedding,
+    ChunkPersistenceTransform,
+    PersistenceTransform,
+)
 
 
 class IngestionPipelineBuilderV2:
@@ -344,20 +612,21 @@ class IngestionPipelineBuilderV2:
         if splitter is not None:
             fingerprint = sha1_hex(f"{fingerprint}|{splitter.to_json()}")[:16]
         text, encoder = made.embedded, model.encoder
-        staging = ChunkPersistenceTransform(pipeline=fingerprint)
+        cut = ChunkSplitter(made.chunker, dataset=name, splitter=splitter)
         return DatasetPipeline(
             [
-                ChunkSplitter(made.chunker, dataset=name, splitter=splitter),
+                cut,
+                StepResults(cut),
                 EmbeddingPrefixTransform(
                     model, context=text.context, form=text.form, part_seconds=text.part_seconds
                 ),
                 CachedEmbedding(model, library.database),
-                staging,
-                PersistenceTransform(library.database, staging, dataset=name),
+                ChunkPersistenceTransform(pipeline=fingerprint),
+                PersistenceTransform(library.database, dataset=name),
             ],
-            lambda: require_model(
-                library.database, StoredModel(encoder.model, encoder.fingerprint, encoder.dim)
-            ),
+            library,
+            name,
+            StoredModel(encoder.model, encoder.fingerprint, encoder.dim),
         )
 
 
