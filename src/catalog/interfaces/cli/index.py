@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -282,8 +283,6 @@ def remove(
 ) -> None:
     """Remove a dataset, or one document of it. The files that it was built from stay.
 
-    A removed document comes back with the next update while its file is in the folder.
-
     Examples:
         catalog index remove notes
         catalog index remove notes --doc drafts/plan.md --yes
@@ -296,11 +295,9 @@ def remove(
         if not yes:
             what = dataset if doc is None else f"{doc} of {dataset}"
             typer.confirm(f"Remove {what} from the store?", abort=True, err=True)
+        one = None if doc is None else partial(indexer.remove_document, dataset, doc)
         with TerminalProgress() as progress:
-            if doc is None:
-                removal = indexer.remove(dataset, progress=progress)
-            else:
-                removal = indexer.remove_document(dataset, doc, progress=progress)
+            removal = (one or partial(indexer.remove, dataset))(progress=progress)
     if json:
         print_json(asdict(removal))
         return
