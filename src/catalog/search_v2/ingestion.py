@@ -112,7 +112,7 @@ class ChunkSplitter(TransformComponent):
         return [ChunkNode.of(source, span, given.style) for span in cut.spans]
 
     def _split(self, splitter: NodeParser, given: GivenDocument, body: str) -> list[BaseNode]:
-        """Return the splitter's nodes, which inherit what the document was given with.
+        """Return the splitter's nodes with the document's metadata, templates and excluded keys.
 
         The splitter does not see metadata: long ones would leave no room for the text.
         """
@@ -330,7 +330,7 @@ class DatasetPipeline(IngestionPipeline):
 
     @property
     def report(self) -> IngestionReport:
-        """What the last run added, replaced, deleted and refused."""
+        """The documents that the last run added, replaced, deleted and refused."""
         return self._report
 
     def run(
@@ -380,7 +380,7 @@ class DatasetPipeline(IngestionPipeline):
         self._log()
 
     def _arrange(self) -> None:
-        """Move our own last steps behind all others."""
+        """Move our own last steps behind the user's steps."""
         for step in self.transformations:
             if isinstance(step, BaseEmbedding):
                 raise InputError(

@@ -170,7 +170,7 @@ class GivenDocument:
 
 @dataclass
 class GivenDocuments:
-    """What nodes bring: documents by ``source_doc_id``, and why others are ``refused``.
+    """The documents that nodes bring, by ``source_doc_id``, and the ``refused`` with the reason.
 
     ``sources`` are the names of all sources that may be stored or deleted, ``names`` the sources by
     the id of the LlamaIndex document.
@@ -223,7 +223,7 @@ class GivenDocuments:
 class _Text:
     """The text of a plain node, the name of its source, its page, and its metadata.
 
-    ``label`` tells it from the source's other texts; "" without one.
+    ``label`` is its page as written, "" without one: texts of one source differ in it.
     """
 
     source: str

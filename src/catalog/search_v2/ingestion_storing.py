@@ -47,7 +47,7 @@ class IngestionReport:
 
 @dataclass
 class IngestionRun:
-    """What the steps of one run share: parallel runs of a pipeline have one each."""
+    """The state that the steps of one run share: parallel runs of a pipeline have one each."""
 
     given: GivenDocuments
     report: IngestionReport = field(default_factory=IngestionReport)
@@ -162,7 +162,7 @@ def _are_new_pages(before: Mapping[str, StoredPart], revisions: Sequence[NewRevi
 def _tell_of_others(
     name: str, before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]
 ) -> None:
-    """Warn if several texts were replaced by others: they may have been meant as more texts."""
+    """Warn if several new texts replace all stored ones: the user may want to keep both."""
     hashes = {part.content_hash for part in before.values()}
     is_other = hashes.isdisjoint(revision.content_hash for revision in revisions)
     if before and is_other and len(revisions) > 1:
