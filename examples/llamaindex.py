@@ -15,7 +15,7 @@ from catalog.search_v2 import (
 keys = "# Keys\n\n## Rotating\n\nRotate the API keys every ninety days.\n"
 bread = "Mix flour, water and yeast. Bake the bread at 230 degrees.\n"
 
-# A pipeline over documents of any LlamaIndex reader: a run replaces what has the same path.
+# A pipeline over documents of any LlamaIndex reader: a run replaces what it brings again.
 pipeline = IngestionPipelineBuilderV2().build_pipeline("handbook")
 pipeline.run(
     documents=[

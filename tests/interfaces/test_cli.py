@@ -159,6 +159,22 @@ def test_a_dataset_is_removed_once_confirmed_and_its_files_stay(catalog, built, 
     assert "no dataset 'notes'" in err
 
 
+def test_one_document_is_removed_once_confirmed_and_the_folder_that_has_it_is_named(
+    catalog, built, monkeypatch
+):
+    name = min(file.name for file in built.iterdir())
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, _, err = catalog("index", "remove", "notes", "--doc", name)
+    assert (code, f"Remove {name} of notes from the store?" in err) == (1, True)
+    code, out, _ = catalog("index", "remove", "notes", "--doc", name, "--yes", "--json")
+    removed = json.loads(out)
+    assert (code, removed["documents"], removed["root"]) == (0, 1, str(built))
+    assert "the next update indexes it again" in removed["notes"][0]
+    code, _, err = catalog("index", "remove", "notes", "--doc", name, "--yes")
+    assert (code, f"no document {name!r}" in err) == (1, True)
+    assert json.loads(catalog("index", "update", "-d", "notes", "--json")[1])["added"] == 1
+
+
 def test_a_dataset_keeps_its_preset_and_a_dry_run_tells_what_another_would_do(catalog, notes):
     catalog("index", "build", notes, "-d", "notes", "--preset", "vault")
     _, out, _ = catalog("status")

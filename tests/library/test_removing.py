@@ -448,3 +448,29 @@ def test_a_dataset_is_removed_on_a_disk_without_a_free_byte(tmp_path):
             assert [check for check in diagnose(library) if not check.ok] == []
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("name", ["seal.md", "notes:seal.md", "#docid"])
+def test_one_document_is_removed_and_comes_back_while_its_file_is_there(tmp_path, name):
+    with open_library(tmp_path / "home") as library:
+        build(library, tmp_path, "notes")
+        indexer = Indexer(library)
+        if name == "#docid":
+            found = SearchServiceV2(library).search("seal", dataset="notes", mode="lexical")
+            name = f"#{found[0].docid.removeprefix('#')}"
+        removal = indexer.remove_document("notes", name)
+        assert (removal.documents, removal.chunks) == (1, 1)
+        assert "the next update indexes it again" in removal.notes[0]
+        for mode in ("lexical", "vector", "hybrid"):
+            assert "seal.md" not in search(library, "notes", mode)
+        assert [check.name for check in diagnose(library) if not check.ok] == []
+        report = indexer.update("notes")
+        assert (report.added, report.unchanged) == (1, 1)
+        (tmp_path / "notes" / "seal.md").unlink()
+        removal = indexer.remove_document("notes", "seal.md")
+        assert removal.notes == ()
+        assert indexer.update("notes").documents == 1
+        with pytest.raises(InputError, match="no document 'walrus"):
+            indexer.remove_document("notes", "walrus.mdx")
+        with pytest.raises(UnknownDatasetError):
+            indexer.remove_document("other", "walrus.md")

@@ -94,7 +94,8 @@ def test_any_llama_index_model_is_wrapped_and_keeps_its_two_sides(tmp_path):
         ({"metadata": {"file_name": "a.md"}}, "a.md"),
         ({"metadata": {"file_path": "guides/a.md", "file_name": "a.md"}}, "guides/a.md"),
         ({"doc_id": "guides/key-rotation"}, "guides/key-rotation"),
-        ({"doc_id": "x", "metadata": {"path": "b.txt"}}, "b.txt"),
+        ({"doc_id": "x", "metadata": {"path": "b.txt"}}, "x"),
+        ({"metadata": {"url": "https://a.org/b", "file_name": "c.md"}}, "https://a.org/b"),
     ],
 )
 def test_metadata_or_the_id_gives_the_path(service, arguments, expected):
@@ -182,7 +183,7 @@ def test_other_texts_of_one_path_and_chunks_cut_elsewhere_are_all_kept(service):
 def test_a_text_of_nothing_is_left_out_and_told(service, caplog):
     run(service, Document(text=" \n", doc_id="blank"), Document(text=KEYS, doc_id="keys.md"))
     assert paths(service) == ["keys.md"]
-    assert "left out, since it has no text: blank" in caplog.text
+    assert "left out: blank: it has no text" in caplog.text
 
 
 def test_a_passage_that_cannot_be_embedded_is_kept_by_its_words_and_told(service, caplog):
@@ -232,19 +233,6 @@ def test_a_llama_index_splitter_cuts_and_offsets_stay_exact(service):
     assert paths(service, "log") == ["log.md"]
 
 
-def test_a_splitter_that_rewrites_is_refused(service):
-    class Shouting(SentenceSplitter):
-        def _parse_nodes(self, nodes, *arguments, **more):
-            made = super()._parse_nodes(nodes, *arguments, **more)
-            for node in made:
-                node.set_content(node.get_content().upper())
-            return made
-
-    with pytest.raises(InputError, match="splitter"):
-        run(service, Document(text=KEYS, doc_id="keys.md"), splitter=Shouting())
-    assert service.library.datasets() == []
-
-
 class Seen(TransformComponent):
     """Remembers what an embedding model after it would see."""
 
@@ -282,7 +270,7 @@ def test_without_a_place_the_prefix_stands_before_what_llama_index_embeds():
     assert made.get_content(MetadataMode.EMBED) == "passage: team: red\n\nRotate them."
     assert made.node_id == node.node_id
     (plain,) = EmbeddingPrefixTransform()([node])
-    assert plain.get_content(MetadataMode.EMBED) == "Rotate them."
+    assert plain.get_content(MetadataMode.EMBED) == "team: red\n\nRotate them."
 
 
 def test_what_a_node_says_it_was_made_of_joins_it_to_no_recording(service):

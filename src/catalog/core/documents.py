@@ -65,6 +65,16 @@ def last_page(page: int | None, page_breaks: Sequence[int]) -> int | None:
     return None if page is None else page + len(page_breaks)
 
 
+def part_label(metadata: Mapping[str, object], *, has_id: bool = False) -> str:
+    """Return the page by which LlamaIndex readers tell texts of one source apart; "" without one.
+
+    Of a text with an id of its own, ``page`` and ``page_number`` may be any field.
+    """
+    keys = ("page_label",) if has_id else ("page_label", "page_number", "page")
+    said = (metadata.get(key) for key in keys)
+    return next((str(value) for value in said if isinstance(value, str | int) and value != ""), "")
+
+
 @dataclass(frozen=True, slots=True)
 class Heading:
     """A heading of a document.
@@ -146,7 +156,8 @@ class ChunkSpan:
     ``heading_path`` goes from the outermost heading to the chunk's own; ``sections`` are the other
     headings in it, in order. ``tokens`` is its size as the chunker counts it. ``cues``,
     ``page_breaks`` (where the page after ``locator.page`` begins, and the one after that, …) and
-    ``places`` have offsets in the chunk.
+    ``places`` have offsets in the chunk. ``context`` are further lines that both legs search and
+    nobody is shown; ``metadata`` is the passage's own, in addition to its document's.
     """
 
     start: int
@@ -159,6 +170,8 @@ class ChunkSpan:
     page_breaks: tuple[int, ...] = ()
     sections: tuple[str, ...] = ()
     places: Places = AS_IN_FILE
+    context: tuple[str, ...] = ()
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +179,11 @@ class Chunk:
     """A stored passage, joined with the fields of its document that a result needs.
 
     ``seq`` is the database's row number: never reused, so it names the chunk in lexical indexes;
-    ``chunk_id`` is the deterministic public id. ``modified`` is the document's own date, else its
-    file's; ``dated`` is the timestamp for date bounds. ``file`` is the file that the document came
-    from: its path, unless the file holds several documents.
+    ``chunk_id`` is the deterministic public id. ``metadata`` is the document's and the passage's
+    own, ``context`` that of its :class:`ChunkSpan`. ``modified`` is the document's own date, else
+    its file's; ``dated`` is the timestamp for date bounds. ``file`` is the file that the document
+    came from, or the source as the user of a pipeline names it: its path, unless it holds several
+    documents.
     """
 
     seq: int
@@ -195,3 +210,4 @@ class Chunk:
     sections: tuple[str, ...] = ()
     places: Places = AS_IN_FILE
     file: str = ""
+    context: tuple[str, ...] = ()

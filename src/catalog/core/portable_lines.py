@@ -171,6 +171,8 @@ class ChunkLine(_Line):
     cues: tuple[tuple[_Count, _Count, _Seconds, _Seconds, str | None], ...]
     page_breaks: tuple[_Count, ...]
     sections: tuple[str, ...]
+    context: tuple[str, ...] = ()
+    metadata: dict[str, _Scalar | tuple[_Scalar, ...]] = {}
     places: PlacesPart | None
     windows: tuple[WindowPart, ...]
 
@@ -259,6 +261,8 @@ def chunk_line(document: DocumentLine, span: ChunkSpan, windows: Sequence[Window
         cues=span.cues,
         page_breaks=span.page_breaks,
         sections=span.sections,
+        context=span.context,
+        metadata=dict(span.metadata),
         places=None if places is None else PlacesPart.model_validate(places, strict=False),
         windows=tuple(windows),
     )
@@ -285,6 +289,8 @@ def span_of(line: ChunkLine) -> ChunkSpan:
         page_breaks=line.page_breaks,
         sections=line.sections,
         places=places,
+        context=line.context,
+        metadata=line.metadata,
     )
 
 

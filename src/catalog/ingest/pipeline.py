@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
 TEXTS_VERSION = 11  # +1 when the same file gives other chunks, metadata, or other text to embed
-_TOGETHER = 100  # chunks published in one transaction: more would block other writers for long
+TOGETHER = 100  # chunks published in one transaction: more would block other writers for long
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class EmbeddedText:
     The prefix never reaches the stored text, the lexical index, a snippet or a prompt. With
     ``context``, one line before the passage has the path, the title and the headings that the
     passage itself does not show; with the ``form`` of ``labels``, it has title, type and headings,
-    each with its name.
+    each with its name. The passage's own context follows: lines of metadata, and an empty line.
 
     A minute of speech has several thoughts, which one vector blurs. So parts of about
     ``part_seconds`` are embedded in addition to the whole, and the best score counts.
@@ -106,6 +106,8 @@ class EmbeddedText:
         elif self.context:
             names = (document.title, *span.heading_path, *span.sections)
             lead = format_place(document.path, names, text)
+        if span.context:
+            lead += "\n".join((*span.context, "\n"))
         windows = self.model.windows(text, lead, tokens=span.tokens or None)
         for part in split_by_time(text, span.cues, self.part_seconds):
             windows += self.model.windows(part, lead)
@@ -121,6 +123,7 @@ class EmbeddedText:
             locator=chunk.locator,
             cues=chunk.cues,
             sections=chunk.sections,
+            context=chunk.context,
         )
         document = ParsedDocument(chunk.path, chunk.text, chunk.title, chunk.file_type)
         return self.windows(document, span)
@@ -272,7 +275,7 @@ def publish(
     clock: Callable[[], float] = time.time,
 ) -> None:
     """Store documents, several in a transaction; a search sees all of a document or nothing."""
-    for group in in_groups(revisions, lambda one: len(one.chunks), _TOGETHER):
+    for group in in_groups(revisions, lambda one: len(one.chunks), TOGETHER):
         now = clock()
         with database.write() as connection:
             ensure_dataset(connection, dataset, now)  # it may have been removed

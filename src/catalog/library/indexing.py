@@ -25,7 +25,9 @@ from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexes import Indexes
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import Library
+from catalog.library.names import find_named
 from catalog.library.useless_legs import refresh_agreement
+from catalog.store import embedding_cache
 from catalog.store.backup import remove_stale_drafts
 from catalog.store.chunks import (
     StoredDataset,
@@ -45,11 +47,13 @@ from catalog.store.embedding_cache import (
 )
 from catalog.store.full_text import rebuild_full_text
 from catalog.store.locks import RESTORE_LOCK, hold_lock
+from catalog.store.manifest import files_of_paths, forget
 from catalog.store.revisions import (
     count_rows,
     forget_removal,
     is_removed,
     rebuild_row_indexes,
+    remove_documents,
     remove_stored,
 )
 from catalog.store.statistics import count_totals
@@ -64,7 +68,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The counts of a removed dataset, the folder it was built from, and notes on its remains."""
+    """The counts of a removed dataset or document, the dataset's folder, and notes on remains."""
 
     dataset: str
     root: str
@@ -291,6 +295,28 @@ class Indexer:
                 with library.database.write() as connection:
                     forget_removal(connection, dataset)
         return Removal(dataset, root, documents, chunks, notes)
+
+    def remove_document(
+        self, dataset: str, name: str, *, progress: Progress | None = None
+    ) -> Removal:
+        """Remove a document with all its parts; ``name`` is its path, its file's, or ``#docid``.
+
+        The next build or update of a folder indexes it again unless its file is gone or excluded; a
+        note says so. Raises :class:`InputError` for an unknown name and the errors of :meth:`hold`.
+        """
+        library = self._library
+        library.require_dataset(dataset)
+        with self.hold(dataset, progress or Silent()), library.database.write() as connection:
+            paths = find_named(connection, dataset, name)
+            root, before = find_root(connection, dataset), count_rows(connection, dataset)
+            files = files_of_paths(connection, dataset, paths)
+            remove_documents(connection, dataset, paths, time.time())
+            forget(connection, dataset, files)
+            embedding_cache.purge_unused(connection)
+            after = count_rows(connection, dataset)
+        listed = f"{root} has it: exclude the file, or the next update indexes it again"
+        notes = (listed,) if any((Path(root) / file).exists() for file in files if root) else ()
+        return Removal(dataset, root, before[0] - after[0], before[1] - after[1], notes)
 
     def _finish_removal(self, dataset: str) -> None:
         with self._library.database.read() as connection:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -226,6 +227,24 @@ class Names:
             for name in missing
             if tree.field == "source_doc_id" or not self.documents.named(name)
         )
+
+
+def find_named(connection: Connection, dataset: str, name: str) -> list[str]:
+    """Return the paths of exactly one document: by path, source or file, or by ``#docid``.
+
+    Raises :class:`InputError` if there is none, with the nearest path.
+    """
+    bare = name.removeprefix(f"{dataset}:")
+    paths = paths_of_files(connection, dataset, [bare])
+    if not paths and live_documents(connection, [f"{dataset}:{bare}"]):
+        paths = [bare]
+    if not paths and (docid := DOCID.fullmatch(name)):
+        paths = [one.path for one in find_by_docid(connection, docid[1], dataset)]
+    if not paths:
+        near = get_close_matches(bare, list_paths(connection, dataset), n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"{dataset!r} has no document {name!r}{meant}")
+    return paths
 
 
 def keep_whole(

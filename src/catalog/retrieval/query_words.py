@@ -357,11 +357,12 @@ def keywords_of(query: str, most: int = MOST_KEYWORDS) -> tuple[str, ...]:
 def how_written(chunk: Chunk, words: Iterable[str]) -> float:
     """Return 1.0 if a passage contains words exactly as written, less if nearly, 0.0 if not.
 
-    Title and headings count. A phrase may continue on the next line. Case counts only for stop
-    words in capitals: ``IT`` is not ``it``. The value is :data:`OTHER_JOINTS` for names with other
-    joints: ``XK320`` and ``XK-320``, ``maxRetries`` and ``max_retries``, ``10 kg`` and ``10kg``.
+    Title, headings and searched metadata count. A phrase may continue on the next line. Case counts
+    only for stop words in capitals: ``IT`` is not ``it``. The value is :data:`OTHER_JOINTS` for
+    names with other joints: ``XK320`` and ``XK-320``, ``maxRetries`` and ``max_retries``, ``10 kg``
+    and ``10kg``.
     """
-    text = indexed_text(chunk.title, list(chunk.heading_path), chunk.text)
+    text = indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
     text = unicodedata.normalize("NFC", text).translate(_DASHES)  # as queries are
     folded, common = text.casefold(), stop_words("english")
     words = tuple(word.translate(_DASHES) for word in words)

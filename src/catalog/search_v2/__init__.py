@@ -26,10 +26,13 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _MODULES
     from catalog.search_v2.collections import CollectionRetriever, CollectionSearch
     from catalog.search_v2.ingestion import (
         CachedEmbedding,
-        ChunkPersistenceTransform,
         ChunkSplitter,
         EmbeddingPrefixTransform,
         IngestionPipelineBuilderV2,
+    )
+    from catalog.search_v2.ingestion_storing import (
+        ChunkPersistenceTransform,
+        IngestionReport,
         PersistenceTransform,
     )
     from catalog.search_v2.llama_engines import AnswerQueryEngine
@@ -71,10 +74,13 @@ _MODULES = {
     "search_v2.collections": ("CollectionRetriever", "CollectionSearch"),
     "search_v2.ingestion": (
         "CachedEmbedding",
-        "ChunkPersistenceTransform",
         "ChunkSplitter",
         "EmbeddingPrefixTransform",
         "IngestionPipelineBuilderV2",
+    ),
+    "search_v2.ingestion_storing": (
+        "ChunkPersistenceTransform",
+        "IngestionReport",
         "PersistenceTransform",
     ),
     "search_v2.postprocessors": (

@@ -1,6 +1,7 @@
 """Ingestion pipelines of LlamaIndex into a dataset, and their steps.
 
-    SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ EmbeddingPrefixTransform ─ CachedEmbedding
+    SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ any further steps ─ StepResults
+                   ─ EmbeddingPrefixTransform ─ CachedEmbedding
                    ─ ChunkPersistenceTransform ─ PersistenceTransform ─> stored
 
 Each step calls the functions of ``catalog index build`` (:mod:`catalog.ingest.pipeline`); results
@@ -10,16 +11,22 @@ are passed on in the nodes.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.schema import BaseNode, MetadataMode, TextNode, TransformComponent
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    MetadataMode,
+    NodeRelationship,
+    TextNode,
+    TransformComponent,
+)
 from pydantic import Field, PrivateAttr
 
 from catalog.core.errors import EmbeddingMismatchError, InputError
@@ -35,14 +42,25 @@ from catalog.ingest.pipeline import (
     embed_keys,
     format_labels,
     format_place,
-    make_revision,
-    publish,
 )
+from catalog.library.indexing import Indexer, Removal
 from catalog.retrieval.shared import shared_service
-from catalog.search_v2.ingestion_nodes import ChunkNode, PrefixedNode, read_sources, split_text
+from catalog.search_v2.ingestion_nodes import (
+    ChunkNode,
+    GivenDocument,
+    GivenDocuments,
+    PrefixedNode,
+    collect_chunks,
+)
+from catalog.search_v2.ingestion_storing import (
+    RUN,
+    ChunkPersistenceTransform,
+    IngestionReport,
+    IngestionRun,
+    PersistenceTransform,
+)
 from catalog.store import Database, embedding_cache
 from catalog.store.embedding_cache import StoredModel, require_model
-from catalog.store.revisions import NewChunk, NewRevision
 
 if TYPE_CHECKING:
     from llama_index.core.node_parser import NodeParser
@@ -82,22 +100,89 @@ class ChunkSplitter(TransformComponent):
         super().__init__(dataset=dataset)
         self._chunker, self._splitter = chunker, splitter
 
+    @property
+    def chunker(self) -> DocumentChunker:
+        """The chunker of texts without another splitter."""
+        return self._chunker
+
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Return the chunks of the documents as :class:`ChunkNode`, in document order."""
-        chunks: list[BaseNode] = []
-        for source in read_sources(nodes, self.dataset):
-            ranges = None
-            if self._splitter is not None and not source.parsed.segments:
-                ranges = split_text(self._splitter, source.parsed)
-            cut = cut_document(self._chunker, source, ranges)
-            if cut.fallback is not None:
-                self.fallbacks[source.source_doc_id] = cut.fallback
-            chunks += [ChunkNode.of(source, span) for span in cut.spans]
-        return chunks
+        given = GivenDocuments.read(nodes, self.dataset)
+        RUN.set(IngestionRun(given, IngestionReport(refused=dict(given.refused))))
+        return [chunk for one in given.documents.values() for chunk in self._cut(one)]
+
+    def _cut(self, given: GivenDocument) -> list[ChunkNode]:
+        source = given.source
+        if self._splitter is not None and not source.parsed.segments:
+            body = source.parsed.text[source.parsed.body_start :]
+            return collect_chunks(self._chunker, given, self._split(self._splitter, given, body))
+        cut = cut_document(self._chunker, source)
+        if cut.fallback is not None:
+            self.fallbacks[source.source_doc_id] = cut.fallback
+        return [ChunkNode.of(source, span, given.style) for span in cut.spans]
+
+    def _split(self, splitter: NodeParser, given: GivenDocument, body: str) -> list[BaseNode]:
+        """Return the splitter's nodes with the document's metadata, templates and excluded keys.
+
+        The splitter does not see metadata: long ones would leave no room for the text.
+        """
+        nodes = splitter([Document(text=body, id_=given.source.file)])
+        for node in nodes:
+            for name, value in given.style.items():
+                own = getattr(node, name)
+                if isinstance(value, Mapping):
+                    value = {**value, **own}
+                elif isinstance(value, list):
+                    value = [*value, *own]
+                setattr(node, name, value)
+        return nodes
+
+
+class StepResults(TransformComponent):
+    """Take over what steps after the splitter changed: metadata, texts, other nodes.
+
+    Raises :class:`InputError` for a node of no document of this run.
+    """
+
+    _splitter: ChunkSplitter = PrivateAttr()
+
+    def __init__(self, splitter: ChunkSplitter) -> None:
+        super().__init__()
+        self._splitter = splitter
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Return the nodes of each document as its chunks."""
+        run = RUN.get()
+        documents = {} if run is None else run.given.documents
+        owned: dict[str, list[BaseNode]] = {}
+        for node in nodes:
+            owned.setdefault(_owner(node, documents), []).append(node)
+        chunker = self._splitter.chunker
+        return [
+            chunk
+            for name, some in owned.items()
+            for chunk in collect_chunks(chunker, documents[name], some)
+        ]
+
+
+def _owner(node: BaseNode, documents: Mapping[str, GivenDocument]) -> str:
+    """Return the id of the document that a node was made of."""
+    if isinstance(node, ChunkNode):
+        name = node.source.source_doc_id
+    else:
+        made_of = node.source_node
+        name = "" if made_of is None else str(made_of.metadata.get("source_doc_id") or "")
+    if name in documents:
+        return name
+    raise InputError(
+        f"a step returned the node {node.node_id} of no document of this run: keep the node's "
+        f"relationship {NodeRelationship.SOURCE.name}, and give a splitter as build_pipeline("
+        "splitter=…)"
+    )
 
 
 class EmbeddingPrefixTransform(TransformComponent):
-    r"""Build the text to embed: the document prefix, the passage's place, the passage.
+    r"""Build the text to embed: document prefix, the passage's place and metadata, the passage.
 
     These windows are kept on the node, separate from its text; see
     :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments. In a
@@ -116,7 +201,8 @@ class EmbeddingPrefixTransform(TransformComponent):
     context: bool = True
     form: Literal["place", "labels"] = "place"
     part_seconds: float = Field(20.0, ge=0.0)
-    _model: EmbeddingModel = PrivateAttr()
+    prefix: str = ""
+    _model: EmbeddingModel | None = PrivateAttr()
 
     def __init__(
         self,
@@ -127,27 +213,48 @@ class EmbeddingPrefixTransform(TransformComponent):
         form: Literal["place", "labels"] = "place",
         part_seconds: float = 20.0,
     ) -> None:
-        super().__init__(context=context, form=form, part_seconds=part_seconds)
-        own = get_model(rag=get_settings().rag_v2) if model is None else as_model(model)
-        self._model = own if prefix is None else replace(own, document_prefix=prefix)
+        own = None if model is None else as_model(model)
+        if prefix is None:  # else no model is needed for plain nodes
+            own = own or get_model(rag=get_settings().rag_v2)
+            prefix = own.document_prefix
+        super().__init__(context=context, form=form, part_seconds=part_seconds, prefix=prefix)
+        self._model = own
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex stores it."""
+        return cls.__name__
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Set ``windows`` on each :class:`ChunkNode`, and return text nodes with their prefix.
 
         Whole documents and other kinds of nodes are returned unchanged.
         """
+        if self._model is None and any(isinstance(node, ChunkNode) for node in nodes):
+            self._model = get_model(rag=get_settings().rag_v2)
         return [self._format(node) for node in nodes]
 
     def _format(self, node: BaseNode) -> BaseNode:
-        if isinstance(node, ChunkNode):
-            embedded = EmbeddedText(self._model, self.context, self.form, self.part_seconds)
+        if isinstance(node, ChunkNode) and self._model is not None:
+            model = replace(self._model, document_prefix=self.prefix)
+            embedded = EmbeddedText(model, self.context, self.form, self.part_seconds)
             node.windows = embedded.windows(node.source.parsed, node.span)
         elif type(node) is TextNode:
-            text = node.get_content(metadata_mode=MetadataMode.EMBED)
+            place, told = "", node.get_metadata_str(MetadataMode.EMBED)
             if self.context:
-                text = _describe_place(node, self.form) + node.text
-            return PrefixedNode.of(node, self._model.document_prefix + text)
+                place = _describe_place(node, self.form)
+                told = _excluding(node, _OF_PLACE).get_metadata_str(MetadataMode.EMBED)
+            told = f"{told.strip()}\n\n" if told.strip() else ""
+            return PrefixedNode.of(node, self.prefix + place + told)
         return node
+
+
+_OF_PLACE = ("path", "file_name", "file_path", "file_type", "title", "heading_path", "header_path")
+
+
+def _excluding(node: TextNode, keys: Sequence[str]) -> TextNode:
+    excluded = [*node.excluded_embed_metadata_keys, *keys]
+    return node.model_copy(update={"excluded_embed_metadata_keys": excluded})
 
 
 def _describe_place(node: TextNode, form: Literal["place", "labels"]) -> str:
@@ -224,132 +331,115 @@ class CachedEmbedding(TransformComponent):
         return {keys[index]: reason for index, reason in result.failures.items()}
 
 
-class ChunkPersistenceTransform(TransformComponent):
-    """Turn chunk nodes into the rows that :class:`PersistenceTransform` will publish.
-
-    ``pipeline`` identifies how they were cut and embedded, so that a change is noticed.
-
-    Examples:
-        >>> from llama_index.core import Document
-        >>> from catalog.core.tokens import CharTokenCounter
-        >>> from catalog.ingest.chunking import DocumentChunker
-        >>> from catalog.search_v2 import ChunkPersistenceTransform, ChunkSplitter
-        >>> split = ChunkSplitter(DocumentChunker(CharTokenCounter()), dataset="notes")
-        >>> staging = ChunkPersistenceTransform()
-        >>> chunks = staging(split([Document(text="Tea is at four.", doc_id="tea.txt")]))
-        >>> [revision.source_doc_id for revision in staging.take()]
-        ['notes:tea.txt']
-    """
-
-    pipeline: str = ""
-    _staged: dict[str, NewRevision] = PrivateAttr(default_factory=dict)
-
-    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Stage one revision for each document among the nodes."""
-        chunks = [node for node in nodes if isinstance(node, ChunkNode)]
-        for doc_id, grouped in groupby(chunks, key=lambda chunk: chunk.source.source_doc_id):
-            group = list(grouped)
-            self._staged[doc_id] = make_revision(
-                group[0].source,
-                [NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in group],
-                self.pipeline,
-                embedded_by=group[0].embedded_by,
-                vectors={key: vector for chunk in group for key, vector in chunk.vectors.items()},
-            )
-        return list(nodes)
-
-    def take(self) -> list[NewRevision]:
-        """Return the staged revisions and clear the stage."""
-        staged, self._staged = list(self._staged.values()), {}
-        return staged
-
-
-class PersistenceTransform(TransformComponent):
-    """Publish the staged documents: each whole, several short ones in one transaction.
-
-    Examples:
-        >>> from catalog.search_v2 import IngestionPipelineBuilderV2, PersistenceTransform
-        >>> pipeline = IngestionPipelineBuilderV2().build_pipeline("handbook")
-        >>> last = pipeline.transformations[-1]
-        >>> isinstance(last, PersistenceTransform), last.dataset
-        (True, 'handbook')
-    """
-
-    dataset: str
-    _database: Database = PrivateAttr()
-    _staging: ChunkPersistenceTransform = PrivateAttr()
-    _clock: Callable[[], float] = PrivateAttr()
-
-    def __init__(
-        self,
-        database: Database,
-        staging: ChunkPersistenceTransform,
-        *,
-        dataset: str,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(dataset=dataset)
-        self._database, self._staging, self._clock = database, staging, clock
-
-    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Commit every staged document; a search sees all of a document or nothing."""
-        publish(self._database, self.dataset, self._staging.take(), self._clock)
-        return list(nodes)
-
-
 class DatasetPipeline(IngestionPipeline):
     """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
 
-    Each run replaces the documents with the given paths and leaves the rest. A passage that could
-    not be embedded is stored nevertheless, found by its words, and logged. LlamaIndex's own
+    A run replaces everything stored of its sources; pages whose numbers are all new are added.
+    Other sources stay. ``report`` lists what the last run changed. A passage that could not be
+    embedded is stored nevertheless, found by its words, and logged. Steps that you add to
+    ``transformations``, wherever, run before texts are embedded and stored. LlamaIndex's own
     docstore strategies and cache are off, because they lose documents when an embedding fails.
     """
 
-    _prepare: Callable[[], None] = PrivateAttr()
+    _dataset: str = PrivateAttr()
+    _library: Library = PrivateAttr()
+    _model: StoredModel = PrivateAttr()
+    _report: IngestionReport = PrivateAttr(default_factory=IngestionReport)
+    _names: dict[str, str] = PrivateAttr(default_factory=dict)  # sources by LlamaIndex's ids
 
     def __init__(
-        self, transformations: list[TransformComponent], prepare: Callable[[], None]
+        self,
+        transformations: list[TransformComponent],
+        library: Library,
+        dataset: str,
+        model: StoredModel,
     ) -> None:
-        """Set the steps, and the check to run before each run."""
+        """Set the steps, the dataset of the library for which they are, and their model."""
         super().__init__(transformations=transformations, disable_cache=True)
-        self._prepare = prepare
+        self._library, self._dataset, self._model = library, dataset, model
+
+    @property
+    def report(self) -> IngestionReport:
+        """The documents that the last run added, replaced, deleted and refused."""
+        return self._report
 
     def run(
         self, *arguments: Any, num_workers: int | None = None, **more: Any
     ) -> Sequence[BaseNode]:
         """Store the documents and return their chunks; see ``IngestionPipeline.run``.
 
-        Raises :class:`InputError` for ``num_workers``, and :class:`EmbeddingMismatchError` if the
-        store adopted another model meanwhile.
+        Raises :class:`InputError` for ``num_workers`` and for a step that embeds, and
+        :class:`EmbeddingMismatchError` if the store adopted another model meanwhile.
         """
-        self._begin(num_workers)
-        nodes = super().run(*arguments, **more)
-        self._report()
-        return nodes
+        with self._reported(num_workers):
+            return super().run(*arguments, **more)
 
     async def arun(
         self, *arguments: Any, num_workers: int | None = None, **more: Any
     ) -> Sequence[BaseNode]:
         """Store the documents like :meth:`run`."""
-        self._begin(num_workers)
-        nodes = await super().arun(*arguments, **more)
-        self._report()
-        return nodes
+        with self._reported(num_workers):
+            return await super().arun(*arguments, **more)
 
-    def _begin(self, num_workers: int | None) -> None:
+    def delete(self, ref_doc_id: str) -> Removal:
+        """Delete all documents of a source, by its name or the id of a document that was run.
+
+        Raises :class:`InputError` for an unknown one.
+        """
+        name = self._names.get(ref_doc_id, ref_doc_id)
+        return Indexer(self._library).remove_document(self._dataset, name)
+
+    @contextmanager
+    def _reported(self, num_workers: int | None) -> Iterator[None]:
         if num_workers is not None and num_workers > 1:
             raise InputError(
                 f"num_workers is {num_workers}: leave it out. One process writes the store, and "
                 "the embedding model uses every core already"
             )
-        self._prepare()
+        self._arrange()
+        require_model(self._library.database, self._model)
+        self._report = IngestionReport()
+        RUN.set(None)
+        try:
+            yield
+        finally:
+            if (run := RUN.get()) is not None:
+                self._report = run.report
+                self._names |= run.given.names
+            RUN.set(None)
+        self._log()
 
-    def _report(self) -> None:
+    def _arrange(self) -> None:
+        """Move our own last steps behind the user's steps."""
+        for step in self.transformations:
+            if isinstance(step, BaseEmbedding):
+                raise InputError(
+                    f"{step.class_name()} is a step: leave it out. The pipeline embeds with the "
+                    "store's model, or build_pipeline(embed_model=…)"
+                )
+        last = [step for step in self.transformations if isinstance(step, _LAST)]
+        others = [step for step in self.transformations if not isinstance(step, _LAST)]
+        self.transformations = [*others, *last]
+
+    def _log(self) -> None:
+        for name, reason in self._report.refused.items():
+            _log.warning("left out: %s: %s", name, reason)
+        if self._report.deleted:
+            _log.info("deleted: %s", ", ".join(self._report.deleted))
         for step in self.transformations:
             if isinstance(step, CachedEmbedding) and step.failures:
                 count, reason = len(step.failures), next(iter(step.failures.values()))
                 _log.warning("%d passages have no vector, only words: %s", count, reason)
                 step.failures.clear()
+
+
+_LAST = (
+    StepResults,
+    EmbeddingPrefixTransform,
+    CachedEmbedding,
+    ChunkPersistenceTransform,
+    PersistenceTransform,
+)
 
 
 class IngestionPipelineBuilderV2:
@@ -401,20 +491,21 @@ class IngestionPipelineBuilderV2:
         if splitter is not None:
             fingerprint = sha1_hex(f"{fingerprint}|{splitter.to_json()}")[:16]
         text, encoder = made.embedded, model.encoder
-        staging = ChunkPersistenceTransform(pipeline=fingerprint)
+        cut = ChunkSplitter(made.chunker, dataset=name, splitter=splitter)
         return DatasetPipeline(
             [
-                ChunkSplitter(made.chunker, dataset=name, splitter=splitter),
+                cut,
+                StepResults(cut),
                 EmbeddingPrefixTransform(
                     model, context=text.context, form=text.form, part_seconds=text.part_seconds
                 ),
                 CachedEmbedding(model, library.database),
-                staging,
-                PersistenceTransform(library.database, staging, dataset=name),
+                ChunkPersistenceTransform(pipeline=fingerprint),
+                PersistenceTransform(library.database, dataset=name),
             ],
-            lambda: require_model(
-                library.database, StoredModel(encoder.model, encoder.fingerprint, encoder.dim)
-            ),
+            library,
+            name,
+            StoredModel(encoder.model, encoder.fingerprint, encoder.dim),
         )
 
 

@@ -310,6 +310,10 @@ def _chunk(row: Any) -> Chunk:
     places = parse_places(row.places, row.page)
     lines = row.line_start, row.line_end
     seconds = row.time_start, row.time_end
+    heading_path, context = read_headings(row.headings)
+    metadata = _json_object(row.metadata)
+    if row.own_metadata is not None:
+        metadata |= _json_object(row.own_metadata)
     if places is AS_IN_FILE:  # most passages: nothing to look up
         locator = Locator(None, None, *lines, *seconds, "line", *lines)
     else:
@@ -327,11 +331,11 @@ def _chunk(row: Any) -> Chunk:
         position=row.position,
         start_offset=row.start_offset,
         end_offset=row.end_offset,
-        heading_path=_json_list(row.headings),
+        heading_path=heading_path,
         modality=modality,
         locator=locator,
         text=row.text,
-        metadata=_json_object(row.metadata),
+        metadata=metadata,
         cues=tuple(map(Cue._make, _json_list(row.cues))),
         page_breaks=page_breaks,
         file_type=row.file_type,
@@ -341,7 +345,25 @@ def _chunk(row: Any) -> Chunk:
         sections=_json_list(row.sections),
         places=places,
         file=row.file,
+        context=context,
     )
+
+
+def write_headings(heading_path: Iterable[str], context: Sequence[str]) -> str:
+    """Return a passage's headings and further searched lines as the store has them, in JSON.
+
+    A line has no line break or tab: FTS5 would read its escaped form as a letter.
+    """
+    items: list[object] = [*heading_path, *([list(context)] if context else ())]
+    return json.dumps(items, ensure_ascii=False)
+
+
+def read_headings(stored: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the headings over a passage, and the further lines that are searched."""
+    items = _json_list(stored)
+    if items and isinstance(items[-1], list):
+        return items[:-1], tuple(items[-1])
+    return items, ()
 
 
 def parse_places(stored: str | None, page: int | None) -> Places:

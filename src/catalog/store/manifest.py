@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, true, update
 
+from catalog.core.documents import part_label
 from catalog.store.checksums import row_checksum, seal_rows
 from catalog.store.filter_sql import among
 from catalog.store.recordings import read_originals
@@ -133,6 +134,45 @@ def paths_of_files(connection: Connection, dataset: str, files: Iterable[str]) -
     """Return the paths of the live documents of these files, sorted."""
     of_files = (documents.c.dataset == dataset) & among(documents.c.file, files)
     return sorted(connection.scalars(select(documents.c.path).where(of_files)))
+
+
+def files_of_paths(connection: Connection, dataset: str, paths: Iterable[str]) -> list[str]:
+    """Return the files of the live documents at these paths, sorted."""
+    of_paths = (documents.c.dataset == dataset) & among(documents.c.path, paths)
+    return sorted(set(connection.scalars(select(documents.c.file).where(of_paths))))
+
+
+class StoredPart(NamedTuple):
+    """A live document of a file: its content, and its pages if it has any.
+
+    Pages are those of its passages, or the one that its metadata name as ``page_label``,
+    ``page_number`` or ``page``.
+    """
+
+    content_hash: str
+    pages: frozenset[str]
+
+
+def parts_of_files(
+    connection: Connection, dataset: str, files: Iterable[str]
+) -> dict[str, dict[str, StoredPart]]:
+    """Return the live documents of these files, by file and path."""
+    names = ("file", "path", "content_hash", "metadata")
+    columns = [*(documents.c[name] for name in names), chunks.c.page, chunks.c.page_breaks]
+    query = (
+        select(*columns)
+        .outerjoin(chunks, chunks.c.document_id == documents.c.id)
+        .where((documents.c.dataset == dataset) & among(documents.c.file, files))
+    )
+    found: dict[str, dict[str, StoredPart]] = {}
+    for file, path, digest, metadata, page, breaks in connection.execute(query):
+        label = part_label(json.loads(metadata))
+        pages = {label} if label else set()
+        if page is not None and not label:
+            pages = {str(page + more) for more in range(1 + len(json.loads(breaks or "[]")))}
+        before = found.setdefault(file, {}).get(path, StoredPart(digest, frozenset()))
+        found[file][path] = StoredPart(digest, before.pages | pages)
+    return found
 
 
 def list_record_files(connection: Connection, dataset: str) -> list[str]:

@@ -25,7 +25,13 @@ from catalog.core.portable_lines import (
     span_of,
 )
 from catalog.store import embedding_cache, manifest
-from catalog.store.chunks import StoredDataset, find_by_path, load_chunks, parse_places
+from catalog.store.chunks import (
+    StoredDataset,
+    find_by_path,
+    load_chunks,
+    parse_places,
+    read_headings,
+)
 from catalog.store.filter_sql import among
 from catalog.store.manifest import read_dataset_settings
 from catalog.store.revisions import NewChunk, NewRevision, revision_date
@@ -114,10 +120,11 @@ def _chunk_lines(
 
 def _span(row: Any) -> ChunkSpan:
     """Return a row's passage in the form in which it was cut."""
+    heading_path, context = read_headings(row.headings)
     return ChunkSpan(
         row.start_offset,
         row.end_offset,
-        heading_path=tuple(json.loads(row.headings)),
+        heading_path=heading_path,
         modality=row.modality,
         locator=Locator(row.page, None, row.line_start, row.line_end, row.time_start, row.time_end),
         tokens=row.tokens or 0,
@@ -125,6 +132,8 @@ def _span(row: Any) -> ChunkSpan:
         page_breaks=tuple(json.loads(row.page_breaks or "[]")),
         sections=tuple(json.loads(row.sections or "[]")),
         places=parse_places(row.places, row.page),
+        context=context,
+        metadata=json.loads(row.own_metadata or "{}"),
     )
 
 

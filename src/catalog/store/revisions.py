@@ -29,6 +29,7 @@ from catalog.store.checksums import (
     seal_all,
     seal_rows,
 )
+from catalog.store.chunks import write_headings
 from catalog.store.database import INDEX_TOKENS, Database, read_meta, set_meta
 from catalog.store.document_names import document_date, field_rows
 from catalog.store.embedding_cache import note_waiting, settle_waiting
@@ -328,7 +329,7 @@ def _chunk_row(
         "time_start": span.locator.time_start,
         "time_end": span.locator.time_end,
         "title": document.title,
-        "headings": json.dumps(list(span.heading_path), ensure_ascii=False),
+        "headings": write_headings(span.heading_path, span.context),
         "text": text,
         "text_hash": ids.sha1_hex(text),
         "tokens": span.tokens or None,
@@ -336,10 +337,13 @@ def _chunk_row(
         "page_breaks": _json_or_null(span.page_breaks),
         "sections": _json_or_null(span.sections),
         "places": _json_or_null(span.places.to_dict()),
+        "own_metadata": _json_or_null(span.metadata),
     }
 
 
 def _json_or_null(items: Sequence[object] | Mapping[str, object] | None) -> str | None:
+    if isinstance(items, Mapping):
+        items = dict(items)
     return json.dumps(items, ensure_ascii=False) if items else None
 
 

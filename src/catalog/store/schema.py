@@ -162,7 +162,8 @@ chunks = Table(
     Column("time_start", Float),
     Column("time_end", Float),
     Column("title", Text, nullable=False),
-    Column("headings", Text, nullable=False),  # JSON list, outermost first
+    # JSON list, outermost first; its last item may be a list: lines that are searched and not shown
+    Column("headings", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("text_hash", String, nullable=False),
     Column("tokens", Integer),  # as the chunker counted them; NULL: it counts none
@@ -171,6 +172,7 @@ chunks = Table(
     Column("checksum", Integer),  # of the passage as it is shown: see store.checksums
     Column("sections", Text),  # JSON list of further headings in the chunk; NULL: none
     Column("places", Text),  # JSON object: see core.places; NULL: the lines of the text, or pages
+    Column("own_metadata", Text),  # JSON object, in addition to the document's; NULL: none
     Index("chunks_document", "document_id", "position"),
     Index("chunks_dataset", "dataset", "seq"),
     sqlite_autoincrement=True,

@@ -301,16 +301,44 @@ def test_a_folder_that_changed_is_read_again(fixture_embeddings_small: Path):
     assert len(kept) == 3, "older snapshots go"
 
 
-def test_a_file_written_over_in_place_is_seen_by_reload(fixture_embeddings_small: Path):
+def test_a_file_written_over_in_place_is_seen_by_reload_and_by_a_new_retriever(
+    fixture_embeddings_small: Path,
+):
     retriever = SemanticContextRetriever(fixture_embeddings_small)
-    (fixture_embeddings_small / name_of(0)).write_text(json.dumps([2.0] * DIM))
+    for value in (2.0, 3.0):  # of the same size
+        (fixture_embeddings_small / name_of(0)).write_text(json.dumps([value] * DIM))
+        made = SemanticContextRetriever(fixture_embeddings_small)
+        assert made.index.embedding(name_of(0))[0] == value
     retriever.reload()
-    assert retriever.index.embedding(name_of(0))[0] == 2.0
+    assert retriever.index.embedding(name_of(0))[0] == 3.0
+
+
+def test_an_edited_sidecar_is_seen_by_a_new_retriever(fixture_embeddings_small: Path):
+    sidecar = fixture_embeddings_small / f"{name_of(0)}.meta.json"
+    for tag in ("old", "new", "now"):
+        sidecar.write_text(json.dumps({"tags": [tag]}))
+        made = SemanticContextRetriever(fixture_embeddings_small)
+        assert made.index.metadata[name_of(0)] == {"tags": [tag]}
+    sidecar.unlink()
+    assert name_of(0) not in SemanticContextRetriever(fixture_embeddings_small).index.metadata
+
+
+def test_a_folder_with_only_unreadable_names_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    assert len(SemanticContextRetriever(tmp_path).index) == 0
+    assert caplog.text == ""
+    (tmp_path / "chunk-1.json").write_text("[1, 0]")
+    for _ in range(2):
+        caplog.clear()
+        assert len(SemanticContextRetriever(tmp_path).index) == 0
+        assert "none of the 1 files" in caplog.text
+        assert "chunk-1.json" in caplog.text
 
 
 @pytest.mark.parametrize(
     "damage",
-    [b"", b"{}", b"[]", b'{"format": 1, "changed_at": 0}', b"PK\x03\x04junk", b"\x93NUMPY"],
+    [b"", b"{}", b"[]", b'{"format": 1, "state": 0}', b"PK\x03\x04junk", b"\x93NUMPY"],
 )
 def test_a_damaged_snapshot_is_not_used(fixture_embeddings_small: Path, damage: bytes):
     SemanticContextRetriever(fixture_embeddings_small)

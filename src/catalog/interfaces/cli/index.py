@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -271,16 +272,19 @@ def rebuild(
 def remove(
     context: typer.Context,
     dataset: Annotated[str, typer.Argument(help="Name of the dataset, see 'catalog status'.")],
+    doc: Annotated[
+        str | None, typer.Option("--doc", help="Only this document: its path, or #docid.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: JsonOption = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Remove a dataset, its vectors and indexes. The files that it was built from stay.
+    """Remove a dataset, or one document of it. The files that it was built from stay.
 
     Examples:
         catalog index remove notes
-        catalog index remove notes --yes
+        catalog index remove notes --doc drafts/plan.md --yes
     """
     from catalog.library.indexing import Indexer
 
@@ -288,9 +292,11 @@ def remove(
         indexer = Indexer(library)
         indexer.require_removable(dataset)
         if not yes:
-            typer.confirm(f"Remove {dataset} from the store?", abort=True, err=True)
+            what = dataset if doc is None else f"{doc} of {dataset}"
+            typer.confirm(f"Remove {what} from the store?", abort=True, err=True)
+        one = None if doc is None else partial(indexer.remove_document, dataset, doc)
         with TerminalProgress() as progress:
-            removal = indexer.remove(dataset, progress=progress)
+            removal = (one or partial(indexer.remove, dataset))(progress=progress)
     if json:
         print_json(asdict(removal))
         return

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from catalog.core.errors import SemanticIndexError, SemanticQueryError
 from catalog.core.files import make_folder
+from catalog.core.ids import sha1_hex
 from catalog.search_v2.precomputed.semantic_types import EmbeddingMetadata, EmbeddingVector
 
 Floats = npt.NDArray[np.float32]
@@ -111,8 +112,9 @@ SNAPSHOT: Final = ".snapshot"
 SIDECAR: Final = ".meta.json"
 _FORMAT: Final = 1
 _STEP: Final = 500  # files between two words of progress
-_TICK: Final = 0.05  # seconds, more than the grain of a folder's time of change
+_TICK: Final = 0.05  # seconds, more than the grain of a file's time
 _NAME = re.compile(r"[0-9a-f]{64}")
+_LENGTHS: Final = (64, 64 + len(SIDECAR))  # of the names of files and sidecars
 
 _log = logging.getLogger(__name__)
 
@@ -128,13 +130,12 @@ def load_index(
         <64 hex digits>.meta.json   metadata of the chunk: a JSON object; may be missing
         .snapshot/                  all of it as memory-mapped arrays, written by this function
 
-    The snapshot belongs to one state of the folder, identified by the time of its last change. It
-    is written again after files were added, removed or renamed. Overwriting a file does not change
-    its folder: use ``fresh`` to read everything again.
+    The snapshot belongs to one state of the folder, identified by the names, sizes and times of its
+    files. ``fresh`` reads everything again even so.
 
-    A file that is not a JSON array of finite numbers is skipped, with a warning that names it.
-    Raises :class:`SemanticIndexError` for vectors of different dimensions, and for a folder that
-    cannot be listed.
+    A file that is not a JSON array of finite numbers is skipped, with a warning that names it; so
+    is a folder with files of other names only. Raises :class:`SemanticIndexError` for vectors of
+    different dimensions, and for a folder that cannot be listed.
     """
     if not cache_dir.is_dir():
         _log.warning("no embeddings: there is no folder %s", cache_dir)
@@ -143,12 +144,13 @@ def load_index(
         return kept
     try:
         can_keep = _make_room(cache_dir)
-        changed_at = _changed_at(cache_dir)
+        state = _settled_state(cache_dir)
         index = _read_files(cache_dir, progress)
+        is_same = _state(cache_dir)[0] == state
     except OSError as error:
         raise SemanticIndexError(f"cannot read the folder {cache_dir}: {error}") from error
-    if can_keep and _changed_at(cache_dir) == changed_at:
-        _write_snapshot(cache_dir, index, changed_at)
+    if can_keep and is_same and len(index) > 0:  # an empty one is warned of each time
+        _write_snapshot(cache_dir, index, state)
     return index
 
 
@@ -156,6 +158,14 @@ def _read_files(cache_dir: Path, progress: Progress | None) -> EmbeddingIndex:
     with os.scandir(cache_dir) as entries:
         there = {entry.name for entry in entries if entry.is_file()}
     names = sorted(name for name in there if _NAME.fullmatch(name))
+    if there and not names:
+        _log.warning(
+            "no embeddings: none of the %d files in %s has 64 hexadecimal digits as its name; "
+            "one is %s",
+            len(there),
+            cache_dir,
+            min(there),
+        )
     rows: list[Floats] = []
     ids: list[str] = []
     metadata: dict[str, EmbeddingMetadata] = {}
@@ -221,29 +231,43 @@ def _check_dimensions(ids: list[str], rows: list[Floats]) -> None:
     )
 
 
-def _changed_at(folder: Path) -> int:
-    # Not of each file: to ask 100,000 files takes .36 s, more than the whole load may.
-    return folder.stat().st_mtime_ns
+def _state(folder: Path) -> tuple[str, int]:
+    """Return a hash of the names, sizes and times of the folder's files, and the latest time."""
+    latest, told = 0, []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if len(entry.name) in _LENGTHS:  # an expression would take longer than the call
+                stat = entry.stat()
+                latest = max(latest, stat.st_mtime_ns)
+                told.append(f"{entry.name} {stat.st_size} {stat.st_mtime_ns}")
+    return sha1_hex("\n".join(sorted(told))), latest
+
+
+def _settled_state(folder: Path) -> str:
+    """Return the hash once a file that is written over from now on has another time."""
+    state, latest = _state(folder)
+    if time.time_ns() - latest < _TICK * 1e9:
+        time.sleep(_TICK)
+        state, _ = _state(folder)
+    return state
 
 
 def _make_room(cache_dir: Path) -> bool:
-    """Make the snapshot's folder, which changes its parent; return whether it exists."""
+    """Make the snapshot's folder; return whether it exists."""
     try:
         make_folder(cache_dir / SNAPSHOT)
     except OSError as error:
         _log.info("no snapshot of %s: %s", cache_dir, error)
         return False
-    if time.time_ns() - _changed_at(cache_dir) < _TICK * 1e9:
-        time.sleep(_TICK)  # a change from now on has another time
     return True
 
 
-def _write_snapshot(cache_dir: Path, index: EmbeddingIndex, changed_at: int) -> None:
+def _write_snapshot(cache_dir: Path, index: EmbeddingIndex, state: str) -> None:
     """Save the index as arrays, and its description last."""
     folder = cache_dir / SNAPSHOT
-    described = {"format": _FORMAT, "changed_at": changed_at, "shape": index.matrix.shape}
+    described = {"format": _FORMAT, "state": state, "shape": index.matrix.shape}
     described |= {"ids": index.ids, "metadata": index.metadata}
-    stem = f"{changed_at:x}-{os.getpid():x}"
+    stem = f"{state[:16]}-{os.getpid():x}"
     try:
         np.save(folder / f"{stem}.vectors.npy", index.matrix)
         np.save(folder / f"{stem}.norms.npy", index.norms)
@@ -262,7 +286,7 @@ def _read_snapshot(cache_dir: Path) -> EmbeddingIndex | None:
     folder = cache_dir / SNAPSHOT
     try:
         kept: dict[str, Any] = json.loads((folder / "index.json").read_bytes())
-        if (kept["format"], kept["changed_at"]) != (_FORMAT, _changed_at(cache_dir)):
+        if (kept["format"], kept["state"]) != (_FORMAT, _state(cache_dir)[0]):
             return None
         stem = kept["stem"]
         matrix, norms = (

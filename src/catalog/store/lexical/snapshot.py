@@ -8,7 +8,6 @@ these rows, so the result is that of double precision.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -22,6 +21,7 @@ from sqlalchemy import Connection, func, select
 
 from catalog.core.errors import StoreDamagedError
 from catalog.core.lru_cache import LRUCache
+from catalog.store.chunks import read_headings
 from catalog.store.engine_types import Hits, Restriction, Spread, Stamp
 from catalog.store.lexical.analysis import Term, TextAnalyzer
 from catalog.store.lexical.languages import LANGUAGES
@@ -191,7 +191,8 @@ def read_texts(
         batch = seqs[start : start + _BATCH].tolist()
         query = columns.where(chunks.c.dataset == dataset, chunks.c.seq.in_(batch))
         for seq, name, digest, title, headings, text, document in connection.execute(query):
-            indexed = indexed_text(title, json.loads(headings), text)
+            heading_path, context = read_headings(headings)
+            indexed = indexed_text(title, [*heading_path, *context], text)
             yield seq, _key(name, digest), indexed, document
 
 

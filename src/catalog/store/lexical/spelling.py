@@ -7,7 +7,6 @@ words as passages write them then decide. A swap of two neighbouring letters cou
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from string import ascii_lowercase
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from sqlalchemy import Connection, select
 
+from catalog.store.chunks import read_headings
 from catalog.store.lexical.analysis import UNSPACED, TextAnalyzer, fold, strip_accents
 from catalog.store.lexical.postings import Int64, Mask, PostingsSegment
 from catalog.store.lexical.snapshot import LexicalSnapshot, indexed_text
@@ -192,4 +192,7 @@ def _spell(
 def _read_texts(connection: Connection, seqs: Int64) -> list[str]:
     columns = select(chunks.c.title, chunks.c.headings, chunks.c.text)
     rows = connection.execute(columns.where(chunks.c.seq.in_(seqs.tolist())))
-    return [indexed_text(title, json.loads(headings), text) for title, headings, text in rows]
+    return [
+        indexed_text(title, [line for part in read_headings(headings) for line in part], text)
+        for title, headings, text in rows
+    ]

@@ -1,0 +1,200 @@
+"""The last steps of an ingestion pipeline: make rows of chunks, and publish them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.schema import BaseNode, TransformComponent
+from pydantic import PrivateAttr
+
+from catalog.core.documents import part_label
+from catalog.ingest.pipeline import TOGETHER, make_revision
+from catalog.ingest.sync_report import in_groups
+from catalog.search_v2.ingestion_nodes import ChunkNode, GivenDocuments
+from catalog.store import Database
+from catalog.store.manifest import StoredPart, parts_of_files
+from catalog.store.revisions import (
+    NewChunk,
+    NewRevision,
+    ensure_dataset,
+    publish_all,
+    remove_documents,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class IngestionReport:
+    """The paths of the documents that a run added, replaced and deleted.
+
+    ``refused`` are the sources that could not be stored, with the reason; they stay as they were.
+    """
+
+    added: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class IngestionRun:
+    """The state that the steps of one run share: parallel runs of a pipeline have one each."""
+
+    given: GivenDocuments
+    report: IngestionReport = field(default_factory=IngestionReport)
+
+
+RUN: ContextVar[IngestionRun | None] = ContextVar("catalog_ingestion_run", default=None)
+
+
+class ChunkPersistenceTransform(TransformComponent):
+    """Turn chunk nodes into the rows that :class:`PersistenceTransform` will publish.
+
+    ``pipeline`` identifies how they were cut and embedded, so that a change is noticed.
+
+    Examples:
+        >>> from llama_index.core import Document
+        >>> from catalog.core.tokens import CharTokenCounter
+        >>> from catalog.ingest.chunking import DocumentChunker
+        >>> from catalog.search_v2 import ChunkPersistenceTransform, ChunkSplitter
+        >>> split = ChunkSplitter(DocumentChunker(CharTokenCounter()), dataset="notes")
+        >>> chunks = split([Document(text="Tea is at four.", doc_id="tea.txt")])
+        >>> [node.revision.source_doc_id for node in ChunkPersistenceTransform()(chunks)]
+        ['notes:tea.txt']
+    """
+
+    pipeline: str = ""
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Give the first chunk of each document its revision."""
+        groups: dict[str, list[ChunkNode]] = {}
+        for node in nodes:
+            if isinstance(node, ChunkNode):
+                groups.setdefault(node.source.source_doc_id, []).append(node)
+        for group in groups.values():
+            group[0].revision = make_revision(
+                group[0].source,
+                [NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in group],
+                self.pipeline,
+                embedded_by=group[0].embedded_by,
+                vectors={key: vector for chunk in group for key, vector in chunk.vectors.items()},
+            )
+        return list(nodes)
+
+
+class PersistenceTransform(TransformComponent):
+    """Publish the documents of the nodes: each source whole, several short ones in a transaction.
+
+    A run replaces everything stored of its sources. Only if all its pages of a source are new
+    numbers (``page_label``), they are added to the stored pages. A source that has no text any more
+    is deleted.
+
+    Examples:
+        >>> from catalog.search_v2 import IngestionPipelineBuilderV2, PersistenceTransform
+        >>> pipeline = IngestionPipelineBuilderV2().build_pipeline("handbook")
+        >>> last = pipeline.transformations[-1]
+        >>> isinstance(last, PersistenceTransform), last.dataset
+        (True, 'handbook')
+    """
+
+    dataset: str
+    _database: Database = PrivateAttr()
+    _clock: Callable[[], float] = PrivateAttr()
+
+    def __init__(
+        self, database: Database, *, dataset: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(dataset=dataset)
+        self._database, self._clock = database, clock
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
+        """Commit every source; a search sees all of it or nothing."""
+        run = RUN.get() or IngestionRun(GivenDocuments())
+        sources: dict[str, list[NewRevision]] = {name: [] for name in run.given.sources}
+        for node in nodes:
+            if isinstance(node, ChunkNode) and (revision := node.revision) is not None:
+                sources.setdefault(revision.file, []).append(revision)
+        for name, revisions in list(sources.items()):
+            if (unfit := self._describe_unfit(name, revisions)) is not None:
+                run.report.refused[name] = unfit
+                del sources[name]
+        for group in in_groups(sources.items(), _count_chunks, TOGETHER):
+            with self._database.write() as connection:
+                self._replace(connection, dict(group), run.report)
+        return list(nodes)
+
+    def _describe_unfit(self, name: str, revisions: Sequence[NewRevision]) -> str | None:
+        names = (one for it in revisions for one in (it.document.path, *it.document.metadata))
+        return self._database.describe_unfit(name, *names)
+
+    def _replace(
+        self,
+        connection: Connection,
+        sources: Mapping[str, Sequence[NewRevision]],
+        report: IngestionReport,
+    ) -> None:
+        now = self._clock()
+        stored = parts_of_files(connection, self.dataset, sources)
+        gone: list[str] = []
+        for name, revisions in sources.items():
+            before = stored.get(name, {})
+            paths = [one.document.path for one in revisions]
+            if not revisions and not before:
+                report.refused[name] = "it has no text"
+            if not _are_new_pages(before, revisions):
+                gone += [path for path in before if path not in paths]
+                _tell_of_others(name, before, revisions)
+            report.added += [path for path in paths if path not in before]
+            report.replaced += [path for path in paths if path in before]
+        report.deleted += gone
+        if gone:
+            remove_documents(connection, self.dataset, gone, now)
+        if any(sources.values()):
+            ensure_dataset(connection, self.dataset, now)  # it may have been removed
+            publish_all(connection, [one for some in sources.values() for one in some], now)
+
+
+def _count_chunks(source: tuple[str, Sequence[NewRevision]]) -> int:
+    return sum(len(revision.chunks) for revision in source[1])
+
+
+def _are_new_pages(before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]) -> bool:
+    """Return whether all texts have page numbers, and none of the new ones is stored."""
+    new = [_pages(revision) for revision in revisions]
+    stored = [part.pages for part in before.values()]
+    if not (new and all(new) and all(stored)):
+        return False
+    return frozenset().union(*new).isdisjoint(frozenset().union(*stored))
+
+
+def _tell_of_others(
+    name: str, before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]
+) -> None:
+    """Warn if several new texts replace all stored ones: the user may want to keep both."""
+    hashes = {part.content_hash for part in before.values()}
+    is_other = hashes.isdisjoint(revision.content_hash for revision in revisions)
+    if before and is_other and len(revisions) > 1:
+        _log.warning(
+            "%s: all %d stored texts are replaced by %d others. To keep both, give each an id of "
+            "its own (doc_id) or a page_label",
+            name,
+            len(before),
+            len(revisions),
+        )
+
+
+def _pages(revision: NewRevision) -> frozenset[str]:
+    if label := part_label(revision.document.metadata):
+        return frozenset([label])
+    places = (chunk.span.locator for chunk in revision.chunks)
+    spans = ((at.page, at.page_end or at.page) for at in places if at.page is not None)
+    return frozenset(str(page) for first, last in spans for page in range(first, (last or 0) + 1))

@@ -1,0 +1,150 @@
+"""The prefix reaches the embedding model in anybody's pipeline, and nothing else."""
+
+import pickle
+
+import pytest
+from llama_index.core import Document, MockEmbedding
+from llama_index.core.extractors import BaseExtractor
+from llama_index.core.ingestion import IngestionCache, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import MetadataMode, TextNode
+
+from catalog.embedding.model import EmbeddingModel
+from catalog.search_v2 import EmbeddingPrefixTransform
+from fakes import WordEncoder
+
+TEXT = "Rotate them."
+SAID = {"file_path": "/docs/a.md", "team": "red"}
+EMBEDDED = "passage: team: red\n\nRotate them."
+
+
+class Records(MockEmbedding):
+    """Returns vectors that tell which text was embedded."""
+
+    def __init__(self, **more):
+        super().__init__(**{"embed_dim": 2, **more})
+
+    @classmethod
+    def class_name(cls):
+        return "Records"
+
+    def _get_text_embedding(self, text):
+        SEEN.append(text)
+        return [float(len(text)), float(sum(map(ord, text)))]
+
+
+SEEN: list[str] = []
+
+
+class AddsTopic(BaseExtractor):
+    """A step between prefix and model."""
+
+    async def aextract(self, nodes):
+        return [{"topic": "keys"} for _ in nodes]
+
+
+@pytest.fixture(autouse=True)
+def seen():
+    SEEN.clear()
+    return SEEN
+
+
+def vector(text):
+    return Records()._get_text_embedding(text)
+
+
+def pipeline(step=None, *between, model=None, **more):
+    step = step or EmbeddingPrefixTransform(prefix="passage: ")
+    return IngestionPipeline(
+        transformations=[SentenceSplitter(), step, *between, model or Records()], **more
+    )
+
+
+def documents():
+    return [Document(text=TEXT, doc_id="a", metadata=SAID)]
+
+
+def test_with_the_default_cache_each_run_embeds_or_has_the_prefix(seen, tmp_path):
+    made = pipeline()
+    first, second = (made.run(documents=documents()) for _ in range(2))
+    assert seen == [EMBEDDED]
+    assert [first[0].embedding, second[0].embedding] == [vector(EMBEDDED)] * 2
+    made.persist(str(tmp_path))
+    loaded = pipeline()
+    loaded.load(str(tmp_path))
+    (node,) = loaded.run(documents=documents())
+    assert node.embedding == vector(EMBEDDED)
+    for one in (first[0], second[0], node):
+        assert one.get_content() == TEXT
+        assert one.get_content(MetadataMode.LLM) == "file_path: /docs/a.md\nteam: red\n\n" + TEXT
+        assert one.metadata == SAID
+
+
+@pytest.mark.parametrize("changed", ["prefix", "model", "form"])
+def test_a_changed_prefix_or_model_changes_what_is_embedded_whatever_is_cached(seen, changed):
+    cache = IngestionCache()
+    pipeline(cache=cache).run(documents=documents())
+    step, model, expected = None, None, EMBEDDED
+    if changed == "prefix":
+        step = EmbeddingPrefixTransform(prefix="text: ")
+        expected = "text: team: red\n\nRotate them."
+    elif changed == "form":
+        step = EmbeddingPrefixTransform(prefix="passage: ", form="labels")
+        expected = "passage: [doc: a.md] [type: md]\nteam: red\n\nRotate them."
+    else:
+        model = Records(model_name="other")
+    (node,) = pipeline(step, model=model, cache=cache).run(documents=documents())
+    assert node.embedding == vector(expected)
+    assert node.get_content(MetadataMode.LLM).startswith("file_path: /docs/a.md\nteam: red")
+    assert "passage" not in node.get_content(MetadataMode.LLM)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.parametrize("metadata", [{}, SAID, {"file_path": "/a.md"}])
+def test_a_cached_step_between_prefix_and_model_does_not_lose_the_prefix(seen, metadata):
+    cache, given = IngestionCache(), [Document(text=TEXT, doc_id="a", metadata=metadata)]
+    vectors = []
+    for name in ("one", "one", "two"):
+        made = pipeline(None, AddsTopic(show_progress=False), model=Records(model_name=name))
+        made.cache = cache
+        (node,) = made.run(documents=given)
+        vectors.append(node.embedding)
+        assert node.get_content() == TEXT
+        assert "passage" not in node.get_content(MetadataMode.LLM)
+    assert len(seen) == 2
+    assert all(text.startswith("passage: ") and text.endswith(TEXT) for text in seen)
+    assert vectors[0] == vectors[1] == vectors[2]
+
+
+def test_workers_embed_with_the_prefix():
+    steps = [EmbeddingPrefixTransform(prefix="passage: "), Records()]
+    many = [TextNode(text=TEXT, metadata=SAID) for _ in range(2)]
+    nodes = IngestionPipeline(transformations=steps).run(nodes=many, num_workers=2)
+    assert [node.embedding for node in nodes] == [vector(EMBEDDED)] * 2
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda step: pickle.loads(pickle.dumps(step)),
+        lambda step: EmbeddingPrefixTransform.from_dict(step.to_dict()),
+        lambda step: EmbeddingPrefixTransform.from_json(step.to_json()),
+    ],
+)
+def test_a_copied_step_has_the_prefix_of_its_model(copied):
+    model = EmbeddingModel(WordEncoder(), document_prefix="passage: ")
+    for step in (EmbeddingPrefixTransform(model), EmbeddingPrefixTransform(prefix="passage: ")):
+        again = copied(step)
+        assert again.to_dict() == step.to_dict()
+        (node,) = again([TextNode(text=TEXT)])
+        assert node.get_content(MetadataMode.EMBED) == "passage: Rotate them."
+
+
+def test_a_node_with_a_prefix_survives_a_copy_of_its_own():
+    (node,) = EmbeddingPrefixTransform(prefix="passage: ")([TextNode(text=TEXT, metadata=SAID)])
+    for again in (pickle.loads(pickle.dumps(node)), node.model_copy(), node.model_copy(deep=True)):
+        assert again.get_content(MetadataMode.EMBED) == EMBEDDED
+    node.set_content("Revoke them.")
+    assert node.get_content(MetadataMode.EMBED) == "passage: team: red\n\nRevoke them."
+    node.metadata["topic"] = "keys"
+    assert "keys" in node.get_content(MetadataMode.LLM)

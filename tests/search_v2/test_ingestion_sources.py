@@ -1,0 +1,235 @@
+"""A run replaces what it brings, keeps what it does not, and says what it did."""
+
+import pickle
+import uuid
+
+import pytest
+from llama_index.core import Document
+from llama_index.core.schema import TextNode, TransformComponent
+
+from catalog.core.errors import InputError
+from catalog.search_v2 import IngestionPipelineBuilderV2, SearchServiceV2
+from fakes import open_library
+
+
+@pytest.fixture
+def service(tmp_path):
+    made = SearchServiceV2(
+        open_library(tmp_path / "home", chunk_min_size=4, chunk_size=20, chunk_overlap=0)
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def pipeline(service):
+    return IngestionPipelineBuilderV2(service).build_pipeline("notes")
+
+
+def texts(service, query, **search):
+    """What the passages that hold the word say, in alphabetical order."""
+    search = {"mode": "lexical", **search}
+    return sorted(one.text for one in service.search(query, dataset="notes", top_k=50, **search))
+
+
+def page(number, text=None, name="/docs/zoo.pdf", **more):
+    metadata = {"file_path": name, "file_name": name.rpartition("/")[2], "page_label": str(number)}
+    return Document(text=text or f"Walrus of page {number}.", metadata=metadata, **more)
+
+
+def row(text, **metadata):
+    return Document(text=text, metadata={"file_path": "/docs/zoo.csv", **metadata})
+
+
+def test_pages_of_one_file_in_batches_are_all_kept_and_cited_by_their_numbers(service, pipeline):
+    pages = [page(number) for number in range(1, 7)]
+    pipeline.run(documents=pages[:3])
+    pipeline.run(documents=pages[3:])
+    assert pipeline.report.deleted == pipeline.report.replaced == []
+    found = service.search("walrus", dataset="notes", top_k=50)
+    text_of = dict.fromkeys(range(1, 7), "")
+    for one in found:
+        for number in range(one.locator.page, one.locator.page_end + 1):
+            text_of[number] += one.text
+    assert all(f"page {number}." in text for number, text in text_of.items())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_shortened_file_run_again_in_batches_loses_its_last_pages(service, pipeline, size):
+    for count in (5, 4):
+        pages = [page(number) for number in range(1, count + 1)]
+        for start in range(0, count, size):
+            pipeline.run(documents=pages[start : start + size])
+    stored = " ".join(texts(service, "walrus"))
+    assert [f"page {number}." in stored for number in range(1, 6)] == [*[True] * 4, False]
+
+
+def test_a_file_whose_middle_text_is_gone_has_the_others_alone(service, pipeline):
+    rows = [row(f"Walrus number {number}.") for number in range(3)]
+    pipeline.run(documents=rows)
+    assert pipeline.report.added == ["/docs/zoo.csv", "/docs/zoo.csv#2", "/docs/zoo.csv#3"]
+    pipeline.run(documents=[rows[0], rows[2]])
+    assert texts(service, "walrus") == ["Walrus number 0.", "Walrus number 2."]
+    assert pipeline.report.deleted == ["/docs/zoo.csv#3"]
+    assert sorted(pipeline.report.replaced) == ["/docs/zoo.csv", "/docs/zoo.csv#2"]
+
+
+def test_other_texts_of_a_source_without_pages_replace_it_and_that_is_told(
+    service, pipeline, caplog
+):
+    for batch in ("one", "two"):
+        pipeline.run(documents=[row(f"Walrus {n} of {batch}.") for n in range(3)])
+        assert ("all 3 stored texts are replaced" in caplog.text) == (batch == "two")
+    assert len(texts(service, "walrus")) == 3
+    for batch in ("one", "two"):
+        documents = [row(f"Seal {n} of {batch}.") for n in range(3)]
+        for n, document in enumerate(documents):
+            document.doc_id = f"{batch}/{n}"
+        pipeline.run(documents=documents)
+    assert len(texts(service, "seal")) == 6
+
+
+def test_sources_that_a_run_does_not_bring_stay(service, pipeline):
+    pipeline.run(documents=[row("Walrus of rows."), Document(text="Walrus of a.", doc_id="a")])
+    pipeline.run(documents=[Document(text="Walrus of b.", doc_id="b")])
+    pipeline.run(documents=[])
+    assert texts(service, "walrus") == ["Walrus of a.", "Walrus of b.", "Walrus of rows."]
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_a_document_that_became_empty_is_not_found_any_more(service, pipeline, empty):
+    pipeline.run(documents=[Document(text="Walrus.", doc_id="a")])
+    pipeline.run(documents=[Document(text=empty, doc_id="a")])
+    assert texts(service, "walrus") == []
+    assert (pipeline.report.deleted, pipeline.report.refused) == (["a"], {})
+    pipeline.run(documents=[Document(text=empty, doc_id="a")])
+    assert pipeline.report.refused == {"a": "it has no text"}
+
+
+def test_the_users_id_tells_files_of_one_name_apart(service, pipeline):
+    name = {"file_name": "report.pdf"}
+    for folder in ("a", "b"):
+        pipeline.run(
+            documents=[
+                Document(text=f"Walrus of {folder}.", doc_id=f"{folder}/report", metadata=name)
+            ]
+        )
+    assert texts(service, "walrus") == ["Walrus of a.", "Walrus of b."]
+    both = [
+        Document(
+            text=f"Seal of {folder}{number}.",
+            doc_id=f"{folder}/seals",
+            metadata={**name, "page_label": str(number)},
+        )
+        for folder in ("a", "b")
+        for number in (1, 2)
+    ]
+    pipeline.run(documents=both)
+    found = service.search("seal", dataset="notes", top_k=9, mode="lexical")
+    places = {(one.path, one.locator.page_end) for one in found}
+    assert places == {("a/seals", 2), ("b/seals", 2)}
+
+
+def test_two_files_of_one_bare_name_in_one_run_are_both_kept(service, pipeline):
+    pages = [page(number, f"Walrus {n}{number}.", "zoo.pdf") for n in "ab" for number in (1, 2)]
+    pipeline.run(documents=pages)
+    stored = " ".join(texts(service, "walrus"))
+    assert all(f"Walrus {one}." in stored for one in ("a1", "a2", "b1", "b2"))
+
+
+@pytest.mark.parametrize("key", ["url", "URL", "source_url", "source"])
+@pytest.mark.parametrize("drawn", [dict, lambda: {"id_": str(uuid.uuid4())}])
+def test_a_page_read_again_under_its_address_replaces_the_old_one(service, pipeline, key, drawn):
+    for version in ("old", "new"):
+        said = {key: "https://zoo.org/walrus", "fetched": version}
+        pipeline.run(documents=[Document(text=f"Walrus, {version}.", metadata=said, **drawn())])
+    assert texts(service, "walrus") == ["Walrus, new."]
+    assert pipeline.report.replaced == ["https://zoo.org/walrus"]
+
+
+def test_an_id_that_llama_index_drew_names_nothing_and_one_the_user_set_does(service, pipeline):
+    name = {"file_name": "a.txt"}
+    for version in ("old", "new"):
+        pipeline.run(documents=[Document(text=f"Walrus, {version}.", metadata=name)])
+    assert texts(service, "walrus") == ["Walrus, new."]
+    keys = [str(uuid.uuid4()) for _ in range(2)]
+    for key in keys:
+        pipeline.run(documents=[Document(text=f"Seal {key}.", doc_id=key, metadata=name)])
+    assert len(texts(service, "seal")) == 2
+    pipeline.run(documents=[Document(text="Walrus, now.", doc_id=keys[0], metadata=name)])
+    assert texts(service, "seal") == [f"Seal {keys[1]}."]
+
+
+def test_documents_that_another_process_read_are_the_same_sources(service, pipeline):
+    for version in ("old", "new"):
+        one = page(1, f"Walrus, {version}.")
+        pipeline.run(documents=[pickle.loads(pickle.dumps(one))])
+    assert texts(service, "walrus") == ["Walrus, new."]
+
+
+def test_one_document_that_cannot_be_stored_is_refused_and_stays_as_it_was(service, pipeline):
+    pipeline.run(documents=[Document(text="Walrus, old.", doc_id="a")])
+    said = {"confidentiality": {"level": "secret"}}
+    pipeline.run(
+        documents=[
+            Document(text="Walrus, new.", doc_id="a", metadata=said),
+            Document(text="Walrus of b.", doc_id="b"),
+        ]
+    )
+    assert texts(service, "walrus") == ["Walrus of b.", "Walrus, old."]
+    assert list(pipeline.report.refused) == ["a"]
+    assert "confidentiality" in pipeline.report.refused["a"]
+
+
+def test_a_document_is_deleted_by_the_id_of_the_user_or_of_llama_index(service, pipeline):
+    drawn = page(1)
+    pipeline.run(documents=[Document(text="Walrus of a.", doc_id="a"), drawn, page(2)])
+    removal = pipeline.delete(drawn.doc_id)
+    assert (removal.documents, removal.chunks) == (1, 1)
+    assert texts(service, "walrus") == ["Walrus of a."]
+    (node,) = pipeline.run(documents=[Document(text="Walrus of a.", doc_id="a")])
+    assert node.ref_doc_id == "a"
+    again = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+    again.delete("a")
+    for mode in ("lexical", "vector"):
+        assert texts(service, "walrus", mode=mode) == []
+    with pytest.raises(InputError, match="'notes' has no document 'a'"):
+        again.delete("a")
+
+
+class Fails(TransformComponent):
+    """Fails once."""
+
+    failed: bool = False
+
+    def __call__(self, nodes, **_):
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("no luck")
+        return nodes
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+def test_what_failed_between_two_steps_is_not_published_by_the_next_run(service, pipeline, at):
+    pipeline.run(documents=[Document(text="Walrus, old.", doc_id="a")])
+    pipeline.transformations.insert(at, Fails())
+    before = pipeline._arrange
+    pipeline._arrange = lambda: None
+    with pytest.raises(RuntimeError, match="no luck"):
+        pipeline.run(documents=[Document(text="Walrus, new.", doc_id="a")])
+    pipeline._arrange = before
+    pipeline.run(documents=[Document(text="Walrus of b.", doc_id="b")])
+    seen = texts(service, "walrus")
+    assert seen == ["Walrus of b.", "Walrus, old." if at < 6 else "Walrus, new."]
+
+
+def test_nodes_cut_elsewhere_replace_the_nodes_of_their_document(service, pipeline):
+    def nodes(*texts):
+        document = Document(text="", doc_id="zoo")
+        related = {"1": document.as_related_node_info()}
+        return [TextNode(text=text, relationships=related) for text in texts]
+
+    pipeline.run(nodes=nodes("Walrus one.", "Walrus two.", "Walrus three."))
+    assert len(texts(service, "walrus")) == 3
+    pipeline.run(nodes=nodes("Walrus one.", "Walrus three."))
+    assert texts(service, "walrus") == ["Walrus one.", "Walrus three."]
