@@ -338,6 +338,17 @@ def test_llama_index_gets_nodes_with_their_citations(client):
     assert nodes[0].get_content() == PASSAGES[1][0]
 
 
+@pytest.mark.parametrize("size", [3, DIM])
+def test_an_embedding_that_another_index_wrote_is_replaced_and_told_once(client, caplog, size):
+    model = EmbeddingModel(WordEncoder())
+    retriever = CollectionRetriever(collection=NAME, client=client, embed_model=model, top_k=1)
+    [alone] = retriever.retrieve(PASSAGES[1][0])
+    for _ in range(2):
+        bundle = QueryBundle(PASSAGES[1][0], embedding=[size**-0.5] * size)
+        assert retriever.retrieve(bundle) == [alone]
+    assert [one.message[:15] for one in caplog.records] == ["a query brought"]
+
+
 def test_a_misspelled_field_of_the_payload_is_an_error(client):
     with pytest.raises(ConfigError, match="titel"):
         CollectionRetriever(collection=NAME, client=client, fields={"titel": "x"})

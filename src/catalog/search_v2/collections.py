@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
@@ -27,6 +28,8 @@ from catalog.core.results import CollectionResult, CollectionResults
 from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
+from catalog.retrieval.legs import is_foreign
+from catalog.retrieval.search_parts import FOREIGN_EMBEDDING
 from catalog.retrieval.stages import StageLog
 from catalog.store.vectors.foreign_collection import (
     CollectionShape,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from catalog.store.vectors.point_search import PointCondition
 
 
+_log = logging.getLogger(__name__)
 _MISSING = object()
 
 
@@ -202,7 +206,7 @@ class CollectionSearch:
         top_k: int | None = None,
         filters: object = None,
         threshold: float | None = None,
-        embedding: npt.NDArray[np.float32] | None = None,
+        embedding: Sequence[float] | npt.NDArray[np.float32] | None = None,
     ) -> CollectionResults:
         """Return the nearest passages, best first; ``embedding`` replaces the query's own.
 
@@ -311,9 +315,15 @@ class CollectionSearch:
         return condition, f"filtered: {compiler.describe(sorted(filter_fields(tree)))}"
 
     def _vector(
-        self, text: str, embedding: npt.NDArray[np.float32] | None, shape: CollectionShape
+        self,
+        text: str,
+        embedding: Sequence[float] | npt.NDArray[np.float32] | None,
+        shape: CollectionShape,
     ) -> npt.NDArray[np.float32]:
-        vector = self.model.embed_query(text) if embedding is None else embedding
+        import numpy as np
+
+        own = embedding is not None
+        vector = np.asarray(embedding, np.float32) if own else self.model.embed_query(text)
         if len(vector) != shape.dim:
             whose = self.model.encoder.model if embedding is None else "the query's own embedding"
             raise EmbeddingMismatchError(
@@ -364,6 +374,7 @@ class CollectionRetriever(BaseRetriever):
         changed = _changed(settings or get_settings(), changes | (fields or {}))
         self._search = CollectionSearch(changed, client=client, embed_model=embed_model)
         self._top_k, self._filters = top_k, parse_filters(filters)
+        self._has_told_foreign = False
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     def close(self) -> None:
@@ -371,15 +382,20 @@ class CollectionRetriever(BaseRetriever):
         self._search.close()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        import numpy as np
-
-        own = query_bundle.embedding
-        results = self._search.search(
+        search = partial(
+            self._search.search,
             query_bundle.query_str,
             top_k=self._top_k,
             filters=self._filters,
-            embedding=None if own is None else np.asarray(own, dtype=np.float32),
         )
+        results, given = search(), query_bundle.embedding
+        if given is not None:
+            theirs = search(embedding=given) if len(given) == self._search.shape.dim else None
+            if theirs is not None and not is_foreign(*map(_scores, (theirs, results))):
+                results = theirs
+            elif not self._has_told_foreign:
+                self._has_told_foreign = True
+                _log.warning(FOREIGN_EMBEDDING, self._search.model.encoder.model)
         return [NodeWithScore(node=_node(result), score=result.score) for result in results]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -397,6 +413,10 @@ def _node(result: CollectionResult) -> TextNode:
     }
     metadata = {name: value for name, value in told.items() if value is not None}
     return TextNode(id_=result.chunk_id, text=result.text, metadata=metadata)
+
+
+def _scores(results: CollectionResults) -> list[float]:
+    return [result.score for result in results]
 
 
 def _changed(settings: Settings, changes: dict[str, Any]) -> Settings:

@@ -414,7 +414,7 @@ class CatalogRetriever(BaseRetriever):
     ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are searched as
     one, by default all. ``whole=False`` ends after selection, for callers who chain the later
     stages themselves. A query bundle's ``embedding`` or ``custom_embedding_strs`` replace the query
-    in the search by meaning.
+    in the search by meaning, but an embedding of another model is ignored and logged once.
     """
 
     def __init__(
