@@ -4,19 +4,29 @@ import asyncio
 import logging
 
 import pytest
-from llama_index.core import QueryBundle, VectorStoreIndex
+from llama_index.core import Document, QueryBundle, VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.llms import MockLLM
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, MockLLM
 from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
-from llama_index.core.schema import IndexNode, TextNode
+from llama_index.core.schema import (
+    IndexNode,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from catalog import search_v2
 from catalog.core.settings import get_settings
 from catalog.library.indexing import Indexer
 from catalog.retrieval import shared
 from catalog.search_v2 import (
+    AnswerQueryEngine,
     CatalogRetriever,
     HybridRetrieverFactoryV2,
+    IngestionPipelineBuilderV2,
+    QueryEngineBuilderV2,
     SearchServiceV2,
 )
 from fakes import DIM, open_library
@@ -48,6 +58,29 @@ class OtherModel(BaseEmbedding):
 
     async def _aget_query_embedding(self, query):
         return self._get_text_embedding(query)
+
+
+class Scripted(CustomLLM):
+    """Answers every prompt with the reply."""
+
+    reply: str
+    prompts: list[str] = []
+
+    @property
+    def metadata(self):
+        return LLMMetadata(model_name="scripted")
+
+    def complete(self, prompt, formatted=False, **_):
+        self.prompts.append(prompt)
+        return CompletionResponse(text=self.reply)
+
+    def stream_complete(self, prompt, formatted=False, **_):
+        self.prompts.append(prompt)
+        words = self.reply.split(" ")
+        yield from (
+            CompletionResponse(text=" ".join(words[:n]), delta=f"{' ' if n > 1 else ''}{word}")
+            for n, word in enumerate(words, start=1)
+        )
 
 
 def paths(nodes):
@@ -93,3 +126,100 @@ def test_fusion_recursion_and_objects_of_llama_index_reach_our_retriever(service
     over = VectorStoreIndex(objects=objects, embed_model=OtherModel(dim=dim)).as_retriever()
     assert paths(over.retrieve("midnight backups")) == ["guides/backup.md"]
     assert paths(asyncio.run(over.aretrieve("midnight backups"))) == ["guides/backup.md"]
+
+
+def ingest(service, *documents, nodes=()):
+    pipeline = IngestionPipelineBuilderV2(service).build_pipeline("own")
+    return pipeline.run(documents=list(documents) or None, nodes=list(nodes) or None)
+
+
+def test_a_page_is_cited_and_filtered_by_its_number(service):
+    """One page or several; the labels of a reader are the pages."""
+    pages = [f"{'Much more text. ' * 60}Here are {animal}." for animal in ("walrus", "seals")]
+    for name, texts in (("one.pdf", pages[:1]), ("two.pdf", pages)):
+        about = {"file_name": name, "file_path": f"/x/{name}"}
+        ingest(
+            service,
+            *(
+                Document(text=text, metadata={**about, "page_label": str(number)})
+                for number, text in enumerate(texts, start=1)
+            ),
+        )
+    for path, query, page in (("/x/one.pdf", "walrus", 1), ("/x/two.pdf", "seals", 2)):
+        [node, *_] = CatalogRetriever("own", doc_ids=[path]).retrieve(query)
+        told = node.metadata
+        assert f"page {page}" in told["citation"]
+        assert (told["page"], told["page_label"]) == (page, str(page))
+        assert told["link"].endswith(f"{path.rpartition('/')[2]}#page={page}")
+        assert 0 < told["relevance"] <= 1
+        assert told["relevance"] == node.relevance
+        assert "line_start" not in told
+    for key, value in (("page", 2), ("page_label", "2"), ("page_label", ["2", "3"])):
+        operator = FilterOperator.IN if isinstance(value, list) else FilterOperator.EQ
+        condition = MetadataFilter(key=key, value=value, operator=operator)
+        filters = MetadataFilters(filters=[condition])
+        found = CatalogRetriever("own", filters=filters).retrieve("text")
+        assert set(paths(found)) == {"/x/two.pdf"}
+    ingest(service, Document(text="Otters.", metadata={"file_name": "c.pdf", "page_label": "7"}))
+    [node] = CatalogRetriever("own", filters={"page": 7}).retrieve("otters")
+    assert node.metadata["citation"] == "[source: c, page 7]"
+
+
+def test_users_keys_and_ids_keep_their_names(service):
+    said = {
+        "date": "2024-05-06",
+        "url": "https://example.org/a",
+        "creation_date": "2024-05-01",
+        "keywords": "ops, keys",
+        "source": "https://example.org/b",
+        "page_title": "Zoo",
+        "author": "Ann",
+    }
+    ingest(service, Document(text="A walrus sleeps.", doc_id="zoo-7", metadata=said))
+    [node] = CatalogRetriever("own").retrieve("walrus")
+    assert said.items() <= node.metadata.items()
+    assert node.node.ref_doc_id == node.node.source_node.node_id == "zoo-7"
+    for key in said:
+        exact = MetadataFilters(filters=[MetadataFilter(key=key, value=said[key])])
+        assert CatalogRetriever("own", filters=exact).retrieve("walrus"), key
+    assert CatalogRetriever("own", filters={"created": "2024-05-01"}).retrieve("walrus")
+    source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="sea")}
+    node = TextNode(id_="sea-1", text="Seals swim.", relationships=source)
+    ingest(service, nodes=[node])
+    [found] = CatalogRetriever("own", doc_ids=["sea"]).retrieve("seals swim")
+    assert found.node.ref_doc_id == "sea"
+    assert found.metadata["node_id"] == "sea-1"
+
+
+def test_nodes_know_the_ones_before_and_after_them(service):
+    parts = [f"## Part {number}\n\n{'walrus seal otter ' * 30}" for number in range(3)]
+    ingest(service, Document(text="\n\n".join(parts), metadata={"file_name": "zoo.md"}))
+    fused = HybridRetrieverFactoryV2().build(dataset_name="own")
+    nodes = sorted((one.node for one in fused.retrieve("walrus")), key=lambda n: n.start_char_idx)
+    ids = [node.node_id for node in nodes]
+    assert len(ids) >= 3
+    assert [node.prev_node and node.prev_node.node_id for node in nodes] == [None, *ids[:-1]]
+    assert [node.next_node and node.next_node.node_id for node in nodes] == [*ids[1:], None]
+    [first, *_] = CatalogRetriever("own").retrieve("walrus")
+    assert first.node.relationships in [node.relationships for node in nodes]
+
+
+def test_a_prompt_has_the_text_and_at_most_title_section_and_place(service):
+    text = "# Zoo\n\n## Seals\n\nA seal swims in the cold sea.\n"
+    about = {"file_name": "zoo.md", "file_size": 7, "author": "Ann"}
+    ingest(service, Document(text=text, metadata=about))
+    [found] = CatalogRetriever("own", top_k=1).retrieve("seal")
+    node = found.node
+    head = "title: Zoo\nsection: Zoo > Seals\nplace: lines 1-5\n\n"
+    assert node.get_content(MetadataMode.LLM) == head + node.text
+    node.excluded_llm_metadata_keys.append("place")
+    node.metadata_template, node.text_template = "<{key}={value}>", "{metadata_str}|{content}"
+    assert node.get_content(MetadataMode.LLM) == f"<title=Zoo>\n<section=Zoo > Seals>|{node.text}"
+    llm = Scripted(reply="It swims.")
+    engine = QueryEngineBuilderV2().build_query_engine("own", llm=llm, top_k=1)
+    assert str(engine.query("seal")) == "It swims."
+    assert head + found.node.text in llm.prompts[-1]
+    assert "Ann" not in llm.prompts[-1]
+    [source] = AnswerQueryEngine("own").query("what does a seal do").source_nodes
+    assert source.node.get_content(MetadataMode.LLM).startswith("title: Zoo\nsection")
+    assert source.metadata["number"] == 1

@@ -22,13 +22,13 @@ from llama_index.core.schema import (
 from pydantic import Field, InstanceOf
 
 from catalog.core import ids
-from catalog.core.documents import ChunkSpan, ParsedDocument
+from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
 from catalog.core.errors import InputError
 from catalog.core.text import storable
 from catalog.ingest.pipeline import Source
 from catalog.ingest.readers.base import choose_title, file_type
 from catalog.ingest.readers.markdown import MarkdownReader
-from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.metadata import is_level_name, normalise, take_title
 from catalog.ingest.reading import TOLD_BY_CONTENT, drop_claims
 
 if TYPE_CHECKING:
@@ -158,14 +158,19 @@ class _Text:
     @classmethod
     def of(cls, node: BaseNode) -> _Text:
         text = storable(node.get_content(metadata_mode=MetadataMode.NONE))
-        metadata = {_DATES.get(key, key): value for key, value in node.metadata.items()}
+        metadata = dict(node.metadata)
+        if given := _given_id(node):
+            metadata["doc_id"] = given
+        if not isinstance(node, Document) and not _is_drawn(node.node_id):
+            metadata["node_id"] = node.node_id
         named = (metadata.get(key) for key in ("path", "file_path", "file_name"))
-        path = next((str(name) for name in named if name), "") or _given_id(node)
+        path = next((str(name) for name in named if name), "") or given
         is_markdown = PurePosixPath(path).suffix.lower() in _MARKDOWN
         title = "" if path else text.strip().partition("\n")[0][:_UNNAMED_TITLE]
         return cls(storable(path) or _path_of(text), text, metadata, is_markdown, title)
 
 
+_PAGE_NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 _UNNAMED_TITLE = 80  # characters of the first line that name a text without a name
 _MARKDOWN = ("", ".md", ".markdown", ".mdown", ".mkd", ".mdx")
 _DATES = {"last_modified_date": "modified", "creation_date": "created"}  # of LlamaIndex readers
@@ -174,11 +179,15 @@ _DATES = {"last_modified_date": "modified", "creation_date": "created"}  # of Ll
 def _given_id(node: BaseNode) -> str:
     """Return the id given to the node or its document; "" if LlamaIndex drew it."""
     name = node.ref_doc_id or node.node_id
+    return "" if _is_drawn(name) else name
+
+
+def _is_drawn(name: str) -> bool:
+    """Return whether LlamaIndex drew an id."""
     try:
-        is_drawn = uuid.UUID(name).version == 4
+        return uuid.UUID(name).version == 4
     except ValueError:
-        return name
-    return "" if is_drawn else name
+        return False
 
 
 def _path_of(text: str) -> str:
@@ -193,7 +202,7 @@ def _parse(group: list[_Text]) -> Iterator[ParsedDocument]:
         before = distinct.get(text.text)
         merged = text.metadata if before is None else {**before.metadata, **text.metadata}
         distinct[text.text] = replace(text, metadata=merged)
-    if len(group) > 1 and all("page_label" in text.metadata for text in group):
+    if all("page_label" in text.metadata for text in group):
         yield _join_pages(group)
         return
     for text in distinct.values():
@@ -201,17 +210,30 @@ def _parse(group: list[_Text]) -> Iterator[ParsedDocument]:
 
 
 def _join_pages(pages: list[_Text]) -> ParsedDocument:
-    """Return the document of these pages, in order, with the start of each."""
-    metadata = {key: value for key, value in pages[0].metadata.items() if key != "page_label"}
+    """Return the document of these pages, in order, with the start of each.
+
+    A page has the number in its label, else its place in the order.
+    """
+    of_page = ("page_label",) if len(pages) == 1 else ("page_label", "doc_id", "node_id")
+    metadata = {key: value for key, value in pages[0].metadata.items() if key not in of_page}
     lengths = [len(page.text) + 2 for page in pages]
-    starts = tuple(accumulate(lengths[:-1], initial=0))
+    starts: list[int] = []
+    for number, start in zip(_numbers(pages), accumulate(lengths, initial=0), strict=False):
+        starts += [start] * (number - len(starts))
     text = "\n\n".join(page.text for page in pages)
     parsed = _parse_text(_Text(pages[0].path, text, metadata, is_markdown=False))
-    return replace(parsed, pages=starts)
+    return replace(parsed, pages=tuple(starts))
+
+
+def _numbers(pages: list[_Text]) -> list[int]:
+    labels = [str(page.metadata["page_label"]) for page in pages]
+    numbers = [int(label) for label in labels if _PAGE_NUMBER.fullmatch(label)]
+    is_numbered = len(numbers) == len(labels) and numbers == sorted(set(numbers))
+    return numbers if is_numbered else list(range(1, len(pages) + 1))
 
 
 def _parse_text(text: _Text) -> ParsedDocument:
-    path, metadata = text.path, normalise(text.metadata)
+    path, metadata = text.path, _metadata_of(text)
     for name in TOLD_BY_CONTENT:
         metadata.pop(name, None)
     title = take_title(metadata)
@@ -226,6 +248,19 @@ def _parse_text(text: _Text) -> ParsedDocument:
         source_type="llama_index",
         metadata={**parsed.metadata, **metadata},
     )
+
+
+def _metadata_of(text: _Text) -> dict[str, MetadataValue]:
+    """Return the metadata as stored; fields that become first-class ones keep their names, too."""
+    said = {_DATES.get(key, key): value for key, value in text.metadata.items()}
+    own = {
+        key: value
+        for key, value in text.metadata.items()
+        if isinstance(value, str | int | float)
+        and not is_level_name(key)
+        and key.casefold() != "title"
+    }
+    return own | normalise(said)
 
 
 _SPACE = re.compile(r"\s*")

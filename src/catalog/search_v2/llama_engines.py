@@ -18,7 +18,7 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.llms import ChatMessage, MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.answers.answering import answer_events, answer_question
 from catalog.core.param_fields import check_names, parameter_names
@@ -26,13 +26,14 @@ from catalog.core.params import AskParams, DatasetChoice
 from catalog.core.retrieval_events import asked_at
 from catalog.llm import GivenLLM, LanguageModel, as_language_model, complete
 from catalog.retrieval.shared import shared_service
+from catalog.search_v2.nodes import PassageNode
 
 if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.prompts.mixin import PromptMixinType
 
     from catalog.core.answers import Answer
-    from catalog.core.results import SearchResults
+    from catalog.core.results import SearchResult, SearchResults
     from catalog.retrieval.searcher import Searcher
 
 _REMEMBERED = 3000  # tokens of a conversation
@@ -124,25 +125,19 @@ class AnswerChatEngine(CondenseQuestionChatEngine):
 
 
 def source_nodes(results: SearchResults) -> list[NodeWithScore]:
-    """Return the results as nodes with number, citation and place in the metadata."""
-    return [
-        NodeWithScore(
-            node=TextNode(
-                id_=result.chunk_id,
-                text=result.text,
-                metadata={
-                    "number": result.rank,
-                    "citation": result.citation,
-                    "dataset": result.dataset,
-                    "path": result.path,
-                    "title": result.title,
-                    "link": result.link,
-                },
-            ),
-            score=result.score,
-        )
-        for result in results
-    ]
+    """Return the results as nodes; the metadata ``number`` is that of the citations."""
+    return [_source_node(result) for result in results]
+
+
+def _source_node(result: SearchResult) -> NodeWithScore:
+    told: dict[str, Any] = {
+        "number": result.rank,
+        "citation": result.citation,
+        "link": result.link,
+        "relevance": result.relevance,
+    }
+    assert result._chunk is not None  # it was found in this process
+    return NodeWithScore(node=PassageNode.of(result._chunk).with_metadata(told), score=result.score)
 
 
 def _stream(service: Searcher, params: AskParams, llm: LanguageModel | None) -> StreamingResponse:

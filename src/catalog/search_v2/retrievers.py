@@ -47,7 +47,7 @@ from catalog.retrieval.request import (
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
-from catalog.search_v2.nodes import PassageNode, to_nodes, to_question
+from catalog.search_v2.nodes import PassageNode, link_neighbours, to_nodes, to_question
 from catalog.search_v2.service import find_nodes
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
@@ -82,11 +82,12 @@ class LegRetriever(BaseRetriever):
             chunks = load_chunks(connection, leg.restriction.dataset, seqs, damaged=damaged)
         for error in damaged:
             _log.warning("left out: %s", error)
-        return [
+        nodes = [
             NodeWithScore(node=PassageNode.of(chunks[hit.seq]), score=hit.score)
             for hit in hits
             if hit.seq in chunks
         ]
+        return link_neighbours(nodes, self._database)
 
 
 class LexicalRetriever(LegRetriever):
@@ -182,7 +183,7 @@ class HybridRetrieverV2(FusionRetriever):
         return list(run.passages)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return to_nodes(self.find(to_question(query_bundle)))
+        return to_nodes(self.find(to_question(query_bundle)), self._parts.database)
 
 
 class HybridRetrieverFactoryV2:
@@ -336,7 +337,7 @@ class DatasetRetriever(FusionRetriever):
         question = question_about(to_question(query_bundle), request.query, request.mode)
         passages = retriever.find(question)
         stages.log_failures(_log)
-        return to_nodes(passages)
+        return to_nodes(passages, parts.database)
 
     def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
         """Return the plan of an expansion; none here."""
