@@ -2,34 +2,54 @@
 
 import asyncio
 import logging
+from functools import partial
 
 import pytest
-from llama_index.core import Document, QueryBundle, VectorStoreIndex
+from llama_index.core import Document, PromptTemplate, QueryBundle, VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
+from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, MockLLM
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
 from llama_index.core.schema import (
     IndexNode,
     MetadataMode,
     NodeRelationship,
+    NodeWithScore,
     RelatedNodeInfo,
     TextNode,
 )
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
+from pydantic import BaseModel
 
 from catalog import search_v2
+from catalog.core.errors import InputError
 from catalog.core.settings import get_settings
 from catalog.library.indexing import Indexer
 from catalog.retrieval import shared
 from catalog.search_v2 import (
     AnswerQueryEngine,
     CatalogRetriever,
+    CitedSentences,
+    DatasetRetriever,
     HybridRetrieverFactoryV2,
     IngestionPipelineBuilderV2,
+    MaxChunksPerDocument,
     QueryEngineBuilderV2,
+    QueryExpansionRetrieverV2,
+    RerankPostprocessor,
     SearchServiceV2,
+    SimilarityThreshold,
+    TemporalExpansion,
+    TokenBudget,
 )
 from fakes import DIM, open_library
+from scripted import ScriptedReranker
 
 
 @pytest.fixture
@@ -41,6 +61,20 @@ def service(tmp_path, notes):
     shared._services.get(get_settings().model_dump_json(), lambda: made)
     yield made
     search_v2.close()
+
+
+@pytest.fixture
+def events():
+    class Noting(BaseEventHandler):
+        seen: list = []
+
+        def handle(self, event, **_):
+            self.seen.append(event)
+
+    handler, root = Noting(), get_dispatcher()
+    root.add_event_handler(handler)
+    yield handler.seen
+    root.event_handlers.remove(handler)
 
 
 class OtherModel(BaseEmbedding):
@@ -223,3 +257,175 @@ def test_a_prompt_has_the_text_and_at_most_title_section_and_place(service):
     [source] = AnswerQueryEngine("own").query("what does a seal do").source_nodes
     assert source.node.get_content(MetadataMode.LLM).startswith("title: Zoo\nsection")
     assert source.metadata["number"] == 1
+
+
+def test_scores_can_be_relevance_for_cut_offs_of_llama_index(service):
+    ours = CatalogRetriever("notes", score="relevance")
+    nodes = ours.retrieve("midnight backups")
+    assert [node.score for node in nodes] == [node.relevance for node in nodes]
+    assert all(0 <= node.score <= 1 for node in nodes)
+    cut = SimilarityPostprocessor(similarity_cutoff=0.5)
+    assert paths(cut.postprocess_nodes(nodes)) == ["guides/backup.md"]
+    build = QueryEngineBuilderV2().build_query_engine
+    engine = build("notes", score="relevance", node_postprocessors=[cut])
+    assert paths(engine.query("midnight backups").source_nodes) == ["guides/backup.md"]
+    with pytest.raises(InputError, match="relevance"):
+        CatalogRetriever("notes", score="cosine")
+    with pytest.raises(InputError, match="whole"):
+        CatalogRetriever("notes", score="relevance", whole=False)
+
+
+def test_no_argument_of_a_postprocessor_is_swallowed(service):
+    nodes = CatalogRetriever("notes", score="relevance").retrieve("midnight backups")
+    threshold = SimilarityThreshold(similarity_cutoff=0.5)
+    assert threshold.minimum == 0.5
+    assert paths(threshold.postprocess_nodes(nodes)) == ["guides/backup.md"]
+    again = SimilarityThreshold.from_dict(threshold.to_dict())
+    assert again.minimum == 0.5
+    for make in (
+        partial(TokenBudget, budget=10),
+        partial(RerankPostprocessor, ScriptedReranker(1.0), model="big"),
+        partial(MaxChunksPerDocument, top_n=1),
+        partial(TemporalExpansion, service.library.database, seconds=1),
+        partial(SimilarityThreshold, cutoff=0.5),
+        partial(AnswerQueryEngine, "notes", response_mode="refine"),
+    ):
+        with pytest.raises(InputError, match="there is no argument"):
+            make()
+
+
+def test_a_depth_changed_later_acts(service):
+    whole, fused = CatalogRetriever("notes"), HybridRetrieverFactoryV2().build(None, "notes")
+    assert len(whole.retrieve("the keys")) == len(fused.retrieve("the keys")) == 4
+    for retriever in (whole, fused):
+        retriever.similarity_top_k = 1
+        assert len(retriever.retrieve("the keys")) == 1
+        assert retriever.similarity_top_k == 1
+        with pytest.raises(InputError):
+            retriever.similarity_top_k = 0
+    with pytest.raises(InputError, match="num_queries"):
+        fused.num_queries = 4
+    with pytest.raises(AttributeError):
+        HybridRetrieverFactoryV2().similarity_top_k = 1
+
+
+def test_similarity_top_k_is_taken_by_every_part(service):
+    fused = HybridRetrieverFactoryV2().build(dataset_name="notes", similarity_top_k=1)
+    words = QueryExpansionRetrieverV2("notes", similarity_top_k=1, llm=Scripted(reply="lex: yeast"))
+    for retriever in (fused, words, CatalogRetriever("notes", similarity_top_k=1)):
+        assert len(retriever.retrieve("the keys")) == 1
+    answer = AnswerQueryEngine("notes", similarity_top_k=1).query("how hot is bread baked")
+    assert len(answer.source_nodes) == 1
+    with pytest.raises(InputError, match="give one of them"):
+        DatasetRetriever("notes", k_fused=1, similarity_top_k=2)
+
+
+class Degrees(BaseModel):
+    """A structured answer."""
+
+    degrees: int
+
+
+def test_response_mode_templates_and_output_class_are_llama_indexs_own(service):
+    build = QueryEngineBuilderV2().build_query_engine
+    llm = Scripted(reply="It rests.")
+    asked = build("notes", llm=llm, text_qa_template=PromptTemplate("Q {query_str}|{context_str}"))
+    asked.query("bake bread")
+    assert llm.prompts[-1].startswith("Q bake bread|title: ")
+    for mode, calls in (("refine", 4), ("tree_summarize", 1), ("accumulate", 4), ("no_text", 0)):
+        llm = Scripted(reply="It rests.", prompts=[])
+        response = build("notes", llm=llm, response_mode=mode).query("the keys")
+        assert (len(llm.prompts), len(response.source_nodes)) == (calls, 4), mode
+    llm = Scripted(reply='{"degrees": 230}')
+    answer = build("notes", llm=llm, output_cls=Degrees).query("bake bread")
+    assert answer.response == Degrees(degrees=230)
+    assert build("notes", response_mode="no_text").query("bake bread").source_nodes
+    with pytest.raises(InputError, match="response_mode needs a language model"):
+        build("notes", response_mode="refine")
+    with pytest.raises(InputError, match="output_cls"):
+        build("notes", response_synthesizer=CitedSentences(), output_cls=Degrees)
+
+
+def engines(llm):
+    build = QueryEngineBuilderV2().build_query_engine
+    for engine in (build("notes", llm=llm), build("notes")):
+        memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
+        yield CondenseQuestionChatEngine.from_defaults(engine, memory=memory, llm=llm)
+    yield AnswerQueryEngine("notes").as_chat_engine()
+    yield AnswerQueryEngine("notes", streaming=True).as_chat_engine()
+
+
+def test_chats_stream(service):
+    llm = Scripted(reply="Bake at 230 degrees.")
+    question = "At how many degrees is bread baked?"
+    for chat in engines(llm):
+        whole = str(chat.chat(question))
+        assert "230" in whole
+        chat.reset()
+        response = chat.stream_chat(question)
+        assert "".join(response.response_gen) == whole
+        assert response.source_nodes
+        chat.reset()
+        assert len(chat.chat_history) == 0
+
+
+def test_chats_stream_in_a_running_loop(service):
+    llm = Scripted(reply="Bake at 230 degrees.")
+    question = "At how many degrees is bread baked?"
+
+    async def talk(chat):
+        whole = str(await chat.achat(question))
+        chat.reset()
+        response = await chat.astream_chat(question)
+        return whole, "".join([part async for part in response.async_response_gen()])
+
+    for chat in list(engines(llm))[1:]:
+        whole, streamed = asyncio.run(talk(chat))
+        assert whole == streamed
+
+    async def ask():
+        response = await AnswerQueryEngine("notes", streaming=True).aquery(question)
+        assert response.source_nodes
+        return "".join([part async for part in response.async_response_gen()])
+
+    assert "230" in asyncio.run(ask())
+
+
+def test_an_answer_engine_tells_its_retrieval(service, events):
+    handler = LlamaDebugHandler(print_trace_on_end=False)
+    for streaming in (False, True):
+        engine = AnswerQueryEngine(
+            "notes", streaming=streaming, callback_manager=CallbackManager([handler])
+        )
+        events.clear()
+        handler.flush_event_logs()
+        response = engine.query("how hot is bread baked")
+        str(response)
+        names = [type(event).__name__ for event in events]
+        order = ["QueryStartEvent", "RetrievalStartEvent", "RetrievalEndEvent", "QueryEndEvent"]
+        assert [name for name in names if name in order] == order
+        ended = next(event for event in events if isinstance(event, RetrievalEndEvent))
+        assert ended.nodes == response.source_nodes
+        [(_, end)] = handler.get_event_pairs(CBEventType.RETRIEVE)
+        assert end.payload["nodes"] == response.source_nodes
+        assert len(handler.get_event_pairs(CBEventType.QUERY)) == 1
+
+
+def test_a_reranker_alone_reads_all_foreign_nodes_and_orders_by_its_score(service):
+    scores = {"a": -1.0, "b": -2.0, "c": -3.0, "walrus": 4.0, "d": -4.0}
+    nodes = [
+        NodeWithScore(node=TextNode(text=text), score=9.0 - n) for n, text in enumerate(scores)
+    ]
+
+    def order(**settings):
+        stage = RerankPostprocessor(ScriptedReranker(scores), **settings)
+        done = stage.postprocess_nodes(nodes, query_str="walrus")
+        return [node.text for node in done], [node.score for node in done]
+
+    texts, relevance = order()
+    assert texts == ["walrus", "a", "b", "c", "d"]
+    assert relevance == sorted(relevance, reverse=True)
+    assert all(0 <= score <= 1 for score in relevance)
+    assert order(top_n=1)[0] == ["walrus"]
+    assert order(candidates=2)[0] == list(scores)
+    assert order(blend="linear")[0][0] == "a"

@@ -248,7 +248,7 @@ def test_an_argument_there_is_not_is_named_with_the_nearest(service):
     with pytest.raises(InputError, match="did you mean k_fused"):
         DatasetRetriever("notes", k_fuse=3)
     with pytest.raises(InputError, match="k_fused is its depth"):
-        DatasetRetriever("notes", similarity_top_k=3)
+        DatasetRetriever("notes", top_k=3)
     with pytest.raises(InputError, match="give one of them"):
         CatalogRetriever("notes", top_k=2, similarity_top_k=3)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import (
@@ -19,6 +19,8 @@ from llama_index.core.schema import (
 from pydantic import PrivateAttr
 
 from catalog.core.documents import Chunk, Locator
+from catalog.core.errors import InputError
+from catalog.core.param_fields import check_names
 from catalog.core.query import SubQueryKind
 from catalog.core.results import Certainty, Evidence, Reranked
 from catalog.retrieval.citations import format_citation, format_headings, format_place
@@ -202,6 +204,24 @@ def to_nodes(passages: Sequence[Passage], database: Database) -> list[NodeWithSc
     return link_neighbours([ScoredPassage.of(passage) for passage in passages], database)
 
 
+ScoreName = Literal["fused", "relevance"]
+
+
+def check_score(name: str) -> ScoreName:
+    """Return the name of a kind of score; raise :class:`InputError` for an unknown one."""
+    if name not in get_args(ScoreName):
+        raise InputError(f"no score {name!r}; scores: {', '.join(get_args(ScoreName))}")
+    return cast("ScoreName", name)
+
+
+def score_by(name: ScoreName, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
+    """Return the nodes with the score of that name, in their order."""
+    for node in nodes:
+        if name == "relevance" and isinstance(node, ScoredPassage):
+            node.score = node.relevance
+    return nodes
+
+
 def link_neighbours(nodes: Sequence[NodeWithScore], database: Database) -> list[NodeWithScore]:
     """Give the nodes of chunks the ids of the chunks before and after them."""
     ours = [node.node for node in nodes if isinstance(node.node, PassageNode)]
@@ -274,7 +294,14 @@ def _foreign_chunk(node: Any, text: str) -> Chunk:
 
 
 class PassagePostprocessor(BaseNodePostprocessor):
-    """A stage between fusion and answer; LlamaIndex serialises it under its class's name."""
+    """A stage between fusion and answer; LlamaIndex serialises it under its class's name.
+
+    Raises :class:`InputError` for an argument that it does not have.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        check_names(settings, dict.fromkeys(type(self).model_fields, ()))
+        super().__init__(**settings)
 
     @classmethod
     def class_name(cls) -> str:

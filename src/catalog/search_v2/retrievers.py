@@ -43,11 +43,20 @@ from catalog.retrieval.request import (
     for_agent,
     read_request,
     search_arguments,
+    take_similarity_top_k,
 )
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
-from catalog.search_v2.nodes import PassageNode, link_neighbours, to_nodes, to_question
+from catalog.search_v2.nodes import (
+    PassageNode,
+    ScoreName,
+    check_score,
+    link_neighbours,
+    score_by,
+    to_nodes,
+    to_question,
+)
 from catalog.search_v2.service import find_nodes
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
@@ -131,12 +140,13 @@ class FusionRetriever(QueryFusionRetriever):
     def __init__(
         self,
         retrievers: Sequence[BaseRetriever],
-        top_k: int,
+        top_k: int | None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
         self.num_queries, self.query_gen_prompt = 1, QUERY_GEN_PROMPT
-        self.similarity_top_k, self.mode = top_k, FUSION_MODES.RECIPROCAL_RANK
+        self.similarity_top_k = cast("int", top_k)  # without one, that of the settings
+        self.mode = FUSION_MODES.RECIPROCAL_RANK
         self.use_async = False
         self._retrievers, self._llm = list(retrievers), MockLLM()
         self._retriever_weights = [1.0 / max(1, len(retrievers))] * len(retrievers)
@@ -144,6 +154,16 @@ class FusionRetriever(QueryFusionRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _UNUSED and name in self.__dict__:
+            raise InputError(f"{name} has no effect here: fusion is as the settings say")
+        if name == "similarity_top_k":
+            check_depths(None, None, value)
+        super().__setattr__(name, value)
+
+
+_UNUSED = ("num_queries", "query_gen_prompt", "mode", "use_async")  # of the stock class
 
 
 class HybridRetrieverV2(FusionRetriever):
@@ -188,6 +208,8 @@ class HybridRetrieverV2(FusionRetriever):
 
 class HybridRetrieverFactoryV2:
     """Build hybrid retrievers from a service's parts, by default the shared service's."""
+
+    __slots__ = ("_given_parts", "_stages")
 
     def __init__(self, parts: SearchParts | None = None, *, stages: StageLog | None = None) -> None:
         self._given_parts = parts
@@ -246,6 +268,8 @@ class HybridRetrieverFactoryV2:
         :class:`InputError` for a depth below 1, :class:`QueryError` for a typed query without a
         part for the mode's legs.
         """
+        narrow = take_similarity_top_k({"k_fused": k_fused, **narrow}, "k_fused")
+        k_fused = narrow.pop("k_fused")
         depths = check_depths(k_lex, k_dense, k_fused)
         if query is None:
             return DatasetRetriever(
@@ -289,7 +313,8 @@ class DatasetRetriever(FusionRetriever):
     """Search a dataset, several or all by both legs, fused, for any query.
 
     ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
-    :class:`SearchParams`. A failed stage is logged, and raised with ``strict``.
+    :class:`SearchParams`. A failed stage is logged, and raised with ``strict``. LlamaIndex's
+    ``similarity_top_k`` is ``k_fused``.
     """
 
     def __init__(
@@ -304,7 +329,9 @@ class DatasetRetriever(FusionRetriever):
         callback_manager: CallbackManager | None = None,
         **narrow: Any,
     ) -> None:
-        narrow = search_arguments(narrow, "k_lex", "k_dense", "k_fused")
+        given = take_similarity_top_k({"k_fused": k_fused, **narrow}, "k_fused")
+        k_fused = given.pop("k_fused")
+        narrow = search_arguments(given, "k_lex", "k_dense", "k_fused")
         chosen = narrow.keys() & {
             *("top_k", "rerank", "expand", "explain", "compare_with_v1"),
             *("agent", "similarity_threshold", "sort", "recency_half_life_days"),
@@ -315,11 +342,11 @@ class DatasetRetriever(FusionRetriever):
                 f"{names}: not of fusion alone; k_fused is its depth, and ask "
                 "CatalogRetriever for the rest"
             )
-        self._depths = check_depths(k_lex, k_dense, k_fused)
+        self._depths = check_depths(k_lex, k_dense, k_fused)[:2]
         self._params = SearchParams("", dataset=dataset, mode=mode, **narrow)
         check_search(self._params)
         self._given_parts = parts
-        super().__init__((), k_fused or 0, callback_manager)
+        super().__init__((), k_fused, callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         parts = self._given_parts or shared_service().parts
@@ -330,6 +357,7 @@ class DatasetRetriever(FusionRetriever):
             request.query,
             None,
             *self._depths,
+            self.similarity_top_k,
             within=request.restriction,
             mode=request.mode,
             expansion=self._plan(parts, request),
@@ -413,9 +441,11 @@ class CatalogRetriever(BaseRetriever):
 
     ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
     ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are searched as
-    one, by default all. ``whole=False`` ends after selection, for callers who chain the later
-    stages themselves. A query bundle's ``embedding`` or ``custom_embedding_strs`` replace the query
-    in the search by meaning, but an embedding of another model is ignored and logged once.
+    one, by default all. Scores are those of fusion and reranking, or with ``score="relevance"``
+    each passage's relevance from 0 to 1, for stages that cut off by score. ``whole=False`` ends
+    after selection, for callers who chain the later stages themselves. A query bundle's
+    ``embedding`` or ``custom_embedding_strs`` replace the query in the search by meaning, but an
+    embedding of another model is ignored and logged once.
     """
 
     def __init__(
@@ -424,18 +454,34 @@ class CatalogRetriever(BaseRetriever):
         *,
         service: Searcher | None = None,
         whole: bool = True,
+        score: ScoreName = "fused",
         callback_manager: CallbackManager | None = None,
         **search: Any,
     ) -> None:
-        self._service, self._is_whole = service, whole
-        self._params = SearchParams("", dataset=dataset, **search_arguments(search))
+        if check_score(score) == "relevance" and not whole:
+            raise InputError("only a whole search has a relevance: leave out whole or score")
+        self._service, self._is_whole, self._score = service, whole, score
+        arguments = search_arguments(search, "service", "whole", "score", "callback_manager")
+        self._params = SearchParams("", dataset=dataset, **arguments)
         check_search(self._params)
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         service = self._service or shared_service()
         params = replace(self._params, query=query_bundle.query_str)
-        return find_nodes(service, params, query_bundle, is_refined=self._is_whole)
+        nodes = find_nodes(service, params, query_bundle, is_refined=self._is_whole)
+        return score_by(self._score, nodes)
+
+    @property
+    def similarity_top_k(self) -> int | None:
+        """LlamaIndex's name for ``top_k``; ``None`` is that of the settings."""
+        return self._params.top_k
+
+    @similarity_top_k.setter
+    def similarity_top_k(self, top_k: int | None) -> None:
+        params = replace(self._params, top_k=top_k)
+        check_search(params)
+        self._params = params
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
