@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -347,6 +348,21 @@ def test_an_embedding_that_another_index_wrote_is_replaced_and_told_once(client,
         bundle = QueryBundle(PASSAGES[1][0], embedding=[size**-0.5] * size)
         assert retriever.retrieve(bundle) == [alone]
     assert [one.message[:15] for one in caplog.records] == ["a query brought"]
+
+
+def test_a_wrong_text_field_is_an_error_that_names_those_there_are(client, caplog):
+    model = EmbeddingModel(WordEncoder())
+    make = partial(CollectionRetriever, collection=NAME, client=client, embed_model=model)
+    with pytest.raises(ConfigError, match=r"'page_content'.*fields with text: .*\btext\b"):
+        make(fields={"text": "page_content"}).retrieve("robot")
+    with pytest.raises(ConfigError, match="page_content"):
+        search_of(client, text="page_content").search("robot", filters={"page_title": "ROS"})
+    add(client, 30, {"_node_content": '{"text": "okapi legs"}', "text": ""}, "okapi")
+    [node] = make(similarity_top_k=1).retrieve("okapi")
+    assert node.text == ""
+    assert "1 of 1 passages have no text in 'text'" in caplog.text
+    with pytest.raises(ConfigError, match=r"_node_content\.text"):
+        make(fields={"text": "none"}).retrieve("okapi legs")
 
 
 def test_a_misspelled_field_of_the_payload_is_an_error(client):
