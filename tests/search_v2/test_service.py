@@ -671,7 +671,9 @@ def pages(store_kind, tmp_path_factory):
     ("filters", "expected"),
     [
         ("page_title=Keys of old", {"old.md"}),
-        ("page_title=keys of old", set()),
+        ("page_title=keys of old", {"old.md"}),
+        ("page_title=old", {"old.md"}),
+        ("page_title=ol", set()),
         ("page_title~KEYS", {"old.md", "told.md"}),
         ("page_title=plain", {"plain.txt"}),
         ("agent_hint=writer", {"told.md"}),

@@ -40,6 +40,7 @@ DOCUMENT_FIELDS = frozenset(
 CHUNK_FIELDS = frozenset({"modality", "page", "section"})
 FIRST_CLASS_FIELDS = DOCUMENT_FIELDS | CHUNK_FIELDS
 TEXT_FIELDS = FIRST_CLASS_FIELDS - {"page", "confidentiality"}
+WORD_FIELDS = frozenset({"page_title", "section"})  # a search compares them by their words
 DATE_FIELDS = ("modified", "created")  # a document's date, the first one preferred
 ALIASES: Mapping[str, str] = {
     "tag": "tags",
