@@ -48,7 +48,7 @@ from catalog.search_v2 import (
     TemporalExpansion,
     TokenBudget,
 )
-from fakes import DIM, open_library
+from fakes import DIM, open_library, open_qdrant_library
 from scripted import ScriptedReranker
 
 
@@ -429,3 +429,17 @@ def test_a_reranker_alone_reads_all_foreign_nodes_and_orders_by_its_score(servic
     assert order(top_n=1)[0] == ["walrus"]
     assert order(candidates=2)[0] == list(scores)
     assert order(blend="linear")[0][0] == "a"
+
+
+def test_services_of_one_process_share_the_index(tmp_path, notes):
+    with open_qdrant_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+    first, second = (SearchServiceV2(open_qdrant_library(tmp_path / "home")) for _ in range(2))
+    for service in (first, second, first):
+        stages = service.search("midnight backups", dataset="notes", mode="vector").stages
+        [note] = [stage.note for stage in stages if stage.name == "vector"]
+        assert note.startswith("qdrant-edge: ")
+        assert "process" not in note
+    first.close()
+    assert paths(second.retrieve("midnight backups", dataset="notes"))[0] == "guides/backup.md"
+    second.close()
