@@ -44,6 +44,7 @@ from catalog.search_v2 import (
     QueryExpansionRetrieverV2,
     RerankPostprocessor,
     SearchServiceV2,
+    ServicePostprocessor,
     SimilarityThreshold,
     TemporalExpansion,
     TokenBudget,
@@ -443,3 +444,28 @@ def test_services_of_one_process_share_the_index(tmp_path, notes):
     first.close()
     assert paths(second.retrieve("midnight backups", dataset="notes"))[0] == "guides/backup.md"
     second.close()
+
+
+def test_every_part_takes_the_service_by_name(tmp_path, notes, monkeypatch):
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "none"))  # the shared service has no store
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        service = SearchServiceV2(library)
+        llm = Scripted(reply="lex: yeast")
+        for retriever in (
+            CatalogRetriever("notes", service=service),
+            DatasetRetriever("notes", service=service),
+            QueryExpansionRetrieverV2("notes", service=service, llm=llm),
+            HybridRetrieverFactoryV2(service=service).build(dataset_name="notes"),
+        ):
+            assert paths(retriever.retrieve("midnight backups"))[0] == "guides/backup.md"
+        nodes = retriever.retrieve("midnight backups")
+        ServicePostprocessor(service=service).postprocess_nodes(nodes, query_str="backups")
+        for engine in (
+            QueryEngineBuilderV2(service=service).build_query_engine("notes"),
+            AnswerQueryEngine("notes", service=service),
+        ):
+            assert engine.query("midnight backups").source_nodes
+        pipeline = IngestionPipelineBuilderV2(service=service).build_pipeline("more")
+        pipeline.run(documents=[Document(text="A walrus.", metadata={"file_name": "w.txt"})])
+        assert paths(CatalogRetriever("more", service=service).retrieve("walrus")) == ["w.txt"]

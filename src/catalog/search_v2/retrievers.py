@@ -211,8 +211,14 @@ class HybridRetrieverFactoryV2:
 
     __slots__ = ("_given_parts", "_stages")
 
-    def __init__(self, parts: SearchParts | None = None, *, stages: StageLog | None = None) -> None:
-        self._given_parts = parts
+    def __init__(
+        self,
+        parts: SearchParts | None = None,
+        *,
+        service: Searcher | None = None,
+        stages: StageLog | None = None,
+    ) -> None:
+        self._given_parts = service.parts if parts is None and service is not None else parts
         self._stages = stages
 
     @overload
@@ -326,6 +332,7 @@ class DatasetRetriever(FusionRetriever):
         *,
         mode: Mode = "hybrid",
         parts: SearchParts | None = None,
+        service: Searcher | None = None,
         callback_manager: CallbackManager | None = None,
         **narrow: Any,
     ) -> None:
@@ -345,7 +352,7 @@ class DatasetRetriever(FusionRetriever):
         self._depths = check_depths(k_lex, k_dense, k_fused)[:2]
         self._params = SearchParams("", dataset=dataset, mode=mode, **narrow)
         check_search(self._params)
-        self._given_parts = parts
+        self._given_parts = service.parts if parts is None and service is not None else parts
         super().__init__((), k_fused, callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
