@@ -6,13 +6,10 @@ from functools import partial
 
 import pytest
 from llama_index.core import Document, PromptTemplate, QueryBundle, VectorStoreIndex
-from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, MockLLM
+from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
@@ -27,11 +24,8 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from pydantic import BaseModel
 
-from catalog import search_v2
 from catalog.core.errors import InputError
-from catalog.core.settings import get_settings
 from catalog.library.indexing import Indexer
-from catalog.retrieval import shared
 from catalog.search_v2 import (
     AnswerQueryEngine,
     CatalogRetriever,
@@ -50,81 +44,8 @@ from catalog.search_v2 import (
     TokenBudget,
 )
 from fakes import DIM, open_library, open_qdrant_library
+from llama_parts import OtherModel, Scripted, foreign_index, paths
 from scripted import ScriptedReranker
-
-
-@pytest.fixture
-def service(tmp_path, notes):
-    """The shared service of this process, over three notes and a model without files."""
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(notes, "notes")
-    made = SearchServiceV2(open_library(tmp_path / "home"))
-    shared._services.get(get_settings().model_dump_json(), lambda: made)
-    yield made
-    search_v2.close()
-
-
-@pytest.fixture
-def events():
-    class Noting(BaseEventHandler):
-        seen: list = []
-
-        def handle(self, event, **_):
-            self.seen.append(event)
-
-    handler, root = Noting(), get_dispatcher()
-    root.add_event_handler(handler)
-    yield handler.seen
-    root.event_handlers.remove(handler)
-
-
-class OtherModel(BaseEmbedding):
-    """Another index's model: words count in other dimensions than ours."""
-
-    dim: int = DIM
-
-    def _get_text_embedding(self, text):
-        vector = [0.0] * self.dim
-        for word in text.casefold().split():
-            vector[sum(map(ord, word)) % self.dim] += 1.0
-        return vector
-
-    _get_query_embedding = _get_text_embedding
-
-    async def _aget_query_embedding(self, query):
-        return self._get_text_embedding(query)
-
-
-class Scripted(CustomLLM):
-    """Answers every prompt with the reply."""
-
-    reply: str
-    prompts: list[str] = []
-
-    @property
-    def metadata(self):
-        return LLMMetadata(model_name="scripted")
-
-    def complete(self, prompt, formatted=False, **_):
-        self.prompts.append(prompt)
-        return CompletionResponse(text=self.reply)
-
-    def stream_complete(self, prompt, formatted=False, **_):
-        self.prompts.append(prompt)
-        words = self.reply.split(" ")
-        yield from (
-            CompletionResponse(text=" ".join(words[:n]), delta=f"{' ' if n > 1 else ''}{word}")
-            for n, word in enumerate(words, start=1)
-        )
-
-
-def paths(nodes):
-    return [node.metadata["path"] for node in nodes if "path" in node.metadata]
-
-
-def foreign_index(dim, **given):
-    nodes = [TextNode(id_="zoo", text="walrus"), TextNode(id_="sea", text="bake cod")]
-    return VectorStoreIndex(nodes, embed_model=OtherModel(dim=dim), **given)
 
 
 @pytest.mark.parametrize("dim", [7, DIM])

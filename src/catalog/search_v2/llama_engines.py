@@ -82,22 +82,39 @@ class AnswerQueryEngine(BaseQueryEngine):
         """The language model that writes, if any does."""
         return self._llm or (self._service or shared_service()).library.optional_llm
 
+    def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return the source nodes of the answer, without answering."""
+        with asked_at("python"):
+            return self._retrieve(query_bundle)[0]
+
+    async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return the source nodes like :meth:`retrieve`."""
+        return await asyncio.to_thread(self.retrieve, query_bundle)
+
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        service = self._service or shared_service()
-        params = replace(self._params, question=query_bundle.query_str)
         asked: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
-        events = answer_events(service, params, llm=self._llm)
         with self.callback_manager.event(CBEventType.QUERY, asked) as query, asked_at("python"):
-            _dispatcher.event(RetrievalStartEvent(str_or_query_bundle=query_bundle))
-            with self.callback_manager.event(CBEventType.RETRIEVE, asked) as retrieval:
-                found = next(events).results
-                assert found is not None
-                nodes = link_neighbours(source_nodes(found), service.library.database)
-                retrieval.on_end({EventPayload.NODES: nodes})
-            _dispatcher.event(RetrievalEndEvent(str_or_query_bundle=query_bundle, nodes=nodes))
+            nodes, events = self._retrieve(query_bundle)
             response = _stream(events, nodes) if self._is_streaming else _respond(events, nodes)
             query.on_end({EventPayload.RESPONSE: response})
         return response
+
+    def _retrieve(
+        self, query_bundle: QueryBundle
+    ) -> tuple[list[NodeWithScore], Iterator[AnswerEvent]]:
+        """Return the source nodes, and the further events of the answer."""
+        service = self._service or shared_service()
+        params = replace(self._params, question=query_bundle.query_str)
+        events = answer_events(service, params, llm=self._llm)
+        _dispatcher.event(RetrievalStartEvent(str_or_query_bundle=query_bundle))
+        asked: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+        with self.callback_manager.event(CBEventType.RETRIEVE, asked) as retrieval:
+            found = next(events).results
+            assert found is not None
+            nodes = link_neighbours(source_nodes(found), service.library.database)
+            retrieval.on_end({EventPayload.NODES: nodes})
+        _dispatcher.event(RetrievalEndEvent(str_or_query_bundle=query_bundle, nodes=nodes))
+        return nodes, events
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         within: Callable[..., Any] = copy_context().run

@@ -16,7 +16,7 @@ from llama_index.core.schema import (
     RelatedNodeInfo,
     TextNode,
 )
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from catalog.core.documents import Chunk, Locator
 from catalog.core.errors import InputError
@@ -46,6 +46,8 @@ class PassageNode(TextNode):
     """
 
     _chunk: Chunk = PrivateAttr()
+
+    __setstate__ = BaseModel.__setstate__  # LlamaIndex's would lose the chunk
 
     @classmethod
     def of(cls, chunk: Chunk) -> PassageNode:
@@ -130,6 +132,8 @@ class ScoredPassage(NodeWithScore):
     """A :class:`PassageNode` with its score and the parts of the score."""
 
     _passage: Passage = PrivateAttr()
+
+    __setstate__ = BaseModel.__setstate__  # LlamaIndex's would lose the passage
 
     @classmethod
     def of(cls, passage: Passage, node: PassageNode | None = None) -> ScoredPassage:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, func, or_, select, true
+from sqlalchemy import Connection, Row, and_, bindparam, func, select, true
 from sqlalchemy.exc import DatabaseError
 
 from catalog.core import ids
@@ -126,11 +126,12 @@ def find_neighbours(
     connection: Connection, seqs: Collection[int]
 ) -> dict[int, tuple[str | None, str | None]]:
     """Return the ids of the chunks before and after each of these rows in its document."""
-    near = chunks.alias()
-    step = near.c.position - chunks.c.position
-    query = select(chunks.c.seq, step, near.c.chunk_id).join(
-        near, and_(near.c.document_id == chunks.c.document_id, or_(step == -1, step == 1))
+    near, at = chunks.alias(), chunks.c.position
+    is_near = and_(
+        near.c.document_id == chunks.c.document_id,
+        near.c.position.in_([at - 1, at + 1]),  # by the index: a document may have thousands
     )
+    query = select(chunks.c.seq, near.c.position - at, near.c.chunk_id).join(near, is_near)
     ids = {
         (seq, step): chunk_id
         for seq, step, chunk_id in connection.execute(query.where(among(chunks.c.seq, seqs)))
