@@ -1,9 +1,11 @@
-"""Models that do as told: rerankers and sources of expansions for tests of what uses them."""
+"""Models that do as told: rerankers, sources of expansions and a language model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from catalog.llm import Message, ReplyPiece
 from catalog.retrieval.expansion.lines import ExpansionLine, parse_lines
 from catalog.retrieval.expansion.sources import PROMPT
 from catalog.retrieval.rerank.base import sigmoid
@@ -59,3 +61,22 @@ class ScriptedSource:
         if isinstance(self._reply, Exception):
             raise self._reply
         return parse_lines(self._reply)
+
+
+class ScriptedLLM:
+    """A language model that gives the same reply to everything."""
+
+    name = identity = "scripted"
+    context_tokens, reply_tokens = 4000, 100
+
+    def __init__(self, reply: str) -> None:
+        self.reply = reply
+
+    def stream(self, messages: Sequence[Message], **_: Any) -> Iterator[ReplyPiece]:
+        del messages
+        yield ReplyPiece(self.reply)
+
+
+def reword() -> ScriptedLLM:
+    """Return a model that knows other words for swapping credentials."""
+    return ScriptedLLM("lex: rotate API keys\nvec: how to rotate the API keys\n")

@@ -132,7 +132,7 @@ MOBILE = {"kind": "blueprint", "topic": "the cancellation of an order by custome
 
 def test_http_generates_and_gives_the_draft_of_a_model_that_keeps_to_no_schema(engine, writing):
     made = posted(engine, MOBILE, path="/v1/generate").json()
-    assert made["markdown"].startswith("# Overview\n\nCustomers may cancel")
+    assert made["markdown"].startswith("# Overview\n\n**Cancellation**\n\n- Customers may")
     refused = posted(writing("# Something\n\nElse."), MOBILE, path="/v1/generate")
     assert refused.status_code == 502
     assert refused.json()["error"]["draft"] == "# Something\n\nElse."
@@ -149,7 +149,7 @@ def test_the_command_writes_a_file_and_keeps_a_draft_beside_it(
     monkeypatch.setattr("sys.argv", ["catalog", *arguments])
     with suppress(SystemExit):
         main()
-    assert out.read_text().startswith("# Overview\n\nCustomers may cancel")
+    assert out.read_text().startswith("# Overview\n\n**Cancellation**\n\n- Customers may")
     said = capsys.readouterr()
     assert said.out == ""
     assert "no language model" not in said.err

@@ -357,6 +357,29 @@ def test_the_command_lists_shows_counts_and_clears(catalog_logs, opened):
     assert "has no entry 1" in catalog_logs("show", "1", code=1)
 
 
+@pytest.mark.parametrize(
+    ("verbs", "words", "told"),
+    [
+        (None, None, ["logged: ask, generate; searches are not", "questions as hashes"]),
+        ("ask,search", "1", ["logged: ask, search\n"]),
+    ],
+)
+def test_where_the_log_is_shown_it_says_what_is_logged(
+    home, monkeypatch, capsys, verbs, words, told
+):
+    from catalog.interfaces.cli import main
+
+    for name, value in (("VERBS", verbs), ("QUERY_TEXT", words)):
+        if value is not None:
+            monkeypatch.setenv(f"IDX_LOG__{name}", value)
+    for command in ("queries", "stats"):
+        monkeypatch.setattr("sys.argv", ["catalog", "--home", str(home), "logs", command])
+        with pytest.raises(SystemExit):
+            main()
+        err = capsys.readouterr().err
+        assert all(one in err for one in told), err
+
+
 @pytest.fixture
 def catalog_logs(home, monkeypatch, capsys):
     """Runs ``catalog logs`` on the store; what it prints."""

@@ -1,6 +1,7 @@
 """No verb, edge or tool shows a role what it may not see, whoever opened the session."""
 
 import json
+import shutil
 
 import pytest
 from starlette.testclient import TestClient
@@ -14,6 +15,7 @@ from catalog.interfaces.calls import VERBS, LocalEngine
 from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.mcp.protocol import instructions
 from catalog.interfaces.server.security import Address
+from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from fakes import open_library, write
@@ -156,6 +158,134 @@ def test_status_counts_what_a_role_sees(engine, bound):
     ]
     assert counted == [(2, 2), (2, 2)]
     assert engine.ask("status", {})["datasets"][0]["documents"] == 5
+
+
+@pytest.fixture(scope="module")
+def aviary(home, tmp_path_factory):
+    """The same store, and in it a dataset of hidden documents alone."""
+    folder = tmp_path_factory.mktemp("hidden")
+    copy = shutil.copytree(home, folder / "home")
+    write(folder / "x", x_dot_md="---\nconfidentiality: internal\n---\nA canary alone.\n")
+    with open_library(copy) as library:
+        Indexer(library).build(folder / "x", "canaryset")
+    return copy
+
+
+ASKED_OF_HIDDEN = [
+    *[
+        (verb, {**arguments, "dataset": name})
+        for name in ("canaryset", "canaryse", ["canaryset", "notes"])
+        for verb, arguments in (
+            ("search", {"query": "alone"}),
+            ("ask", {"question": "who is alone?"}),
+            ("generate", {"kind": "pdr", "topic": "alone"}),
+            ("get", {"reference": "x.md"}),
+            ("multi_get", {"patterns": ["*"]}),
+            ("browse", {}),
+        )
+    ],
+    ("get", {"reference": "x.md"}),
+    ("search", {"query": "sings"}),
+    ("search", {"query": "sings", "compare_with_v1": True}),
+    ("browse", {}),
+    ("status", {}),
+]
+
+
+@pytest.mark.parametrize(("verb", "arguments"), ASKED_OF_HIDDEN)
+def test_a_dataset_of_hidden_documents_does_not_exist_for_a_role(aviary, verb, arguments):
+    with engine_of(aviary, role="guest") as bound, engine_of(aviary) as free:
+        for opened, role in ((bound, None), (bound, "lead"), (free, "guest")):
+            told = said(opened, verb, {**arguments, "role": role})
+            for name in ("canaryset", "canaryse"):  # as it was asked
+                asked = arguments.get("dataset")
+                told = told.replace(f"no dataset {name!r}", "") if name in str(asked) else told
+            assert CANARY not in told.casefold()
+        assert "canaryset" in said(free, "status", {})
+
+
+def test_instructions_name_datasets_that_all_roles_of_tokens_see(aviary):
+    with engine_of(aviary) as opened:
+        assert "canaryset" in instructions(opened)
+        assert "canaryset" in instructions(opened, ["lead"])
+        told = instructions(opened, ["lead", "guest"])
+    assert "notes" in told
+    assert CANARY not in told
+
+
+def test_status_tells_a_role_neither_times_nor_what_others_ask(engine, bound):
+    for answer in (engine.ask("status", {"role": "guest"}), bound.ask("status", {})):
+        assert answer["query_cache"] is None
+        assert set(answer["datasets"][0]) == {
+            "dataset",
+            "documents",
+            "chunks",
+            "embedded",
+            "modalities",
+        }
+        assert "notes: 2 documents, 2 passages" in render("status", answer, Form()).out
+    assert engine.ask("status", {})["query_cache"] is not None
+    told = AGENT_TOOLS["status"].call(bound, {})
+    assert told.data["datasets"][0]["updated"] is None
+    assert "updated" not in told.text
+
+
+def test_an_unknown_role_is_told_the_known_ones_where_nobody_is_bound(engine, bound, client):
+    asked = ("search", {"query": "x", "role": "boss"})
+    assert "roles: guest, employee, lead" in said(engine, *asked)
+    assert said(bound, *asked).endswith("there is no role 'boss'")
+    answer = client.post("/v1/search", headers=bearing(GUEST), json=asked[1])
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "there is no role 'boss'"
+
+
+def test_a_bound_process_is_warmed_up_with_what_it_sees(aviary):
+    with engine_of(aviary, role="guest") as opened:
+        opened.warm()
+
+
+LEVELS = [  # as YAML, and the roles that see the document; None: it is not indexed
+    ("public", "guest employee"),
+    ("PUBLIC", "guest employee"),
+    ("' public '", "guest employee"),
+    ("[public]", "guest employee"),
+    ("Internal", "employee"),
+    ("[Public, INTERNAL]", "employee"),
+    ("1", "one"),
+    ("1.0", "one"),
+    ("public, internal", ""),
+    ("public/internal", ""),
+    ("pub\u200blic", ""),
+    ("\u0440ublic", ""),  # a Cyrillic letter
+    ("secret", ""),
+    ("none", ""),
+    ("unlabelled", "employee"),
+    *[
+        (odd, None)
+        for odd in ("", "null", "~", "''", "'  '", "[]", "[null]", "[public, null]", "['', public]")
+    ],
+    *[(odd, None) for odd in ("true", "yes", "2024-01-01", "{a: b}", "[[public]]", "&a public")],
+]
+
+
+def test_odd_levels_of_confidentiality_fail_closed(tmp_path):
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for at, (level, _) in enumerate(LEVELS):
+        (notes / f"{at:02}.md").write_text(f"---\nconfidentiality: {level}\n---\nBirds {at}.\n")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+    roles = ("guest: public", "employee: public, internal, unlabelled", "one: 1")
+    seen = {}
+    with engine_of(tmp_path / "home") as opened:
+        settings = AnswerSettings(roles=roles)
+        opened.library.settings = opened.library.settings.model_copy(update={"answers": settings})
+        for role in ("guest", "employee", "one", None):
+            for entry in opened.ask("browse", {"limit": 100, "role": role})["entries"]:
+                seen.setdefault(entry["path"], []).append(role)
+    for at, (level, expected) in enumerate(LEVELS):
+        told = None if expected is None else [*expected.split(), None]
+        assert seen.get(f"{at:02}.md") == told, level
 
 
 def test_a_comparison_asks_the_baseline_within_the_role(engine):

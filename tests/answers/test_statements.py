@@ -5,9 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from answers.conftest import asking
-from catalog.answers.answerable import estimate_answer
+from catalog.answers.answerable import estimate_answer, read_candidates
 from catalog.answers.answering import answer_question
-from catalog.answers.extracting import Candidate, choose_sentences, rank_candidates
+from catalog.answers.extracting import (
+    Candidate,
+    choose_sentences,
+    find_conflict,
+    rank_candidates,
+)
 from catalog.answers.statements import read_statements
 from catalog.core.params import SearchParams
 from catalog.library.indexing import Indexer
@@ -42,6 +47,20 @@ def read(text):
 )
 def test_what_says_nothing_by_itself_is_no_statement(text):
     assert read(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pip install it\nrun it now\n```\n\nThen it runs.\n", ["Then it runs."]),
+        ("make it\n```\n\nThen it runs.\n\n```sh\nstop it\n```\n", ["Then it runs."]),
+        ("# Install\n```\npip install it\n", []),
+        ("First do this:\n\n```\npip install it\n", []),
+        ("It runs at night.\n\n```\nrun it\n", ["It runs at night."]),
+    ],
+)
+def test_code_that_a_passage_cuts_is_no_statement(text, expected):
+    assert [statement for statement, _ in read(text)] == expected
 
 
 def test_an_item_has_its_heading_and_its_lead_in():
@@ -127,17 +146,21 @@ def test_numbers_count_up_and_each_source_is_where_its_sentence_is_said(service)
 
 def test_the_estimate_uses_the_reader_where_it_is_there_and_the_confidence_else(service):
     results = service.run(SearchParams("how often should the gauge be cleaned"))
-    candidates = rank_candidates(results.query, results.results)
+    ranked = rank_candidates(results.query, results.results)
+    candidates = read_candidates(service.parts, results.query, results, ranked)
     read = estimate_answer(service.parts, results.query, results, candidates)
     assert 0 < read < 1
     assert read != results.confidence
     rag = service.parts.rag.model_copy(update={"rerank_model": "another/model"})
     settings = service.parts.settings.model_copy(update={"rag_v2": rag})
-    other = SimpleNamespace(settings=settings, reranker=None)
-    assert estimate_answer(other, results.query, results, candidates) == results.confidence
+    other = SimpleNamespace(settings=settings, reranker=None, database=service.parts.database)
+    assert read_candidates(other, results.query, results, ranked) == ranked
+    unread = estimate_answer(other, results.query, results, ranked)
+    assert unread == pytest.approx(results.confidence)
     keyword = service.run(SearchParams("gauge"))
     found = rank_candidates("gauge", keyword.results)
-    assert estimate_answer(service.parts, "gauge", keyword, found) == keyword.confidence
+    of_keyword = estimate_answer(service.parts, "gauge", keyword, found)
+    assert of_keyword == pytest.approx(keyword.confidence, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -190,4 +213,73 @@ def test_a_short_sentence_is_no_repetition_of_one_whose_letters_hold_it():
 
 
 def candidate(text, score, start):
-    return Candidate(score, 1.0, 1, start, start + len(text), text, "", text)
+    return Candidate(score, 1.0, 1, start, start + len(text), text, "", text, "")
+
+
+def conflict(question, *texts):
+    passages = [
+        SimpleNamespace(
+            rank=rank, title="", sections=(), score=1.0, relevance=0.5, text=text, link=None
+        )
+        for rank, text in enumerate(texts, start=1)
+    ]
+    found = find_conflict(rank_candidates(question, passages))
+    return found and found[1]
+
+
+@pytest.mark.parametrize(
+    ("question", "one", "other", "values"),
+    [
+        ("how long does a refund take", "Refunds take 14 days.", "Refunds take 30 days.",
+         "14 days, 30 days"),
+        ("how long does a refund take", "A refund takes 5 working days.",
+         "A refund takes 10 working days after the parcel arrives.", "5, 10"),
+        ("may I smoke", "Smoking is allowed here.", "Smoking is not allowed here.",
+         "only one of the two denies 'allowed'"),
+        ("when is the deadline", "The deadline is 3 May 2024.", "The deadline is 10 May 2024.",
+         "3 May 2024, 10 May 2024"),
+    ],
+)  # fmt: skip
+def test_statements_that_say_different_things_of_one_are_found(question, one, other, values):
+    assert conflict(question, one, other) == values
+
+
+@pytest.mark.parametrize(
+    ("question", "one", "other"),
+    [
+        ("how warm was it", "On 3 May it was 14 degrees.", "On 4 May it was 17 degrees."),
+        ("what does it pay", "## Medical\n\nIt pays 100 %.", "## Dental\n\nIt pays 75 %."),
+        ("how long does a refund take", "Refunds take 14 days.", "Refunds take some time."),
+        ("how long does a refund take", "Refunds take 14 days.", "Refunds take 14 days."),
+        ("how long does a refund take", "Refunds take 14 days.", "Shipping takes 30 days."),
+    ],
+)
+def test_statements_of_other_days_or_other_things_do_not_differ(question, one, other):
+    assert conflict(question, one, other) is None
+
+
+def test_both_statements_are_shown_and_said_to_differ(tmp_path):
+    folder = tmp_path / "notes"
+    write(
+        folder,
+        old_dot_md="# Old\n\nThe API keys are rotated every 90 days.\n",
+        new_dot_md="# New\n\nThe API keys are rotated every 30 days by the robot.\n",
+    )
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(folder, "notes")
+        service = SearchServiceV2(library)
+        answer = answer_question(service, asking("how often are the API keys rotated"))
+    assert {one.text for one in answer.sentences[:2]} == {
+        "The API keys are rotated every 90 days.",
+        "The API keys are rotated every 30 days by the robot.",
+    }
+    (note,) = [one for one in answer.notes if "different" in one]
+    assert note.startswith("[1] and [2] say different things: ")
+    assert set(note.rpartition(": ")[2].split(", ")) == {"90 days", "30 days"}
+
+
+def test_the_best_read_comes_first_and_others_only_if_read_nearly_as_well():
+    read = [candidate(f"Sentence {n}.", 1.0 - n / 10, 10 * n) for n in range(4)]
+    scores = (5.0, 4.2, 3.9, None)
+    read = [one._replace(read_score=score) for one, score in zip(read, scores, strict=True)]
+    assert [one.text for one in choose_sentences(read, 3)] == ["Sentence 0.", "Sentence 1."]

@@ -223,3 +223,11 @@ def test_a_pair_out_of_json_and_a_path_object_are_read():
 def test_a_set_is_refused_because_it_has_no_order():
     with pytest.raises(BackendError, match="sequence of hits"):
         read({"a.md", "b.md"})
+
+
+def test_whole_paths_in_the_datasets_folder_are_its_documents():
+    found = read(["/me/notes/a/keys.md", "/me/notes-2/b.md", "keys.md", "notes/c.md"], 9)
+    below = found.below("/me/notes")
+    assert below.documents == ("a/keys.md", "/me/notes-2/b.md", "keys.md", "notes/c.md")
+    assert found.below("") is found
+    assert read(["/me/one.md"], 9).below("/me/one.md").documents == ("one.md",)

@@ -5,7 +5,8 @@ import textwrap
 
 import pytest
 
-from catalog.core.errors import BackendError
+from catalog.core.errors import BackendError, StageFailedError
+from catalog.core.retrieval_events import tell_failure
 from catalog.core.user_search import DEPTH_NAMES, UserSearch
 
 
@@ -70,6 +71,31 @@ def test_attributes_are_followed_and_classes_made(module):
         ("theirs:Rooms.engine.search", "made"),
     ]:
         assert UserSearch(spec).search("x", dataset="d", top_k=1).documents == (path,), spec
+
+
+def test_a_retriever_is_a_search_by_its_method(module):
+    module(
+        "theirs",
+        """
+        class Retriever:
+            def retrieve(self, str_or_query_bundle):
+                return [{"metadata": {}, "ref_doc_id": str_or_query_bundle + ".md"}]
+        retriever = Retriever()
+        """,
+    )
+    found = UserSearch("theirs:retriever").search("key", dataset="books", top_k=3, filters="f")
+    assert found.documents == ("key.md",)
+
+
+def test_a_search_of_which_a_part_failed_has_failed():
+    def search(query):
+        tell_failure("vector", ConnectionError("no answer"))
+        return ["a.md"]
+
+    with pytest.raises(StageFailedError, match="stage vector failed: ConnectionError: no answer"):
+        asked(search)
+    tell_failure("vector", ConnectionError("no answer"))  # outside of one it is nobody's
+    assert asked(lambda query: [query]) == "key"
 
 
 @pytest.mark.parametrize("name", DEPTH_NAMES)

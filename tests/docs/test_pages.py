@@ -101,8 +101,8 @@ def _one_model():
     """Load an embedding model once for all commands of this file that name it alike."""
     load, loaded = embedding.get_model, {}
 
-    def get_model(settings, *, rag):
-        key = settings.model_dump_json() + rag.model_dump_json()
+    def get_model(settings, *, rag=None):
+        key = settings.model_dump_json() + (rag.model_dump_json() if rag else "")
         if key not in loaded:
             loaded[key] = load(settings, rag=rag)
         return loaded[key]
@@ -300,10 +300,17 @@ def test_a_page_can_be_followed_from_top_to_bottom(page, reader, request):
     reader.follow(page)
 
 
-def test_the_llama_index_page_shows_the_example_which_runs_with_the_page():
-    page = ROOT / "docs" / "start" / "llamaindex.md"
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [
+        ("start/llamaindex.md", "llamaindex.py"),
+        ("how-to/your-retrievers.md", "your_retrievers.py"),
+    ],
+)
+def test_the_llama_index_page_shows_the_example_which_runs_with_the_page(name, example):
+    page = ROOT / "docs" / name
     shown = next(text for language, _, text in blocks_of(page) if language == "python")
-    assert (ROOT / "examples" / "llamaindex.py").read_text("utf-8").partition("\n\n")[2] == shown
+    assert (ROOT / "examples" / example).read_text("utf-8").partition("\n\n")[2] == shown
 
 
 def test_what_editors_are_told_is_the_command_that_agents_start():

@@ -36,7 +36,7 @@ def test_every_beginning_of_a_line_on_the_page_is_a_time():
     (listed,) = re.findall(r"are times: (.*?), the same in bold", TIME, re.DOTALL)
     for beginning in re.findall(r"`([^`]+)`", listed):
         doc = PlainTextReader().parse(f"{beginning} a\n{beginning} b\n", "talk.txt")
-        assert [each.modality for each in doc.segments] == ["video_transcript"] * 2, beginning
+        assert [each.modality for each in doc.segments] == ["audio_transcript"] * 2, beginning
     (listed,) = re.findall(r"\n(`65s`.*?) are, too,", TIME)
     for beginning in re.findall(r"`([^`]+)`", listed):
         text = f"{beginning} a\n{beginning} b\n"

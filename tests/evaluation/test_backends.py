@@ -25,6 +25,7 @@ from catalog.evaluation.runs import run_backends
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
 from catalog.search.embed_model import ResilientEmbedding
+from catalog.store.chunks import find_root
 from evaluation.stubs import golden, question
 from fakes import DIM, WordEncoder, open_library, write
 from qdrant_protocol import qdrant_protocol
@@ -384,6 +385,66 @@ def test_nonsense_in_the_middle_of_a_run_is_counted_and_told(load, module):
     (run,) = run_backends([load("own_search")], queries, dataset="notes", repeats=0)
     assert list(run.errors) == ["q2"]
     assert run.errors["q2"].startswith("BackendError: a search must return a sequence of hits")
+
+
+RETRIEVER = """
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
+from catalog.search_v2 import HybridRetrieverFactoryV2
+
+class Found(BaseRetriever):
+    def __init__(self, *paths):
+        self.paths = paths
+        super().__init__()
+
+    def _retrieve(self, query_bundle):
+        if self.paths == ("down",):
+            raise ConnectionError("no answer")
+        return [
+            NodeWithScore(node=TextNode(id_=path, metadata={"file_path": path}), score=1.0)
+            for path in self.paths
+        ]
+
+retriever = HybridRetrieverFactoryV2().over([Found("ROOT/keys.md"), Found(OTHER)], weights=[2, 1])
+"""
+
+
+def test_a_retriever_is_a_backend_and_whole_paths_are_the_datasets_documents(load, library, module):
+    with library.database.read() as connection:
+        root = find_root(connection, "notes")
+    text = RETRIEVER.replace("ROOT", root)
+    backend = load(f"{module(text.replace('OTHER', repr('bread.txt')))}:retriever")
+    backend.prepare("notes", Silent())
+    assert asked(backend).documents == ("keys.md", "bread.txt")
+    before = backend.identity
+    assert before["code"] is not None
+    module(text.replace("OTHER", repr("guides/backup.md")))
+    assert load("own_search:retriever").identity != before
+
+
+ENGINE = """
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+from catalog.search_v2 import KeywordChunkSelector
+
+stages = [KeywordChunkSelector()]
+engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM(), node_postprocessors=stages)
+"""
+
+
+def test_a_query_engine_is_a_backend_with_its_postprocessors_and_asks_no_model(load, module):
+    text = (RETRIEVER + ENGINE).replace("OTHER", repr("keys.md"))
+    backend = load(f"{module(text)}:engine")
+    backend.prepare("notes", Silent())
+    assert asked(backend).documents == ("ROOT/keys.md", "keys.md")
+    assert backend.identity["code"] is not None
+
+
+def test_a_retriever_of_which_a_part_fails_has_failed(load, module):
+    backend = load(f"{module(RETRIEVER.replace('OTHER', repr('down')))}:retriever")
+    (run,) = run_backends([backend], golden(question(1)), dataset="notes", repeats=0)
+    reason = "StageFailedError: stage Found 2 failed: ConnectionError: no answer"
+    assert run.errors == {"q1": reason}
 
 
 def test_the_identity_of_a_search_changes_with_its_file(load, module):

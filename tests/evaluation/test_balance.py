@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from catalog.evaluation.calibration import SHIFTS, fit_balance, measure_shifts
+from catalog.evaluation.calibration import SHIFTS, fit_shift, measure_shifts
 from catalog.evaluation.golden_files import read_golden
 from catalog.ingest.sync_report import Silent
 from catalog.library.indexing import Indexer
@@ -21,7 +21,7 @@ def curves(queries, best, height, noise, seed=7):
 
 
 def test_a_shift_that_most_queries_gain_by_is_found_and_wins():
-    fit = fit_balance(curves(60, best=-0.4, height=0.3, noise=0.02))
+    fit = fit_shift(curves(60, best=-0.4, height=0.3, noise=0.02))
     assert fit.shift == pytest.approx(-0.4, abs=0.1)
     assert fit.gain == pytest.approx(0.12, abs=0.04)
     assert fit.wins
@@ -29,25 +29,25 @@ def test_a_shift_that_most_queries_gain_by_is_found_and_wins():
 
 def test_what_chance_prefers_does_not_win():
     sets = [curves(50, best=0.0, height=0.0, noise=0.2, seed=seed) for seed in range(40)]
-    assert sum(fit_balance(scores).wins for scores in sets) <= 4
+    assert sum(fit_shift(scores).wins for scores in sets) <= 4
 
 
 def test_few_queries_move_the_balance_less_than_many_with_the_same_scores():
     row = 0.6 - np.abs(np.array(SHIFTS) + 0.6) * 0.05
-    few, many = (fit_balance(np.tile(row, (queries, 1))).shift for queries in (10, 1000))
+    few, many = (fit_shift(np.tile(row, (queries, 1))).shift for queries in (10, 1000))
     assert many <= -0.5
     assert abs(few) < abs(many)
 
 
 def test_the_shift_without_labels_is_what_another_has_to_win_over():
     scores = curves(60, best=-0.4, height=0.3, noise=0.02)
-    assert fit_balance(scores, usual=0.0).wins
-    assert not fit_balance(scores, usual=-0.4).wins
-    assert fit_balance(curves(60, best=0.0, height=0.3, noise=0.02), usual=-0.35).wins
+    assert fit_shift(scores, usual=0.0).wins
+    assert not fit_shift(scores, usual=-0.4).wins
+    assert fit_shift(curves(60, best=0.0, height=0.3, noise=0.02), usual=-0.35).wins
 
 
 def test_the_prior_itself_never_wins():
-    fit = fit_balance(np.ones((60, len(SHIFTS))))
+    fit = fit_shift(np.ones((60, len(SHIFTS))))
     assert (fit.shift, fit.gain, fit.wins) == (0.0, 0.0, False)
 
 

@@ -152,6 +152,21 @@ def test_subtitles_beside_sound_are_of_sound_and_beside_a_video_of_video(library
     assert [hit.path for hit in hits(library, file_type="audio")] == ["podcast.srt"]
 
 
+CALL = "Speaker 1 00:12\nThis is the walrus.\n\nSpeaker 2 00:18\nHello, walrus.\n"
+
+
+def test_a_transcript_in_a_text_file_is_of_sound_unless_a_video_is_known(library, folder):
+    write(folder, call_dot_txt=CALL, talk_dot_txt=CALL, talk_dot_mp4="\0")
+    (folder / "film.mp4.txt").write_text(CALL)
+    build(library, folder)
+    found = dict(listed(library))
+    assert found == {"call.txt": "audio", "talk.mp4": "video", "film.mp4": "video"}
+    modality = {hit.path: hit.modality for hit in hits(library, file_type="audio")}
+    assert modality == {"call.txt": "audio_transcript"}
+    seen = {(hit.modality, hit.moment) for hit in hits(library, file_type="video")}
+    assert seen == {("video_transcript", 12.0)}
+
+
 def test_a_recording_that_comes_or_goes_changes_what_its_transcript_is(library, folder):
     write(folder, podcast_dot_srt=SUBTITLES)
     build(library, folder)

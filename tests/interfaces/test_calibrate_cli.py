@@ -75,14 +75,16 @@ def test_after_a_calibration_searches_tell_a_relevance_that_is_fitted_to_the_lab
 ):
     before = relevances(found(catalog))
     code, out, err = catalog("golden", "calibrate", "--golden", labelled)
-    assert (code, err) == (0, "")
-    first, pairs, error, relevance, balance, last = out.splitlines()
+    assert code == 0, err
+    first, pairs, error, relevance, balance, answers, last = out.splitlines()
     assert first == "set on docs, 25 queries: 250 passages, left out of the fit in turn:"
     assert pairs.endswith("in 100.0% of pairs")
     assert error.startswith("  estimate and truth differ by 0.0")
     assert relevance.startswith("  relevance is fitted to them: its squared error falls by +0.0")
     assert relevance.endswith(" to the share of relevant passages")
     assert balance == "  the balance of the legs takes 50 queries to fit; there are 25"
+    needs = "when to answer takes 10 queries with an answer and 10 without to fit; "
+    assert answers == f"  {needs}there are 25 and 0"
     assert last == "'catalog golden calibrate --undo' takes it back"
     sure = found(catalog)
     best = sure["results"][0]
@@ -102,6 +104,7 @@ def test_what_was_kept_is_taken_back_by_one_command(catalog, labelled):
     code, out, err = catalog("golden", "calibrate", "--undo")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
+        "'ask' decides as usual again when to answer from docs",
         "relevance is the packaged calibration's again",
         "the balance of the legs of docs is the usual one again",
     ]
@@ -121,7 +124,7 @@ def test_a_fit_that_does_not_win_is_not_kept_and_said_so(catalog, tmp_path):
     ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     code, out, err = catalog("golden", "calibrate", "--golden", file)
-    assert (code, err) == (0, "")
+    assert code == 0, err
     assert "relevance stays that of searches by words: the fit does not win" in out
     assert relevances(found(catalog)) == before
 
@@ -202,3 +205,36 @@ def test_an_expansion_without_a_language_model_is_one_line_that_names_the_settin
 
 def stages(answer):
     return {one["name"]: one["status"] for one in answer["stages"]}
+
+
+def test_when_to_answer_is_fitted_to_questions_with_and_without_an_answer(catalog, tmp_path):
+    lines = [json.loads(line) for line in written(tmp_path, TOPICS).read_text().splitlines()]
+    lines += [
+        {
+            "id": f"no{n}",
+            "query": f"is everything of mars {n} and venus big",
+            "kind": "unanswerable",
+        }
+        for n in range(25)
+    ]
+    file = tmp_path / "both.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    question = "is everything of mars 3 and venus big"
+    assert "everything about" in catalog("ask", question)[1].casefold()
+    code, out, err = catalog("golden", "calibrate", "--golden", file)
+    assert code == 0, err
+    fitted = next(line for line in out.splitlines() if "'ask' refuses" in line)
+    assert fitted.startswith("  'ask' refuses 0% of those with an answer and 100% of those without")
+    assert "I don't see" in catalog("ask", question)[1]
+    assert "topic07" in catalog("ask", "everything about topic07")[1]
+    catalog("golden", "calibrate", "--undo")
+    assert "everything about" in catalog("ask", question)[1].casefold()
+
+
+def test_labels_of_other_documents_are_named(catalog, tmp_path):
+    file = tmp_path / "other.jsonl"
+    label = {"id": "a", "query": "about topic01", "expected": [{"path": "elsewhere.md"}]}
+    file.write_text(json.dumps(label) + "\n")
+    code, _, err = catalog("golden", "calibrate", "--golden", file)
+    assert code != 0
+    assert "1 of 1 labelled documents are not in 'docs'" in err

@@ -89,8 +89,7 @@ def test_a_script_names_files_targets_modules_and_extras_that_there_are(script):
         words = shlex.split(line.replace("$GITHUB_ACTION_PATH", str(ROOT)))
         assert words[0] in {"make", "python", "docker", "echo"}, line
         if words[0] == "make":
-            target = words[1]
-            assert target == "docs" or re.search(f"^{target}:", makefile, re.MULTILINE)
+            assert re.search(f"^{words[1]}:", makefile, re.MULTILINE)
         elif words[:2] == ["python", "-m"]:
             assert words[2] in PYTHON_MODULES
             named = [word for word in words if word.startswith("tests/")]

@@ -4,10 +4,13 @@ import sys
 import types
 
 import pytest
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
 
 from catalog.core.errors import StageFailedError
 from catalog.library.indexing import Indexer
 from catalog.retrieval.compare import compare_paths
+from catalog.search_v2 import HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 
@@ -56,6 +59,18 @@ def test_the_baseline_of_the_settings_is_asked_the_same_question(service, plugge
     assert answer.comparison.latency_ms.v2 > 0
     assert answer.to_dict()["comparison"]["overlap"] == answer.comparison.overlap
     assert answer.stages[-1].name == "compare"
+
+
+def test_a_retriever_is_a_baseline_and_names_files_by_their_whole_paths(service, plugged, notes):
+    class Stock(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            keys = TextNode(text="keys", metadata={"file_path": str(notes / "keys.md")})
+            return [NodeWithScore(node=keys, score=1.0)]
+
+    plugged.find = HybridRetrieverFactoryV2().over([Stock()])
+    answer = service.search("rotate keys", dataset="notes", top_k=1, compare_with_v1=True)
+    assert answer.comparison.error == ""
+    assert (answer.comparison.overlap, answer.comparison.only_v1) == (1.0, ())
 
 
 def test_a_baseline_that_fails_is_reported_and_the_answer_stands(service, plugged):

@@ -13,14 +13,22 @@ from filelock import FileLock
 from httpx import Headers
 from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.vector_stores.types import VectorStoreQuery
+from llama_index.core.vector_stores.types import (
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+)
+from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 from sqlalchemy import delete, insert
 
 from builders import drop, make_database
+from catalog.core.documents import Chunk
 from catalog.core.errors import EngineError, EngineLockedError
+from catalog.core.settings import QdrantSettings
 from catalog.search_v2.qdrant_store import MinimalQdrantVectorStore
+from catalog.store.chunks import find_chunks
 from catalog.store.schema import meta
 from catalog.store.vectors import server as server_module
 from catalog.store.vectors.outbox import Outbox
@@ -296,6 +304,49 @@ def test_llama_index_reads_the_collection_with_texts_from_the_truth(desk: Bench)
     assert [node.get_content() for node in store.query(only).nodes or []] == ["3.md passage 0"]
     store.delete("notes:3.md")
     assert store.query(only).nodes == []
+
+
+def test_the_stock_llama_index_store_reads_a_collection_with_texts(desk: Bench):
+    options = QdrantSettings(texts=True)
+    desk.put("long.md", [vector(1, 0.1), vector(1, 0.2)], texts=["two windows"], page=3)
+    engine = engine_of(desk, options=options)
+    engine.refresh()
+    store = QdrantVectorStore(engine.collection, client=desk.client)
+    index = VectorStoreIndex.from_vector_store(store, embed_model=MockEmbedding(embed_dim=DIM))
+    found = store.query(VectorStoreQuery(query_embedding=vector(1).tolist(), similarity_top_k=9))
+    assert found.nodes is not None
+    texts = {node.get_content() for node in found.nodes}
+    assert texts == {"two windows", *(f"{number}.md passage 0" for number in range(5))}
+    (long, *_) = [node for node in found.nodes if node.get_content() == "two windows"]
+    assert (long.metadata["path"], long.metadata["page"]) == ("long.md", 3)
+    assert long.metadata["title"] == desk_chunk(desk, long.node_id).title
+    assert long.ref_doc_id == "notes:long.md"
+    only = MetadataFilters(filters=[MetadataFilter(key="path", value="3.md")])
+    assert [
+        node.get_content() for node in index.as_retriever(filters=only).retrieve("anything")
+    ] == ["3.md passage 0"]
+    assert engine.verify() == 0
+    desk.put("3.md", vector(1, 3), texts=["3.md as it is now"], title="Now")
+    engine.refresh()
+    (now,) = index.as_retriever(filters=only).retrieve("anything")
+    assert (now.node.get_content(), now.node.metadata["title"]) == ("3.md as it is now", "Now")
+
+
+def desk_chunk(desk: Bench, chunk_id: str) -> Chunk:
+    with desk.database.read() as connection:
+        return find_chunks(connection, DATASET, [chunk_id])[0]
+
+
+def test_a_collection_gets_texts_or_loses_them_as_the_settings_say(desk: Bench):
+    engine_of(desk).refresh()
+    with_texts = engine_of(desk, options=QdrantSettings(texts=True))
+    with_texts.refresh()
+    points, _ = desk.client.scroll(with_texts.collection, limit=100)
+    assert ["passage" in str(point.payload) for point in points] == [True] * 5
+    assert answers(desk, with_texts) == ALL
+    engine_of(desk).refresh()
+    points, _ = desk.client.scroll(with_texts.collection, limit=100)
+    assert ["passage" in str(point.payload) for point in points] == [False] * 5
 
 
 def test_a_llama_index_retriever_works_on_the_collection(desk: Bench):

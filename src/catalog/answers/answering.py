@@ -11,9 +11,10 @@ from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from catalog.answers.answerable import estimate_answer, why_not_answered
+from catalog.answers.answerable import estimate_answer, read_candidates, why_not_answered
 from catalog.answers.cited_sources import Sources
-from catalog.answers.extracting import choose_sentences, rank_candidates
+from catalog.answers.extracting import choose_sentences, find_conflict, rank_candidates
+from catalog.answers.listing import answer_listing, read_listing
 from catalog.answers.risk import bound_in_force
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
@@ -78,6 +79,13 @@ def ask(params: AskParams) -> Answer:
     Uses the effective settings and the service that ``catalog.search_v2.search`` uses. Without a
     language model (``IDX_LLM__PROVIDER``) it is made of the documents' own sentences. Raises what
     a search raises.
+
+    Examples:
+        >>> from catalog.search_v2 import ask
+        >>> print(ask("how often are keys rotated", dataset="notes").text)
+        Rotate the API keys every ninety days with the keys command. [1]
+        >>> ask("who won the world cup", dataset="notes").abstained is None
+        False
     """
     with asked_at("python"):
         return answer_question(shared_service(), params)
@@ -121,14 +129,24 @@ def _events(
     started = time.perf_counter()
     if llm is None and params.model not in (None, *PROVIDERS):  # it may be mistyped
         llm = choose_llm(service.library, params.model, agent.profile)
+    listing = read_listing(params.question)
+    if listing is not None and params.docs is None:
+        listed = yield from answer_listing(service, params, listing)
+        if listed is not None:
+            ms = round((time.perf_counter() - started) * 1000, 3)
+            yield AnswerEvent("answer", answer=replace(listed, elapsed_ms=ms))
+            return
     results = service.run(search_params(params, params.question))
     yield AnswerEvent("results", results=results)
     stages = StageLog(strict=params.strict)
     answer = Answer(params.question, (), (), results, agent=params.agent)
     settings = service.parts.settings
     with stages.run("extract"):
-        candidates = rank_candidates(params.question, results.results)
-        extracted = choose_sentences(candidates, settings.answers.sentences)
+        ranked = rank_candidates(params.question, results.results)
+        candidates = read_candidates(service.parts, params.question, results, ranked)
+        conflict = find_conflict(candidates)
+        also = None if conflict is None else conflict[0]
+        extracted = choose_sentences(candidates, settings.answers.sentences, also)
     with stages.run("abstain") as notes:
         estimate = estimate_answer(service.parts, params.question, results, candidates)
         reason = why_not_answered(results, estimate, settings.answers.answered_from)
@@ -143,8 +161,14 @@ def _events(
             sources = Sources(results, settings.answers.citations)
             extracted = tuple(map(sources.cite, extracted))
             yield from (AnswerEvent("sentence", sentence=one) for one in extracted)
+            notes = [written]
+            if conflict is not None:
+                one, other = (
+                    "".join(one.cited_as) or f"[{one.citations[0]}]" for one in extracted[:2]
+                )
+                notes.append(f"{one} and {other} say different things: {conflict[1]}")
             cited = sources.of(extracted)
-            answer = replace(answer, sentences=extracted, citations=cited, notes=(written,))
+            answer = replace(answer, sentences=extracted, citations=cited, notes=tuple(notes))
     whole = replace(
         answer,
         stages=(*results.stages, *stages.reports),

@@ -9,14 +9,20 @@ from typing import NamedTuple, Protocol
 
 from catalog.answers.neutralising import Addressed, neutralise
 from catalog.answers.statements import Statement, read_statements
+from catalog.answers.support import check_support
 from catalog.core.answers import AnswerSentence
 from catalog.retrieval.query_words import Word, has_word, language_of_words, query_words, unite
 
 _PASSAGES = 10  # that sentences are taken from
 _LEAST = 0.9  # of the best sentence's score, for a further one: it has to answer as well
+_NEAR = 1.0  # of the cross-encoder's scores, for the same
 _SHOWN = 3  # headings and lead-ins that are shown with an item
 _OF_CONTEXT, _OF_TITLE = 0.8, 0.5  # what a word that stands only there counts
 _WORD = re.compile(r"\w+")
+_VALUE = re.compile(" is not in the passage|, where the passage ")  # what comes before is a value
+_COMPARED = 8  # best statements, with which the best one is compared
+_SAME, _SOME = 0.75, 0.4  # of the words of one, and of the other: two statements on one thing
+_VALUES = ({"date"}, {"number", "unit"}, {"negation"})  # two of these: of another day, for example
 
 
 class SentenceSource(Addressed, Protocol):
@@ -41,7 +47,8 @@ class Candidate(NamedTuple):
     """A statement that may answer, in the passage of rank ``n``: ``text[start:end]``.
 
     ``share`` (0 to 1) is how much of the question's words it has with its context, and ``read`` is
-    both as a model reads them. ``context`` is the part of it to show.
+    both as a model reads them. ``context`` is the part of it to show, and ``under`` all of it but
+    the document's title. ``read_score`` is the cross-encoder's, ``None`` without one.
     """
 
     score: float
@@ -52,6 +59,14 @@ class Candidate(NamedTuple):
     text: str
     context: str
     read: str
+    under: str
+    read_score: float | None = None
+
+    def answers_like(self, best: Candidate) -> bool:
+        """Return whether it answers as well as the best one."""
+        if best.read_score is None:
+            return self.score >= _LEAST * best.score
+        return self.read_score is not None and self.read_score >= best.read_score - _NEAR
 
 
 def extract_sentences(
@@ -71,18 +86,47 @@ def rank_candidates(query: str, sources: Sequence[SentenceSource]) -> list[Candi
     return sorted(found, key=lambda one: (-one.score, one.n, one.start))
 
 
-def choose_sentences(candidates: Sequence[Candidate], most: int) -> tuple[AnswerSentence, ...]:
+def find_conflict(candidates: Sequence[Candidate]) -> tuple[Candidate, str] | None:
+    """Return the statement that says otherwise than the best one, and the two values.
+
+    Both have nearly the same words, and each has a number, a date or a unit that the other lacks,
+    or one denies what the other says. Only the best eight are compared.
+
+    >>> find_conflict([])
+    """
+    for other in candidates[1:_COMPARED]:
+        best = candidates[0]
+        if other.n == best.n or (best.under and other.under and best.under != other.under):
+            continue  # medical and dental insurance may pay differently
+        there = check_support(best.text, other.text, threshold=_SOME)
+        back = check_support(other.text, best.text, threshold=_SOME)
+        kinds = {one.partition(":")[0] for one in (*there.reasons, *back.reasons)}
+        is_same = max(there.score, back.score) >= _SAME and any(kinds <= one for one in _VALUES)
+        if is_same and there.reasons and back.reasons:
+            values = [_VALUE.split(one.reasons[0].partition(": ")[2])[0] for one in (there, back)]
+            return other, ", ".join(dict.fromkeys(values))
+    return None
+
+
+def choose_sentences(
+    candidates: Sequence[Candidate], most: int, also: Candidate | None = None
+) -> tuple[AnswerSentence, ...]:
     """Return the first candidates, up to ``most``, that answer as well as the best one.
 
-    They have .9 of its score at least, and none is part of an earlier one.
+    They have .9 of its score at least, or a score of the cross-encoder at most 1 below its, and
+    none is part of an earlier one. ``also`` is the second.
     """
     chosen: list[AnswerSentence] = []
     shown: list[str] = []
-    least = _LEAST * candidates[0].score if candidates else 0.0
+    if also is not None:
+        candidates = [candidates[0], also, *(one for one in candidates[1:] if one != also)]
+        most = max(most, 2)
     for candidate in candidates:
         folded = f" {_folded(f'{candidate.context} {candidate.text}')} "
-        if len(chosen) >= most or candidate.score < least:
+        if len(chosen) >= most:
             break
+        if candidate != also and not candidate.answers_like(candidates[0]):
+            continue
         if any(folded in other or other in folded for other in shown):
             continue
         shown.append(folded)
@@ -131,6 +175,7 @@ def _candidates(query: str, passages: Sequence[SentenceSource]) -> Iterator[Cand
                 text=text,
                 context=neutralise(_shown_context(statement, own, parts), [passage]),
                 read="\n".join((*statement.context, text)),
+                under="\n".join(part for part in statement.context if part != passage.title),
             )
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.answerable import why_not_answered
 from catalog.answers.answering import (
-    HOW_TO_CONFIGURE,
+    CITES_NOTHING,
+    MODEL_ABSTAINS,
     NONE_SUPPORTED,
     choose_llm,
     choose_summariser,
@@ -21,25 +23,31 @@ from catalog.answers.answering import (
 )
 from catalog.answers.cited_sources import Sources
 from catalog.answers.claims import split_claims
-from catalog.answers.extracting import extract_sentences
+from catalog.answers.extracting import rank_candidates
 from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import artifact_rules, ask_for_headings
+from catalog.answers.statements import Statement, read_statements
 from catalog.answers.writing import CheckedWriter
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.agents import ARTIFACT_TEMPERATURES, Agent
-from catalog.core.answers import AnswerSentence, Artifact, ArtifactSection, TokenCounts
+from catalog.core.answers import (
+    NO_EVIDENCE,
+    AnswerSentence,
+    Artifact,
+    ArtifactSection,
+    TokenCounts,
+)
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import KINDS, ArtifactKind, GenerateParams
 from catalog.core.retrieval_events import asked_at
 from catalog.core.text import clean
 from catalog.llm import LanguageModel
-from catalog.retrieval.query_words import query_coverage
+from catalog.retrieval.query_words import query_coverage, query_words
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog, span
 
 if TYPE_CHECKING:
-    from catalog.core.answers import AnswerSentence
     from catalog.core.results import SearchResult, SearchResults
     from catalog.core.settings import AnswerSettings
     from catalog.retrieval.searcher import Searcher
@@ -129,13 +137,18 @@ _NOTHING = "no evidence"
 
 
 class ArtifactDraft(NamedTuple):
-    """The checked sentences under each heading, and their tokens."""
+    """The checked sentences under each heading, and their tokens.
+
+    No passage supports any sentence that the model wrote under the ``doubted`` headings.
+    """
 
     sections: Mapping[str, tuple[AnswerSentence, ...]]
     tokens: TokenCounts
     passages: int
     dropped: int
     is_cut: bool
+    doubted: frozenset[str]
+    cites_nothing: bool
 
 
 def write_sections(
@@ -175,7 +188,11 @@ def write_sections(
     checked = {name: list(_check(body, writer)) for name, body in split_sections(draft)}
     kept = {name: _keep(sentences, settings) for name, sentences in checked.items()}
     dropped = sum(len(checked[name]) - len(kept[name]) for name in checked)
-    return ArtifactDraft(kept, writer.tokens, passages, dropped, writer.is_cut)
+    doubted = frozenset(name for name in checked if checked[name] and not kept[name])
+    cites_nothing = not any(one.citations for body in checked.values() for one in body)
+    return ArtifactDraft(
+        kept, writer.tokens, passages, dropped, writer.is_cut, doubted, cites_nothing
+    )
 
 
 def _check(body: str, writer: CheckedWriter) -> Iterator[AnswerSentence]:
@@ -192,17 +209,54 @@ def _keep(
     return tuple(sentences) if supported and settings.unsupported == "mark" else supported
 
 
-_WIDER = 4  # times as many sentences are looked at as a section may have
-_LEAST_OF_TOPIC = 0.5  # share of its words
-_OFF_TOPIC = "no sentence of the documents speaks of it under that heading"
-_USED = "what the documents say of it stands in the sections above"
+_HEADED = 0.6  # share of the topic's words in a passage with its headings, if it is about it
+_NEAR, _LEAST_RELEVANCE = 0.3, 0.15  # a smaller share does for a passage that the search finds near
+_LEAST_OF_TOPIC = 0.5  # share of its words in a sentence that stands under no heading
+_OWN_HEADINGS, _UNDER_ONE = 5, 8  # headings of documents in a section, and sentences under one
+_NEEDS_MODEL = (
+    "the documents have no heading or sentence of this kind: a language model may write it"
+)
+_OFF_TOPIC = "no sentence of the passages found speaks of the topic"
+_NO_MODEL = (
+    "sentences of the documents, word for word: for all sections, written by a language model, "
+    "set IDX_LLM__PROVIDER (docs/how-to/generate.md)"
+)
+_INSTEAD = "these are the documents' own sentences instead"
+_NUMBERED = re.compile(r"[ \t]*+\d{1,3}[.)][ \t]")
+_FOLDED = re.compile(r"\w+")
+_TELLING: Mapping[str, str] = {
+    "Architecture": "architecture design structure components parts",
+    "Constraints": "constraint limit restriction rule forbidden condition",
+    "Dependencies": "dependency depends requires requirement",
+    "Design": "design architecture solution approach",
+    "Exceptions": "exception fail failure error trouble problem wrong quirk",
+    "Features": "feature function offer included",
+    "Goals": "goal aim objective purpose target",
+    "Inputs": "before input need required preparation materials prerequisites",
+    "Milestones": "milestone timetable schedule date deadline phase",
+    "Next Steps": "next plan roadmap action todo",
+    "Open Questions": "open question unclear undecided",
+    "Outputs": "after output result deliverable",
+    "Problem": "problem issue complaint trouble",
+    "Requirements": "requirement required must need",
+    "Risks": "risk danger hazard warning safety",
+    "Roles": "role responsible responsibility owner participants",
+    "Steps": "step procedure process instructions start",
+    "Tasks": "task todo action step work",
+    "Testing": "test testing acceptance check",
+    "Users": "user customer member participant audience",
+}
+"""Of a section, the words that a document's heading of that kind has.
+
+The first section of each kind has none: it takes what belongs to no other.
+"""
+_OF_NUMBERED = ("Steps", "Tasks")  # sections that a numbered list of the documents belongs to
 
 
 class _Evidence(NamedTuple):
     """The passages found for one section, or the reason why they are no evidence."""
 
     results: SearchResults
-    extracted: tuple[AnswerSentence, ...]
     reason: str | None
 
 
@@ -213,6 +267,14 @@ def generate(params: GenerateParams) -> Artifact:
     Uses the effective settings and the service that ``catalog.search_v2.search`` uses. Without a
     language model the sentences are the documents' own. Raises what a search raises, and
     :class:`ArtifactSchemaError`, with the draft, where a model keeps to no schema.
+
+    Examples:
+        >>> from catalog.search_v2 import generate
+        >>> artifact = generate("workflow", topic="rotating API keys", dataset="notes")
+        >>> print(artifact.sections[0].text)
+        # Purpose
+        <BLANKLINE>
+        Rotate the API keys every ninety days with the keys command. [1]
     """
     with asked_at("python"):
         return generate_artifact(shared_service(), params)
@@ -239,14 +301,24 @@ def _generate(
 ) -> Artifact:
     started = time.perf_counter()
     stages = StageLog(strict=params.strict)
-    evidence = dict(_search_sections(service, params, stages))
-    results = _number([one.results for one in evidence.values() if one.reason is None])
+    found, reason = _search_topic(service, params, stages)
+    notes = list(found.notes)
     draft: ArtifactDraft | None = None
-    notes = [note for one in evidence.values() for note in one.results.notes]
-    if results:
+    results: list[SearchResult] = []
+    if reason is not None:
+        sections = [_empty(heading, _no_evidence(reason)) for heading in SCHEMAS[params.kind]]
+    else:
+        evidence = dict(_search_sections(service, params, stages))
+        searches = [one.results for one in evidence.values() if one.reason is None]
+        results = _number([found, *searches])
         draft, llm, note = _write(service, params, evidence, results, stages, llm, agent)
         notes.append(note)
-    sections = _extract(evidence, results) if draft is None else _written(evidence, draft)
+        if draft is None:
+            settings = service.parts.settings.answers
+            about = _about(params.topic, results, found)
+            sections = _extract(params, about, settings.sentences)
+        else:
+            sections = _written(evidence, draft)
     sources = Sources(results, service.parts.settings.answers.citations)
     sections = [
         section.model_copy(update={"sentences": tuple(map(sources.cite, section.sentences))})
@@ -258,7 +330,7 @@ def _generate(
         topic=params.topic,
         sections=tuple(sections),
         citations=sources.of(sentences),
-        datasets=next(iter(evidence.values())).results.datasets,
+        datasets=found.datasets,
         results=tuple(results),
         model=None if draft is None or llm is None else llm.name,
         stages=stages.reports,
@@ -285,6 +357,23 @@ def _agent_for(service: Searcher, params: GenerateParams) -> Agent:
     )
 
 
+def _search_topic(
+    service: Searcher, params: GenerateParams, stages: StageLog
+) -> tuple[SearchResults, str | None]:
+    """Search for the topic; return the results, and the reason if they are no evidence.
+
+    They always are if one heading of the documents has all words of the topic.
+    """
+    settings = service.parts.settings.answers
+    with stages.run("search topic") as notes:
+        found = service.run(search_params(params, params.topic))
+        reason = why_not_answered(found, found.confidence, settings.answered_from)
+        if any(_coverage(params.topic, one, "") == 1.0 for one in found):
+            reason = None
+        notes.append(reason or f"{len(found)} passages")
+    return found, reason
+
+
 def _search_sections(
     service: Searcher, params: GenerateParams, stages: StageLog
 ) -> Iterator[tuple[str, _Evidence]]:
@@ -294,24 +383,25 @@ def _search_sections(
         with stages.run(f"search {heading}") as notes:
             query = question.format(topic=params.topic)
             results = service.run(search_params(params, query))
-            wide = _WIDER * settings.sentences
-            extracted = extract_sentences(query, results.results, wide)
             reason = why_not_answered(results, results.confidence, settings.answered_from)
             notes.append(reason or f"{len(results)} passages")
-        by_rank = {result.rank: result for result in results}
-        on_topic = tuple(
-            one for one in extracted if _speaks_of(params.topic, one, by_rank[one.citations[0]])
-        )
-        yield heading, _Evidence(results, on_topic[: settings.sentences], reason)
+        yield heading, _Evidence(results, reason)
 
 
-def _speaks_of(topic: str, sentence: AnswerSentence, passage: SearchResult) -> bool:
-    """Return whether a sentence, with its headings, has enough of the topic's words.
+def _coverage(topic: str, passage: SearchResult, text: str) -> float:
+    """Return the share of the topic's words in a text and the headings of its passage."""
+    return query_coverage(topic, text, (passage.title, *passage.sections))
 
-    Else one with the words of the section's question alone would do: any risk of anything.
-    """
-    headings = (passage.title, *passage.sections)
-    return query_coverage(topic, sentence.text, headings) >= _LEAST_OF_TOPIC
+
+def _about(topic: str, results: Sequence[SearchResult], found: SearchResults) -> list[SearchResult]:
+    """Return the passages on the topic: with most of its words, or near to it for the search."""
+    near = {one.chunk_id for one in found if (one.relevance or 0.0) >= _LEAST_RELEVANCE}
+    shares = ((one, _coverage(topic, one, one.text)) for one in results)
+    return [
+        one
+        for one, share in shares
+        if share >= _HEADED or (share >= _NEAR and one.chunk_id in near)
+    ]
 
 
 def _number(searches: Sequence[SearchResults]) -> list[SearchResult]:
@@ -340,7 +430,7 @@ def _write(
     try:
         llm = llm or choose_llm(service.library, params.model, agent.profile)
         if llm is None:
-            return None, None, HOW_TO_CONFIGURE
+            return None, None, _NO_MODEL
 
         has_passages = {heading: one.reason is None for heading, one in evidence.items()}
         seconds = settings.llm.timeout_seconds
@@ -359,41 +449,159 @@ def _write(
         raise
     except (LLMError, ConfigError) as error:
         stages.failed("write", (time.perf_counter() - started) * 1000, error)
-        return None, None, f"{error}; these are the documents' own sentences instead"
+        return None, None, f"{error}; {_INSTEAD}"
     stages.ran("write", (time.perf_counter() - started) * 1000, f"{draft.passages} passages")
+    if draft.doubted and not any(draft.sections.values()):
+        why = CITES_NOTHING if draft.cites_nothing else NONE_SUPPORTED
+        return None, None, f"{why}; {_INSTEAD}"
     notes = [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
     notes += ["the model's reply was cut: raise the agent's max_tokens"] if draft.is_cut else []
     return draft, llm, "; ".join(notes)
 
 
 def _written(evidence: Mapping[str, _Evidence], draft: ArtifactDraft) -> list[ArtifactSection]:
-    return [
-        ArtifactSection(
-            heading=heading,
-            sentences=draft.sections[heading],
-            reason=None if draft.sections[heading] else one.reason or NONE_SUPPORTED,
+    """Return the sections that a model wrote, and why those without sentences have none."""
+    sections = []
+    for heading, one in evidence.items():
+        why = _no_evidence(one.reason or MODEL_ABSTAINS)
+        why = NONE_SUPPORTED if heading in draft.doubted else why
+        sentences = draft.sections[heading]
+        sections.append(
+            ArtifactSection(heading=heading, sentences=sentences, reason=None)
+            if sentences
+            else _empty(heading, why)
         )
-        for heading, one in evidence.items()
-    ]
+    return sections
+
+
+def _empty(heading: str, reason: str) -> ArtifactSection:
+    return ArtifactSection(heading=heading, sentences=(), reason=reason)
+
+
+def _no_evidence(reason: str) -> str:
+    return f"{NO_EVIDENCE}: {reason}"
 
 
 def _extract(
-    evidence: Mapping[str, _Evidence], results: Sequence[SearchResult]
+    params: GenerateParams, passages: Sequence[SearchResult], sentences: int
 ) -> list[ArtifactSection]:
-    """Return sections of the documents' own sentences, each sentence in the first that has it."""
-    numbers = {result.chunk_id: result.rank for result in results}
-    used: set[str] = set()
-    sections = []
-    for heading, one in evidence.items():
-        chunks = {result.rank: result.chunk_id for result in one.results}
-        sentences: list[AnswerSentence] = []
-        for sentence in one.extracted if one.reason is None else ():
-            if sentence.text not in used:
-                cited = tuple(numbers[chunks[rank]] for rank in sentence.citations)
-                own = {"citations": cited, "breaks": "\n\n" if sentences else ""}
-                sentences.append(sentence.model_copy(update=own))
-                used.add(sentence.text)
-        why = one.reason or (_USED if one.extracted else _OFF_TOPIC)
-        reason = None if sentences else why
-        sections.append(ArtifactSection(heading=heading, sentences=tuple(sentences), reason=reason))
-    return sections
+    """Return sections of the documents' own sentences, under the documents' own headings.
+
+    A statement goes to the section that its heading names (:data:`_TELLING`), else to the first.
+    Sentences without a heading follow: up to ``sentences`` in each section.
+    """
+    excerpts = _Excerpts(params, sentences)
+    for passage in passages:
+        for statement in read_statements(passage.text):
+            excerpts.add(passage, statement)
+    for heading, question in SCHEMAS[params.kind].items():
+        excerpts.fill(heading, question, passages)
+    why = _NEEDS_MODEL if any(excerpts.sections.values()) else _no_evidence(_OFF_TOPIC)
+    return [
+        ArtifactSection(heading=heading, sentences=tuple(chosen))
+        if chosen
+        else _empty(heading, why)
+        for heading, chosen in excerpts.sections.items()
+    ]
+
+
+class _Excerpts:
+    """Collect statements of passages in the sections of one kind, each statement once."""
+
+    def __init__(self, params: GenerateParams, sentences: int) -> None:
+        self._topic, self._sentences = params.topic, sentences
+        self.sections: dict[str, list[AnswerSentence]] = {one: [] for one in SCHEMAS[params.kind]}
+        self._first = next(iter(self.sections))
+        self._telling = {
+            heading: query_words(_TELLING[title])
+            for heading in self.sections
+            if (title := heading.lstrip("# ")) in _TELLING
+        }
+        self._under: dict[str, Counter[str]] = {one: Counter() for one in self.sections}
+        self._used: list[str] = []
+
+    def add(self, passage: SearchResult, statement: Statement) -> None:
+        """Add a statement that stands under a heading, unless the section has enough of them."""
+        if not passage.sections:
+            return
+        headings = statement.context or passage.sections
+        if not self._is_on_topic((passage.title, *headings), statement.text):
+            return
+        section = (
+            self._told([one for one in headings if one in passage.sections])
+            or self._of_list(passage, statement)
+            or self._told(headings)
+            or self._first
+        )
+        own = neutralise(" › ".join(dict.fromkeys((*passage.sections[:1], *headings))), [passage])
+        counts = self._under[section]
+        is_prose = section == self._first and not statement.depends
+        most = self._sentences if is_prose else _UNDER_ONE
+        if counts[own] < most and (counts[own] or len(+counts) < _OWN_HEADINGS):
+            text = neutralise(statement.text, [passage])
+            counts[own] += self._append(
+                section, passage, text, own, (statement.start, statement.end)
+            )
+
+    def fill(self, heading: str, question: str, passages: Sequence[SearchResult]) -> None:
+        """Add the sentences without headings that answer the section's question.
+
+        If the section is empty, sentences under the headings of other sections do as well.
+        """
+        query = question.format(topic=self._topic)
+        usable = [one for one in passages if not (one.sections and self.sections[heading])]
+        by_rank = {one.rank: one for one in usable}
+        title = "" if heading == self._first else heading.lstrip("# ")
+        for candidate in rank_candidates(query, usable):
+            if len(self.sections[heading]) >= self._sentences:
+                break
+            passage = by_rank[candidate.n]
+            is_told = not title or query_coverage(title, candidate.read, ()) == 1.0
+            if is_told and self._is_on_topic((passage.title,), candidate.read, _LEAST_OF_TOPIC):
+                span = (candidate.start, candidate.end)
+                self._append(heading, passage, candidate.text, candidate.context, span)
+
+    def _is_on_topic(self, headings: Sequence[str], text: str, under: float = _NEAR) -> bool:
+        """Return whether the headings have the share ``under`` of the topic's words.
+
+        Half of them in the headings and the text will do as well.
+        """
+        if query_coverage(self._topic, "", headings) >= under:
+            return True
+        return query_coverage(self._topic, text, headings) >= _LEAST_OF_TOPIC
+
+    def _told(self, headings: Sequence[str]) -> str | None:
+        """Return the section that the innermost of the headings names, if any does."""
+        for own in reversed(headings):
+            for section, words in self._telling.items():
+                if any(words.matches(own)):
+                    return section
+        return None
+
+    def _of_list(self, passage: SearchResult, statement: Statement) -> str | None:
+        line = passage.text.rfind("\n", 0, statement.start) + 1
+        if not _NUMBERED.match(passage.text, line, statement.start):
+            return None
+        return next((one for one in self.sections if one.lstrip("# ") in _OF_NUMBERED), None)
+
+    def _append(
+        self, section: str, passage: SearchResult, text: str, context: str, span: tuple[int, int]
+    ) -> bool:
+        folded = f" {' '.join(_FOLDED.findall(text.casefold()))} "
+        chosen = self.sections[section]
+        if not folded.strip() or any(folded in other for other in self._used):
+            return False
+        longer = bool(chosen and self._used and self._used[-1] in folded)
+        if longer:  # with the sentence before it, which it refers to
+            chosen.pop()
+        self._used.append(folded)
+        sentence = AnswerSentence(
+            text=text,
+            context=context,
+            citations=(passage.rank,),
+            supported=True,
+            breaks="\n\n" if chosen else "",
+            span=span,
+        )
+        chosen.append(sentence)
+        return not longer

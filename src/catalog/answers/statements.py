@@ -123,6 +123,8 @@ class _Reader:
         """Return the kind of the block that begins at a line, and the line after it."""
         lines, line = self._lines, self._line(at)
         following = at + 1
+        if at == 0 and (end := self._end_of_cut_code()) is not None:
+            return "code", end + 1
         if not line.strip() or _RULE.match(line) or _NO_TEXT.search(line):
             return "none", following
         if _FENCE.match(line):
@@ -140,6 +142,21 @@ class _Reader:
         while following < len(lines) and self._continues(following, is_item=kind == "item"):
             following += 1
         return kind, following
+
+    def _end_of_cut_code(self) -> int | None:
+        """Return the line of the fence that ends code in whose middle the passage begins, if any.
+
+        The fences are odd in number then, the first names no language, and nothing before it is
+        a heading or ends like a sentence.
+        """
+        fences = [at for at in range(len(self._lines)) if _FENCE.match(self._line(at))]
+        if len(fences) % 2 == 0 or self._line(fences[0]).strip("`~ \t"):
+            return None
+        before = [self._line(at).rstrip() for at in range(fences[0])]
+        is_prose = any(
+            line.endswith((".", "!", "?", ":")) or _HEADING.match(line) for line in before
+        )
+        return None if is_prose else fences[0]
 
     def _is_heading(self, at: int) -> bool:
         line = self._line(at)

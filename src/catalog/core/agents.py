@@ -154,6 +154,7 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
     if len(lines) > _MOST_LINES:
         return None
     found, depth, complete = None, 0, 0
+    # ``tomllib`` gives no line numbers, so longer and longer beginnings of the text are read.
     for count in range(1, len(lines) + 1):
         try:
             tree = tomllib.loads("".join(lines[:count]))

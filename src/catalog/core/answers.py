@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
@@ -12,7 +13,8 @@ from catalog.core.params import ArtifactKind, Mode
 from catalog.core.results import Frozen, ResultLocator, SearchResult, SearchResults, StageReport
 
 EventKind = Literal["results", "sentence", "answer"]
-NO_EVIDENCE = "No evidence in the documents."
+NO_EVIDENCE = "no evidence in the documents"
+NEEDS_MODEL = "Left out, because only a language model could write them from the passages"
 EXTRACTED = "Sentences of the documents, word for word: no language model wrote this."
 
 
@@ -202,9 +204,18 @@ class ArtifactSection(Frozen):
 
     @property
     def text(self) -> str:
-        """The section in Markdown; without sentences it says that there is no evidence."""
-        body = "".join(f"{one.breaks}{one.marked()}" for one in self.sentences).strip()
-        return f"{self.heading}\n\n{body or f'*{NO_EVIDENCE}*'}"
+        """The section in Markdown; without sentences it says why it has none.
+
+        Sentences with the same context are a list under it.
+        """
+        parts: list[str] = [] if self.reason is None else [f"*{_as_sentence(self.reason)}*"]
+        for context, group in groupby(self.sentences, key=lambda one: one.context):
+            if not context:
+                parts.append("".join(f"{one.breaks}{one.marked()}" for one in group).strip())
+                continue
+            items = (one.model_copy(update={"context": ""}).marked() for one in group)
+            parts += [f"**{context}**", "\n".join(f"- {item}" for item in items)]
+        return "\n\n".join([self.heading, *parts])
 
 
 class Artifact(BaseModel):
@@ -237,16 +248,35 @@ class Artifact(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def markdown(self) -> str:
-        """The sections, and then how they were made and their sources."""
-        parts = [section.text for section in self.sections]
+        """The sections, and then how they were made and their sources.
+
+        Without a language model, the sections that need one are listed in place of their headings.
+        Without any evidence it is one sentence that says why.
+        """
+        reasons = {section.reason for section in self.sections}
+        if self.abstained and len(reasons) == 1:
+            return _as_sentence(reasons.pop() or "")
+        if self.abstained or self.model is not None:
+            parts = [section.text for section in self.sections]
+            made_by = []
+        else:
+            parts = [section.text for section in self.sections if section.sentences]
+            made_by = [EXTRACTED]
+            left = [one.heading.lstrip("# ") for one in self.sections if not one.sentences]
+            if left:
+                made_by.append(f"{NEEDS_MODEL}: {', '.join(left)}.")
         if not self.abstained:
-            parts += ["---", *([EXTRACTED] if self.model is None else []), "Sources:"]
+            parts += ["---", *made_by, "Sources:"]
             parts.append("\n".join(map(_source_line, self.citations)))
         return "\n\n".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON object that every edge gives."""
         return self.model_dump(mode="json")
+
+
+def _as_sentence(reason: str) -> str:
+    return f"{reason[:1].upper()}{reason[1:].rstrip('.')}."
 
 
 def _source_line(citation: AnswerCitation) -> str:

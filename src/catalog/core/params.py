@@ -204,6 +204,12 @@ class SearchParams(_Narrowed, _Caller):
     the settings; ``mode`` and ``sort`` to the agent's, else hybrid and best. An agent's filters
     apply in addition to the call's. ``role`` is part of scope: documents that it may not see are
     treated as missing.
+
+    Examples:
+        >>> from catalog.search_v2 import search
+        >>> results = search("rotate keys", dataset="notes", filters="tag=ops", after="2020")
+        >>> [result.path for result in results]
+        ['keys.md']
     """
 
     query: Annotated[
@@ -247,7 +253,13 @@ class SearchParams(_Narrowed, _Caller):
 
 @dataclass(frozen=True)
 class AskParams(_Narrowed, _Answerer):
-    """A question to be answered from documents, or not at all; the rest is as for a search."""
+    """A question to be answered from documents, or not at all; the rest is as for a search.
+
+    Examples:
+        >>> from catalog.search_v2 import ask
+        >>> print(ask("when do backups run", dataset="notes", docs=["guides/*"]).text)
+        Backups run at midnight and are kept for thirty days. [1]
+    """
 
     question: Annotated[
         str, Param("The question.", aliases=("q", "query", "query_text", "text", "prompt"))

@@ -26,6 +26,7 @@ from catalog.core.places import AS_IN_FILE, Places
 from catalog.core.text import all_storable, format_timecode
 
 FORMAT, VERSION = "catalog-chunks", 1
+# At the beginning of a line, so that it can be checked before anything is parsed.
 _BEGIN, _DIGITS = b'{"crc":"', 8
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _Name = Annotated[str, Field(min_length=1, max_length=4096)]

@@ -16,10 +16,16 @@ TIMED_MODALITIES = frozenset(["video_transcript", "audio_transcript", "video_fra
 """The modalities of passages that belong to a moment of a recording."""
 
 
+def _without_examples(schema: dict[str, Any]) -> None:
+    """Leave Python examples out of a schema's description, which HTTP clients read."""
+    if "description" in schema:
+        schema["description"] = schema["description"].partition("\n\nExamples:")[0]
+
+
 class Frozen(BaseModel):
     """Base of immutable models without extra fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_without_examples)
 
 
 class ResultLocator(Frozen):
@@ -183,6 +189,15 @@ class SearchResult(PassageResult):
     ``also_in`` are the places of passages that say the same, best first, and have no separate
     result; an empty list is not in JSON. ``file_type``, ``source_type``, ``tags`` and the dates are
     the document's, the latter as in :class:`CatalogEntry`.
+
+    Examples:
+        >>> from catalog.search_v2 import search
+        >>> best = search("rotate keys", dataset="notes")[0]
+        >>> best.title, best.locator.line_start, best.certainty
+        ('Keys', 4, 'exact')
+        >>> start, end = best.matches[0]
+        >>> best.snippet[start:end]
+        'Keys'
     """
 
     dataset: str
@@ -319,6 +334,14 @@ class SearchResults(ResultList[SearchResult]):
     ``notes`` name alternatives when nothing was found. ``searched`` then describes the searched
     documents, and ``nearest`` names documents that are near without the call's conditions.
     ``agent`` is the agent that searched.
+
+    Examples:
+        >>> from catalog.search_v2 import search
+        >>> results = search("rotate keys", dataset="notes", top_k=2)
+        >>> results
+        <SearchResults 2 for 'rotate keys' in 'notes'>
+        >>> [stage.name for stage in results.stages if stage.status == "failed"]
+        []
     """
 
     dataset: str | None = field(init=False)

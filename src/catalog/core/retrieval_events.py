@@ -22,6 +22,7 @@ _EDGE: ContextVar[Edge | None] = ContextVar("catalog_edge", default=None)
 _REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
 LOGGER = logging.getLogger("catalog.retrieval")
 LOGGER.propagate = False  # messages for users are printed elsewhere
+_HEARD: ContextVar[list[str] | None] = ContextVar("catalog_failures", default=None)
 _CAUSES = 6  # of an error, that are named
 
 
@@ -93,8 +94,22 @@ def searching(home: str) -> Iterator[None]:
         _SEARCH.reset(token)
 
 
+@contextmanager
+def hearing_failures() -> Iterator[list[str]]:
+    """Yield a list to which each failed step of a search in the block is added, with its error."""
+    failures: list[str] = []
+    token = _HEARD.set(failures)
+    try:
+        yield failures
+    finally:
+        _HEARD.reset(token)
+
+
 def tell_failure(step: str, error: BaseException) -> None:
     """Log a failed step; the search continues without it."""
+    heard = _HEARD.get()
+    if heard is not None:
+        heard.append(f"stage {step} failed: {type(error).__name__}: {error}")
     _tell(step, "failed", error_text(error))
 
 

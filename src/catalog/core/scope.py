@@ -74,6 +74,10 @@ class Scope:
         """Return whether that document may answer."""
         return self.ids is None or source_doc_id in self.ids
 
+    def datasets(self) -> frozenset[str]:
+        """Return the datasets of the documents; of all documents none are known."""
+        return frozenset(one.partition(":")[0] for one in self.ids or ())
+
     def __and__(self, other: Scope) -> Scope:
         if self.ids is None:
             return other

@@ -16,13 +16,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from catalog.core.errors import BackendError
+from catalog.core.errors import BackendError, StageFailedError
 from catalog.core.places import format_count
 from catalog.core.results import Explanation
+from catalog.core.retrieval_events import hearing_failures
 
 _PACKAGE = __name__.partition(".")[0]
 DEPTH_NAMES = ("top_k", "limit", "k", "n", "n_results", "similarity_top_k", "size")
-_PATH_KEYS = ("path", "source_doc_id", "doc_id", "file_path", "file_name", "docno", "id", "_id")
+_PATH_KEYS = (
+    *("path", "source_doc_id", "doc_id", "file_path", "file_name", "ref_doc_id"),
+    *("docno", "id", "_id"),
+)
 _TEXT_KEYS = ("text", "snippet", "content", "body")
 _NOT_A_LIST = (str, bytes, Mapping, set, frozenset)
 
@@ -121,6 +125,23 @@ class Ranking:
         """Return only the hits in these documents."""
         return self._choose(lambda group: [hit for hit in group if hit.path in paths])
 
+    def below(self, root: str) -> Ranking:
+        """Return the ranking with paths relative to the dataset's folder where they are in it.
+
+        Readers of LlamaIndex name a file by its whole path.
+        """
+        if not root:
+            return self
+
+        def shorten(hit: RankedHit) -> RankedHit:
+            path = PurePath(hit.path)
+            if not (path.is_absolute() and path.is_relative_to(root)):
+                return hit
+            inside = path.relative_to(root).as_posix()
+            return replace(hit, path=path.name if inside == "." else inside)
+
+        return self._choose(lambda group: [shorten(hit) for hit in group])
+
     def as_judged(self, grades: Mapping[str, int]) -> Ranking:
         """Return the ranking with each group's relevant documents, best first.
 
@@ -147,7 +168,8 @@ class UserSearch:
 
     ``spec`` is ``package.module:attribute.attribute``, or a module with a ``search`` function. A
     class is instantiated without arguments; an object that cannot be called must have a ``search``
-    method. Modules in the working directory are found.
+    method, or ``retrieve`` as LlamaIndex's retrievers and query engines have. Modules in the
+    working directory are found.
     """
 
     def __init__(self, spec: str, function: Callable[..., object] | None = None) -> None:
@@ -163,7 +185,8 @@ class UserSearch:
         """Call the search and read its ranking, with the options that it takes by keyword.
 
         ``top_k`` is passed by the first of :data:`DEPTH_NAMES` that it knows; options of ``None``
-        are left out.
+        are left out. Raises :class:`StageFailedError` if a part of it failed and the rest answered:
+        that would hide the failure.
         """
         depth = next((name for name in DEPTH_NAMES if name in self._parameters), "top_k")
         available: Mapping[str, object] = {"dataset": dataset, depth: top_k, **options}
@@ -172,7 +195,11 @@ class UserSearch:
             for name, value in available.items()
             if value is not None and {name, "**"} & self._parameters
         }
-        return to_ranking(self.function(query, **arguments), dataset, top_k)
+        with hearing_failures() as failures:
+            found = to_ranking(self.function(query, **arguments), dataset, top_k)
+        if failures:
+            raise StageFailedError(failures[0])
+        return found
 
 
 def _load_function(spec: str) -> Callable[..., object]:
@@ -185,12 +212,21 @@ def _load_function(spec: str) -> Callable[..., object]:
             f"no search {spec!r} ({type(error).__name__}: {error}); "
             "give package.module or package.module:function"
         ) from error
-    function = target if callable(target) else getattr(target, "search", None)
-    if not callable(function):
-        raise BackendError(f"{spec!r} cannot be called and has no search method")
+    methods = (getattr(target, "search", None), _retrieve_of(target))
+    function = target if callable(target) else next(filter(callable, methods), None)
+    if function is None:
+        raise BackendError(f"{spec!r} cannot be called and has no method search or retrieve")
     if inspect.iscoroutinefunction(function):
         raise BackendError(f"{spec!r} is asynchronous: give a function that waits for the answer")
-    return function  # type: ignore[no-any-return]
+    return function
+
+
+def _retrieve_of(target: object) -> Callable[..., object] | None:
+    """Return the method of a LlamaIndex retriever, or one that asks a query engine for nodes."""
+    retrieve, schema = getattr(target, "retrieve", None), sys.modules.get("llama_index.core.schema")
+    if retrieve is None or schema is None or not hasattr(target, "query"):
+        return retrieve
+    return lambda query: retrieve(schema.QueryBundle(query))  # an engine takes no bare text
 
 
 def _keyword_parameters(function: Callable[..., object]) -> frozenset[str]:

@@ -167,6 +167,7 @@ def _embed_or_halve(
         if isinstance(error, EmbeddingServerError):
             if len(texts) == 1:
                 raise
+            # Otherwise a dead server would be asked 63 times for a batch of 32 texts.
             _require_alive(encode, dim, reason)
     except Exception as error:  # noqa: BLE001 - any model may raise anything; it is recorded
         reason = f"{type(error).__name__}: {error}"

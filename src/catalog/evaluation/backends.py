@@ -4,9 +4,10 @@ The name of a backend is its *spec*:
 
 ===========================  ======================================================
 ``v1``                       ``catalog.search``
+``stock``                    LlamaIndex's BM25 and Qdrant over the dataset's passages
 ``v2``, ``v2:k=v,k=v``       ``catalog.search_v2``, optionally with changed settings
 ``lexical``, ``vector``      one leg of v2 only; settings as above
-``package.module:function``  any callable, called as ``function(query, …)``
+``package.module:function``  any callable, called as ``function(query, …)``, or retriever
 ``package.module``           its ``search`` function
 ``collection[:NAME]``        a Qdrant collection of others (``IDX_COLLECTION__*``)
 ``run:ID``                   a recorded run's lists (``catalog runs list``)
@@ -42,6 +43,7 @@ from catalog.evaluation.golden import GoldenQuery, GoldenSet
 from catalog.evaluation.golden_files import read_lines
 from catalog.ingest.sync_report import Progress
 from catalog.store import Database
+from catalog.store.chunks import find_root
 from catalog.store.document_names import list_addresses
 from catalog.store.eval_runs import EvalRun, find_runs
 from catalog.store.trial import count_trial, list_trial_documents, require_trial
@@ -197,28 +199,39 @@ class V1Backend:
 
 
 class UserBackend:
-    """Any callable; it gets dataset, depth and ``filters`` if it has parameters for them."""
+    """Any callable or retriever; it gets dataset, depth and ``filters`` if it takes them.
 
-    def __init__(self, spec: str) -> None:
-        self.name, self._search = spec, UserSearch(spec)
+    Whole paths of files in the dataset's folder are documents of the dataset.
+    """
+
+    def __init__(self, spec: str, database: Database) -> None:
+        self.name, self._search, self._database = spec, UserSearch(spec), database
+        self._root = ""
 
     @property
     def identity(self) -> dict[str, Any]:
         """Return the name and a hash of the module's file; imported code is not covered."""
-        module = sys.modules.get(getattr(self._search.function, "__module__", None) or "")
-        file = getattr(module, "__file__", None)
+        owner = getattr(self._search.function, "__module__", None)
+        modules = [sys.modules.get(name or "") for name in (self.name.partition(":")[0], owner)]
+        files = dict.fromkeys(getattr(module, "__file__", None) for module in modules)
         try:
-            code = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+            texts = [Path(file).read_bytes() for file in files if file]
         except OSError:  # the module is in an archive, or its file is gone
-            code = None
+            texts = []
+        code = hashlib.sha256(b"".join(texts)).hexdigest() if texts else None
         return {"callable": self.name, "code": code}
 
-    def prepare(self, dataset: str, progress: Progress) -> None:
-        """Do nothing: the first query, which is not timed, warms it up."""
+    def prepare(self, dataset: str, progress: Progress) -> None:  # noqa: ARG002
+        """Find the dataset's folder; the first query, which is not timed, warms it up."""
+        with self._database.read() as connection:
+            self._root = find_root(connection, dataset)
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Call it."""
-        return self._search.search(query.query, dataset=dataset, top_k=top_k, filters=query.filters)
+        found = self._search.search(
+            query.query, dataset=dataset, top_k=top_k, filters=query.filters
+        )
+        return found.below(self._root)
 
     def close(self) -> None:
         """Do nothing: nothing was opened here."""
@@ -369,6 +382,10 @@ class Backends:
             )
         if spec == "v1":
             return V1Backend(self._library.settings, self._tell)
+        if spec == "stock":
+            from catalog.evaluation.stock import StockBackend
+
+            return StockBackend(self._library)
         if base == "collection":
             return CollectionBackend(spec, self._library, changes)
         if spec.startswith("run:"):
@@ -376,7 +393,7 @@ class Backends:
             return RecordedBackend(f"{run.backend} ({run.id})", run.lists, {"run": run.id}, run)
         if Path(spec).is_file():
             return RecordedBackend.from_file(Path(spec))
-        return UserBackend(spec)
+        return UserBackend(spec, self._library.database)
 
 
 def code_digest() -> str:

@@ -298,17 +298,18 @@ def _calibration_error(estimates: Floats, labels: npt.NDArray[np.bool_]) -> floa
 
 
 LEAST_QUERIES = 50
+# One number for each dataset: a fit of four did not carry over (docs/decisions/0024).
 SHIFTS = tuple(round(0.05 * step, 2) for step in range(-12, 9))
 _SHRINKAGE = 2.0
 _CUT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class BalanceFit:
+class ShiftFit:
     """The chosen shift, and its gain on queries that were not used to choose it.
 
-    ``gain`` is in nDCG@10, ``error`` its standard error; ``is_other`` if it differs from the usual
-    shift.
+    ``gain`` is in nDCG@10, or in the share of right decisions; ``error`` is its standard error.
+    ``is_other`` if it differs from the usual shift.
     """
 
     queries: int
@@ -323,26 +324,28 @@ class BalanceFit:
         return self.is_other and self.gain > _ERRORS * self.error
 
 
-def fit_balance(scores: Floats, usual: float = 0.0) -> BalanceFit:
-    """Choose a shift from nDCG@10 of each query (row) at each of :data:`SHIFTS` (column).
+def fit_shift(scores: Floats, usual: float = 0.0, shifts: Sequence[float] = SHIFTS) -> ShiftFit:
+    """Choose a shift from the score of each query (row) at each of the ``shifts`` (column).
 
-    Every query's vector share is shifted by the same amount. The best mean wins, averaged with its
+    The same shift is for every query. The best mean wins, averaged with its
     neighbours and reduced by ``_SHRINKAGE · (shift - usual)² / queries``, so that few queries move
     the shift little. The result is better than ``usual``, the shift without labels, if the mean
     gain on queries that were left out (each fifth in turn) is above 0 by two standard errors.
     """
-    none = int(np.argmin(np.abs(np.array(SHIFTS) - usual)))
-    chosen = _choose(scores, none)
+    steps = np.array(shifts)
+    none = int(np.argmin(np.abs(steps - usual)))
+    chosen = _choose(scores, none, steps)
     gains = np.concatenate(
         [
-            fold[:, _choose(np.delete(scores, np.s_[number::_FOLDS], axis=0), none)] - fold[:, none]
+            fold[:, _choose(np.delete(scores, np.s_[number::_FOLDS], axis=0), none, steps)]
+            - fold[:, none]
             for number in range(_FOLDS)
             if len(fold := scores[number::_FOLDS])
         ]
     )
     error = float(gains.std(ddof=1)) / math.sqrt(len(gains))
     is_other = chosen != none
-    return BalanceFit(len(scores), SHIFTS[chosen], float(gains.mean()), error, is_other)
+    return ShiftFit(len(scores), float(steps[chosen]), float(gains.mean()), error, is_other)
 
 
 def measure_shifts(
@@ -404,8 +407,67 @@ def _discounted(gains: Sequence[int]) -> float:
     return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains))
 
 
-def _choose(scores: Floats, none: int) -> int:
+def _choose(scores: Floats, none: int, shifts: Floats) -> int:
     padded = np.pad(scores.mean(axis=0), 1, mode="edge")
     smooth = 0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:]
-    away = np.array(SHIFTS) - SHIFTS[none]
+    away = shifts - shifts[none]
     return int(np.argmax(smooth - _SHRINKAGE * np.square(away) / len(scores)))
+
+
+ANSWER_SHIFTS = tuple(0.25 * step for step in range(-8, 9))  # of a logit
+LEAST_OF_A_KIND = 10  # answerable and unanswerable queries
+_REFUSED_WRONGLY = 2.0  # what a refused question that has an answer counts; the reverse counts 1
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDecisions:
+    """Whether each query (row) is rightly answered or refused, by :data:`ANSWER_SHIFTS` (column).
+
+    ``is_answerable`` says it of each row.
+    """
+
+    is_right: npt.NDArray[np.bool_]
+    is_answerable: npt.NDArray[np.bool_]
+
+    @property
+    def weighted(self) -> Floats:
+        """Return the decisions so weighted that both kinds count alike, however many there are.
+
+        An answerable query counts twice, because a refusal hides what the documents say.
+        """
+        count, answerable = len(self.is_answerable), int(self.is_answerable.sum())
+        share = np.where(
+            self.is_answerable,
+            _REFUSED_WRONGLY / max(1, answerable),
+            1 / max(1, count - answerable),
+        )
+        return self.is_right * (share * count / (1 + _REFUSED_WRONGLY))[:, None]
+
+    def refused(self, shift: float) -> tuple[float, float]:
+        """Return the shares of answerable and of unanswerable queries that are refused."""
+        right = self.is_right[:, ANSWER_SHIFTS.index(shift)]
+        return float(1 - right[self.is_answerable].mean()), float(right[~self.is_answerable].mean())
+
+
+def measure_answers(
+    service: Searcher, golden: GoldenSet, dataset: str, *, progress: Progress
+) -> AnswerDecisions:
+    """Return how ``ask`` decides about each query at each of :data:`ANSWER_SHIFTS`."""
+    from catalog.answers.answerable import answer_logit, logit_of, read_candidates
+    from catalog.answers.extracting import rank_candidates
+
+    progress.start(len(golden))
+    least = logit_of(service.parts.settings.answers.answered_from)
+    rows, answerable = [], []
+    for query in golden:
+        results = service.run(SearchParams(query.query, dataset=dataset, filters=query.filters))
+        ranked = rank_candidates(query.query, results.results)
+        candidates = read_candidates(service.parts, query.query, results, ranked)
+        logit = answer_logit(query.query, results, candidates)
+        is_answered = len(results) > 0
+        answerable.append(bool(query.relevant))
+        rows.append(
+            [(is_answered and logit + shift >= least) == answerable[-1] for shift in ANSWER_SHIFTS]
+        )
+        progress.advance(1, "asking")
+    return AnswerDecisions(np.array(rows), np.array(answerable))

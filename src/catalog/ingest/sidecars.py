@@ -61,8 +61,8 @@ class Originals:
     def name_original(self, document: ParsedDocument, file: str) -> ParsedDocument:
         """Return a document of the file under the name and type of its original, if known.
 
-        The original of a transcript is the recording next to it; next to audio, its segments become
-        audio transcript. A record in the file has no original and keeps its path.
+        The original of a transcript is the recording next to it, whose sound or video its segments
+        are then a transcript of. A record in the file has no original and keeps its path.
         """
         if document.path != file or "media_file" in document.metadata or not self.beside(file):
             return document
@@ -84,6 +84,8 @@ class Originals:
         file_type, segments = file_type_of(recording) or "", document.segments
         if file_type == "audio":
             segments = tuple(replace(segment, modality="audio_transcript") for segment in segments)
+        elif document.file_type == "audio":  # a text without a name of its recording
+            segments = tuple(replace(segment, modality="video_transcript") for segment in segments)
         return replace(
             document,
             file_type=file_type if document.file_type in RECORDINGS else document.file_type,

@@ -425,7 +425,7 @@ def _fold(line: str) -> str:
 
 
 MAX_CHARS = 400
-DAMPING = 0.85
+DAMPING = 0.85  # as in the TextRank paper
 MOST_SENTENCES, FIRST_SENTENCES = 150, 60
 _STEPS = 30
 _LEAST_RANK = 0.5  # of a sentence that has words in common with other sentences

@@ -28,12 +28,10 @@ from catalog.core.params import (
 )
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults
-from catalog.core.scope import Scope
 from catalog.library.document_parts import DocumentLines
 from catalog.library.health import describe_store
 from catalog.library.names import role_scope
 from catalog.library.references import find_document, find_parts, read_part
-from catalog.store.engine_types import Restriction
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -90,14 +88,19 @@ def run_generate(engine: LocalEngine, params: GenerateParams) -> Artifact:
 def run_get(engine: LocalEngine, params: GetParams) -> dict[str, Any]:
     """Return the document, cut to ``max_bytes``; without one to the most that may be asked for."""
     library = engine.library
-    dataset = None if params.dataset is None else library.chosen_datasets(params.dataset)
+    dataset: DatasetNames | None
+    if params.dataset is None:
+        seen = role_scope(library.database, library.settings, params.role, library.datasets())
+        dataset = tuple(sorted(seen.datasets())) or None
+    else:
+        dataset, seen = library.seen_datasets(params.role, params.dataset)
     document = find_document(
         library.database,
         params.reference,
         dataset=dataset,
         line_start=params.line_start,
         line_end=params.line_end,
-        seen=_seen(library, params.role, dataset),
+        seen=seen,
     )
     return document_dict(document, params.max_bytes or MAX_TEXT_BYTES)
 
@@ -110,8 +113,7 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     does.
     """
     database = engine.library.database
-    dataset = engine.library.chosen_datasets(params.dataset)
-    seen = _seen(engine.library, params.role, dataset)
+    dataset, seen = engine.library.seen_datasets(params.role, params.dataset)
     parts, missing = find_parts(database, dataset, params.patterns, seen)
     documents, skipped = [], []
     notes = [str(error) for error in missing[:_NAMED]]
@@ -140,12 +142,6 @@ def run_multi_get(engine: LocalEngine, params: MultiGetParams) -> dict[str, Any]
     if beyond > 0:
         notes.append(f"{beyond} more documents match, beyond limit {params.limit}")
     return {"documents": documents, "skipped": skipped, "notes": notes}
-
-
-def _seen(library: Library, role: str | None, dataset: DatasetNames | None) -> Scope:
-    """Return the documents that a call as this role may see."""
-    names = library.datasets() if dataset is None else Restriction(dataset).datasets
-    return role_scope(library.database, library.settings, role, names)
 
 
 def _skipped(source_doc_id: str, reason: str) -> dict[str, str]:
@@ -277,7 +273,10 @@ class DocumentsShape(Frozen):
 
 
 class StatusShape(Frozen):
-    """The contents of the store, and the model and engines set; ``datasets`` in full counts."""
+    """The contents of the store, and the model and engines set; ``datasets`` in full counts.
+
+    As a role: only counts of what it may see, and no ``query_cache``.
+    """
 
     home: str
     store: str
@@ -286,7 +285,7 @@ class StatusShape(Frozen):
     dim: int | None
     lexical_engine: str
     vector_engine: str
-    query_cache: dict[str, int]
+    query_cache: dict[str, int] | None
     datasets: tuple[dict[str, Any], ...]
 
 
@@ -385,9 +384,14 @@ class LocalEngine:
         self.library.log.observer = observer
 
     def warm(self) -> None:
-        """Load the model and open the indexes of every dataset, so that no query waits for it."""
-        for name in self.library.datasets():
-            self.service.warm_up(name)
+        """Load the model and open the indexes of every dataset, so that no query waits for it.
+
+        A process bound to a role opens those of which the role sees a document.
+        """
+        if self.library.datasets():
+            seen, _ = self.library.seen_datasets(None)
+            for name in [seen] if isinstance(seen, str) else seen:
+                self.service.warm_up(name)
 
     def close(self) -> None:
         """Release the library, and the threads of the search if there was one."""

@@ -189,7 +189,9 @@ def describe_origin(preset: str | None, settings: Mapping[str, Any]) -> str:
 
 
 def _describe_source(dataset: Mapping[str, Any]) -> list[str]:
-    """Return the place a dataset came from, and its preset and settings."""
+    """Return the place a dataset came from, and its preset and settings; a role sees none."""
+    if "root" not in dataset:
+        return []
     if not dataset["root"] and not dataset["settings"]:
         return ["made by a pipeline"]
     origin = describe_origin(dataset["preset"], dataset["settings"])
@@ -223,7 +225,7 @@ def count_passages(passages: int, embedded: int) -> str:
 
 
 def _describe_dataset(dataset: Mapping[str, Any]) -> str:
-    languages = ", ".join(list(dataset["languages"])[:_LANGUAGES_SHOWN])
+    languages = ", ".join(list(dataset.get("languages", ()))[:_LANGUAGES_SHOWN])
     parts = [
         _count(dataset["documents"], "document"),
         count_passages(dataset["chunks"], dataset["embedded"]),
@@ -501,11 +503,11 @@ def _doubt_lines(
 
 def artifact_text(artifact: Artifact) -> TerminalText:
     """Return the artifact in Markdown; for standard error its making, and the missing parts."""
-    missing = [
-        f"no evidence for {section.heading.lstrip('# ')}: {section.reason}"
-        for section in artifact.sections
-        if section.reason is not None
-    ]
+    empty: dict[str, list[str]] = {}
+    for section in artifact.sections:
+        if section.reason is not None:
+            empty.setdefault(section.reason, []).append(section.heading.lstrip("# "))
+    missing = [f"{', '.join(names)}: {reason}" for reason, names in empty.items()]
     sentences = [one for section in artifact.sections for one in section.sentences]
     account = [
         _account(artifact.model, len(artifact.results), artifact.elapsed_ms),

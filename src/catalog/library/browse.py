@@ -34,7 +34,7 @@ from catalog.core.text import storable
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.library.document_parts import refer_to
 from catalog.library.library import Library
-from catalog.library.names import keep_whole, role_scope
+from catalog.library.names import keep_whole
 from catalog.library.references import find_alike
 from catalog.store.cards import count_without_card, find_documents, top_documents
 from catalog.store.chunks import load_chunks
@@ -194,10 +194,8 @@ class DocumentCatalog:
         started = time.perf_counter()
         most = self._library.settings.rag_v2.max_query_chars
         request = read_browse_request(params, max_query_chars=most)
-        dataset = self._library.chosen_datasets(params.dataset)
-        names = Restriction(dataset).datasets
-        database, settings = self._library.database, self._library.settings
-        request = replace(request, seen=role_scope(database, settings, params.role, names))
+        dataset, seen = self._library.seen_datasets(params.role, params.dataset)
+        request = replace(request, seen=seen)
         lacking = self._make_some_cards(dataset, request)
         notes = request.notes + lacking
         with self._library.database.read() as connection:

@@ -241,19 +241,22 @@ def stored_dataset(library: Library, name: str) -> StoredDataset:
 def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
     """Say where the store is, its model and engines, and the counts of each dataset.
 
-    With a role in force only the documents that it may see count, and no more is said of a
-    dataset. Raises :class:`InputError` for a role that the settings do not name.
+    With a role in force only the documents that it may see count, and a dataset without any is not
+    listed. When a dataset was updated, and what is asked of the store, are left out then. Raises
+    :class:`InputError` for a role that the settings do not name.
     """
     settings = library.settings
     model = embedding_cache.read_stored_model(library.database)
-    with library.database.read() as connection:
-        cached, hits = embedding_cache.query_cache_stats(connection)
     names = library.datasets()
+    asked: dict[str, int] | None = None
     if roles_in_force(settings, role):
         seen = role_scope(library.database, settings, role, names)
-        datasets = [_seen_stats(library, name, seen) for name in names]
+        datasets = [_seen_stats(library, name, seen) for name in sorted(seen.datasets())]
     else:
         datasets = [asdict(dataset_stats(library, name)) for name in names]
+        with library.database.read() as connection:
+            cached, hits = embedding_cache.query_cache_stats(connection)
+        asked = {"entries": cached, "hits": hits}
     return {
         "home": str(settings.home.resolve()),
         "store": _address(library.database),
@@ -262,7 +265,7 @@ def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
         "dim": model.dim if model else None,
         "lexical_engine": settings.rag_v2.lexical_engine,
         "vector_engine": settings.rag_v2.vector_engine,
-        "query_cache": {"entries": cached, "hits": hits},
+        "query_cache": asked,
         "datasets": datasets,
     }
 
@@ -271,7 +274,6 @@ def _seen_stats(library: Library, dataset: str, seen: Scope) -> dict[str, Any]:
     """Count the documents and passages that are seen."""
     allowed = Restriction(dataset, seen)
     with library.database.read() as connection:
-        stored = next(one for one in list_datasets(connection) if one.name == dataset)
         modalities = count_modalities(connection, dataset, allowed.clause())
         return {
             "dataset": dataset,
@@ -279,7 +281,6 @@ def _seen_stats(library: Library, dataset: str, seen: Scope) -> dict[str, Any]:
             "chunks": sum(modalities.values()),
             "embedded": count_embedded(connection, dataset, allowed.clause()),
             "modalities": modalities,
-            "updated_at": stored.updated_at,
         }
 
 

@@ -9,14 +9,16 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import ConfigError, InputError, StoreError, UnknownDatasetError
+from catalog.core.errors import ConfigError, InputError, StoreError
 from catalog.core.open_services import survive_forks
+from catalog.core.scope import ALL, Scope
 from catalog.core.settings import Profile, Settings, flatten, load_settings, with_values
 from catalog.core.text import storable, strip_userinfo
 from catalog.library.indexes import Indexes
 from catalog.library.logs import QueryLog, RetrievalLog
+from catalog.library.names import role_scope, roles_in_force
 from catalog.store import Database
-from catalog.store.chunks import list_dataset_names, require_dataset
+from catalog.store.chunks import list_dataset_names, require_dataset, unknown_dataset
 from catalog.store.embedding_cache import Adoption, StoredModel, read_adoption, read_stored_model
 from catalog.store.filter_sql import DatasetNames
 
@@ -207,8 +209,7 @@ class Library:
         names = self.datasets()
         if len(names) == 1:
             return names[0]
-        known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
-        raise UnknownDatasetError(f"say which dataset; datasets: {known}")
+        raise unknown_dataset(None, names)
 
     def chosen_datasets(self, names: str | Iterable[str] | None) -> DatasetNames:
         """Return the datasets that a call names, each once and in order, or all without names.
@@ -221,13 +222,31 @@ class Library:
             if not chosen:
                 return self.chosen_dataset(None)
         else:
-            chosen = sorted(set(map(storable, [names] if isinstance(names, str) else names)))
-            if not chosen:
-                raise InputError("dataset is an empty list: name one, or leave it out for all")
+            chosen = _each_once(names)
             unknown = chosen if len(chosen) == 1 else set(chosen).difference(self.datasets())
             for name in sorted(unknown):
                 self.require_dataset(name)
         return chosen[0] if len(chosen) == 1 else tuple(chosen)
+
+    def seen_datasets(
+        self, role: str | None, names: str | Iterable[str] | None = None
+    ) -> tuple[DatasetNames, Scope]:
+        """Return the datasets that a call names, or all, and which documents its role may see.
+
+        For a role, a dataset without a document that it may see does not exist. Raises as
+        :meth:`chosen_datasets`, and :class:`InputError` for a role that does not exist.
+        """
+        if not roles_in_force(self.settings, role):
+            return self.chosen_datasets(names), ALL
+        asked = self.datasets() if names is None else _each_once(names)
+        seen = role_scope(self.database, self.settings, role, asked)
+        own = seen.datasets()
+        if names is not None and (missing := [one for one in asked if one not in own]):
+            every = role_scope(self.database, self.settings, role, self.datasets()).datasets()
+            raise unknown_dataset(missing[0], sorted(every))
+        if not own:
+            raise unknown_dataset(None, ())
+        return (min(own) if len(own) == 1 else tuple(sorted(own))), seen
 
     def close(self) -> None:
         """Release indexes, locks and connections; safe to call twice, and in a forked child."""
@@ -243,3 +262,11 @@ class Library:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _each_once(names: str | Iterable[str]) -> list[str]:
+    """Return the names of a call, sorted; raise :class:`InputError` for none."""
+    chosen = sorted(set(map(storable, [names] if isinstance(names, str) else names)))
+    if not chosen:
+        raise InputError("dataset is an empty list: name one, or leave it out for all")
+    return chosen

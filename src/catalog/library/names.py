@@ -329,8 +329,9 @@ def role_scope(
     roles = settings.answers.levels()
     for one in in_force:
         if one not in roles:
-            known = f"roles: {', '.join(roles)}" if roles else "set some as IDX_ANSWERS__ROLES"
-            raise InputError(f"there is no role {one!r}; {known}")
+            known = f"; roles: {', '.join(roles)}" if roles else "; set some as IDX_ANSWERS__ROLES"
+            is_bound = in_force != [role]  # then the other roles are not for the caller to know
+            raise InputError(f"there is no role {one!r}{'' if is_bound else known}")
     seen = frozenset.intersection(*(roles[one] for one in in_force))
     with database.read() as connection:
         levels = read_levels(connection, datasets)

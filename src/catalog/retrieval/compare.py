@@ -39,15 +39,16 @@ class Baseline:
         doc_ids: list[str] | None,
         allowed: Collection[str] | None,
         v2_ms: float,
+        root: str = "",
         hidden: int | None = None,
     ) -> Comparison:
         """Put the same question to the baseline, and compare with the ``paths`` that v2 found.
 
         Whatever it was told, what it found outside the ``allowed`` paths (``None``: all are) is
-        left out and counted. Its failure is a failed stage, not a failed query. As a role, it is
-        asked for as many more passages as are ``hidden`` from that role, and nothing is counted:
-        how many are left out, or lack at the end, would tell of documents that the role does not
-        see.
+        left out and counted. Whole paths below ``root`` are the dataset's documents. Its failure is
+        a failed stage, not a failed query. As a role, it is asked for as many more passages as are
+        ``hidden`` from that role, and nothing is counted: how many are left out, or lack at the
+        end, would tell of documents that the role does not see.
         """
         name, started = self._settings.rag_v2.baseline, time.perf_counter()
         narrowed = {"filters": filters, "doc_ids": doc_ids}
@@ -65,6 +66,7 @@ class Baseline:
                 latency_ms=Latency(v1=0.0, v2=round(v2_ms, 3)),
                 error=f"{type(error).__name__}: {error}",
             )
+        answer = answer.below(root)
         inside = answer if allowed is None else answer.within(allowed)
         cut = len(answer.hits) - len(inside.hits) if hidden is None else 0
         inside = replace(inside, hits=inside.hits[:top_k])

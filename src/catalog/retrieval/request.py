@@ -19,7 +19,7 @@ from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.browse import check_values
 from catalog.library.library import Library
-from catalog.library.names import keep_whole, role_scope
+from catalog.library.names import keep_whole
 from catalog.library.references import resolve_documents
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.stages import StageLog
@@ -70,11 +70,9 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
     """Return the request for these params; raise :class:`InputError` kinds for invalid ones."""
     check_search(params)
     library, rag = parts.library, parts.rag
-    dataset = library.chosen_datasets(params.dataset)
+    dataset, seen = library.seen_datasets(params.role, params.dataset)
     with stages.run("scope") as notes:
         filters = parse_filters(params.filters)
-        names = Restriction(dataset).datasets
-        seen = role_scope(library.database, parts.settings, params.role, names)
         scope = _read_scope(library, Restriction(dataset, seen, filters), params)
         conditions = [one for one in (filters, *_narrow(params)) if one is not None]
         tree = conditions[0] if len(conditions) == 1 else And(tuple(conditions))

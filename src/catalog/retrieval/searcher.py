@@ -31,6 +31,7 @@ from catalog.retrieval.request import (
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shape import to_result
 from catalog.retrieval.stages import StageLog, export_spans, span
+from catalog.store.chunks import find_root
 from catalog.store.embedding_cache import embedded_share
 from catalog.store.engine_types import Restriction, allowed_paths, allowed_seqs
 from catalog.store.statistics import count_totals
@@ -210,7 +211,7 @@ def _tell_waiting(parts: SearchParts, request: SearchRequest) -> Iterator[str]:
 
 def _only_dataset(parts: SearchParts, params: SearchParams) -> str:
     """Return the searched dataset; the baseline cannot search several."""
-    dataset = parts.library.chosen_datasets(params.dataset)
+    dataset, _ = parts.library.seen_datasets(params.role, params.dataset)
     if isinstance(dataset, str):
         return dataset
     raise InputError(f"v1 searches one dataset: say which of {', '.join(dataset)} to compare on")
@@ -231,11 +232,15 @@ def _compare(
         filters = request.restriction.filter
     if (params.docs, params.after, params.before) != (None, None, None):
         doc_ids = sorted(request.restriction.scope.ids or ())
+    dataset = _only_dataset(parts, params)
+    with parts.database.read() as connection:
+        root = find_root(connection, dataset)
     return baseline.compare(
         params.query,
         [path for result in results for path in result.paths],
         stages,
-        dataset=_only_dataset(parts, params),
+        dataset=dataset,
+        root=root,
         top_k=request.top_k,
         mode=request.mode,
         filters=filters,

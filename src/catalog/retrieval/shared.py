@@ -43,5 +43,12 @@ def _key_of(settings: Settings) -> str:
 
 
 def close() -> None:
-    """Close all shared services with connections, models and locks; the next use reopens them."""
+    """Close all shared services with connections, models and locks; the next use reopens them.
+
+    Examples:
+        >>> from catalog import search_v2
+        >>> search_v2.search("when do backups run", dataset="notes")[0].path
+        'guides/backup.md'
+        >>> search_v2.close()
+    """
     _services.close()

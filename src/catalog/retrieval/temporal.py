@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from catalog.core.documents import Chunk
 from catalog.core.results import TIMED_MODALITIES, Evidence
@@ -30,6 +31,7 @@ from catalog.retrieval.evidence import (
 )
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.snippets import find_snippet
+from catalog.store.document_names import original_of
 from catalog.store.recordings import (
     find_media_end,
     find_media_file,
@@ -106,19 +108,93 @@ class _Bundles(NamedTuple):
         self.windows[:] = [*apart, TimeWindow(start, end)]
 
 
+class Recordings(Protocol):
+    """What is known of the recordings of passages."""
+
+    def end(self, chunk: Chunk) -> float:
+        """Return the end of the passage's recording in seconds."""
+        ...
+
+    def between(
+        self, restriction: Restriction | None, chunk: Chunk, window: TimeWindow
+    ) -> list[Chunk]:
+        """Return the passages of its recording within the window, in order of time."""
+        ...
+
+    def file(self, chunk: Chunk) -> str | None:
+        """Return the recording's file, ``None`` if unknown."""
+        ...
+
+
+class _Stored:
+    """The recordings of a store; passages without a restriction have no neighbours."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def end(self, chunk: Chunk) -> float:
+        return find_media_end(self._connection, chunk)
+
+    def between(
+        self, restriction: Restriction | None, chunk: Chunk, window: TimeWindow
+    ) -> list[Chunk]:
+        if restriction is None:
+            return []
+        return load_chunks_between(self._connection, restriction, chunk, *window)
+
+    def file(self, chunk: Chunk) -> str | None:
+        return find_media_file(self._connection, chunk)
+
+
+class GivenRecordings:
+    """The recordings of these passages, which no store has."""
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self._chunks: dict[str, list[Chunk]] = {}
+        for chunk in sorted(filter(is_timed, chunks), key=times_of):
+            self._chunks.setdefault(self._key(chunk), []).append(chunk)
+
+    def end(self, chunk: Chunk) -> float:
+        """Return the latest end of its passages."""
+        return max((times_of(one).end for one in self._of(chunk)), default=0.0)
+
+    def between(
+        self,
+        restriction: Restriction | None,  # noqa: ARG002 - these passages are all allowed
+        chunk: Chunk,
+        window: TimeWindow,
+    ) -> list[Chunk]:
+        """Return its passages within the window, in order of time."""
+        times = [(one, times_of(one)) for one in self._of(chunk)]
+        return [one for one, at in times if at.start <= window.end and at.end >= window.start]
+
+    def file(self, chunk: Chunk) -> str | None:
+        """Return the file that the passage names."""
+        return original_of(chunk)
+
+    def _of(self, chunk: Chunk) -> list[Chunk]:
+        return self._chunks.get(self._key(chunk), [])
+
+    @staticmethod
+    def _key(chunk: Chunk) -> str:
+        return media_key(chunk) or chunk.source_doc_id
+
+
 @dataclass(frozen=True, slots=True)
 class TemporalExpander:
     """Give passages of recordings their evidence; other passages do not change.
 
     Neighbours are passages that ``restriction`` allows, by default that of the passage's own
-    search. Without either, the evidence is the passage itself.
+    search. Without either, the evidence is the passage itself. Recordings that are ``given`` are
+    read instead of a store.
     """
 
-    database: Database
+    database: Database | None
     transcript_seconds: float = 15.0
     frame_seconds: float = 10.0
     max_chars: int = 6000
     restriction: Restriction | None = None
+    given: GivenRecordings | None = None
 
     @classmethod
     def of(cls, database: Database, rag: RAGv2Settings) -> TemporalExpander:
@@ -140,14 +216,14 @@ class TemporalExpander:
         expanded, bundles = list(passages), 0
         if not timed:
             return expanded, ""
-        with self.database.read() as connection:
+        with self._recordings() as recordings:
             groups: dict[object, list[int]] = {}
             for place in timed:
                 groups.setdefault(self._recording_of(passages[place]), []).append(place)
             for group in groups.values():
                 chunks = [timed[place] for place in group]
                 restriction = self._restriction_of(passages[group[0]])
-                end = find_media_end(connection, chunks[0])
+                end = recordings.end(chunks[0])
                 for window, numbers in self._bundles(chunks, end):
                     bundles += 1
                     first, *others = sorted(group[number] for number in numbers)
@@ -157,7 +233,7 @@ class TemporalExpander:
                         for place in (first, *others)
                         if (span := _best_sentence(passages[place], words)) is not None
                     }
-                    evidence = self._evidence(connection, anchors, best, window, restriction)
+                    evidence = self._evidence(recordings, anchors, best, window, restriction)
                     expanded[first] = passages[first]._replace(evidence=evidence)
                     for place in others:
                         expanded[place] = passages[place]._replace(
@@ -179,7 +255,7 @@ class TemporalExpander:
         bundles: dict[object, list[_Bundles]] = {}  # of each recording
         ends: dict[object, float] = {}
         shared = 0
-        with self.database.read() as connection:
+        with self._recordings() as recordings:
             for number, passage in enumerate(passages):
                 if number >= limit and len(taken) - shared >= limit:
                     break
@@ -188,7 +264,7 @@ class TemporalExpander:
                     continue
                 key = self._recording_of(passage)
                 if key not in ends:
-                    ends[key] = find_media_end(connection, passage.chunk)
+                    ends[key] = recordings.end(passage.chunk)
                 window = self._window(passage.chunk, ends[key])
                 of_recording = bundles.setdefault(key, [])
                 fitting = (one for one in of_recording if one.has_room(passage.chunk))
@@ -202,6 +278,15 @@ class TemporalExpander:
                 joined.add(passage.chunk, window)
                 shared += len(touched)
         return taken
+
+    @contextmanager
+    def _recordings(self) -> Iterator[Recordings]:
+        if self.given is not None:
+            yield self.given
+            return
+        assert self.database is not None
+        with self.database.read() as connection:
+            yield _Stored(connection)
 
     def _restriction_of(self, passage: Passage) -> Restriction | None:
         return passage.restriction if self.restriction is None else self.restriction
@@ -232,7 +317,7 @@ class TemporalExpander:
 
     def _evidence(
         self,
-        connection: Connection,
+        recordings: Recordings,
         anchors: Sequence[Chunk],
         best: Mapping[str, tuple[int, int]],
         window: TimeWindow,
@@ -241,10 +326,8 @@ class TemporalExpander:
         """Return the evidence of the anchors, best first; ``best`` are their best sentences."""
         span = best.get(anchors[0].chunk_id)
         best_sentence = None if span is None else best_line(anchors[0], span)
-        near: list[Chunk] = []
-        if restriction is not None:
-            near = load_chunks_between(connection, restriction, anchors[0], *window)
-            near = keep_nearest(anchors[0], near, self.max_chars)
+        near = recordings.between(restriction, anchors[0], window)
+        near = keep_nearest(anchors[0], near, self.max_chars)
         anchors = sorted(anchors, key=lambda chunk: (times_of(chunk).start, chunk.seq))
         others = drop_repeated(anchors, near)
         first = anchors[0]
@@ -252,7 +335,7 @@ class TemporalExpander:
         addresses = (fields["source_url"] for fields in metadata if "source_url" in fields)
         files = (fields.get("media_file") for fields in metadata)
         named = next((file for file in files if isinstance(file, str)), "")
-        file = named or find_media_file(connection, first)
+        file = named or recordings.file(first)
         lines = build_evidence_lines(anchors, others, window, max_chars=self.max_chars, best=best)
         return Evidence(
             best_sentence=best_sentence,

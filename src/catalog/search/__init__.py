@@ -30,12 +30,24 @@ def search(
     Uses ``settings``, or the effective ones (``catalog config``), but for ``IDX_RAG_V2__*``, and
     keeps one service open for each set of them in this process; :func:`close` releases it. See
     ``SearchService.search`` for the rules. Raises :class:`NoStoreError` where no store is.
+
+    Examples:
+        >>> from catalog.search import search
+        >>> [result.path for result in search("bake bread", dataset="notes", top_k=1)]
+        ['recipes/bread.txt']
     """
     return _service(settings).search(query, dataset=dataset, top_k=top_k, mode=mode, rerank=rerank)
 
 
 def close() -> None:
-    """Release every service that :func:`search` opened: connections, models, indexes."""
+    """Release every service that :func:`search` opened: connections, models, indexes.
+
+    Examples:
+        >>> from catalog import search as baseline
+        >>> baseline.search("bake bread", dataset="notes", top_k=1)
+        <BaselineResults 1 for 'bake bread' in 'notes'>
+        >>> baseline.close()
+    """
     _services.close()
 
 

@@ -17,6 +17,7 @@ from catalog.search.fts_chunk import create_chunks_fts
 from catalog.search.vector import VectorStoreManager
 from catalog.store.chunks import StoredDocument
 
+# LlamaIndex's own defaults: v1 stays what its documentation gives (docs/decisions/0007).
 CHUNK_SIZE = 1024
 CHUNK_OVERLAP = 200
 FTS_FILE = "chunks.db"

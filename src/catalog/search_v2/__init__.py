@@ -116,6 +116,12 @@ def search(params: SearchParams) -> SearchResults:
 
     Uses the effective settings (``catalog config``) and keeps one service open for each set of
     them in this process; :func:`close` releases it. See ``SearchServiceV2.search`` for the rules.
+
+    Examples:
+        >>> from catalog.search_v2 import search
+        >>> results = search("how often do keys change", dataset="notes", top_k=3)
+        >>> results[0].path, results[0].citation
+        ('keys.md', '[source: Keys, lines 4-12]')
     """
     with asked_at("python"):
         return shared_service().run_logged(params)

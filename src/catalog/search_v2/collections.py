@@ -171,6 +171,13 @@ class CollectionSearch:
     ``name`` is by default ``IDX_COLLECTION__NAME``. A given ``client`` or model replaces that of
     the settings, and its owner closes it. Nothing is opened before the first search, and nothing is
     ever written. Thread-safe.
+
+    Examples:
+        >>> from catalog.search_v2 import CollectionSearch
+        >>> with CollectionSearch(name="rag_content_chunks") as book:  # at IDX_COLLECTION__URL
+        ...     results = book.search("How do I simulate physics?", top_k=1)
+        >>> results[0].citation
+        'Digital Twin, Physics in Gazebo (https://book.example/gazebo)'
     """
 
     def __init__(
@@ -380,6 +387,13 @@ class CollectionRetriever(BaseRetriever):
     the settings (``IDX_COLLECTION__*``). Each node's metadata has those of ``source_url``,
     ``page_title``, ``section`` and ``chunk_index`` that exist, ``citation``, and ``low_score`` if
     the score is low. ``top_k`` may have LlamaIndex's name, ``similarity_top_k``.
+
+    Examples:
+        >>> from catalog.search_v2 import CollectionRetriever
+        >>> retriever = CollectionRetriever("http://localhost:6333", "rag_content_chunks", top_k=1)
+        >>> [node.metadata["section"] for node in retriever.retrieve("How do I simulate physics?")]
+        ['Physics in Gazebo']
+        >>> retriever.close()
     """
 
     def __init__(

@@ -59,6 +59,16 @@ class ChunkSplitter(TransformComponent):
 
     A LlamaIndex ``splitter`` replaces the chunker. ``fallbacks`` says, by document id, why a
     document was measured as four characters a token.
+
+    Examples:
+        >>> from llama_index.core import Document
+        >>> from catalog.core.tokens import CharTokenCounter
+        >>> from catalog.ingest.chunking import DocumentChunker
+        >>> from catalog.search_v2 import ChunkSplitter
+        >>> split = ChunkSplitter(DocumentChunker(CharTokenCounter()), dataset="notes")
+        >>> chunk = split([Document(text="Tea is at four.", doc_id="tea.txt")])[0]
+        >>> chunk.text, chunk.metadata["path"], chunk.metadata["line_start"]
+        ('Tea is at four.', 'tea.txt', 1)
     """
 
     dataset: str
@@ -87,13 +97,20 @@ class ChunkSplitter(TransformComponent):
 
 
 class EmbeddingPrefixTransform(TransformComponent):
-    """Build the text to embed: the document prefix, the passage's place, the passage.
+    r"""Build the text to embed: the document prefix, the passage's place, the passage.
 
     These windows are kept on the node, separate from its text; see
     :class:`~catalog.ingest.pipeline.EmbeddedText`, which also describes the arguments. In a
     pipeline that is not ours, put this step between splitter and embedding model: plain text nodes
     become :class:`PrefixedNode`. The prefix is that of ``model`` or the configured model, unless
     ``prefix`` is given.
+
+    Examples:
+        >>> from llama_index.core.schema import MetadataMode, TextNode
+        >>> from catalog.search_v2 import EmbeddingPrefixTransform
+        >>> node = TextNode(text="Every ninety days.", metadata={"title": "Rotating keys"})
+        >>> EmbeddingPrefixTransform()([node])[0].get_content(MetadataMode.EMBED)
+        'Rotating keys\nEvery ninety days.'
     """
 
     context: bool = True
@@ -154,6 +171,19 @@ class CachedEmbedding(TransformComponent):
 
     A window on which the model fails stays without a vector and is recorded in ``failures`` by
     chunk id; the rest of its document continues. Raises ``EmbeddingError`` if the model is down.
+
+    Examples:
+        >>> from llama_index.core import Document
+        >>> from catalog.ingest.chunking import DocumentChunker
+        >>> from catalog.library.library import Library
+        >>> from catalog.search_v2 import CachedEmbedding, ChunkSplitter, EmbeddingPrefixTransform
+        >>> with Library.open() as library:
+        ...     chunker = DocumentChunker(library.model.encoder.counter)
+        ...     chunks = ChunkSplitter(chunker, dataset="notes")([Document(text="Tea is at four.")])
+        ...     chunks = EmbeddingPrefixTransform(library.model)(chunks)
+        ...     chunks = CachedEmbedding(library.model, library.database)(chunks)
+        >>> len(chunks[0].embedding)
+        384
     """
 
     failures: dict[str, str] = Field(default_factory=dict, exclude=True)
@@ -198,6 +228,17 @@ class ChunkPersistenceTransform(TransformComponent):
     """Turn chunk nodes into the rows that :class:`PersistenceTransform` will publish.
 
     ``pipeline`` identifies how they were cut and embedded, so that a change is noticed.
+
+    Examples:
+        >>> from llama_index.core import Document
+        >>> from catalog.core.tokens import CharTokenCounter
+        >>> from catalog.ingest.chunking import DocumentChunker
+        >>> from catalog.search_v2 import ChunkPersistenceTransform, ChunkSplitter
+        >>> split = ChunkSplitter(DocumentChunker(CharTokenCounter()), dataset="notes")
+        >>> staging = ChunkPersistenceTransform()
+        >>> chunks = staging(split([Document(text="Tea is at four.", doc_id="tea.txt")]))
+        >>> [revision.source_doc_id for revision in staging.take()]
+        ['notes:tea.txt']
     """
 
     pipeline: str = ""
@@ -224,7 +265,15 @@ class ChunkPersistenceTransform(TransformComponent):
 
 
 class PersistenceTransform(TransformComponent):
-    """Publish the staged documents: each whole, several short ones in one transaction."""
+    """Publish the staged documents: each whole, several short ones in one transaction.
+
+    Examples:
+        >>> from catalog.search_v2 import IngestionPipelineBuilderV2, PersistenceTransform
+        >>> pipeline = IngestionPipelineBuilderV2().build_pipeline("handbook")
+        >>> last = pipeline.transformations[-1]
+        >>> isinstance(last, PersistenceTransform), last.dataset
+        (True, 'handbook')
+    """
 
     dataset: str
     _database: Database = PrivateAttr()
@@ -307,6 +356,14 @@ class IngestionPipelineBuilderV2:
     """Build pipelines that put LlamaIndex ``Document`` objects into a dataset of a service's store.
 
     Searches of the store find them at once.
+
+    Examples:
+        >>> from llama_index.core import Document
+        >>> from catalog.search_v2 import IngestionPipelineBuilderV2, search
+        >>> pipeline = IngestionPipelineBuilderV2().build_pipeline("handbook")
+        >>> nodes = pipeline.run(documents=[Document(text="Tea is at four.", doc_id="tea.txt")])
+        >>> search("when is tea", dataset="handbook")[0].path
+        'tea.txt'
     """
 
     def __init__(self, service: SearchServiceV2 | None = None) -> None:

@@ -58,6 +58,14 @@ class AnswerQueryEngine(BaseQueryEngine):
     configured model. The response's metadata is the whole answer as JSON; its source nodes are the
     results in order, so that ``[n]`` is the nth. With ``streaming`` the response arrives sentence
     by sentence. Without a ``service`` the process's shared one is used.
+
+    Examples:
+        >>> from catalog.search_v2 import AnswerQueryEngine
+        >>> response = AnswerQueryEngine("notes", top_k=3).query("how often are keys rotated")
+        >>> print(response)
+        Rotate the API keys every ninety days with the keys command. [1]
+        >>> response.source_nodes[0].metadata["citation"]
+        '[source: Keys, lines 4-12]'
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -22,7 +23,7 @@ from catalog.core.documents import Chunk, Locator
 from catalog.core.errors import InputError
 from catalog.core.param_fields import check_names
 from catalog.core.query import SubQueryKind
-from catalog.core.results import Certainty, Evidence, Reranked
+from catalog.core.results import TIMED_MODALITIES, Certainty, Evidence, Reranked
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.evidence import format_evidence
 from catalog.retrieval.fusion import FusedHit
@@ -247,8 +248,11 @@ def to_question(bundle: QueryBundle) -> Question:
 def to_passage(node: NodeWithScore) -> Passage:
     """Return a node as a passage; another retriever's node has no place in a file.
 
-    Its document is ``source_doc_id`` in its metadata, else its source node, else the node itself.
-    Its relevance is the node's ``relevance``, else its score if that is from 0 to 1.
+    Its document is ``source_doc_id`` or ``file_path`` in its metadata, else its source node, else
+    the node itself. With a ``time_start`` in seconds (and ``time_end``) it is part of a recording:
+    that named ``media``, else the document. A ``modality`` tells frames from words. Its relevance
+    is the node's ``relevance``, else its score if that is from 0 to 1; its place in the lists that
+    were fused is the node's ``fused``.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
@@ -262,7 +266,7 @@ def to_passage(node: NodeWithScore) -> Passage:
         relevance = None
     if text != chunk.text:
         chunk = _with_text(chunk, text)
-    fused = FusedHit(chunk.chunk_id, score, (), 0.0)
+    fused = getattr(node, "fused", None) or FusedHit(chunk.chunk_id, score, (), 0.0)
     return Passage(chunk, score, fused, relevance=relevance)
 
 
@@ -277,8 +281,14 @@ def _foreign_chunk(node: Any, text: str) -> Chunk:
         headings = [headings]
     elif not isinstance(headings, list | tuple):
         headings = []
-    document = str(metadata.get("source_doc_id") or node.ref_doc_id or node.node_id)
-    is_frame = metadata.get("modality") == "video_frame"
+    names = (metadata.get("source_doc_id"), metadata.get("file_path"), node.ref_doc_id)
+    document = str(next(filter(None, names), node.node_id))
+    start, end = _seconds(metadata.get("time_start")), _seconds(metadata.get("time_end"))
+    modality: Any = metadata.get("modality")
+    if modality not in TIMED_MODALITIES:
+        modality = "text" if start is None else "video_transcript"
+    # Passages of one document that do not tell their places must not overlap.
+    offset = getattr(node, "start_char_idx", None) or round((start or 0.0) * 1_000_000)
     return Chunk(
         seq=-1,
         chunk_id=node.node_id,
@@ -288,13 +298,22 @@ def _foreign_chunk(node: Any, text: str) -> Chunk:
         docid="",
         title=str(metadata.get("title") or ""),
         position=0,
-        start_offset=0,
-        end_offset=len(text),
+        start_offset=offset,
+        end_offset=offset + len(text),
         heading_path=tuple(str(name) for name in headings if name),
-        modality="video_frame" if is_frame else "text",
-        locator=Locator(),
+        modality=modality,
+        locator=Locator(time_start=start, time_end=end),
         text=text,
+        metadata={name: str(metadata[name]) for name in _OF_MEDIA if metadata.get(name)},
     )
+
+
+_OF_MEDIA = ("media", "media_file", "source_url")
+
+
+def _seconds(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < math.inf else None  # type: ignore[arg-type, operator]
 
 
 class PassagePostprocessor(BaseNodePostprocessor):
@@ -338,8 +357,21 @@ def _to_node(after: Passage, before: Passage, given: NodeWithScore) -> NodeWithS
     node = given.node
     if isinstance(node, PassageNode) and after.evidence is not None:
         node = node.telling(after)
+    elif isinstance(node, TextNode) and after.evidence is not None:
+        node = _with_evidence(node, after.evidence, is_read=not after.repeats_evidence)
     is_same = node is given.node and after.score == before.score
-    return given if is_same else NodeWithScore(node=node, score=after.score)
+    return given if is_same else given.model_copy(update={"node": node, "score": after.score})
+
+
+def _with_evidence(node: TextNode, evidence: Evidence, *, is_read: bool) -> TextNode:
+    told = {"evidence": format_evidence(evidence)}
+    unread = {} if is_read else told
+    changed = {
+        "metadata": {**node.metadata, **told},
+        "excluded_embed_metadata_keys": _joined(node.excluded_embed_metadata_keys, told),
+        "excluded_llm_metadata_keys": _joined(node.excluded_llm_metadata_keys, unread),
+    }
+    return node.model_copy(update=changed)
 
 
 def _joined(names: Sequence[str], more: Iterable[str]) -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
@@ -39,7 +39,7 @@ from catalog.retrieval.select import (
     select_by_keyword,
 )
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.temporal import TemporalExpander, keep_telling
+from catalog.retrieval.temporal import GivenRecordings, TemporalExpander, keep_telling
 from catalog.search_v2.nodes import (
     PassagePostprocessor,
     ScoredPassage,
@@ -65,6 +65,12 @@ class DistinctText(PassagePostprocessor):
 
     :func:`~catalog.retrieval.select.keep_distinct` defines this. A node without text, such as an
     image, equals no other. Other retrievers' nodes list no copies.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, DistinctText
+        >>> nodes = CatalogRetriever("notes").retrieve("bake bread")
+        >>> len(DistinctText().postprocess_nodes([*nodes, *nodes])) == len(nodes)
+        True
     """
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
@@ -72,7 +78,14 @@ class DistinctText(PassagePostprocessor):
 
 
 class KeepFirst(PassagePostprocessor):
-    """Keep the first ``limit`` nodes."""
+    """Keep the first ``limit`` nodes.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, KeepFirst
+        >>> nodes = CatalogRetriever("notes", top_k=3).retrieve("bake bread")
+        >>> [node.metadata["path"] for node in KeepFirst(limit=1).postprocess_nodes(nodes)]
+        ['recipes/bread.txt']
+    """
 
     limit: int = Field(10, ge=1)
 
@@ -85,6 +98,13 @@ class KeywordChunkSelector(PassagePostprocessor):
 
     The rule is :func:`~catalog.retrieval.select.select_by_keyword`. Nodes of other retrievers have
     no leg.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, KeywordChunkSelector
+        >>> nodes = CatalogRetriever("notes", name="travel").retrieve("trains")
+        >>> best = KeywordChunkSelector().postprocess_nodes(nodes, query_str="hotel")
+        >>> len(nodes), [node.metadata["heading_path"] for node in best]
+        (2, [['Travel', 'Hotels']])
     """
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
@@ -95,6 +115,12 @@ class MaxChunksPerDocument(PassagePostprocessor):
     """Keep at most ``limit`` nodes of each document, in the given order; 0 keeps all.
 
     1 is best-chunk mode. Fetch more than you need, because this only removes nodes.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, MaxChunksPerDocument
+        >>> nodes = CatalogRetriever("notes", name="travel").retrieve("trains and hotels")
+        >>> len(nodes), len(MaxChunksPerDocument(limit=1).postprocess_nodes(nodes))
+        (2, 1)
     """
 
     limit: int = Field(3, ge=0)
@@ -112,6 +138,13 @@ class SimilarityThreshold(PassagePostprocessor):
     calibrated, or a node scored by BM25, cannot be judged:
     it stays unless ``keep_unjudged`` is off. Scores of other software's fusion are in 0..1, too,
     without being a relevance: do not use this after one.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, SimilarityThreshold
+        >>> nodes = CatalogRetriever("notes").retrieve("at how many degrees is bread baked")
+        >>> kept = SimilarityThreshold(minimum=0.5).postprocess_nodes(nodes)
+        >>> [node.metadata["path"] for node in kept]
+        ['recipes/bread.txt']
     """
 
     minimum: float = Field(0.0, ge=0.0, le=1.0)
@@ -132,6 +165,13 @@ class TokenBudget(PassagePostprocessor):
     A node that does not fit is left out, and the next one is tried. ``counter`` is any
     :class:`TokenCounter`, such as a model's tokenizer; without one, four characters count as a
     token. Only texts are counted, not the metadata or prompt that a synthesizer adds.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, TokenBudget
+        >>> nodes = CatalogRetriever("notes").retrieve("bake bread")
+        >>> fitting = TokenBudget(limit=20).postprocess_nodes(nodes)
+        >>> [node.metadata["path"] for node in fitting]
+        ['recipes/bread.txt']
     """
 
     limit: int = Field(0, ge=0)
@@ -149,7 +189,16 @@ class TokenBudget(PassagePostprocessor):
 
 
 class RelevanceEstimator(PassagePostprocessor):
-    """Give every passage of a v2 search its relevance. Order and other nodes do not change."""
+    """Give every passage of a v2 search its relevance. Order and other nodes do not change.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, RelevanceEstimator
+        >>> question = "at how many degrees is bread baked"
+        >>> nodes = CatalogRetriever("notes", whole=False).retrieve(question)
+        >>> best = RelevanceEstimator().postprocess_nodes(nodes, query_str=question)[0]
+        >>> best.metadata["path"], best.relevance > 0.5
+        ('recipes/bread.txt', True)
+    """
 
     _find: CalibrationFinder = PrivateAttr()
 
@@ -180,6 +229,15 @@ class RerankPostprocessor(PassagePostprocessor):
 
     By default the first three passages of our searches are scored, and blended by ``linear``. With
     nodes of other retrievers all are scored, and these scores ``replace`` theirs.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, RerankPostprocessor
+        >>> nodes = CatalogRetriever("notes", whole=False).retrieve("how hot is the oven")
+        >>> reranked = RerankPostprocessor(candidates=4, weight=1.0, top_n=1).postprocess_nodes(
+        ...     nodes, query_str="how hot is the oven"
+        ... )
+        >>> reranked[0].metadata["path"]
+        'recipes/bread.txt'
     """
 
     candidates: int = Field(0, ge=0)
@@ -283,25 +341,40 @@ class TemporalExpansion(PassagePostprocessor):
     and is for a language model to read; of nodes that share evidence only the first has it. A
     :class:`ScoredPassage` also has it as ``evidence``. Neighbours are passages that ``restriction``
     allows, by default that of the passage's own search; without either, the evidence is the passage
-    itself.
+    itself. For other retrievers' nodes they are among ``nodes``, all that an index has: see
+    :func:`~catalog.search_v2.nodes.to_passage` for the metadata that makes one part of a recording.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, TemporalExpansion
+        >>> nodes = CatalogRetriever("notes", file_type="video").retrieve("keys on Monday")
+        >>> print(TemporalExpansion().postprocess_nodes(nodes)[0].metadata["evidence"])
+        > 00:00:00–00:00:04 (Audio, Ada): "We rotate the keys on Monday."
+        00:00:04–00:00:09 (Audio, Ben): "Then the backup server needs the new key."
     """
 
     transcript_seconds: float = Field(15.0, ge=0.0, le=600.0)
     frame_seconds: float = Field(10.0, ge=0.0, le=600.0)
     max_chars: int = Field(6000, ge=0)
-    _database: Database = PrivateAttr()
+    _database: Database | None = PrivateAttr()
     _restriction: Restriction | None = PrivateAttr(default=None)
+    _given: GivenRecordings | None = PrivateAttr(default=None)
 
     def __init__(
         self,
         database: Database | None = None,
         restriction: Restriction | None = None,
+        *,
+        nodes: Iterable[BaseNode] | None = None,
         **settings: Any,
     ) -> None:
-        """Take the store to read, by default the shared service's."""
+        """Take the nodes or the store to read, by default the shared service's."""
         super().__init__(**settings)
-        self._database = shared_service().library.database if database is None else database
-        self._restriction = restriction
+        if nodes is not None:
+            passages = (to_passage(NodeWithScore(node=node)) for node in nodes)
+            self._given = GivenRecordings(one.chunk for one in passages)
+        elif database is None:
+            database = shared_service().library.database
+        self._database, self._restriction = database, restriction
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
         expander = TemporalExpander(
@@ -310,6 +383,7 @@ class TemporalExpansion(PassagePostprocessor):
             self.frame_seconds,
             self.max_chars,
             self._restriction,
+            self._given,
         )
         try:
             return expander.expand(passages, query or "")[0]
@@ -371,6 +445,13 @@ class ServicePostprocessor(BaseNodePostprocessor):
 
     ``stages`` are LlamaIndex postprocessors that can also be used separately. ``score`` is that of
     :class:`CatalogRetriever`.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, ServicePostprocessor
+        >>> nodes = CatalogRetriever("notes", whole=False).retrieve("bake bread")
+        >>> kept = ServicePostprocessor(top_k=1).postprocess_nodes(nodes, query_str="bake bread")
+        >>> [node.metadata["path"] for node in kept]
+        ['recipes/bread.txt']
     """
 
     stages: list[BaseNodePostprocessor]

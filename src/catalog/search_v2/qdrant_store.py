@@ -28,6 +28,21 @@ class MinimalQdrantVectorStore(QdrantVectorStore):
     a passage found by several of its windows is returned once. Without them, every point is
     returned, with its payload as metadata and no text. Filters other than ``doc_ids`` are passed as
     ``qdrant_filters``.
+
+    Examples:
+        >>> from llama_index.core.vector_stores import VectorStoreQuery
+        >>> from qdrant_client import QdrantClient
+        >>> from catalog.library.library import Library
+        >>> from catalog.search_v2 import MinimalQdrantVectorStore
+        >>> client = QdrantClient("http://localhost:6333")
+        >>> with Library.open() as library:
+        ...     store = MinimalQdrantVectorStore(
+        ...         "catalog_notes", client, database=library.database, dataset="notes"
+        ...     )
+        ...     vector = library.model.embed_query("how hot is the oven").tolist()
+        ...     found = store.query(VectorStoreQuery(vector, similarity_top_k=1))
+        >>> found.nodes[0].metadata["path"]
+        'recipes/bread.txt'
     """
 
     _database: Database | None = PrivateAttr(default=None)

@@ -45,6 +45,14 @@ class CitedSentences(BaseSynthesizer):
     At most ``sentences`` are used. Each has the number of its node, and a line for each number
     names the passage. Works on any nodes: one that is not our passage is cited by its path or file
     name.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever, CitedSentences
+        >>> nodes = CatalogRetriever("notes", top_k=1).retrieve("when do backups run")
+        >>> print(CitedSentences(sentences=1).synthesize("when do backups run", nodes))
+        Backups run at midnight and are kept for thirty days. [1]
+        <BLANKLINE>
+        [1] guides/backup.md [source: Backups, lines 1-3]
     """
 
     def __init__(
@@ -179,7 +187,16 @@ _SYNTHESIS = tuple(signature(get_response_synthesizer).parameters)
 
 
 class QueryEngineBuilderV2:
-    """Assemble retriever, stages and answer synthesis."""
+    """Assemble retriever, stages and answer synthesis.
+
+    Examples:
+        >>> from catalog.search_v2 import QueryEngineBuilderV2
+        >>> engine = QueryEngineBuilderV2().build_query_engine("notes", top_k=1)
+        >>> print(engine.query("at how many degrees is bread baked"))
+        Bake the bread at 230 degrees. [1]
+        <BLANKLINE>
+        [1] recipes/bread.txt [source: bread, line 1]
+    """
 
     def __init__(self, service: Searcher | None = None) -> None:
         self._service = service

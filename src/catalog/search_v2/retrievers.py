@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -48,6 +48,7 @@ from catalog.retrieval.request import (
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
+from catalog.search_v2.fused_retrievers import FusedRetrievers
 from catalog.search_v2.nodes import (
     PassageNode,
     ScoreName,
@@ -100,7 +101,18 @@ class LegRetriever(BaseRetriever):
 
 
 class LexicalRetriever(LegRetriever):
-    """BM25 or full-text search over one dataset, or over several as one."""
+    """BM25 or full-text search over one dataset, or over several as one.
+
+    Examples:
+        >>> from catalog.library.library import Library
+        >>> from catalog.search_v2 import LexicalRetriever
+        >>> from catalog.store.engine_types import Restriction
+        >>> with Library.open() as library:
+        ...     engine = library.indexes.lexical("notes")
+        ...     by_words = LexicalRetriever(library.database, engine, Restriction("notes"), top_k=1)
+        ...     [node.metadata["path"] for node in by_words.retrieve("bake bread")]
+        ['recipes/bread.txt']
+    """
 
     def __init__(
         self,
@@ -117,6 +129,16 @@ class VectorRetriever(LegRetriever):
     """Nearest neighbours over one dataset, or several; cosines are comparable between them.
 
     :func:`~catalog.retrieval.legs.vector_leg` describes the fallback for an index it cannot use.
+
+    Examples:
+        >>> from catalog.library.library import Library
+        >>> from catalog.search_v2 import SearchServiceV2, VectorRetriever
+        >>> from catalog.store.engine_types import Restriction
+        >>> service = SearchServiceV2(Library.open())
+        >>> by_meaning = VectorRetriever(service.parts, Restriction("notes"), top_k=1)
+        >>> [node.metadata["path"] for node in by_meaning.retrieve("how hot is the oven")]
+        ['recipes/bread.txt']
+        >>> service.close()
     """
 
     def __init__(
@@ -207,7 +229,14 @@ class HybridRetrieverV2(FusionRetriever):
 
 
 class HybridRetrieverFactoryV2:
-    """Build hybrid retrievers from a service's parts, by default the shared service's."""
+    """Build hybrid retrievers from a service's parts, by default the shared service's.
+
+    Examples:
+        >>> from catalog.search_v2 import HybridRetrieverFactoryV2
+        >>> fused = HybridRetrieverFactoryV2().build(dataset_name="notes", k_fused=1)
+        >>> [node.metadata["path"] for node in fused.retrieve("bake bread")]
+        ['recipes/bread.txt']
+    """
 
     __slots__ = ("_given_parts", "_stages")
 
@@ -310,6 +339,39 @@ class HybridRetrieverFactoryV2:
             make_legs=make_legs,
         )
 
+    def over(
+        self,
+        retrievers: Iterable[BaseRetriever],
+        *,
+        weights: Iterable[float] | None = None,
+        bonus: tuple[float, float] = (0.05, 0.02),
+        k: int = 60,
+        k_fused: int = 30,
+        strict: bool = False,
+    ) -> FusedRetrievers:
+        """Return a ``QueryFusionRetriever`` over any LlamaIndex retrievers; it needs no store.
+
+        A node's score is the sum of ``weight / (k + rank)`` over the retrievers that found it, with
+        ranks from 1, and the ``bonus`` of its best rank: the first number for rank 1, the second
+        for ranks 2 and 3. Nodes with the same ``node_id`` are one, and the best ``k_fused`` are
+        kept. Weights default to 1. Each retriever ranks as it returns its nodes. What
+        ``BM25Retriever`` adds to its list with score 0 is left out.
+
+        A retriever that fails is logged and the rest answers; with ``strict`` that raises
+        :class:`StageFailedError`. If every one fails, :class:`EngineError` names each failure.
+        Raises :class:`InputError` for what cannot be fused.
+        """
+        retrievers = list(retrievers)
+        return FusedRetrievers(
+            retrievers,
+            [1.0] * len(retrievers) if weights is None else list(weights),
+            bonus,
+            k,
+            check_depths(None, None, k_fused)[2] or 0,
+            strict=strict,
+            stages=self._stages,
+        )
+
     @property
     def _parts(self) -> SearchParts:
         return self._given_parts or shared_service().parts
@@ -321,6 +383,12 @@ class DatasetRetriever(FusionRetriever):
     ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
     :class:`SearchParams`. A failed stage is logged, and raised with ``strict``. LlamaIndex's
     ``similarity_top_k`` is ``k_fused``.
+
+    Examples:
+        >>> from catalog.search_v2 import DatasetRetriever
+        >>> retriever = DatasetRetriever("notes", k_lex=20, k_dense=20, k_fused=1)
+        >>> [node.metadata["path"] for node in retriever.retrieve("bake bread")]
+        ['recipes/bread.txt']
     """
 
     def __init__(
@@ -387,6 +455,12 @@ class QueryExpansionRetrieverV2(DatasetRetriever):
     query's own lists have the weight ``original_weight``, those of the expansion
     ``expansion_weight``; filters and scope restrict both. A typed query, or one with a certain
     result already, is not expanded.
+
+    Examples:
+        >>> from catalog.search_v2 import QueryExpansionRetrieverV2
+        >>> retriever = QueryExpansionRetrieverV2("notes", k_fused=1)  # asks IDX_LLM__PROVIDER
+        >>> retriever.retrieve("swapping credentials")[0].metadata["path"]
+        'keys.md'
     """
 
     def __init__(
@@ -410,6 +484,13 @@ class LexVecQueryTransform(BaseQueryTransform):
     """The lex, vec and hyde lines of a language model as a LlamaIndex query transform.
 
     The query is embedded together with its vec and hyde lines.
+
+    Examples:
+        >>> from catalog.llm import get_llm
+        >>> from catalog.search_v2 import LexVecQueryTransform
+        >>> transform = LexVecQueryTransform(get_llm())  # IDX_LLM__PROVIDER
+        >>> transform.run("swapping credentials").embedding_strs
+        ['swapping credentials', 'how to rotate the API keys']
     """
 
     def __init__(self, llm: LanguageModel | GivenLLM) -> None:
@@ -453,6 +534,12 @@ class CatalogRetriever(BaseRetriever):
     after selection, for callers who chain the later stages themselves. A query bundle's
     ``embedding`` or ``custom_embedding_strs`` replace the query in the search by meaning, but an
     embedding of another model is ignored and logged once.
+
+    Examples:
+        >>> from catalog.search_v2 import CatalogRetriever
+        >>> retriever = CatalogRetriever("notes", top_k=3, filters={"tags": "ops"})
+        >>> [node.metadata["path"] for node in retriever.retrieve("how often are keys rotated")]
+        ['keys.md']
     """
 
     def __init__(

@@ -19,7 +19,17 @@ _log = logging.getLogger(__name__)
 
 
 class SearchServiceV2(Searcher):
-    """A :class:`Searcher` that also returns LlamaIndex nodes and postprocessors."""
+    """A :class:`Searcher` that also returns LlamaIndex nodes and postprocessors.
+
+    Examples:
+        >>> from catalog.library.library import Library
+        >>> from catalog.search_v2 import SearchServiceV2
+        >>> service = SearchServiceV2(Library.open())
+        >>> nodes = service.retrieve("bake bread", dataset="notes", top_k=1)
+        >>> nodes[0].metadata["path"], nodes[0].metadata["title"]
+        ('recipes/bread.txt', 'bread')
+        >>> service.close()
+    """
 
     @takes_self(SearchParams)
     def retrieve(self, params: SearchParams) -> list[NodeWithScore]:

@@ -176,11 +176,16 @@ def has_dataset(connection: Connection, name: str) -> bool:
 def require_dataset(connection: Connection, name: str) -> None:
     """Raise :class:`UnknownDatasetError`, with the names of all datasets, unless it exists."""
     if not has_dataset(connection, name):
-        names = list_dataset_names(connection)
-        near = get_close_matches(name, names, n=1, cutoff=0.7)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
-        raise UnknownDatasetError(f"no dataset {name!r}{meant}; datasets: {known}")
+        raise unknown_dataset(name, list_dataset_names(connection))
+
+
+def unknown_dataset(name: str | None, names: Sequence[str]) -> UnknownDatasetError:
+    """Return the error for a name that none of these datasets has; ``None``: for no name."""
+    near = get_close_matches(name, names, n=1, cutoff=0.7) if name else []
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
+    what = "say which dataset" if name is None else f"no dataset {name!r}"
+    return UnknownDatasetError(f"{what}{meant}; datasets: {known}")
 
 
 def list_fields(

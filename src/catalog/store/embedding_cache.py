@@ -64,7 +64,11 @@ Side = Literal["query", "document"]
 _MODEL = "embedding"  # key of the store's settings under which its model stands
 _ADOPTED = "adopted"  # key of the note of the model that took another's place
 TRIAL = "trial"  # key of the note of the model on trial
-_FITS = {"calibration": "relevance", "balance": "the balance of the legs"}  # by how keys begin
+_FITS = {  # by how keys begin
+    "calibration": "relevance",
+    "balance": "the balance of the legs",
+    "answers": "when to answer",
+}
 
 
 def embed_key(fingerprint: str, side: Side, text: str) -> str:
@@ -246,7 +250,7 @@ def describe_unused_fits(database: Database, fingerprint: str) -> str:
     """List the fits that other models have and this one does not have yet; "" for nothing.
 
     A fit is learned from labels. Its entry has the ``fit`` and the fingerprint of its
-    ``embedding``; a balance names its dataset in ``of``.
+    ``embedding``; one of a dataset names it in ``of``.
     """
     is_fit = or_(*(meta.c.key.startswith(f"{kind}:") for kind in _FITS))
     with database.read() as connection:

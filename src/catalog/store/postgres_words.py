@@ -91,7 +91,7 @@ $$"""
 CHUNK_COLUMNS = {"title": "A", "headings": "B", "text": "C"}
 _K1, _B = 1.2, 0.75  # of FTS5's bm25()
 _LEAST_IDF = 1e-6
-_LAST_PLACE = 16_383
+_LAST_PLACE = 16_383  # the highest position in a tsvector; the words after it share it
 _MOST_CHARS = 900_000  # of a row's words as text; Postgres takes 1 MB
 _BATCH = 500  # rows cut at once
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _GROUP = 64  # documents
 _NOTE = "removed:"  # prefix of a removed dataset's key, while derived files may still exist
-_OF_DATASET = ("agreement:", "answer_bound:", "waiting:", _NOTE, INDEX_TOKENS)
+_OF_DATASET = ("agreement:", "answer_bound:", "answers:", "waiting:", _NOTE, INDEX_TOKENS)
 _LEARNT = "balance:"  # prefix of keys that end in a hash; the value names its dataset
 
 

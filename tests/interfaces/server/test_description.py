@@ -1,6 +1,7 @@
 """The API does what its own description says, whatever is sent to it."""
 
 import asyncio
+import json
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from catalog.core.param_fields import edge_fields
 from catalog.core.params import BrowseParams, GetParams, SearchParams
+from catalog.core.results import SearchResult
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.server.http_api import HEALTH, ApiState, build_api
 from catalog.interfaces.server.security import Address, guard_app
@@ -109,6 +111,14 @@ def test_every_route_argument_and_error_is_described(engine):
     for name in ("SearchParams", "MultiGetParams"):
         for field, about in said["components"]["schemas"][name]["properties"].items():
             assert about["description"], field
+
+
+def test_examples_in_python_are_not_part_of_the_description(engine):
+    assert ">>> " in SearchResult.__doc__
+    said = description(api(engine, ServeSettings()))
+    about = said["components"]["schemas"]["SearchResult"]["description"]
+    assert about == SearchResult.__doc__.partition("\n\n    Examples:")[0].replace("\n    ", "\n")
+    assert ">>> " not in json.dumps(said)
 
 
 def test_a_query_string_takes_every_parameter_of_its_verb(engine):

@@ -22,6 +22,10 @@ class QdrantSettings(BaseModel):
         pattern=r"^[\w.-]+$",
         description="Begins the name of every collection: stores that share a server differ in it.",
     )
+    texts: bool = Field(
+        False,
+        description="Keep the passages' texts there, too, for LlamaIndex's QdrantVectorStore.",
+    )
     shard_number: int | None = Field(
         None, ge=1, le=10_000, description="Shards of a collection, from when it is next built."
     )

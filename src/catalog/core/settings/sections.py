@@ -320,6 +320,10 @@ class ServeSettings(BaseModel):
         of_roles: dict[str, str | None] = {token.strip(): role.strip() for role, _, token in named}
         return of_roles if self.token is None else {**of_roles, self.token: None}
 
+    def roles(self) -> frozenset[str]:
+        """Return the roles that tokens have."""
+        return frozenset(filter(None, self.tokens().values()))
+
     allowed_hosts: Names = Field(
         (), description="Names under which it is called, besides its address (with commas between)."
     )

@@ -373,7 +373,7 @@ class DatasetStatus(ToolPart):
     passages: int
     modalities: dict[str, int]
     embedded: float
-    updated: str
+    updated: str | None
 
 
 class StatusData(ToolData):
@@ -404,14 +404,16 @@ def run_status(engine: Engine, arguments: ToolArguments, notes: tuple[str, ...])
 
 def _dataset_status(answer: Mapping[str, Any]) -> DatasetStatus:
     passages = answer["chunks"]
-    updated = datetime.fromtimestamp(answer["updated_at"], UTC)
+    updated = answer.get("updated_at")  # a role is not told
     return DatasetStatus(
         name=one_line(answer["dataset"]),
         documents=answer["documents"],
         passages=passages,
         modalities=answer["modalities"],
         embedded=answer["embedded"] / passages if passages else 1.0,
-        updated=updated.isoformat(timespec="seconds"),
+        updated=None
+        if updated is None
+        else datetime.fromtimestamp(updated, UTC).isoformat(timespec="seconds"),
     )
 
 
@@ -420,7 +422,8 @@ def _dataset_line(dataset: DatasetStatus) -> str:
     embedded = math.floor(100 * dataset.embedded)
     return (
         f"dataset {dataset.name}: {dataset.documents} documents, {dataset.passages} passages "
-        f"({modalities}), {embedded} % embedded, updated {dataset.updated}"
+        f"({modalities}), {embedded} % embedded"
+        f"{'' if dataset.updated is None else f', updated {dataset.updated}'}"
     )
 
 

@@ -218,16 +218,18 @@ def calibrate(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """Fit relevance, and the balance of the legs, to labelled queries.
+    """Fit relevance, the balance of the legs, and when to answer, to labelled queries.
 
     Thresholds and low confidence go by relevance. The balance is fitted from 50 queries on, for
-    hybrid search with adaptive fusion. Each is kept if it wins on queries it was not fitted on.
+    hybrid search with adaptive fusion. When 'ask' answers takes 10 queries with an answer and 10
+    without. Each is kept if it wins on queries it was not fitted on.
 
     Examples:
         catalog golden calibrate --golden notes.jsonl
         catalog golden calibrate --golden notes.jsonl --dry-run
     """
     from catalog.core.params import MODES
+    from catalog.evaluation.golden import find_label_warnings
     from catalog.evaluation.golden_files import read_golden
     from catalog.interfaces.cli.output import TerminalProgress
     from catalog.retrieval.searcher import Searcher
@@ -243,6 +245,8 @@ def calibrate(
         if queries is None:
             _undo(service.parts, name, known_mode)
             return
+        for warning in find_label_warnings(queries, library.database, name):
+            complain(warning)
         with TerminalProgress() as progress:
             balance = "the balance of the legs is one of hybrid search with adaptive fusion"
             if known_mode == "hybrid" and service.parts.rag.fusion_mode == "adaptive":
@@ -250,7 +254,9 @@ def calibrate(
             relevance = _fit_relevance(
                 service, queries, name, known_mode, progress, keep=not dry_run
             )
-    say(*relevance, f"  {balance}")
+            as_fitted = Searcher(library)  # with what was kept
+            answers = _fit_answers(as_fitted, queries, name, progress, keep=not dry_run)
+    say(*relevance, f"  {balance}", f"  {answers}")
     say("kept nothing" if dry_run else "'catalog golden calibrate --undo' takes it back")
 
 
@@ -298,9 +304,12 @@ def _embedding_of(parts: SearchParts, mode: Mode) -> str:
 
 def _undo(parts: SearchParts, dataset: str, mode: Mode) -> None:
     """Forget the store's calibration of such searches, and the dataset's balance."""
+    from catalog.answers.answerable import save_answer_shift
     from catalog.retrieval.adaptive import save_balance
     from catalog.retrieval.relevance import save_calibration
 
+    save_answer_shift(parts, dataset, None, "undone")
+    say(f"'ask' decides as usual again when to answer from {dataset}")
     save_calibration(parts.database, _embedding_of(parts, mode), None)
     say("relevance is the packaged calibration's again")
     if mode == "hybrid":
@@ -313,14 +322,14 @@ def _fit_balance(
     parts: SearchParts, queries: GoldenSet, dataset: str, progress: Progress, *, keep: bool
 ) -> str:
     """Fit the balance of the dataset's legs, keep it if it wins, and return what came of it."""
-    from catalog.evaluation.calibration import LEAST_QUERIES, fit_balance, measure_shifts
+    from catalog.evaluation.calibration import LEAST_QUERIES, fit_shift, measure_shifts
     from catalog.retrieval.adaptive import save_balance
 
     count = sum(query.filters is None for query in queries.answerable)
     if count < LEAST_QUERIES:
         return f"the balance of the legs takes {LEAST_QUERIES} queries to fit; there are {count}"
     scores = measure_shifts(parts, queries, dataset, progress=progress)
-    fit = fit_balance(scores, parts.usual_balance(dataset).shift)
+    fit = fit_shift(scores, parts.usual_balance(dataset).shift)
     if keep:
         embedding = _embedding_of(parts, "hybrid")
         about = f"{queries.name} on {dataset}, {fit.queries} queries"
@@ -330,6 +339,38 @@ def _fit_balance(
         return "the balance of the legs stays: no other wins on queries left out of the fit"
     gain = f"nDCG@10 {fit.gain:+.3f} (standard error {fit.error:.3f})"
     return f"the vector leg's share is shifted by {fit.shift:+.2f}: {gain} on queries left out"
+
+
+def _fit_answers(
+    service: Searcher, queries: GoldenSet, dataset: str, progress: Progress, *, keep: bool
+) -> str:
+    """Fit when to answer from the dataset, keep it if it wins, and return what came of it."""
+    from catalog.answers.answerable import save_answer_shift
+    from catalog.evaluation.calibration import (
+        ANSWER_SHIFTS,
+        LEAST_OF_A_KIND,
+        fit_shift,
+        measure_answers,
+    )
+
+    counts = len(queries.answerable), len(queries) - len(queries.answerable)
+    if min(counts) < LEAST_OF_A_KIND:
+        needs = f"{LEAST_OF_A_KIND} queries with an answer and {LEAST_OF_A_KIND} without"
+        return f"when to answer takes {needs} to fit; there are {counts[0]} and {counts[1]}"
+    decisions = measure_answers(service, queries, dataset, progress=progress)
+    fit = fit_shift(decisions.weighted, shifts=ANSWER_SHIFTS)
+    (wrongly, rightly), (before, rightly_before) = map(decisions.refused, (fit.shift, 0.0))
+    if keep:
+        about = f"{queries.name} on {dataset}, {fit.queries} queries"
+        save_answer_shift(service.parts, dataset, fit.shift if fit.wins else None, about)
+    now = f"{before:.0%} of those with an answer and {rightly_before:.0%} of those without"
+    if not fit.wins:
+        return f"'ask' decides as before, and refuses {now}: no shift wins on queries left out"
+    return (
+        f"'ask' refuses {wrongly:.0%} of those with an answer and {rightly:.0%} of those without; "
+        f"before, {now}: {fit.gain:+.3f} rightly decided (standard error {fit.error:.3f}) on "
+        "queries left out"
+    )
 
 
 def _texts(queries: list[str] | None) -> Iterator[str]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, open_library
-from catalog.interfaces.cli.output import print_json, say, table_lines
+from catalog.interfaces.cli.output import complain, print_json, say, table_lines
 from catalog.interfaces.plain_text import one_line
 
 if TYPE_CHECKING:
+    from catalog.core.settings.sections import LogSettings
     from catalog.store.log_entries import LogEntry
 
 _SPAN = re.compile(r"(\d{1,6})\s*([mhdw])")
@@ -42,7 +43,7 @@ def list_queries(
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
-    """List what was asked, newest first.
+    """List what was asked, newest first: by default questions as hashes, and no searches.
 
     Examples:
         catalog logs queries
@@ -62,6 +63,8 @@ def list_queries(
         say(*table_lines(_HEADINGS, map(_cells, entries), right=("id", "ms")))
     else:
         say("Nothing is in the log.")
+    if not json:
+        complain(_what_is_logged(library.settings.log))
 
 
 @app.command("show")
@@ -121,6 +124,7 @@ def show_stats(
         print_json(stats)
     else:
         say(*log_stats_lines(stats))
+        complain(_what_is_logged(library.settings.log))
 
 
 @app.command("clear")
@@ -164,6 +168,16 @@ def _moment(option: str, value: str | None) -> float:
         return time.time() - int(span[1]) * _SECONDS[span[2]]
     moment = read_bound(option, value)
     return 0.0 if moment is None else seconds_since_epoch(moment)
+
+
+def _what_is_logged(settings: LogSettings) -> str:
+    """Say which verbs the settings log, and in which form the questions."""
+    if not settings.verbs:
+        return "nothing is logged (IDX_LOG__VERBS)"
+    logged = f"logged: {', '.join(settings.verbs)}"
+    if "search" not in settings.verbs:
+        logged += "; searches are not (IDX_LOG__VERBS)"
+    return logged if settings.query_text else f"{logged}; questions as hashes (IDX_LOG__QUERY_TEXT)"
 
 
 def _cells(entry: LogEntry) -> tuple[str, ...]:

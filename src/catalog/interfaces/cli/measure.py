@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 GATE_FAILED = 3  # exit code when --fail-if holds
 BACKENDS = (
-    "v1, v2, lexical, vector, v2:setting=value,…, trial or trial-vector (the model of 'index "
-    "try-model'), collection[:NAME], module:function or a TREC run file"
+    "v1, stock, v2, lexical, vector, v2:setting=value,…, trial or trial-vector (the model of "
+    "'index try-model'), collection[:NAME], module:function or a TREC run file"
 )
 _GOLDEN = typer.Option("--golden", help="Labelled queries, JSON Lines.")
 _BEIR = typer.Option("--beir", help="A collection in BEIR layout; indexed if needed.")

@@ -92,9 +92,8 @@ def mcp(
 
     def build_server(engine: Engine) -> Server[Workers]:
         warm_in_background(engine)
-        has_roles = bool(settings.serve.role_tokens)
         return catalog_server(
-            engine, workers, with_answers=settings.answers.tool, has_roles=has_roles
+            engine, workers, with_answers=settings.answers.tool, roles=settings.serve.roles()
         )
 
     engine = NearestEngine.of(settings, store_options(context, home, preset).preset)

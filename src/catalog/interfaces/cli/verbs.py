@@ -137,7 +137,7 @@ ask = verb_command(
 generate = verb_command(
     "generate",
     GenerateParams,
-    "Make a cited blueprint, pdr, workflow or build-plan.",
+    "Make a cited blueprint, pdr, workflow or build-plan; all its sections need a model.",
     (
         'catalog generate workflow --topic "rotating keys"',
         'catalog generate blueprint --topic "backups" --out backups.md',

@@ -193,8 +193,7 @@ def build_app(
     )
     alone = {"token": secret, "role_tokens": (), "allowed_origins": ()}
     for_owner = serve.model_copy(update=alone)
-    has_roles = bool(serve.role_tokens)
-    server = catalog_server(engine, workers, with_answers=with_answers, has_roles=has_roles)
+    server = catalog_server(engine, workers, with_answers=with_answers, roles=serve.roles())
     mcp, running = mcp_asgi(server, serve)
 
     routes = [

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 BlendName = Literal["position", "linear", "replace"]
+# w(n) of ``position``: (last rank, weight), and the weight of all other ranks; see ``blend``.
 _BANDS = ((3, 0.75), (10, 0.60))
 _WEIGHT_BEYOND = 0.40
 

@@ -222,6 +222,7 @@ def _check_dimensions(ids: list[str], rows: list[Floats]) -> None:
 
 
 def _changed_at(folder: Path) -> int:
+    # Not of each file: to ask 100,000 files takes .36 s, more than the whole load may.
     return folder.stat().st_mtime_ns
 
 

@@ -35,6 +35,15 @@ class PrecomputedRetriever(BaseRetriever):
 
     A query's vector is the embedding in its bundle, or else the provider's. Raises
     :class:`SemanticQueryError` without either.
+
+    Examples:
+        >>> from llama_index.core import QueryBundle
+        >>> from catalog.search_v2 import PrecomputedRetriever
+        >>> from catalog.search_v2.precomputed import SemanticContextRetriever
+        >>> retriever = PrecomputedRetriever(SemanticContextRetriever(cache_dir=".emb_cache"))
+        >>> nodes = retriever.retrieve(QueryBundle("rotate keys", embedding=[0.9, 0.1]))
+        >>> [(node.metadata["source_file"], round(node.score, 2)) for node in nodes]
+        [('keys.md', 0.99), ('recipes/bread.txt', 0.11)]
     """
 
     def __init__(
@@ -72,6 +81,18 @@ class PrecomputedLeg(LegRetriever):
 
     Sidecars name the lines: ``source_file`` is a document's path in the dataset, and
     ``line_number`` a line of the passage, by default the first.
+
+    Examples:
+        >>> from catalog.library.library import Library
+        >>> from catalog.search_v2 import PrecomputedLeg
+        >>> from catalog.search_v2.precomputed import SemanticContextRetriever
+        >>> from catalog.store.engine_types import Restriction
+        >>> semantic = SemanticContextRetriever(cache_dir=".emb_cache")
+        >>> within = Restriction("notes")
+        >>> with Library.open() as library:
+        ...     leg = PrecomputedLeg(library.database, within, 1, semantic, [0.9, 0.1])
+        ...     [node.metadata["path"] for node in leg.retrieve("rotate keys")]
+        ['keys.md']
     """
 
     def __init__(
@@ -138,6 +159,14 @@ def precomputed_hybrid(
     Ask it the same ``query``: ``precomputed_hybrid(…).retrieve(query)``. ``parts`` are a service's,
     by default the shared one's. It returns ``top_k`` fused passages, by default as many as the
     settings say.
+
+    Examples:
+        >>> from catalog.search_v2 import precomputed_hybrid
+        >>> from catalog.search_v2.precomputed import SemanticContextRetriever
+        >>> semantic = SemanticContextRetriever(cache_dir=".emb_cache")
+        >>> retriever = precomputed_hybrid(semantic, "rotate keys", [0.9, 0.1], "notes", top_k=1)
+        >>> [node.metadata["path"] for node in retriever.retrieve("rotate keys")]
+        ['keys.md']
     """
     factory = HybridRetrieverFactoryV2(parts)
     parts = factory._parts

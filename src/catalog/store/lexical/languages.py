@@ -97,7 +97,7 @@ def _language_of_letters(text: str) -> str | None:
         del letters["chinese"]
     language, most = max(letters.items(), key=itemgetter(1), default=("", 0))
     if language == "russian" and len(_NOT_RUSSIAN.findall(text)) > _MOST_FOREIGN * most:
-        language = "cyrillic"
+        language = "cyrillic"  # not Russian, so that no model is taken to know it
     return language if most > sum(map(len, _LATIN.findall(text))) else None
 
 

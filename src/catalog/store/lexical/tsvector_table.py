@@ -54,6 +54,7 @@ _MOST_CHARS = 60_000  # of a passage's text, and of all its fields: a tsvector h
 _MOST_BYTES = 2_046  # of a word in a tsvector
 _ACCENTS = "[\u0300-\u036f]"
 _NO_WORDS = cast(array([], type_=Text()), ARRAY(Text()))
+# The row number is not enough: after an older copy of the store is put back, it is given again.
 _KEY = func.hashtextextended(chunks.c.chunk_id + chunks.c.text_hash, cast(0, BigInteger()))
 _WORTH_STATISTICS = 1_000  # changed passages after which the planner's statistics are updated
 
@@ -311,6 +312,7 @@ class TsvectorTables:
 
     def _words_of(self, written: ColumnElement[Any]) -> ColumnElement[Any]:
         """Return the words of a text; English text loses its accents before it is stemmed."""
+        # So that "resume" finds "résumé". The rules of other languages need the accents.
         if self._settings.config.rpartition(".")[2] == "english":
             is_plain = func.octet_length(written) == func.length(written)
             written = case((is_plain, written), else_=_bare(written))

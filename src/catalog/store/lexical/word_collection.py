@@ -52,6 +52,8 @@ _TOLD = _KEY, _LENGTH, _LANGUAGE = "key", "length", "language"  # fields of a po
 _MOST = 2**62  # greater than any number in them
 FORMAT = 1  # of the collection: its points and note
 SAMPLE = 2_000  # passages from which the scores below the best are estimated
+# In steps, so that equal passages have equal scores whatever their history, and few updates change
+# the weights of all points.
 STEP = 1.05  # ratio of consecutive average lengths for which points are written
 _MEASURED = 10_000  # passages for the first estimate of the average
 _TRIES = 20  # to update the points before the dataset changes again

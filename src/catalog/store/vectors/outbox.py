@@ -21,6 +21,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select
 
 from catalog.core.errors import StoreBusyError, StoreError
 from catalog.core.ids import point_id, sha1_hex
+from catalog.store.chunks import load_chunks
 from catalog.store.database import INDEX_TOKENS, Database, read_meta, set_meta
 from catalog.store.filter_sql import among
 from catalog.store.schema import chunks, embedded_windows, outbox
@@ -29,6 +30,7 @@ from catalog.store.vectors.points import (
     IndexPoint,
     ListedPointIndex,
     PointIndex,
+    add_texts,
     load_points,
 )
 
@@ -56,7 +58,8 @@ class Outbox:
 
     Applied rows are remembered, because they stay in the table while another process writes, and in
     the snapshots of other threads. ``keep`` saves as JSON with the index what was applied to it;
-    :meth:`adopt` gets this back when the index is opened again.
+    :meth:`adopt` gets this back when the index is opened again. With ``texts``, points have the
+    passages' texts for other software.
     """
 
     def __init__(
@@ -65,11 +68,14 @@ class Outbox:
         dataset: str,
         dim: int,
         keep: Callable[[dict[str, Any]], None] = lambda _: None,
+        *,
+        texts: bool = False,
     ) -> None:
         self._database = database
         self._dataset = dataset
         self._dim = dim
         self._keep = keep
+        self._has_texts = texts
         self.damaged: set[str] = set()  # documents with a skipped vector
         self._applied: set[int] = set()
         self._to_remove: set[int] = set()
@@ -112,7 +118,7 @@ class Outbox:
             self._announce(rows[-1])
             with self._database.read() as connection:
                 deleted, upserted = read_changes(connection, rows)
-                points = load_points(connection, upserted, self._dim, self.damaged)
+                points = self._load(connection, upserted)
             if deleted:
                 index.delete(deleted)
             if points:
@@ -190,11 +196,18 @@ class Outbox:
         while True:
             with self._database.read() as connection:
                 seqs = list(connection.scalars(of_dataset.where(chunks.c.seq > after).limit(BATCH)))
-                points = load_points(connection, seqs, self._dim, self.damaged)
+                points = self._load(connection, seqs)
             if not seqs:
                 return
             yield points
             after = seqs[-1]
+
+    def _load(self, connection: Connection, seqs: Sequence[int]) -> list[IndexPoint]:
+        points = load_points(connection, seqs, self._dim, self.damaged)
+        if self._has_texts:
+            loaded = load_chunks(connection, self._dataset, seqs, damaged=[]).values()
+            add_texts(points, {chunk.chunk_id: chunk for chunk in loaded})
+        return points
 
     def _rows(self) -> list[int]:
         """Return the ids of the dataset's outbox rows, in order."""

@@ -5,6 +5,11 @@
     page     the numbers of the chunk's pages, if it has pages
     kv       a token for each value of every other field, and one for each field with a value
 
+On a server, if set, also the passage as LlamaIndex's ``QdrantVectorStore`` writes it:
+
+    _node_content, _node_type    text, metadata and source of a ``TextNode``, as JSON
+    path, title                  for its metadata filters
+
 So one keyword index serves every field and value: dots, quotes, booleans and fields of mixed types
 need no special care. ``dataset`` is the collection; ``path`` and ``source_doc_id`` are ``doc_id``;
 none of them needs a token.
@@ -19,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import Connection, select
 
-from catalog.core.documents import MetadataScalar, last_page
+from catalog.core.documents import Chunk, MetadataScalar, last_page
 from catalog.core.errors import DamagedDocumentError, EmbeddingError, EmbeddingMismatchError
 from catalog.core.filters import comparable_number, value_kind
 from catalog.core.ids import point_id, sha1_hex
@@ -164,6 +169,41 @@ def load_points(
         except DamagedDocumentError as error:
             damaged.add(error.document)
     return points
+
+
+def add_texts(points: Iterable[IndexPoint], loaded: Mapping[str, Chunk]) -> None:
+    """Add to the points the passages with these ids, in LlamaIndex's form."""
+    for point in points:
+        chunk = loaded.get(point.payload[CHUNK])
+        if chunk is None:
+            continue
+        metadata = {
+            **chunk.metadata,
+            "dataset": chunk.dataset,
+            "path": chunk.path,
+            "title": chunk.title,
+            "heading_path": list(chunk.heading_path),
+            **{
+                name: value
+                for name in ("page", "line_start", "line_end", "time_start", "time_end")
+                if (value := getattr(chunk.locator, name)) is not None
+            },
+        }
+        node = {
+            "class_name": "TextNode",
+            "id_": chunk.chunk_id,
+            "text": chunk.text,
+            "metadata": metadata,
+            "start_char_idx": chunk.start_offset,
+            "end_char_idx": chunk.end_offset,
+            "relationships": {_SOURCE: {"node_id": chunk.source_doc_id}},
+        }
+        point.payload["_node_type"] = "TextNode"
+        point.payload["_node_content"] = json.dumps(node, ensure_ascii=False)
+        point.payload.update(path=chunk.path, title=chunk.title)
+
+
+_SOURCE = "1"  # NodeRelationship.SOURCE
 
 
 def unit(vector: Vector) -> Vector:

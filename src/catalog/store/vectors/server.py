@@ -71,7 +71,8 @@ class ServerEngine:
         seconds = self._options.timeout_seconds
         self._server = QdrantServer(client, seconds=seconds, sleep=sleep, clock=clock)
         self._versions = CollectionVersions(self._server, self.collection, fingerprint)
-        self._outbox = Outbox(database, dataset, dim, self._keep_applied)
+        texts = self._options.texts
+        self._outbox = Outbox(database, dataset, dim, self._keep_applied, texts=texts)
         self._index: ServerIndex | None = None
         self._clock, self._impatient_until = clock, 0.0
         self._target = ""  # the collection that the outbox is applied to
@@ -245,7 +246,7 @@ class ServerEngine:
         return note.get("complete") is True and self._is_alike(note)
 
     def _is_alike(self, note: dict[str, Any]) -> bool:
-        """Return whether the collection is for this dataset, model and format."""
+        """Return whether the collection is for this dataset, model, format and payload."""
         made = self._note(complete=True)
         return all(note.get(key) == made[key] for key in made.keys() - {"complete", "options"})
 
@@ -260,6 +261,7 @@ class ServerEngine:
             "dataset": self._dataset,
             "fingerprint": self._fingerprint,
             "dim": self._dim,
+            "texts": self._options.texts,
             "complete": complete,
             "options": layout_of(self._options),
         }

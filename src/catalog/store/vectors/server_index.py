@@ -101,6 +101,7 @@ def upsert_points(
     if len(batches) == 1:
         upsert(batches[0])
         return
+    # The client's uploader waits without end for a server that limits requests.
     workers = ThreadPoolExecutor(options.parallel, "qdrant-upsert")
     try:
         calls = [workers.submit(copy_context().run, upsert, batch) for batch in batches]

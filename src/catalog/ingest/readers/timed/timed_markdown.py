@@ -23,6 +23,7 @@ from catalog.ingest.readers.timed.source_media import (
     find_frames,
     find_medium,
     is_frame_title,
+    split_extension,
     title_without_time,
 )
 from catalog.ingest.readers.timed.transcript_lines import CueLines, find_cues
@@ -165,6 +166,12 @@ def _as_recording(
         name = source.recording  # its own file is the picture of the frame
     medium = find_medium(document.path, name, is_frame=bool(frames) and not cues)
     is_audio = source.modality == "audio_transcript" or medium.file_type == "audio"
+    is_audio = is_audio or (
+        not frames
+        and split_extension(document.path)[1].lower() == "txt"
+        and source.modality is None
+        and not {source.file_type, medium.file_type}.intersection(("video", "image"))
+    )
     modality: Modality = "audio_transcript" if is_audio else "video_transcript"
     cuts = _Cuts([(cue.cut_start, cue.cut_end) for cue in cues])
     text = cuts.apply(document.text)

@@ -340,12 +340,12 @@ def shorten(text: str) -> str:
 
 
 def catalog_server(
-    engine: Engine, workers: Workers, *, with_answers: bool = False, has_roles: bool = False
+    engine: Engine, workers: Workers, *, with_answers: bool = False, roles: Collection[str] = ()
 ) -> Server[Workers]:
     """Return the server of all agent tools; ask the engine once, for its instructions.
 
-    The tool ``ask`` is included only ``with_answers``. With ``has_roles`` its callers may
-    have roles: the instructions count no documents, since a role may not see all of them.
+    The tool ``ask`` is included only ``with_answers``. ``roles`` are those that its callers may
+    have: the instructions name only datasets of which all of them see a document, and count none.
     """
     from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS, LISTED_TOOLS
 
@@ -354,23 +354,25 @@ def catalog_server(
         engine,
         tools={**AGENT_TOOLS, **more},
         listed=(*LISTED_TOOLS, *more),
-        instructions=instructions(engine, has_roles=has_roles),
+        instructions=instructions(engine, roles),
         workers=workers,
     )
 
 
-def instructions(engine: Engine, *, has_roles: bool = False) -> str:
+def instructions(engine: Engine, roles: Collection[str] = ()) -> str:
     """Return how to use the tools and, if the store can be read, the names of datasets."""
     from catalog.interfaces.agents import agent_guidance
 
     try:
-        datasets = engine.ask("status", {})["datasets"]
+        of_each = [engine.ask("status", {"role": one})["datasets"] for one in roles or (None,)]
+        seen = [{one["dataset"] for one in datasets} for datasets in of_each]
+        datasets = [one for one in of_each[0] if all(one["dataset"] in names for names in seen)]
     except NoStoreError:  # it may be made while this server runs
         datasets = []
     except CatalogError as error:
         _LOG.warning("instructions without datasets: %s", error)
         return agent_guidance()
-    describe = _name_dataset if has_roles else _describe_dataset
+    describe = _name_dataset if roles else _describe_dataset
     names = [describe(dataset) for dataset in datasets]
     if len(names) > 1:
         return agent_guidance(names)

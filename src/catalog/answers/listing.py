@@ -1,0 +1,179 @@
+"""Answer "how many documents mention X?" and "which documents mention X?" exactly, from the index.
+
+A search stops at its best passages, so that it can neither count nor list. These questions are
+recognised by their form, in English, and answered from :class:`DocumentCatalog` without a language
+model: the number of documents that contain the words, and then the first of them, each with a
+sentence that contains them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from dataclasses import fields
+from typing import TYPE_CHECKING, NamedTuple
+
+from catalog.answers.cited_sources import Sources, find_quote
+from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
+from catalog.core.params import AskParams, BrowseParams, SearchParams
+from catalog.core.results import CatalogPage, SearchResult, SearchResults
+from catalog.library.browse import DocumentCatalog
+from catalog.store.lexical.languages import stop_words
+
+if TYPE_CHECKING:
+    from catalog.retrieval.searcher import Searcher
+
+_DOCUMENTS = (
+    "documents?|docs?|files?|notes?|pages?|papers?|articles?|reports?|texts?|sources?|pdfs?|"
+    "e-?mails?|mails?|messages?|letters?|transcripts?|lectures?|recordings?|videos?|meetings?"
+)
+_MENTION = "mention(?:s|ed|ing)?|contain(?:s|ing)?|refer(?:s|ring)? to"
+_SAY = "say(?:s|ing)?|state[sd]?|discuss(?:es|ed|ing)?|talks? about|talking about"
+_WHICH = "how many|which|what|(?:list|show me|show|find|give me)(?: all| every| each)?(?: the| my)?"
+_ASKED = re.compile(
+    rf"(?:{_WHICH})(?: of)?(?: the| my| our| these)? (?:{_DOCUMENTS})(?: there are)?"
+    rf"(?: that| which)? (?:(?P<exact>{_MENTION})|{_SAY})(?: that)? (?P<what>\S.*)",
+    re.IGNORECASE,
+)
+_ASKED_OF = re.compile(
+    rf"(?:in )?(?:how many|which|what) (?:{_DOCUMENTS}) (?:is|are|does|do) (?P<what>\S.*?) "
+    r"(?P<exact>mentioned|contained|occur|appear|referred to)(?: in)?",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(r"(?:the |an? |any )?(?:(?:words?|phrases?|terms?|names?) )?", re.IGNORECASE)
+_QUOTED = re.compile(r'["“”„«»]([^"“”„«»]+)["“”„«»]')
+_LISTED = 10  # documents, where the call does not say how many
+_MOST_PHRASES = 12  # a search takes 16
+
+
+class Listing(NamedTuple):
+    """What a question wants listed: the ``phrases`` that a passage has to contain.
+
+    ``is_exact``: it asks about these words, so that none is an answer too. Otherwise, such as in
+    "which notes discuss …", it may be about what they mean.
+    """
+
+    phrases: tuple[str, ...]
+    is_exact: bool
+
+
+def read_listing(question: str) -> Listing | None:
+    """Return what a question wants listed; ``None`` for other questions.
+
+    >>> read_listing('How many notes mention an indemnity clause?')
+    Listing(phrases=('indemnity clause',), is_exact=True)
+    >>> read_listing('How many pages does the report have?')
+    """
+    text = " ".join(question.split()).rstrip("?.! ")
+    asked = _ASKED.fullmatch(text) or _ASKED_OF.fullmatch(text)
+    if asked is None:
+        return None
+    quoted = tuple(_QUOTED.findall(asked["what"]))
+    what = asked["what"].strip("'‘’ ")
+    what = what[_BEFORE.match(what).end() :].strip("'‘’ ")  # type: ignore[union-attr]
+    phrases = [phrase.replace('"', " ") for phrase in (quoted or (what,))][:_MOST_PHRASES]
+    if not all(re.search(r"\w", phrase) for phrase in phrases):
+        return None
+    return Listing(tuple(phrases), asked["exact"] is not None)
+
+
+def answer_listing(
+    service: Searcher, params: AskParams, listing: Listing
+) -> Generator[AnswerEvent, None, Answer | None]:
+    """Yield the events of an answer and return it whole.
+
+    Return ``None`` if nothing contains the words and the question may mean something else.
+    """
+    shown = params.top_k or _LISTED
+    asked, page = _count(service, params, listing.phrases, shown)
+    words = _telling_words(listing.phrases)
+    if not page.total and len(words) > 1:
+        apart, page_apart = _count(service, params, words, shown)
+        if page_apart.total:
+            asked, page = apart, page_apart
+    if not page.total and not listing.is_exact:
+        return None
+    results = _search(service, params, asked, page)
+    yield AnswerEvent("results", results=results)
+    sources = Sources(results, service.parts.settings.answers.citations)
+    first: dict[str, SearchResult] = {}
+    for result in results:
+        first.setdefault(result.source_doc_id, result)
+    sentences = [AnswerSentence(text=_headline(asked, page), citations=(), supported=True)]
+    for entry in page.entries:
+        found = first.get(entry.source_doc_id)
+        if found is not None:
+            sentences.append(sources.cite(_line(found, entry.matching or 1, asked)))
+    yield from (AnswerEvent("sentence", sentence=one) for one in sentences)
+    rest = page.total - len(page.entries)
+    arguments = " ".join(f'--containing "{phrase}"' for phrase in asked)
+    more = f"{rest} more: catalog browse {arguments} --offset {len(page.entries)}"
+    return Answer(
+        params.question,
+        tuple(sentences),
+        sources.of(sentences),
+        results,
+        agent=params.agent,
+        notes=(*page.notes, *([more] if rest else [])) if page.total else (),
+    )
+
+
+def _count(
+    service: Searcher, params: AskParams, phrases: tuple[str, ...], most: int
+) -> tuple[tuple[str, ...], CatalogPage]:
+    shared = {field.name for field in fields(BrowseParams)} & {
+        field.name for field in fields(AskParams)
+    }
+    browse = BrowseParams(
+        containing=phrases, limit=most, **{name: getattr(params, name) for name in shared}
+    )
+    return phrases, DocumentCatalog(service.library).query(**vars(browse))
+
+
+def _search(
+    service: Searcher, params: AskParams, phrases: tuple[str, ...], page: CatalogPage
+) -> SearchResults:
+    """Return passages of the page's documents that contain the phrases, the best ones first."""
+    shared = {"dataset", "role", "filters", "after", "before", "file_type", "name"}
+    search = SearchParams(
+        " ".join(f'"{phrase}"' for phrase in phrases),
+        docs=[f"{entry.dataset}:{entry.path}" for entry in page.entries] or None,
+        top_k=min(1000, max(10, sum(entry.matching or 0 for entry in page.entries))),
+        mode="lexical",
+        rerank=False,
+        expand=False,
+        similarity_threshold=0.0,
+        all_copies=True,
+        **{name: getattr(params, name) for name in shared},
+    )
+    return service.run(search)
+
+
+def _headline(phrases: tuple[str, ...], page: CatalogPage) -> str:
+    quoted = [f'"{phrase}"' for phrase in phrases]
+    words = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+    where = "" if len(quoted) == 1 else " in one passage"
+    if not page.total:
+        return f"No document contains {words}{where}."
+    some = "1 document contains" if page.total == 1 else f"{page.total:,} documents contain"
+    return f"{some} {words}{where}."
+
+
+def _line(result: SearchResult, count: int, phrases: tuple[str, ...]) -> AnswerSentence:
+    start, end = find_quote(result, " ".join(phrases))
+    times = "" if count == 1 else f" ({count:,} passages)"
+    return AnswerSentence(
+        text=" ".join(result.text[start:end].split()),
+        context=f"{result.title}{times}",
+        citations=(result.rank,),
+        supported=True,
+        breaks="\n",
+        span=(start, end),
+    )
+
+
+def _telling_words(phrases: tuple[str, ...]) -> tuple[str, ...]:
+    common = stop_words("english")
+    words = [word for phrase in phrases for word in re.findall(r"\w+", phrase)]
+    telling = dict.fromkeys(word for word in words if word.casefold() not in common)
+    return tuple(telling)[:_MOST_PHRASES]

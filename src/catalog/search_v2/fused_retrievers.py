@@ -1,0 +1,253 @@
+"""Fuse the answers of retrievers that people already have: any of LlamaIndex's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+from llama_index.core import Settings as LlamaSettings
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.llms.mock import MockLLM
+from llama_index.core.retrievers import QueryFusionRetriever, VectorIndexRetriever
+from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from pydantic import PrivateAttr
+
+from catalog.core.errors import EngineError, InputError
+from catalog.retrieval.fusion import FusedHit, RankedList, rrf
+from catalog.retrieval.stages import StageLog
+
+_log = logging.getLogger(__name__)
+_BM25 = "llama_index.retrievers.bm25"
+
+
+class FusedNode(NodeWithScore):
+    """A node of other retrievers after fusion, with the parts of its score."""
+
+    _fused: FusedHit = PrivateAttr()
+    _relevance: float | None = PrivateAttr(default=None)
+
+    @classmethod
+    def of(cls, found: NodeWithScore, fused: FusedHit) -> NodeWithScore:
+        """Return the node with its fused score; one of our own searches keeps its class."""
+        if type(found) not in (NodeWithScore, cls):
+            return found.model_copy(update={"score": fused.score})
+        node = cls(node=found.node, score=fused.score)
+        scores = [part.raw_score for part in fused.originals("vector")]
+        if isinstance(found, FusedNode) and found.relevance is not None:
+            scores.append(found.relevance)
+        node._fused = fused
+        node._relevance = max((score for score in scores if 0.0 <= score <= 1.0), default=None)
+        return node
+
+    @property
+    def fused(self) -> FusedHit:
+        """Contributions and bonus that add up to the fused score."""
+        return self._fused
+
+    @property
+    def relevance(self) -> float | None:
+        """The best score in 0..1 of a vector index; ``None`` if only other retrievers found it."""
+        return self._relevance
+
+
+class _Answer(NamedTuple):
+    """One retriever's nodes, its time, and its error."""
+
+    nodes: Sequence[NodeWithScore]
+    ms: float
+    error: Exception | None = None
+
+
+class FusedRetrievers(QueryFusionRetriever):
+    """Fuse any retrievers by weighted reciprocal ranks with the top-rank bonus, by node id.
+
+    Built by ``HybridRetrieverFactoryV2.over``, which has the rules.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[BaseRetriever],
+        weights: Sequence[float],
+        bonus: tuple[float, float],
+        k: int,
+        top_k: int,
+        *,
+        strict: bool = False,
+        stages: StageLog | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        _check(retrievers, weights, bonus, k)
+        super().__init__(
+            list(retrievers),
+            llm=MockLLM(),  # never asked; without one the class looks for OpenAI
+            mode=FUSION_MODES.RECIPROCAL_RANK,
+            similarity_top_k=top_k,
+            num_queries=1,
+            use_async=False,
+            callback_manager=callback_manager or LlamaSettings.callback_manager,
+        )
+        self._weights, self._bonus, self._k = tuple(weights), tuple(bonus), k
+        self._strict, self._stages = strict, stages
+        names = [type(one).__name__ for one in retrievers]
+        self._names = [
+            name if names.count(name) == 1 else f"{name} {number}"
+            for number, name in enumerate(names, start=1)
+        ]
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        *others, last = self._retrievers
+        with ThreadPoolExecutor(max(1, len(others)), "retriever") as threads:
+            jobs = [
+                threads.submit(contextvars.copy_context().run, _ask, one, query_bundle)
+                for one in others
+            ]
+            in_this_thread = _ask(last, query_bundle)
+            answers = [*(job.result() for job in jobs), in_this_thread]
+        return self._fuse(query_bundle.query_str, answers)
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        asked = (_ask_async(one, query_bundle) for one in self._retrievers)
+        return self._fuse(query_bundle.query_str, await asyncio.gather(*asked))
+
+    def _fuse(self, query: str, answers: Sequence[_Answer]) -> list[NodeWithScore]:
+        stages = StageLog(strict=self._strict)
+        for name, answer in zip(self._names, answers, strict=True):
+            if answer.error is None:
+                stages.ran(name, answer.ms, f"{len(answer.nodes)} nodes")
+            else:
+                stages.failed(name, answer.ms, answer.error)
+        errors = [answer.error for answer in answers if answer.error is not None]
+        if len(errors) == len(answers):
+            failures = "; ".join(
+                f"{name}: {type(error).__name__}: {error}"
+                for name, error in zip(self._names, errors, strict=True)
+            )
+            raise EngineError(f"every retriever failed: {failures}") from errors[0]
+        if self._stages is None:
+            stages.log_failures(_log)
+        else:
+            self._stages.join(stages)
+        nodes: dict[str, NodeWithScore] = {}
+        lists = []
+        for number, answer in enumerate(answers):
+            best: dict[str, NodeWithScore] = {}
+            for one in answer.nodes:
+                best.setdefault(one.node.node_id, one)
+            nodes = best | nodes
+            lists.append(
+                RankedList(
+                    leg="vector" if _is_vector(self._retrievers[number]) else "lexical",
+                    engine=self._names[number],
+                    query=query,
+                    origin="original",
+                    weight=self._weights[number],
+                    hits=tuple((node_id, _score(one)) for node_id, one in best.items()),
+                )
+            )
+        first, second = self._bonus
+        fused = rrf(lists, k=self._k, bonus_first=first, bonus_second=second)
+        return [FusedNode.of(nodes[hit.chunk_id], hit) for hit in fused[: self.similarity_top_k]]
+
+
+def _check(
+    retrievers: Sequence[BaseRetriever],
+    weights: Sequence[float],
+    bonus: Sequence[float],
+    k: int,
+) -> None:
+    """Raise :class:`InputError` for what cannot be fused."""
+    if not retrievers:
+        raise InputError("there is no retriever to fuse: give one or more")
+    for one in retrievers:
+        if not isinstance(one, BaseRetriever):
+            way_out = ": give its as_retriever(…)" if hasattr(one, "as_retriever") else ""
+            raise InputError(f"{type(one).__name__} is not a LlamaIndex retriever{way_out}")
+    if len(weights) != len(retrievers):
+        raise InputError(f"{len(weights)} weights for {len(retrievers)} retrievers: give one each")
+    for weight in weights:
+        if not _is_number(weight) or weight <= 0:
+            raise InputError(
+                f"the weight {weight!r} is not above 0: leave out a retriever that must not count"
+            )
+    is_pair = isinstance(bonus, list | tuple) and len(bonus) == 2
+    if not is_pair or not all(_is_number(one) and one >= 0 for one in bonus):
+        raise InputError(
+            f"bonus is {bonus!r}: give two numbers, for the first place and for the second and "
+            "third, or (0, 0) for none"
+        )
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InputError(f"k is {k!r}: give a whole number from 1")
+
+
+def _is_number(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def _ask(retriever: BaseRetriever, bundle: QueryBundle) -> _Answer:
+    started = time.perf_counter()
+    try:
+        found = _checked(retriever, retriever.retrieve(_own_bundle(bundle)))
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001 - another's; reported, and the rest answers
+        return _Answer((), _ms_since(started), error)
+    return _Answer(found, _ms_since(started))
+
+
+async def _ask_async(retriever: BaseRetriever, bundle: QueryBundle) -> _Answer:
+    if not _is_asynchronous(retriever):
+        return await asyncio.to_thread(_ask, retriever, bundle)
+    started = time.perf_counter()
+    try:
+        found = _checked(retriever, await retriever.aretrieve(_own_bundle(bundle)))
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001 - another's; reported, and the rest answers
+        return _Answer((), _ms_since(started), error)
+    return _Answer(found, _ms_since(started))
+
+
+def _own_bundle(bundle: QueryBundle) -> QueryBundle:
+    """Return a copy: a vector retriever writes its model's embedding into the bundle it gets."""
+    return replace(bundle)
+
+
+def _is_asynchronous(retriever: BaseRetriever) -> bool:
+    """Return whether it retrieves without blocking the event loop.
+
+    The base class only calls the synchronous method, and a Qdrant store may lack its client.
+    """
+    store = getattr(retriever, "_vector_store", None)
+    lacks_client = store is not None and getattr(store, "_aclient", store) is None
+    return not lacks_client and type(retriever)._aretrieve is not BaseRetriever._aretrieve
+
+
+def _checked(retriever: BaseRetriever, found: object) -> list[NodeWithScore]:
+    """Return the nodes of a retriever; ``BM25Retriever`` fills its list up with score 0."""
+    if not isinstance(found, list | tuple) or not all(isinstance(n, NodeWithScore) for n in found):
+        raise TypeError(f"a retriever returns nodes with scores, not {found!r:.80}")
+    if any(base.__module__.startswith(_BM25) for base in type(retriever).__mro__):
+        return [one for one in found if one.score != 0.0]
+    return list(found)
+
+
+def _is_vector(retriever: BaseRetriever) -> bool:
+    return isinstance(retriever, VectorIndexRetriever)
+
+
+def _score(found: NodeWithScore) -> float:
+    return math.nan if found.score is None else found.score
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000

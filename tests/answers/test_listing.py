@@ -1,0 +1,106 @@
+"""Questions that count or list documents are answered exactly, from the index."""
+
+import pytest
+
+from answers.conftest import asking, serve
+from catalog.answers.answering import answer_events, answer_question
+from catalog.answers.listing import read_listing
+from catalog.library.indexing import Indexer
+from fakes import open_library
+
+COUNT = 14
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    home = tmp_path_factory.mktemp("listing")
+    folder = home / "notes"
+    folder.mkdir()
+    for number in range(COUNT):
+        text = f"# Note {number}\n\nWe met on day {number}.\n\nThere is an indemnity clause here."
+        (folder / f"{number:02}.md").write_text(text)
+    (folder / "apart.md").write_text("# Apart\n\nThe clause on tax has no indemnity or budget.")
+    (folder / "secret.md").write_text("---\nconfidentiality: 2\n---\nThe gold budget is 5 million.")
+    (folder / "open.md").write_text("---\nconfidentiality: public\n---\nEveryone may read this.")
+    with open_library(home / "home") as library:
+        Indexer(library).build(folder, "notes")
+    opened = serve(home / "home")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "phrases"),
+    [
+        ("how many notes mention an indemnity clause", ("indemnity clause",)),
+        ("In how many documents is the word budget mentioned?", ("budget",)),
+        ("list all documents that mention Kubernetes", ("Kubernetes",)),
+        ("which of my notes talk about hiring?", ("hiring",)),
+        (
+            'Which files contain "force majeure" and "arbitration"?',
+            ("force majeure", "arbitration"),
+        ),
+        ("show me the e-mails mentioning the phrase net 30", ("net 30",)),
+    ],
+)
+def test_questions_that_count_or_list(question, phrases):
+    assert read_listing(question).phrases == phrases
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many documents do I need for a visa?",
+        "How many pages does the report have?",
+        "Which documents are required?",
+        "Which notes mention ???",
+        "What does the note say about hiring?",
+    ],
+)
+def test_other_questions(question):
+    assert read_listing(question) is None
+
+
+def test_a_count_is_exact_and_its_documents_are_cited_where_they_say_it(store):
+    answer = answer_question(store, asking("How many notes mention an indemnity clause?"))
+    headline, *lines = answer.sentences
+    assert headline.text == f'{COUNT} documents contain "indemnity clause".'
+    assert [line.context for line in lines[:2]] == ["Note 0", "Note 1"]
+    assert [line.citations for line in lines] == [(n,) for n in range(1, 11)]
+    assert {line.text for line in lines} == {"There is an indemnity clause here."}
+    assert {(one.locator.line_start, one.text) for one in answer.citations} == {
+        (5, "There is an indemnity clause here.")
+    }
+    assert answer.notes == ('4 more: catalog browse --containing "indemnity clause" --offset 10',)
+    more = answer_question(store, asking("which notes mention an indemnity clause", top_k=50))
+    assert (len(more.sentences), more.notes) == (1 + COUNT, ())
+
+
+def test_words_that_nowhere_follow_one_another_are_looked_for_in_one_passage(store):
+    answer = answer_question(store, asking("which notes say that tax is in the budget"))
+    assert answer.sentences[0].text == '1 document contains "tax" and "budget" in one passage.'
+    assert [one.path for one in answer.citations] == ["apart.md"]
+
+
+def test_none_is_an_answer_where_the_question_is_about_the_words(store):
+    answer = answer_question(store, asking("How many documents mention Ulaanbaatar?"))
+    assert not answer.abstained
+    assert answer.text == 'No document contains "Ulaanbaatar".'
+    meant = answer_question(store, asking("Which documents discuss Ulaanbaatar?"))
+    assert meant.abstained
+
+
+def test_a_count_knows_roles_and_conditions(store):
+    question = "how many documents mention a budget"
+    asked = {"all": {}, "guest": {"role": "guest"}, "lead": {"role": "lead"}}
+    asked |= {"named": {"name": "apart"}}
+    first = {
+        name: answer_question(store, asking(question, **params)).sentences[0].text.split()[0]
+        for name, params in asked.items()
+    }
+    assert first == {"all": "2", "guest": "No", "lead": "1", "named": "1"}
+
+
+def test_a_count_streams_its_results_then_its_sentences(store):
+    kinds = [one.kind for one in answer_events(store, asking("which notes mention a budget"))]
+    assert kinds == ["results", "sentence", "sentence", "sentence", "answer"]

@@ -1,0 +1,560 @@
+"""v2's fusion over retrievers that people have: stock BM25, Qdrant, and any other."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core import QueryBundle, StorageContext, VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.llms.mock import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers.no_text import NoText
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import (
+    IndexNode,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+from llama_index.retrievers.bm25 import BM25Retriever
+from llama_index.vector_stores.qdrant import QdrantVectorStore
+from qdrant_client import AsyncQdrantClient, QdrantClient
+
+from catalog.core.errors import EngineError, InputError, StageFailedError
+from catalog.embedding.model import EmbeddingModel
+from catalog.library.indexing import Indexer
+from catalog.retrieval.stages import StageLog
+from catalog.search.embed_model import ResilientEmbedding
+from catalog.search_v2 import (
+    CatalogRetriever,
+    DistinctText,
+    HybridRetrieverFactoryV2,
+    KeepFirst,
+    KeywordChunkSelector,
+    MaxChunksPerDocument,
+    RerankPostprocessor,
+    SearchServiceV2,
+    SimilarityThreshold,
+    TemporalExpansion,
+    TokenBudget,
+)
+from fakes import WordEncoder, open_library
+from scripted import ScriptedReranker
+
+NOTES = {
+    "11111111-1111-1111-1111-111111111111": ("keys.md", "Rotate the API keys every ninety days."),
+    "22222222-2222-2222-2222-222222222222": ("keys.md", "A leaked key is revoked at once."),
+    "33333333-3333-3333-3333-333333333333": ("bread.md", "Bake the bread at 230 degrees."),
+    "44444444-4444-4444-4444-444444444444": ("backup.md", "Backups run at midnight, every day."),
+}
+ROTATE, LEAKED, BREAD, BACKUP = NOTES
+
+
+class Given(BaseRetriever):
+    """Returns these nodes: an id, or an id with a score."""
+
+    def __init__(self, *found, error=None, seconds=0.0):
+        self.found = [one if isinstance(one, tuple) else (one, 1.0) for one in found]
+        self.error, self.seconds, self.bundles, self.threads = error, seconds, [], []
+        super().__init__()
+
+    def _retrieve(self, query_bundle):
+        self.bundles.append(query_bundle)
+        self.threads.append(threading.current_thread())
+        time.sleep(self.seconds)
+        if self.error is not None:
+            raise self.error
+        return [
+            NodeWithScore(node=TextNode(id_=id_, text=f"text of {id_}"), score=score)
+            for id_, score in self.found
+        ]
+
+
+class GivenAsync(Given):
+    """The same for those who wait."""
+
+    async def _aretrieve(self, query_bundle):
+        await asyncio.sleep(self.seconds)
+        return super()._retrieve(query_bundle)
+
+
+def over(*retrievers, **options):
+    return HybridRetrieverFactoryV2().over(retrievers, **options)
+
+
+def scores(nodes):
+    return {one.node.node_id: one.score for one in nodes}
+
+
+def nodes_of_notes():
+    nodes = []
+    for id_, (document, text) in NOTES.items():
+        node = TextNode(id_=id_, text=text, metadata={"file_name": document})
+        node.excluded_embed_metadata_keys = ["file_name"]
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=document)
+        nodes.append(node)
+    return nodes
+
+
+@pytest.fixture(scope="module")
+def bm25():
+    return BM25Retriever.from_defaults(nodes=nodes_of_notes(), similarity_top_k=3)
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    """A stock index over a Qdrant in memory, with a synchronous client alone."""
+    client = QdrantClient(":memory:")
+    context = StorageContext.from_defaults(vector_store=QdrantVectorStore("notes", client=client))
+    model = ResilientEmbedding(EmbeddingModel(WordEncoder()))
+    index = VectorStoreIndex(nodes_of_notes(), storage_context=context, embed_model=model)
+    yield index.as_retriever(similarity_top_k=3)
+    client.close()
+
+
+# the formula
+
+
+def test_weighted_reciprocal_ranks_and_the_bonus_of_the_best_rank():
+    found = over(Given("a", "b", "c", "d"), Given("d", "a"), weights=[2, 0.5]).retrieve("q")
+    # a: 2/61 + .5/62 + .05;  d: 2/64 + .5/61 + .05;  b: 2/62 + .02;  c: 2/63 + .02
+    assert scores(found) == {
+        "a": 2 / 61 + 0.5 / 62 + 0.05,
+        "d": 2 / 64 + 0.5 / 61 + 0.05,
+        "b": 2 / 62 + 0.02,
+        "c": 2 / 63 + 0.02,
+    }
+    assert [one.node.node_id for one in found] == ["a", "d", "b", "c"]
+    assert sum(part.contribution for part in found[0].fused.contributions) == 2 / 61 + 0.5 / 62
+    assert found[0].fused.bonus == 0.05
+
+
+def test_another_bonus_another_k_and_none():
+    assert scores(over(Given("a", "b", "c", "d"), bonus=(0.5, 0.25), k=1).retrieve("q")) == {
+        "a": 1 / 2 + 0.5,
+        "b": 1 / 3 + 0.25,
+        "c": 1 / 4 + 0.25,
+        "d": 1 / 5,
+    }
+    plain = over(Given("a", "b"), Given("b"), bonus=(0, 0)).retrieve("q")
+    assert scores(plain) == {"b": 1 / 62 + 1 / 61, "a": 1 / 61}
+
+
+ids = st.lists(st.sampled_from("abcdefgh"), max_size=10)
+weight = st.floats(0.01, 100, allow_nan=False)
+
+
+@given(st.lists(st.tuples(ids, weight), min_size=1, max_size=4))
+def test_it_is_the_formula_for_any_lists(lists):
+    expected: dict[str, float] = {}
+    best: dict[str, int] = {}
+    for listed, factor in lists:
+        for rank, one in enumerate(dict.fromkeys(listed), start=1):
+            expected[one] = expected.get(one, 0.0) + factor / (60 + rank)
+            best[one] = min(rank, best.get(one, rank))
+    for one, rank in best.items():
+        expected[one] += {1: 0.05, 2: 0.02, 3: 0.02}.get(rank, 0.0)
+    retriever = over(*(Given(*listed) for listed, _ in lists), weights=[w for _, w in lists])
+    found = retriever.retrieve("q")
+    assert scores(found) == expected
+    assert [one.score for one in found] == sorted(expected.values(), reverse=True)
+    assert len({one.node.node_id for one in found}) == len(found)
+
+
+def test_a_retrievers_own_order_is_its_ranking_whatever_its_scores():
+    distances = Given(("near", 0.1), ("far", 0.9))
+    unscored = Given(("near", None), ("far", None))
+    assert [one.node.node_id for one in over(distances, unscored).retrieve("q")] == ["near", "far"]
+
+
+def test_a_node_is_its_id_whatever_its_text_or_metadata():
+    class Copies(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            copies = [
+                TextNode(id_=id_, text="the same", metadata={"n": n})
+                for id_, n in [("x", 1), ("x", 2), ("y", 1)]
+            ]
+            return [NodeWithScore(node=one, score=1.0) for one in copies]
+
+    found = over(Copies(), Given("y")).retrieve("q")
+    assert scores(found) == {"y": 1 / 62 + 1 / 61 + 0.05, "x": 1 / 61 + 0.05}
+
+
+def test_what_a_retriever_returned_is_not_changed():
+    class Kept(BaseRetriever):
+        kept = [NodeWithScore(node=TextNode(id_="a", text="a"), score=7.0)]
+
+        def _retrieve(self, query_bundle):
+            return self.kept
+
+    assert over(Kept()).retrieve("q")[0].score == 1 / 61 + 0.05
+    assert Kept.kept[0].score == 7.0
+
+
+def test_no_more_than_asked_for_come():
+    retriever = over(Given(*"abcdef"), Given(*"fedcba"), k_fused=2)
+    assert len(retriever.retrieve("q")) == 2
+    retriever.similarity_top_k = 1
+    assert len(retriever.retrieve("q")) == 1
+    assert over(Given()).retrieve("q") == []
+
+
+@pytest.mark.parametrize(
+    ("retrievers", "options", "reason"),
+    [
+        ([], {}, "no retriever"),
+        ([VectorStoreIndex.from_documents([], embed_model=ResilientEmbedding(
+            EmbeddingModel(WordEncoder())))], {}, "give its as_retriever"),
+        (["bm25"], {}, "str is not a LlamaIndex retriever$"),
+        ([Given()], {"weights": [1, 2]}, "2 weights for 1 retrievers"),
+        ([Given()], {"weights": [0]}, "leave out a retriever"),
+        ([Given()], {"weights": [float("nan")]}, "weight nan"),
+        ([Given()], {"weights": [True]}, "weight True"),
+        ([Given()], {"bonus": (0.05,)}, "give two numbers"),
+        ([Given()], {"bonus": 0.05}, "give two numbers"),
+        ([Given()], {"bonus": (0.05, -1)}, "give two numbers"),
+        ([Given()], {"k": 0}, "whole number"),
+        ([Given()], {"k_fused": 0}, "k_fused is 0"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_fused_is_refused_with_the_reason(retrievers, options, reason):
+    with pytest.raises(InputError, match=reason):
+        over(*retrievers, **options)
+
+
+# both ways of asking, and failures
+
+
+def test_retrievers_run_beside_each_other_in_both_ways():
+    slow = [Given("a", seconds=0.2), GivenAsync("b", seconds=0.2), Given("c", seconds=0.2)]
+    started = time.perf_counter()
+    found = over(*slow).retrieve("q")
+    assert time.perf_counter() - started < 0.5
+    started = time.perf_counter()
+    assert scores(asyncio.run(over(*slow).aretrieve("q"))) == scores(found)
+    assert time.perf_counter() - started < 0.5
+
+
+def test_a_retriever_without_an_asynchronous_form_does_not_block_the_loop():
+    blocking = Given("a")
+    asyncio.run(over(blocking).aretrieve("q"))
+    assert blocking.threads[0] is not threading.main_thread()
+    waiting = GivenAsync("a")
+    asyncio.run(over(waiting).aretrieve("q"))
+    assert waiting.threads[0] is threading.main_thread()
+
+
+def test_each_retriever_gets_its_own_copy_of_the_query():
+    class Writes(Given):
+        def _retrieve(self, query_bundle):
+            assert query_bundle.embedding is None
+            query_bundle.embedding = [1.0]
+            return super()._retrieve(query_bundle)
+
+    bundle = QueryBundle("q", custom_embedding_strs=["other words"])
+    retriever = over(Writes("a"), Writes("b"))
+    retriever.retrieve(bundle)
+    asyncio.run(retriever.aretrieve(bundle))
+    assert bundle.embedding is None
+    assert all(
+        one.bundles[-1].custom_embedding_strs == ["other words"] for one in retriever._retrievers
+    )
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_failing_retriever_is_named_and_the_rest_answers(caplog, wait):
+    def ask(retriever):
+        return asyncio.run(retriever.aretrieve("q")) if wait else retriever.retrieve("q")
+
+    down = GivenAsync(error=ConnectionError("no answer"))
+    assert scores(ask(over(Given("a"), down))) == {"a": 1 / 61 + 0.05}
+    assert "GivenAsync failed, the rest answers: ConnectionError: no answer" in caplog.text
+    with pytest.raises(StageFailedError, match="stage GivenAsync failed: no answer"):
+        ask(over(Given("a"), down, strict=True))
+    with pytest.raises(
+        EngineError, match="every retriever failed: Given: ValueError: x; GivenAsync: Conn"
+    ):
+        ask(over(Given(error=ValueError("x")), down))
+
+
+def test_two_of_one_class_are_told_apart(caplog):
+    over(Given("a"), Given(error=RuntimeError("boom"))).retrieve("q")
+    assert "Given 2 failed" in caplog.text
+
+
+def test_a_retriever_that_returns_something_else_has_failed(caplog):
+    class Odd(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            return [TextNode(text="no score")]
+
+    assert len(over(Given("a"), Odd()).retrieve("q")) == 1
+    assert "Odd failed" in caplog.text
+
+
+def test_the_factorys_stages_get_the_reports():
+    stages = StageLog()
+    HybridRetrieverFactoryV2(stages=stages).over([Given("a")]).retrieve("q")
+    assert [(one.name, one.status, one.note) for one in stages.reports] == [
+        ("Given", "ran", "1 nodes")
+    ]
+
+
+# LlamaIndex's own parts
+
+
+def test_a_word_that_no_note_has_gives_bm25_no_say(bm25, vectors):
+    assert [one.score for one in bm25.retrieve("zebra")] == [0.0, 0.0, 0.0]
+    assert over(bm25).retrieve("zebra") == []
+    assert scores(over(bm25, vectors).retrieve("zebra")) == scores(over(vectors).retrieve("zebra"))
+
+
+def test_what_bm25s_filter_excludes_does_not_come_back():
+    only = MetadataFilters(filters=[MetadataFilter(key="file_name", value="bread.md")])
+    filtered = BM25Retriever.from_defaults(nodes=nodes_of_notes(), similarity_top_k=4, filters=only)
+    assert len(filtered.retrieve("bake keys")) == 4  # three of them excluded, with score 0
+    assert list(scores(over(filtered).retrieve("bake keys"))) == [BREAD]
+
+
+def test_bm25_and_qdrant_are_fused_alike_in_both_ways(bm25, vectors):
+    query = "rotate the API keys"
+    words = [one.node.node_id for one in bm25.retrieve(query) if one.score]
+    near = [one.node.node_id for one in vectors.retrieve(query)]
+    expected = {
+        id_: sum(
+            factor / (61 + listed.index(id_))
+            for listed, factor in ((words, 2.0), (near, 1.0))
+            if id_ in listed
+        )
+        for id_ in [*words, *near]
+    }
+    retriever = over(bm25, vectors, weights=[2.0, 1.0], bonus=(0, 0))
+    assert scores(retriever.retrieve(query)) == expected
+    assert scores(asyncio.run(retriever.aretrieve(query))) == expected
+    (first, *_) = retriever.retrieve(query)
+    assert (first.node.node_id, first.node.metadata["file_name"]) == (ROTATE, "keys.md")
+    assert first.text == NOTES[ROTATE][1]
+
+
+def test_it_is_a_query_fusion_retriever_in_engines_events_and_other_fusions(bm25, vectors):
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    retriever = over(bm25, vectors)
+    assert isinstance(retriever, QueryFusionRetriever)
+    retriever.callback_manager = CallbackManager([debug])
+    engine = RetrieverQueryEngine(
+        retriever, NoText(llm=MockLLM()), node_postprocessors=[KeepFirst(limit=2)]
+    )
+    answer = engine.query("bake bread")
+    assert answer.source_nodes[0].node.node_id == BREAD
+    assert len(answer.source_nodes) == 2
+    assert debug.get_event_pairs(CBEventType.RETRIEVE)
+    outer = QueryFusionRetriever(
+        [retriever, bm25], llm=MockLLM(), num_queries=1, use_async=False,
+        mode="reciprocal_rerank", similarity_top_k=3,
+    )  # fmt: skip
+    assert outer.retrieve("bake bread")[0].node.node_id == BREAD
+    assert over(retriever, outer).retrieve("bake bread")[0].node.node_id == BREAD
+
+
+def test_fusions_may_be_fused_and_keep_the_cosine(bm25, vectors):
+    query = "rotate the API keys"
+    inner = over(bm25, vectors)
+    (first, *_) = over(inner).retrieve(query)
+    assert (first.score, first.fused.bonus) == (1 / 61 + 0.05, 0.05)
+    cosines = {one.node.node_id: one.score for one in vectors.retrieve(query)}
+    assert first.relevance == cosines[first.node.node_id]
+
+
+def test_a_bm25_that_was_persisted_is_the_same_leg(bm25, vectors, tmp_path):
+    bm25.persist(str(tmp_path / "bm25"))
+    loaded = BM25Retriever.from_persist_dir(str(tmp_path / "bm25"))
+    query = "bake bread"
+    assert scores(over(loaded, vectors).retrieve(query)) == scores(
+        over(bm25, vectors).retrieve(query)
+    )
+
+
+def test_a_bm25_asked_for_more_than_it_has_gives_its_hits():
+    deep = BM25Retriever.from_defaults(nodes=nodes_of_notes(), similarity_top_k=20)
+    found = over(deep).retrieve("keys")
+    assert {one.node.node_id for one in found} == {ROTATE, LEAKED}  # not the other two
+
+
+def test_nodes_that_leave_the_index_leave_the_fusion(bm25):
+    client = QdrantClient(":memory:")
+    context = StorageContext.from_defaults(vector_store=QdrantVectorStore("n", client=client))
+    model = ResilientEmbedding(EmbeddingModel(WordEncoder()))
+    index = VectorStoreIndex(nodes_of_notes(), storage_context=context, embed_model=model)
+    retriever = over(index.as_retriever(similarity_top_k=9))
+    assert BREAD in scores(retriever.retrieve("bread"))
+    index.delete_ref_doc("bread.md")
+    assert BREAD not in scores(retriever.retrieve("bread"))
+    only = MetadataFilters(filters=[MetadataFilter(key="file_name", value="keys.md")])
+    filtered = over(index.as_retriever(similarity_top_k=9, filters=only))
+    assert set(scores(filtered.retrieve("bread"))) == {ROTATE, LEAKED}
+    client.close()
+
+
+def test_an_asynchronous_client_is_used_where_there_is_one(bm25, caplog):
+    async def ask():
+        client = AsyncQdrantClient(":memory:")
+        store = QdrantVectorStore("notes", aclient=client)
+        model = ResilientEmbedding(EmbeddingModel(WordEncoder()))
+        nodes = nodes_of_notes()
+        for node in nodes:
+            node.embedding = model.get_text_embedding(node.text)
+        await store.async_add(nodes)
+        index = VectorStoreIndex.from_vector_store(store, embed_model=model)
+        retriever = over(bm25, index.as_retriever(similarity_top_k=3))
+        found = await retriever.aretrieve("bake bread")
+        await client.close()
+        return found, retriever
+
+    found, retriever = asyncio.run(ask())
+    assert found[0].node.node_id == BREAD
+    assert found[0].relevance is not None  # the vectors answered, too
+    assert caplog.text == ""
+    assert retriever.retrieve("bake bread")[0].relevance is None
+    assert "VectorIndexRetriever failed, the rest answers" in caplog.text
+
+
+def test_an_index_node_leads_to_what_it_stands_for():
+    class Leads(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            hidden = TextNode(id_="hidden", text="Hidden node!")
+            index_node = IndexNode(text="a way", index_id="way", obj=hidden)
+            return [NodeWithScore(node=index_node, score=0.5)]
+
+    retriever = over(Leads(), Given("hidden"))
+    assert scores(retriever.retrieve("q")) == {"hidden": 2 / 61 + 0.05}
+    assert scores(asyncio.run(retriever.aretrieve("q"))) == {"hidden": 2 / 61 + 0.05}
+
+
+def test_equal_texts_of_two_documents_stay_two():
+    class Same(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            nodes = [TextNode(id_=f"node-{n}", text="shared content") for n in (1, 2)]
+            for n, node in enumerate(nodes, start=1):
+                node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=f"doc-{n}")
+            return [NodeWithScore(node=node, score=1.0) for node in nodes]
+
+    found = over(Same()).retrieve("q")
+    assert [one.node.ref_doc_id for one in found] == ["doc-1", "doc-2"]
+
+
+def test_a_search_of_ours_can_be_fused_with_theirs_and_keeps_its_parts(tmp_path, notes, bm25):
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        ours = CatalogRetriever("notes", service=SearchServiceV2(library), top_k=3)
+        found = over(ours, bm25).retrieve("rotate the API keys")
+        first = next(one for one in found if one.node.node_id != ROTATE)
+        assert first.node.metadata["path"] == "keys.md"
+        assert first.relevance is not None
+        assert first.score == 1 / 61 + 0.05
+        assert any(one.node.node_id == ROTATE for one in found)
+
+
+# the later stages, on their nodes
+
+
+def test_a_documents_best_chunk_is_that_with_most_words_and_in_ties_the_nearest(bm25, vectors):
+    found = over(bm25, vectors).retrieve("keys")
+    best = KeywordChunkSelector().postprocess_nodes(found, query_str="leaked key revoked")
+    of_keys = [one for one in best if one.node.metadata["file_name"] == "keys.md"]
+    assert [one.node.node_id for one in of_keys] == [LEAKED]
+    near = [one.node.node_id for one in vectors.retrieve("a leaked key")]
+    tied = KeywordChunkSelector().postprocess_nodes(
+        over(bm25, vectors).retrieve("a leaked key"), query_str="nothing of it"
+    )
+    nearest = min((ROTATE, LEAKED), key=near.index)
+    assert nearest in [one.node.node_id for one in tied]
+    assert MaxChunksPerDocument(limit=1).postprocess_nodes(found)
+    assert DistinctText().postprocess_nodes(found) == found
+
+
+def test_a_reranker_orders_them_and_the_parts_of_the_score_stay(bm25, vectors):
+    found = over(bm25, vectors).retrieve("keys")
+    first, second = found[0].text, found[1].text
+    reranker = ScriptedReranker({first: 0.0, second: 1.0})
+    stage = RerankPostprocessor(reranker, candidates=2, blend="linear", weight=1.0)
+    done = stage.postprocess_nodes(found, query_str="keys")
+    assert done[0].node.node_id == found[1].node.node_id
+    assert done[0].fused == found[1].fused
+    assert done[0].score != found[1].score
+
+
+def test_a_threshold_is_on_the_cosine_and_words_alone_cannot_be_judged(bm25, vectors):
+    cosines = {one.node.node_id: one.score for one in vectors.retrieve("rotate the API keys")}
+    found = over(bm25, vectors).retrieve("rotate the API keys")
+    least = sorted(cosines.values())[-2] + 0.001
+    kept = SimilarityThreshold(minimum=least).postprocess_nodes(found)
+    assert {one.node.node_id for one in kept} & set(cosines) == {max(cosines, key=cosines.get)}
+    by_words = over(bm25).retrieve("rotate the API keys")
+    assert SimilarityThreshold(minimum=0.9).postprocess_nodes(by_words) == by_words
+    strict = SimilarityThreshold(minimum=0.9, keep_unjudged=False)
+    assert strict.postprocess_nodes(by_words) == []
+
+
+def said(id_, start, end, text, **metadata):
+    metadata = {"media": "talk", "time_start": start, "time_end": end, **metadata}
+    node = TextNode(id_=id_, text=text, metadata=metadata)
+    node.excluded_embed_metadata_keys = list(metadata)
+    return node
+
+
+TALK = [
+    said("a", 0, 10, "Welcome to the talk."),
+    said("b", 60, 70, "Now the normalisation formula."),
+    said("c", 65, 66, "x = y / z", modality="video_frame"),
+    said("d", 72, 80.5, "It scales every value."),
+    said("e", 300, 310, "Questions, please."),
+    said("other", 62, 64, "Penguins.", media="another talk"),
+]
+
+
+def test_evidence_is_what_was_said_and_shown_around_a_node_of_theirs_and_needs_no_store():
+    bm25 = BM25Retriever.from_defaults(nodes=TALK, similarity_top_k=2)
+    found = over(bm25).retrieve("normalisation formula")
+    (done,) = TemporalExpansion(nodes=TALK).postprocess_nodes(
+        found[:1], query_str="normalisation formula"
+    )
+    # 60 to 70 ± 15: the frame and the next sentence, not the beginning and not another talk
+    assert done.node.metadata["evidence"].splitlines() == [
+        '> 00:01:00–00:01:10 (Audio): "Now the normalisation formula."',
+        '00:01:05–00:01:06 (Screen): "x = y / z"',
+        '00:01:12–00:01:20 (Audio): "It scales every value."',
+    ]
+    assert "evidence" in done.node.excluded_embed_metadata_keys
+    assert "evidence" not in done.node.excluded_llm_metadata_keys
+    assert (done.score, done.fused) == (found[0].score, found[0].fused)
+    assert "evidence" not in found[0].node.metadata
+
+
+def test_nodes_near_one_another_share_evidence_and_others_have_none():
+    text = said("t", None, None, "No time.")
+    nodes = [NodeWithScore(node=one, score=0.5) for one in (TALK[1], TALK[3], text)]
+    first, second, third = TemporalExpansion(nodes=TALK).postprocess_nodes(nodes, query_str="x")
+    assert first.node.metadata["evidence"] == second.node.metadata["evidence"]
+    assert "evidence" in second.node.excluded_llm_metadata_keys
+    assert third is nodes[2]
+
+
+def test_pages_of_one_file_are_one_document():
+    pages = [TextNode(text=f"page {n}", metadata={"file_path": "/docs/report.pdf"}) for n in (1, 2)]
+    for number, page in enumerate(pages):
+        page.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=f"uuid-{number}")
+    nodes = [NodeWithScore(node=page, score=0.5) for page in pages]
+    assert MaxChunksPerDocument(limit=1).postprocess_nodes(nodes) == nodes[:1]
+
+
+def test_a_budget_counts_their_texts(bm25, vectors):
+    found = over(bm25, vectors).retrieve("keys")
+    first = len(found[0].text)
+    kept = TokenBudget(limit=-(-first // 4)).postprocess_nodes(found)
+    assert kept[0] is found[0]
+    assert sum(-(-len(one.text) // 4) for one in kept) <= -(-first // 4)
