@@ -109,11 +109,29 @@ def test_a_value_out_of_bounds_is_an_error_that_names_it(monkeypatch, name, valu
         get_settings()
 
 
-def test_an_unknown_key_in_a_file_is_an_error(tmp_path, monkeypatch):
-    (tmp_path / "catalog.toml").write_text("[rag_v2]\nchunk_siz = 10\n")
+@pytest.mark.parametrize(
+    ("text", "wrong", "right"),
+    [
+        ("[rag_v2]\nchunk_siz = 10\n", "rag_v2.chunk_siz", "rag_v2.chunk_size"),
+        ("chunk_size = 10\n", "chunk_size", "rag_v2.chunk_size"),
+        ("[rag_v3]\nchunk_size = 10\n", "rag_v3", "rag_v2"),
+        ("[llm]\napi_keys = 'secret'\n", "llm.api_keys", "llm.api_key"),
+    ],
+)
+def test_an_unknown_key_in_a_file_is_an_error(tmp_path, monkeypatch, text, wrong, right):
+    file = tmp_path / "catalog.toml"
+    file.write_text(text)
     monkeypatch.setenv("IDX_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match="chunk_siz"):
+    with pytest.raises(ConfigError) as caught:
         get_settings()
+    assert str(caught.value) == f"no setting {wrong} ({file}): did you mean {right}?"
+
+
+@pytest.mark.parametrize("name", ["IDX_RAG_V2__CHUNK_SIZE", "IDX_HOME", "IDX_CONFIG"])
+def test_a_variable_in_small_letters_is_an_error(monkeypatch, name):
+    monkeypatch.setenv(name.lower(), "77")
+    with pytest.raises(ConfigError, match=f"capitals: {name}"):
+        load_settings()
 
 
 def test_a_file_that_is_not_toml_is_an_error_that_names_it(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -149,14 +150,12 @@ def test_a_filter_on_a_field_that_the_collection_does_not_know_is_an_error(clien
         search_of(client).search("robot", filters={"section": {">": "a"}})
 
 
-def test_a_keyword_index_makes_a_section_match_as_a_whole(server):
-    assert len(over_http(server).search("x", filters={"section": "simulation"})) == 1
+def test_an_index_changes_no_filters_meaning(server):
     server.indexes[NAME] = {"section": "keyword", "lang": "keyword"}
     search = over_http(server)
-    assert len(search.search("x", filters={"section": "simulation"})) == 0
-    results = search.search("x", filters={"section": "Sensor simulation"})
+    results = search.search("x", filters={"section": "simulation"})
     assert len(results) == 1
-    assert note_of(results, "vector") == "filtered: section whole"
+    assert note_of(results, "vector") == "filtered: section by words"
     assert len(search.search("x", filters={"lang": "en"})) == 0  # indexed, so it may be asked
 
 
@@ -336,6 +335,32 @@ def test_llama_index_gets_nodes_with_their_citations(client):
     bundle = QueryBundle("whatever", embedding=own)
     nodes = asyncio.run(retriever.aretrieve(bundle))
     assert nodes[0].get_content() == PASSAGES[1][0]
+
+
+@pytest.mark.parametrize("size", [3, DIM])
+def test_an_embedding_that_another_index_wrote_is_replaced_and_told_once(client, caplog, size):
+    model = EmbeddingModel(WordEncoder())
+    retriever = CollectionRetriever(collection=NAME, client=client, embed_model=model, top_k=1)
+    [alone] = retriever.retrieve(PASSAGES[1][0])
+    for _ in range(2):
+        bundle = QueryBundle(PASSAGES[1][0], embedding=[size**-0.5] * size)
+        assert retriever.retrieve(bundle) == [alone]
+    assert [one.message[:15] for one in caplog.records] == ["a query brought"]
+
+
+def test_a_wrong_text_field_is_an_error_that_names_those_there_are(client, caplog):
+    model = EmbeddingModel(WordEncoder())
+    make = partial(CollectionRetriever, collection=NAME, client=client, embed_model=model)
+    with pytest.raises(ConfigError, match=r"'page_content'.*fields with text: .*\btext\b"):
+        make(fields={"text": "page_content"}).retrieve("robot")
+    with pytest.raises(ConfigError, match="page_content"):
+        search_of(client, text="page_content").search("robot", filters={"page_title": "ROS"})
+    add(client, 30, {"_node_content": '{"text": "okapi legs"}', "text": ""}, "okapi")
+    [node] = make(similarity_top_k=1).retrieve("okapi")
+    assert node.text == ""
+    assert "1 of 1 passages have no text in 'text'" in caplog.text
+    with pytest.raises(ConfigError, match=r"_node_content\.text"):
+        make(fields={"text": "none"}).retrieve("okapi legs")
 
 
 def test_a_misspelled_field_of_the_payload_is_an_error(client):

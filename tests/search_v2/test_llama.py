@@ -14,9 +14,7 @@ from llama_index.core import Settings as LlamaSettings
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
-from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata, MockLLM
+from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import TransformQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
@@ -28,13 +26,10 @@ from catalog import search_v2
 from catalog.core.errors import (
     ConfigError,
     InputError,
-    QueryError,
     StageFailedError,
     UnknownDatasetError,
 )
-from catalog.core.settings import get_settings
 from catalog.library.indexing import Indexer
-from catalog.retrieval import shared
 from catalog.search_v2 import (
     CatalogRetriever,
     CitedSentences,
@@ -44,39 +39,10 @@ from catalog.search_v2 import (
     QueryEngineBuilderV2,
     QueryExpansionRetrieverV2,
     RerankPostprocessor,
-    SearchServiceV2,
 )
 from fakes import DIM, open_library
+from llama_parts import Scripted, paths
 from scripted import ScriptedReranker
-
-
-class Scripted(CustomLLM):
-    """Answers every prompt with the reply."""
-
-    reply: str
-    prompts: list[str] = []
-
-    @property
-    def metadata(self):
-        return LLMMetadata(model_name="scripted")
-
-    def complete(self, prompt, formatted=False, **_):
-        self.prompts.append(prompt)
-        return CompletionResponse(text=self.reply)
-
-    def stream_complete(self, prompt, formatted=False, **_):
-        raise NotImplementedError
-
-
-@pytest.fixture
-def service(tmp_path, notes):
-    """The shared service of this process, over three notes and a model without files."""
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(notes, "notes")
-    made = SearchServiceV2(open_library(tmp_path / "home"))
-    shared._services.get(get_settings().model_dump_json(), lambda: made)
-    yield made
-    search_v2.close()
 
 
 @pytest.fixture
@@ -84,24 +50,6 @@ def debug(monkeypatch):
     handler = LlamaDebugHandler(print_trace_on_end=False)
     monkeypatch.setattr(LlamaSettings, "_callback_manager", CallbackManager([handler]))
     return handler
-
-
-@pytest.fixture
-def events():
-    class Noting(BaseEventHandler):
-        seen: list = []
-
-        def handle(self, event, **_):
-            self.seen.append(event)
-
-    handler, root = Noting(), get_dispatcher()
-    root.add_event_handler(handler)
-    yield handler.seen
-    root.event_handlers.remove(handler)
-
-
-def paths(nodes):
-    return [node.metadata["path"] for node in nodes]
 
 
 def test_every_part_is_imported_from_one_place():
@@ -249,7 +197,7 @@ def test_an_unknown_argument_is_named_with_the_nearest(service):
     with pytest.raises(InputError, match="did you mean k_fused"):
         DatasetRetriever("notes", k_fuse=3)
     with pytest.raises(InputError, match="k_fused is its depth"):
-        DatasetRetriever("notes", similarity_top_k=3)
+        DatasetRetriever("notes", top_k=3)
     with pytest.raises(InputError, match="give one of them"):
         CatalogRetriever("notes", top_k=2, similarity_top_k=3)
 
@@ -311,15 +259,12 @@ def test_the_text_of_a_query_transform_is_searched_by_meaning(service):
     assert paths(answer.source_nodes) == ["guides/backup.md"]
 
 
-def test_an_embedding_brought_along_is_used_and_one_of_another_model_refused(service):
+def test_an_embedding_of_our_model_brought_along_is_used(service):
     vector = list(map(float, service.parts.query_vectors.embed("bake bread")[0]))
     bundle = QueryBundle("unheard of", embedding=vector)
     fused = HybridRetrieverFactoryV2().build(dataset_name="notes", k_fused=1)
     assert paths(fused.retrieve(bundle)) == ["bread.txt"]
     assert paths(CatalogRetriever("notes", top_k=1).retrieve(bundle)) == ["bread.txt"]
-    for retriever in (fused, CatalogRetriever("notes")):
-        with pytest.raises(QueryError, match=f"has 3 numbers, but those of words have {DIM}"):
-            retriever.retrieve(QueryBundle("bread", embedding=[1.0, 0.0, 0.0]))
 
 
 def test_callbacks_see_retrieval_and_embedding(service, debug):

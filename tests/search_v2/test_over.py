@@ -274,7 +274,7 @@ def test_a_failing_retriever_is_named_and_the_rest_answers(caplog, wait):
 
     down = GivenAsync(error=ConnectionError("no answer"))
     assert scores(ask(over(Given("a"), down))) == {"a": 1 / 61 + 0.05}
-    assert "GivenAsync failed, the rest answers: ConnectionError: no answer" in caplog.text
+    assert "GivenAsync failed, the search continues without it: ConnectionError: no answer" in caplog.text
     with pytest.raises(StageFailedError, match="stage GivenAsync failed: no answer"):
         ask(over(Given("a"), down, strict=True))
     with pytest.raises(
@@ -420,7 +420,7 @@ def test_an_asynchronous_client_is_used_where_there_is_one(bm25, caplog):
     assert found[0].relevance is not None  # the vectors answered, too
     assert caplog.text == ""
     assert retriever.retrieve("bake bread")[0].relevance is None
-    assert "VectorIndexRetriever failed, the rest answers" in caplog.text
+    assert "VectorIndexRetriever failed, the search continues without it" in caplog.text
 
 
 def test_an_index_node_leads_to_what_it_stands_for():

@@ -45,6 +45,8 @@ def pages(tmp_path_factory):
         ({"page_title": 1984}, {"year.md"}),
         ("page_title=Empty", {"empty.md"}),
         ("section=Rivers", {"good.md"}),
+        ("section=rivers", {"good.md"}),
+        ("section=river", set()),
         ("section~riv", {"good.md"}),
         ("section=mine", set()),
         (["source_url~a.org", "section=Rivers"], {"good.md"}),

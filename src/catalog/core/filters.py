@@ -40,8 +40,14 @@ DOCUMENT_FIELDS = frozenset(
 CHUNK_FIELDS = frozenset({"modality", "page", "section"})
 FIRST_CLASS_FIELDS = DOCUMENT_FIELDS | CHUNK_FIELDS
 TEXT_FIELDS = FIRST_CLASS_FIELDS - {"page", "confidentiality"}
+WORD_FIELDS = frozenset({"page_title", "section"})  # a search compares them by their words
 DATE_FIELDS = ("modified", "created")  # a document's date, the first one preferred
-ALIASES: Mapping[str, str] = {"tag": "tags", "project": "dataset", "doc": "path"}
+ALIASES: Mapping[str, str] = {
+    "tag": "tags",
+    "project": "dataset",
+    "doc": "path",
+    "page_label": "page",
+}
 MAX_CONDITIONS = 500
 MAX_DEPTH = 50
 _QUOTE_OR_BAR = re.compile(r'["|]')
@@ -149,10 +155,17 @@ def condition(field: str, op: Op | str, value: object) -> Condition:
     if operator in LIST_OPS:
         if not is_list(value):
             raise FilterError(f"{name} {operator.value} needs a list, not {value!r}")
-        return Condition(name, operator, tuple(_check_scalar(name, item) for item in value))
+        return Condition(name, operator, tuple(_read_scalar(name, item) for item in value))
     if operator in TEXT_OPS and not isinstance(value, str):
         raise FilterError(f"{name} {operator.value} needs text, not {value!r}")
-    return Condition(name, operator, _check_scalar(name, value))
+    return Condition(name, operator, _read_scalar(name, value))
+
+
+def _read_scalar(name: str, value: object) -> MetadataScalar:
+    """Return a checked value; LlamaIndex's ``page_label`` has page numbers as texts."""
+    if name == "page" and isinstance(value, str) and _INTEGER.fullmatch(value):
+        return int(value)
+    return _check_scalar(name, value)
 
 
 def is_list(value: object) -> TypeGuard[Iterable[object]]:

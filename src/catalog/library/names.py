@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.errors import InputError
-from catalog.core.filters import And, Condition, Filter, Not, Op, Or, matches
+from catalog.core.filters import WORD_FIELDS, And, Condition, Filter, Not, Op, Or, matches
 from catalog.core.lru_cache import LRUCache
 from catalog.core.scope import ALL, Scope, caller_role
 from catalog.library.document_parts import read_cited_place, without_seconds
@@ -30,6 +31,7 @@ from catalog.store.document_names import (
     read_levels,
 )
 from catalog.store.engine_types import read_stamps
+from catalog.store.filter_sql import matching_values
 from catalog.store.manifest import list_record_files, paths_of_files, paths_of_records
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 DOCID = re.compile(r"#([0-9a-f]{4,64})")
 _PLACE = re.compile(r"(?::\d{1,18}){1,3}(?:-\d{1,18}(?::\d{1,18}){0,2})?$")
 _LINES = re.compile(r":(\d{1,18})(?:-(\d{1,18}))?$")
+_WORD = re.compile(r"\w+")
 _CITATION = re.compile(r"\[source: (.*)\]", re.DOTALL)
 _NO_PLAIN_TEXT = re.compile(r"[#:%\[]")  # in a name that is no part of a path, title or recording
 _NAMING = frozenset(["path", "source_doc_id", "docid", "title", "media"])
@@ -134,7 +137,8 @@ class Names:
     def keep_whole(self, tree: Filter) -> Filter:
         """Extend the filter so that all files of a document that a name fits stay together.
 
-        Conditions on fields that name documents accept every name.
+        Conditions on fields that name documents accept every name, those on
+        :data:`~catalog.core.filters.WORD_FIELDS` every value with the words.
         """
         match tree:
             case And():
@@ -143,6 +147,8 @@ class Names:
                 return Or(tuple(map(self.keep_whole, tree.parts)))
             case Not():
                 return Not(self.keep_whole(tree.part))
+        if tree.field in WORD_FIELDS:
+            return self._with_words(tree)
         if tree.field not in _NAMING:
             return tree
         if tree.op in _NEGATED:
@@ -151,6 +157,27 @@ class Names:
             return Not(Or((equal, *further))) if further else tree
         further = self._further(tree) if tree.op in _TELLING else ()
         return Or((tree, *further)) if further else tree
+
+    def _with_words(self, tree: Condition) -> Filter:
+        """Return the condition with all values of the dataset that have the words of its values."""
+        values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
+        found = {value: tuple(self._values_with_words(tree.field, value)) for value in values}
+        if tree.op is Op.ALL:
+            return And(tuple(Condition(tree.field, Op.IN, found[value]) for value in values))
+        if tree.op not in _EQUAL | _NEGATED.keys():
+            return tree
+        op = Op.NIN if tree.op in _NEGATED else Op.IN
+        return Condition(tree.field, op, tuple(dict.fromkeys(chain.from_iterable(found.values()))))
+
+    def _values_with_words(self, field: str, value: object) -> Iterator[MetadataScalar]:
+        if isinstance(value, bool | int | float | str):
+            yield value
+        words = _WORD.findall(value.casefold()) if isinstance(value, str) else []
+        if words:
+            longest = Condition(field, Op.TEXT_MATCH_INSENSITIVE, max(words, key=len))
+            for one in matching_values(self._connection, self.dataset, longest):
+                if set(words) <= set(_WORD.findall(str(one).casefold())):
+                    yield one
 
     def _meanings(self, name: str) -> Iterator[list[str]]:
         yield [name] if name in self.paths else []

@@ -42,17 +42,20 @@ def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
     with one closing bracket.
     """
     name = _one_line(chunk.title) or _one_line(chunk.path)
+    headings = ""
+    if chunk.locator.unit == "paragraph":
+        headings = _one_line(format_headings(chunk.heading_path, chunk.sections))
+    parts = ", ".join(filter(None, (name, headings, format_place(chunk, at))))
+    return f"[source: {parts.translate(_BRACKETS)}]"
+
+
+def format_place(chunk: Chunk, at: Locator | None = None) -> str:
+    """Return the place in :func:`format_citation`, such as ``lines 120-131``; "" if unknown."""
     where = chunk.locator
     second = where.time_start if at is None else at.time_start
     if second is not None and is_cited_by_time(chunk):
-        place = f"t={format_clock(second)}"
-    else:
-        place = _format_place(where, file=chunk.file, best_page=None if at is None else at.page)
-    headings = ""
-    if where.unit == "paragraph":
-        headings = _one_line(format_headings(chunk.heading_path, chunk.sections))
-    parts = ", ".join(filter(None, (name, headings, place)))
-    return f"[source: {parts.translate(_BRACKETS)}]"
+        return f"t={format_clock(second)}"
+    return _format_place(where, file=chunk.file, best_page=None if at is None else at.page)
 
 
 def format_headings(path: Sequence[str], others: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from catalog.core.errors import DamagedDocumentError
 from catalog.core.settings import RAGv2Settings
 from catalog.retrieval.adaptive import AS_WRITTEN, HAS_WORDS, PRIOR, Balance, adaptive
 from catalog.retrieval.fusion import FusedHit, Leg, RankedList, relative_score, rrf, single
-from catalog.retrieval.legs import LegQuery, LegRun, Question, check_embedding, run_leg
+from catalog.retrieval.legs import LegQuery, LegRun, Question, run_leg
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.query_words import cover_of, how_written, keywords_of, looks_like_name
 from catalog.retrieval.search_parts import SearchParts
@@ -68,7 +68,6 @@ def find(
 
     ``further`` returns additional legs to run, given the first answers.
     """
-    check_embedding(question, parts)
     within = legs[0].restriction
 
     def run_all(run_legs: _RunLegs) -> list[LegRun]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     Vector = npt.NDArray[np.float32]
 
+_NEARER = 0.25  # of cosine; by bge-small, the best of twelve questions differ by .23 at most
 _HAS_WORD = re.compile(r"\w").search
 UNWRITTEN = "no passage contains these signs"
 UNSEARCHABLE = "the query has no words, or only words that are too common to search for"
@@ -54,7 +55,8 @@ UNSEARCHABLE = "the query has no words, or only words that are too common to sea
 class Question(NamedTuple):
     """A query's text, with an optional vector or texts to search by meaning instead.
 
-    The vector is ``embedding``, shape ``(dim,)``, or the mean of the vectors of ``texts``.
+    The vector is ``embedding``, shape ``(dim,)``, or the mean of the vectors of ``texts``. An
+    embedding of another model is ignored: see :func:`is_foreign`.
     """
 
     text: str
@@ -277,15 +279,20 @@ def _search_once(parts: SearchParts, leg: LegQuery, question: Question) -> LegRu
     from catalog.store.vectors.sample import spread_over
 
     sub_query = leg.sub_query_for(question)
-    if not (_HAS_WORD(sub_query.text) or question.embedding or question.texts):
+    asked = _vectors(parts, leg, question)
+    if not asked:
         return LegRun(sub_query, leg.top_k, "not asked", note="no word to embed")
-    try:
-        vector, note = _embed(parts, leg, question)
-    except ConfigError as error:
-        raise UnembeddedError(error) from error
     datasets = leg.restriction.datasets
-    runs = [_nearest(parts, leg, vector, name) for name in datasets]
-    hits = best_first((hit for run in runs for hit in run.hits), leg.top_k)
+    answers = []
+    for vector, note in asked:
+        runs = [_nearest(parts, leg, vector, name) for name in datasets]
+        hits = best_first((hit for run in runs for hit in run.hits), leg.top_k)
+        answers.append((hits, runs, vector, note))
+    scores = [[hit.score for hit in answer[0]] for answer in answers]
+    if len(answers) > 1 and is_foreign(scores[1], scores[0]):
+        parts.tell_foreign_embedding()
+        del answers[1]
+    hits, runs, vector, note = answers[-1]
     fallback = _each_once(run.fallback for run in runs)
     note = "; ".join(filter(None, (_each_once(run.defect for run in runs), fallback, note)))
     damaged = _damaged(parts, leg, frozenset(name for run in runs for name in run.damaged))
@@ -314,16 +321,50 @@ def _nearest(parts: SearchParts, leg: LegQuery, vector: Vector, dataset: str) ->
     return _Nearest(engine.name, hits, fallback, defect, engine.damaged)
 
 
+def is_foreign(given: Iterable[float], own: Iterable[float]) -> bool:
+    """Return whether the vector that a query brings is another model's, by the scores it finds.
+
+    ``own`` are the cosines that the query's text finds. Those of a vector of another model are
+    about 0, because the two spaces have nothing in common. LlamaIndex's ``VectorIndexRetriever``
+    writes its vector into the query, where the next retriever finds it.
+    """
+    return max(given, default=0.0) < max(own, default=0.0) - _NEARER
+
+
+def _vectors(parts: SearchParts, leg: LegQuery, question: Question) -> list[tuple[Vector, str]]:
+    """Return the vectors to search by, shape ``(dim,)``, each with a note about its source.
+
+    That of the query's text is first, if it has words; then the embedding that the query brings.
+    """
+    given = None if leg.sub_query is not None else _given_vector(parts, question)
+    vectors: list[tuple[Vector, str]] = []
+    if question.texts or _HAS_WORD(leg.sub_query_for(question).text):
+        try:
+            vectors.append(_embed(parts, leg, question))
+        except ConfigError as error:
+            if given is None:
+                raise UnembeddedError(error) from error
+    return vectors if given is None else [*vectors, (given, "the query's own embedding")]
+
+
+def _given_vector(parts: SearchParts, question: Question) -> Vector | None:
+    """Return the query's own embedding; ``None`` without one of the model's length."""
+    import numpy as np
+
+    if question.embedding is None:
+        return None
+    vector = np.asarray(question.embedding, dtype=np.float32)
+    if len(vector) == parts.library.wanted_model.dim and np.isfinite(vector).all() and vector.any():
+        return vector
+    parts.tell_foreign_embedding()
+    return None
+
+
 def _embed(parts: SearchParts, leg: LegQuery, question: Question) -> tuple[Vector, str]:
-    """Return the vector to search by, shape ``(dim,)``, and a note about its source."""
+    """Return the vector of the leg's text, and a note about its source."""
     import numpy as np
 
     embed = parts.query_vectors.embed
-    if leg.sub_query is None and question.embedding is not None:
-        check_embedding(question, parts)
-        return np.asarray(question.embedding, dtype=np.float32), (
-            "the embedding given with the query"
-        )
     texts = question.texts if leg.sub_query is None else ()
     if texts:  # as HyDE gives: passages that might answer, and often the query itself
         sides: list[Side] = ["query" if t == question.text else "document" for t in texts]
@@ -349,15 +390,3 @@ def _damaged(
 
 def _each_once(notes: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(filter(None, notes)))
-
-
-def check_embedding(question: Question, parts: SearchParts) -> None:
-    """Raise :class:`QueryError` for an embedding of another length than the store's model's."""
-    if question.embedding is None:
-        return
-    wanted = parts.library.wanted_model
-    if len(question.embedding) != wanted.dim:
-        raise QueryError(
-            f"the query's embedding has {len(question.embedding)} numbers, but those of "
-            f"{wanted.model} have {wanted.dim}: embed it with that model, or leave it out"
-        )

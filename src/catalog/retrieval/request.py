@@ -13,7 +13,7 @@ from catalog.core.dates import read_bound
 from catalog.core.errors import CatalogError, InputError, UnknownModeError
 from catalog.core.filters import And, Filter, file_type_filter, name_filter, parse_filters
 from catalog.core.param_fields import check_names, check_params, parameter_names
-from catalog.core.params import MODES, ORDERS, Mode, Order, SearchParams
+from catalog.core.params import MODES, ORDERS, AskParams, Mode, Order, SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
@@ -208,21 +208,30 @@ def for_agent(params: SearchParams, settings: Settings) -> SearchParams:
     return with_agent(params, read_agent(settings, params.agent))
 
 
-def search_arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
-    """Return the search parameters that a LlamaIndex part was given.
+def search_arguments(
+    given: Mapping[str, Any], *own: str, kind: type[SearchParams | AskParams] = SearchParams
+) -> dict[str, Any]:
+    """Return the search parameters, or other ``kind``, that a LlamaIndex part was given.
 
     LlamaIndex's ``similarity_top_k`` becomes ``top_k``. ``own`` are the part's own names. Raises
     :class:`InputError` for any other name and suggests the nearest.
     """
+    arguments = take_similarity_top_k(given, "top_k")
+    names = dict.fromkeys(own, ()) | dict(parameter_names(kind))
+    for query in ("query", "question"):
+        names.pop(query, None)
+    check_names(arguments, names)
+    return arguments
+
+
+def take_similarity_top_k(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the arguments with LlamaIndex's ``similarity_top_k`` under our name."""
     arguments = dict(given)
     if "similarity_top_k" in arguments:
         top_k = arguments.pop("similarity_top_k")
-        if arguments.get("top_k", top_k) != top_k:
-            raise InputError("similarity_top_k and top_k are the same argument: give one of them")
-        arguments["top_k"] = top_k
-    names = dict.fromkeys(own, ()) | dict(parameter_names(SearchParams))
-    del names["query"]
-    check_names(arguments, names)
+        if arguments.get(name) not in (None, top_k):
+            raise InputError(f"similarity_top_k and {name} are the same argument: give one of them")
+        arguments[name] = top_k
     return arguments
 
 

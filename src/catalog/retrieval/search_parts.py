@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
     _Sampled = tuple[Hashable, Mapping[str, int]]
     _Retrievals = tuple[Hashable, LRUCache[Hashable, Any]]
 
+_log = logging.getLogger(__name__)
+
+FOREIGN_EMBEDDING = (
+    "a query brought an embedding of another model than %s, as LlamaIndex's retrievers write it: "
+    "its text was embedded instead"
+)
 LEG_THREADS = 8
 _PROBES = 64  # passages read for a dataset's languages if its engine has none
 _CACHED_RETRIEVALS = 64  # of each dataset, or several searched as one
@@ -85,6 +92,7 @@ class SearchParts:
         self._sampled: LRUCache[DatasetNames, _Sampled] = LRUCache(_CACHED_RETRIEVALS)
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LanguageModel, Expander] | None = None
+        self._has_told_foreign = False
         self._lock = Lock()
         survive_forks(self)
 
@@ -148,6 +156,12 @@ class SearchParts:
             vectors = QueryVectors(model, self.database, self.rag.query_cache_size)
             self._query_vectors = vectors
         return vectors
+
+    def tell_foreign_embedding(self) -> None:
+        """Log, once, that a query brought an embedding of another model."""
+        if not self._has_told_foreign:
+            self._has_told_foreign = True
+            _log.warning(FOREIGN_EMBEDDING, self.library.wanted_model.model)
 
     @cached_property
     def expander(self) -> Expander:

@@ -75,7 +75,7 @@ def to_result(
         "citation": format_citation(chunk, best),
         "snippet_locator": _to_locator(chunk, place),
         "moment": snippet.moment,
-        "link": _find_link(chunk, best, evidence),
+        "link": find_link(chunk, best, evidence),
         "evidence": evidence,
         "evidence_at": evidence_at,
         "file_type": chunk.file_type,
@@ -111,7 +111,7 @@ def locate_part(result: SearchResult, start: int, end: int) -> CitedPart:
         return CitedPart(locator, result.citation, result.link)
     place = find_place(chunk, start, end)
     cited = format_citation(replace(chunk, locator=place), place)
-    return CitedPart(_to_locator(chunk, place), cited, _find_link(chunk, place, result.evidence))
+    return CitedPart(_to_locator(chunk, place), cited, find_link(chunk, place, result.evidence))
 
 
 def explain_score(passage: Passage, fusion: str) -> Explanation:
@@ -175,7 +175,7 @@ def _to_locator(chunk: Chunk, where: Locator) -> ResultLocator:
     )
 
 
-def _find_link(chunk: Chunk, where: Locator, evidence: Evidence | None) -> str | None:
+def find_link(chunk: Chunk, where: Locator, evidence: Evidence | None = None) -> str | None:
     """Return the link that plays or opens the best sentence; see :class:`SearchResult`."""
     seconds = where.time_start
     if evidence is not None and seconds is not None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
@@ -27,6 +28,8 @@ from catalog.core.results import CollectionResult, CollectionResults
 from catalog.core.settings import CollectionSettings, Settings, get_settings
 from catalog.core.text import compose, storable
 from catalog.embedding import EmbeddingModel, as_model, get_model
+from catalog.retrieval.legs import is_foreign
+from catalog.retrieval.search_parts import FOREIGN_EMBEDDING
 from catalog.retrieval.stages import StageLog
 from catalog.store.vectors.foreign_collection import (
     CollectionShape,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from catalog.store.vectors.point_search import PointCondition
 
 
+_log = logging.getLogger(__name__)
 _MISSING = object()
 
 
@@ -135,6 +139,20 @@ def find_field(payload: dict[str, Any], name: str) -> Any:
     return value
 
 
+def _text_fields(value: object, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of texts in a payload, like :func:`find_field` reads them."""
+    if isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            inner = json.loads(value)
+            if isinstance(inner, dict):
+                value = inner
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _text_fields(inner, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(value, str):
+        yield prefix
+
+
 def cite(title: str, section: str, source: str) -> str:
     """Return one line that names the source of a passage."""
     named = ", ".join(dict.fromkeys(filter(None, (title, section))))
@@ -209,15 +227,16 @@ class CollectionSearch:
         top_k: int | None = None,
         filters: object = None,
         threshold: float | None = None,
-        embedding: npt.NDArray[np.float32] | None = None,
+        embedding: Sequence[float] | npt.NDArray[np.float32] | None = None,
     ) -> CollectionResults:
         """Return the nearest passages, best first; ``embedding`` replaces the query's own.
 
         ``filters`` are like a search's, on ``source_url`` (as a whole), ``page_title`` and
         ``section`` (by their words), and on every field with an index in the collection. A
         ``threshold`` leaves out lower scores. Raises :class:`EngineError` if the server cannot be
-        reached, :class:`EmbeddingMismatchError` for a model of another dimension, and
-        :class:`InputError` for an invalid query, filter or number.
+        reached, :class:`EmbeddingMismatchError` for a model of another dimension,
+        :class:`ConfigError` if no passage has the field of the text, and :class:`InputError` for an
+        invalid query, filter or number.
         """
         started = time.perf_counter()
         text, count, tree = self._check(query, top_k, filters)
@@ -240,6 +259,8 @@ class CollectionSearch:
         with stages.run("payload") as notes:
             results = reader.read(points)
             notes += reader.warnings()
+        if results and not any(result.text for result in results):
+            self._check_text_field([*points, *self._collection.sample(shape, SAMPLED)])
         return CollectionResults(
             tuple(results),
             query=text,
@@ -318,9 +339,15 @@ class CollectionSearch:
         return condition, f"filtered: {compiler.describe(sorted(filter_fields(tree)))}"
 
     def _vector(
-        self, text: str, embedding: npt.NDArray[np.float32] | None, shape: CollectionShape
+        self,
+        text: str,
+        embedding: Sequence[float] | npt.NDArray[np.float32] | None,
+        shape: CollectionShape,
     ) -> npt.NDArray[np.float32]:
-        vector = self.model.embed_query(text) if embedding is None else embedding
+        import numpy as np
+
+        own = embedding is not None
+        vector = np.asarray(embedding, np.float32) if own else self.model.embed_query(text)
         if len(vector) != shape.dim:
             whose = self.model.encoder.model if embedding is None else "the query's own embedding"
             raise EmbeddingMismatchError(
@@ -328,6 +355,17 @@ class CollectionSearch:
                 f"{len(vector)}: set the model that filled the collection (IDX_EMBEDDING__*)"
             )
         return vector
+
+    def _check_text_field(self, points: Sequence[ForeignPoint]) -> None:
+        """Raise :class:`ConfigError`, naming the fields there are, if no point has the text."""
+        name = self.fields.text
+        if any(find_field(point.payload, name) for point in points):
+            return
+        there = dict.fromkeys(field for point in points for field in _text_fields(point.payload))
+        raise ConfigError(
+            f"no passage of {self.name!r} has a field {name!r} with its text; fields with text: "
+            f"{', '.join(there) or 'none'}; set IDX_COLLECTION__TEXT, or fields={{'text': …}}"
+        )
 
     def _agreement(self, pairs: list[tuple[str, list[float]]]) -> float:
         import numpy as np
@@ -348,7 +386,7 @@ class CollectionRetriever(BaseRetriever):
     "metadata.url"}``, and its ``vector`` if it has a name. Parameters that are not given come from
     the settings (``IDX_COLLECTION__*``). Each node's metadata has those of ``source_url``,
     ``page_title``, ``section`` and ``chunk_index`` that exist, ``citation``, and ``low_score`` if
-    the score is low.
+    the score is low. ``top_k`` may have LlamaIndex's name, ``similarity_top_k``.
 
     Examples:
         >>> from catalog.search_v2 import CollectionRetriever
@@ -366,6 +404,7 @@ class CollectionRetriever(BaseRetriever):
         fields: dict[str, Any] | None = None,
         api_key: str | None = None,
         top_k: int | None = None,
+        similarity_top_k: int | None = None,
         threshold: float | None = None,
         filters: object = None,
         client: QdrantClient | None = None,
@@ -377,7 +416,11 @@ class CollectionRetriever(BaseRetriever):
         changes = {name: value for name, value in given.items() if value is not None}
         changed = _changed(settings or get_settings(), changes | (fields or {}))
         self._search = CollectionSearch(changed, client=client, embed_model=embed_model)
-        self._top_k, self._filters = top_k, parse_filters(filters)
+        if None not in (top_k, similarity_top_k):
+            raise InputError("similarity_top_k and top_k are the same argument: give one of them")
+        self.similarity_top_k = similarity_top_k if top_k is None else top_k
+        self._filters = parse_filters(filters)
+        self._has_told_foreign = False
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     def close(self) -> None:
@@ -385,15 +428,23 @@ class CollectionRetriever(BaseRetriever):
         self._search.close()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        import numpy as np
-
-        own = query_bundle.embedding
-        results = self._search.search(
+        search = partial(
+            self._search.search,
             query_bundle.query_str,
-            top_k=self._top_k,
+            top_k=self.similarity_top_k,
             filters=self._filters,
-            embedding=None if own is None else np.asarray(own, dtype=np.float32),
         )
+        results, given = search(), query_bundle.embedding
+        if given is not None:
+            theirs = search(embedding=given) if len(given) == self._search.shape.dim else None
+            if theirs is not None and not is_foreign(*map(_scores, (theirs, results))):
+                results = theirs
+            elif not self._has_told_foreign:
+                self._has_told_foreign = True
+                _log.warning(FOREIGN_EMBEDDING, self._search.model.encoder.model)
+        if blank := sum(not result.text for result in results):
+            field = self._search.fields.text
+            _log.warning("%d of %d passages have no text in %r", blank, len(results), field)
         return [NodeWithScore(node=_node(result), score=result.score) for result in results]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -411,6 +462,10 @@ def _node(result: CollectionResult) -> TextNode:
     }
     metadata = {name: value for name, value in told.items() if value is not None}
     return TextNode(id_=result.chunk_id, text=result.text, metadata=metadata)
+
+
+def _scores(results: CollectionResults) -> list[float]:
+    return [result.score for result in results]
 
 
 def _changed(settings: Settings, changes: dict[str, Any]) -> Settings:

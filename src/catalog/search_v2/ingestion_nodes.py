@@ -30,7 +30,13 @@ from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.pipeline import Source, cut_document
 from catalog.ingest.readers.base import choose_title, file_type
 from catalog.ingest.readers.markdown import MarkdownReader
-from catalog.ingest.readers.metadata import check_no_level, is_web_address, normalise, take_title
+from catalog.ingest.readers.metadata import (
+    check_no_level,
+    is_level_name,
+    is_web_address,
+    normalise,
+    take_title,
+)
 from catalog.ingest.reading import TOLD_BY_CONTENT, drop_claims
 from catalog.store.revisions import NewRevision
 
@@ -223,7 +229,8 @@ class GivenDocuments:
 class _Text:
     """The text of a plain node, the name of its source, its page, and its metadata.
 
-    ``label`` is its page as written, "" without one: texts of one source differ in it.
+    ``label`` is its page as written, "" without one: texts of one source differ in it. ``given``
+    are the ids that the user set, as metadata.
     """
 
     source: str
@@ -232,6 +239,7 @@ class _Text:
     style: Mapping[str, Any]
     label: str = ""
     page: int | None = None
+    given: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, node: BaseNode) -> _Text:
@@ -245,7 +253,10 @@ class _Text:
             metadata = {key: it for key, it in node.metadata.items() if key != "page_label"}
             style, page = style | {"metadata": metadata}, int(label)
         path = storable(address or bare) or source
-        return cls(source or _path_of(text), path, text, style, label, page)
+        given = {"doc_id": name} if name else {}
+        if not isinstance(node, Document) and not _is_drawn(node.node_id):
+            given["node_id"] = node.node_id
+        return cls(source or _path_of(text), path, text, style, label, page, given)
 
     @property
     def is_markdown(self) -> bool:
@@ -275,14 +286,16 @@ def _find_id(node: BaseNode, *, has_address: bool) -> str:
     Drawn ids are random UUIDs. A user may set one too, for a document without path and address.
     """
     name = node.ref_doc_id or node.node_id
-    try:
-        is_drawn = uuid.UUID(name).version == 4
-    except ValueError:
-        is_drawn = False
     is_set = isinstance(node, Document) and "id_" in node.model_fields_set
-    if is_drawn and (has_address or not is_set):
-        return ""
-    return name
+    return "" if _is_drawn(name) and (has_address or not is_set) else name
+
+
+def _is_drawn(name: str) -> bool:
+    """Return whether LlamaIndex drew an id."""
+    try:
+        return uuid.UUID(name).version == 4
+    except ValueError:
+        return False
 
 
 def _path_of(text: str) -> str:
@@ -319,10 +332,31 @@ def _join_pages(group: list[_Text]) -> list[list[_Text]]:
     return joined
 
 
+def _given_ids(pages: list[_Text]) -> dict[str, str]:
+    """Return the ids that all the pages share."""
+    return {
+        key: value
+        for key, value in pages[0].given.items()
+        if all(page.given.get(key) == value for page in pages)
+    }
+
+
+def _metadata_of(said: Mapping[str, Any]) -> dict[str, MetadataValue]:
+    """Return the metadata as stored; fields that become first-class ones keep their names, too."""
+    own = {
+        key: value
+        for key, value in said.items()
+        if isinstance(value, str | int | float)
+        and not is_level_name(key)
+        and key.casefold() != "title"
+    }
+    return own | normalise({_DATES.get(key, key): value for key, value in said.items()})
+
+
 def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
     """Return the document of these pages, or of a single text; its first page keeps its number."""
     first = pages[0]
-    metadata = normalise({_DATES.get(key, key): it for key, it in first.style["metadata"].items()})
+    metadata = _metadata_of(first.style["metadata"] | _given_ids(pages))
     for name in TOLD_BY_CONTENT:
         metadata.pop(name, None)
     if metadata.get("path", first.source) != first.source:  # else the document's own path hides it

@@ -3,38 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextvars import copy_context
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.generic_utils import messages_to_history_str
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
+    AsyncStreamingResponse,
     Response,
     StreamingResponse,
 )
+from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.instrumentation.events.retrieval import (
+    RetrievalEndEvent,
+    RetrievalStartEvent,
+)
 from llama_index.core.llms import ChatMessage, MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
 
-from catalog.answers.answering import answer_events, answer_question
-from catalog.core.param_fields import check_names, parameter_names
+from catalog.answers.answering import answer_events
 from catalog.core.params import AskParams, DatasetChoice
 from catalog.core.retrieval_events import asked_at
 from catalog.llm import GivenLLM, LanguageModel, as_language_model, complete
+from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service
+from catalog.search_v2.nodes import PassageNode, link_neighbours
 
 if TYPE_CHECKING:
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.prompts.mixin import PromptMixinType
 
-    from catalog.core.answers import Answer
-    from catalog.core.results import SearchResults
+    from catalog.core.answers import Answer, AnswerEvent
+    from catalog.core.results import SearchResult, SearchResults
     from catalog.retrieval.searcher import Searcher
 
+_dispatcher = get_dispatcher(__name__)
 _REMEMBERED = 3000  # tokens of a conversation
 
 
@@ -65,9 +78,8 @@ class AnswerQueryEngine(BaseQueryEngine):
         callback_manager: CallbackManager | None = None,
         **ask: Any,
     ) -> None:
-        names = dict(parameter_names(AskParams))
-        del names["question"]
-        check_names(ask, names)
+        own = ("service", "llm", "streaming", "callback_manager")
+        ask = search_arguments(ask, *own, kind=AskParams)
         self._service, self._is_streaming = service, streaming
         self._llm = None if llm is None else as_language_model(llm)
         self._params = AskParams("", dataset=dataset, **ask)
@@ -78,20 +90,62 @@ class AnswerQueryEngine(BaseQueryEngine):
         """The language model that writes, if any does."""
         return self._llm or (self._service or shared_service()).library.optional_llm
 
+    def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return the source nodes of the answer, without answering."""
+        with asked_at("python"):
+            return self._retrieve(query_bundle)[0]
+
+    async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return the source nodes like :meth:`retrieve`."""
+        return await asyncio.to_thread(self.retrieve, query_bundle)
+
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        asked: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+        with self.callback_manager.event(CBEventType.QUERY, asked) as query, asked_at("python"):
+            nodes, events = self._retrieve(query_bundle)
+            response = _stream(events, nodes) if self._is_streaming else _respond(events, nodes)
+            query.on_end({EventPayload.RESPONSE: response})
+        return response
+
+    def _retrieve(
+        self, query_bundle: QueryBundle
+    ) -> tuple[list[NodeWithScore], Iterator[AnswerEvent]]:
+        """Return the source nodes, and the further events of the answer."""
         service = self._service or shared_service()
         params = replace(self._params, question=query_bundle.query_str)
-        if self._is_streaming:
-            return _stream(service, params, self._llm)
-        with asked_at("python"):
-            answer = answer_question(service, params, llm=self._llm)
-        return Response(answer.text, source_nodes(answer.results), answer.to_dict())
+        events = answer_events(service, params, llm=self._llm)
+        _dispatcher.event(RetrievalStartEvent(str_or_query_bundle=query_bundle))
+        asked: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+        with self.callback_manager.event(CBEventType.RETRIEVE, asked) as retrieval:
+            found = next(events).results
+            assert found is not None
+            nodes = link_neighbours(source_nodes(found), service.library.database)
+            retrieval.on_end({EventPayload.NODES: nodes})
+        _dispatcher.event(RetrievalEndEvent(str_or_query_bundle=query_bundle, nodes=nodes))
+        return nodes, events
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return await asyncio.to_thread(self._query, query_bundle)
+        within: Callable[..., Any] = copy_context().run
+        run = partial(asyncio.to_thread, within)
+        response: RESPONSE_TYPE = await run(self._query, query_bundle)
+        if not isinstance(response, StreamingResponse):
+            return response
+        written = response.response_gen
+
+        async def parts() -> AsyncGenerator[str, None]:
+            while (part := await run(next, written, None)) is not None:
+                yield str(part)
+
+        return AsyncStreamingResponse(parts(), response.source_nodes, response.metadata)
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {}
+
+    def as_streaming(self, *, is_streaming: bool) -> AnswerQueryEngine:
+        """Return the same engine with answers that stream, or that do not."""
+        engine = copy(self)
+        engine._is_streaming = is_streaming
+        return engine
 
     def as_chat_engine(self) -> CondenseQuestionChatEngine:
         """Return an engine for a conversation, in which each message is a separate question.
@@ -106,17 +160,41 @@ class AnswerChatEngine(CondenseQuestionChatEngine):
     """A conversation whose every reply is an answer of an :class:`AnswerQueryEngine`."""
 
     def __init__(self, engine: AnswerQueryEngine) -> None:
-        self._writer = engine.llm
+        self._writer, self._engine = engine.llm, engine.as_streaming(is_streaming=False)
         memory = ChatMemoryBuffer.from_defaults(token_limit=_REMEMBERED)
         # Its model is never asked; without one LlamaIndex would look for OpenAI.
         whole = CondenseQuestionChatEngine.from_defaults(engine, memory=memory, llm=MockLLM())
         super().__init__(
-            query_engine=engine,
+            query_engine=self._engine,
             condense_question_prompt=whole._condense_question_prompt,
             memory=memory,
             llm=whole._llm,
             callback_manager=engine.callback_manager,
         )
+
+    def stream_chat(
+        self, message: str, chat_history: list[ChatMessage] | None = None
+    ) -> StreamingAgentChatResponse:
+        """Answer a message sentence by sentence."""
+        stream = CondenseQuestionChatEngine.stream_chat
+        return cast(
+            "StreamingAgentChatResponse", stream(self._as_streaming(), message, chat_history)
+        )
+
+    async def astream_chat(
+        self, message: str, chat_history: list[ChatMessage] | None = None
+    ) -> StreamingAgentChatResponse:
+        """Answer a message sentence by sentence."""
+        stream = CondenseQuestionChatEngine.astream_chat
+        return cast(
+            "StreamingAgentChatResponse", await stream(self._as_streaming(), message, chat_history)
+        )
+
+    def _as_streaming(self) -> AnswerChatEngine:
+        """Return the same conversation with an engine that streams."""
+        streaming = copy(self)
+        streaming._query_engine = self._engine.as_streaming(is_streaming=True)
+        return streaming
 
     def _condense_question(self, chat_history: list[ChatMessage], last_message: str) -> str:
         if self._writer is None or not chat_history:
@@ -132,33 +210,30 @@ class AnswerChatEngine(CondenseQuestionChatEngine):
 
 
 def source_nodes(results: SearchResults) -> list[NodeWithScore]:
-    """Return the results as nodes with number, citation and place in the metadata."""
-    return [
-        NodeWithScore(
-            node=TextNode(
-                id_=result.chunk_id,
-                text=result.text,
-                metadata={
-                    "number": result.rank,
-                    "citation": result.citation,
-                    "dataset": result.dataset,
-                    "path": result.path,
-                    "title": result.title,
-                    "link": result.link,
-                },
-            ),
-            score=result.score,
-        )
-        for result in results
-    ]
+    """Return the results as nodes; the metadata ``number`` is that of the citations."""
+    return [_source_node(result) for result in results]
 
 
-def _stream(service: Searcher, params: AskParams, llm: LanguageModel | None) -> StreamingResponse:
+def _source_node(result: SearchResult) -> NodeWithScore:
+    told: dict[str, Any] = {
+        "number": result.rank,
+        "citation": result.citation,
+        "link": result.link,
+        "relevance": result.relevance,
+    }
+    assert result._chunk is not None  # it was found in this process
+    return NodeWithScore(node=PassageNode.of(result._chunk).with_metadata(told), score=result.score)
+
+
+def _respond(events: Iterator[AnswerEvent], nodes: list[NodeWithScore]) -> Response:
+    """Return the whole answer."""
+    *_, last = events
+    assert last.answer is not None
+    return Response(last.answer.text, nodes, last.answer.to_dict())
+
+
+def _stream(events: Iterator[AnswerEvent], nodes: list[NodeWithScore]) -> StreamingResponse:
     """Return a response that streams its text; its sources are there at once."""
-    events = answer_events(service, params, llm=llm)
-    with asked_at("python"):
-        first = next(events)
-    assert first.results is not None
     metadata: dict[str, Any] = {}
 
     def text() -> Generator[str, None, None]:
@@ -175,4 +250,4 @@ def _stream(service: Searcher, params: AskParams, llm: LanguageModel | None) -> 
         if written != answer.text:
             yield f"{chr(10) * 2 if written else ''}{answer.text}"
 
-    return StreamingResponse(text(), source_nodes(first.results), metadata)
+    return StreamingResponse(text(), nodes, metadata)

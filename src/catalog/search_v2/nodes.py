@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal, cast, get_args
 
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import (
@@ -16,44 +17,75 @@ from llama_index.core.schema import (
     RelatedNodeInfo,
     TextNode,
 )
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from catalog.core.documents import Chunk, Locator
+from catalog.core.errors import InputError
+from catalog.core.param_fields import check_names
 from catalog.core.query import SubQueryKind
 from catalog.core.results import TIMED_MODALITIES, Certainty, Evidence, Reranked
+from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.evidence import format_evidence
 from catalog.retrieval.fusion import FusedHit
 from catalog.retrieval.legs import Question
 from catalog.retrieval.passages import Passage
+from catalog.retrieval.shape import find_link
 from catalog.retrieval.snippets import Snippet
+from catalog.store import Database
+from catalog.store.chunks import find_neighbours
 from catalog.store.engine_types import Restriction
+
+_FOR_MODELS = ("title", "section", "place")  # the metadata that language models read
 
 
 class PassageNode(TextNode):
-    """A LlamaIndex node of one stored chunk; ``node_id`` is the chunk id."""
+    """A LlamaIndex node of one stored chunk; ``node_id`` is the chunk id.
+
+    Its source node is the document under the id that its LlamaIndex user gave, else under
+    ``source_doc_id``. Prompts contain the text with title, section and place; embeddings title and
+    section. All other metadata is excluded from both.
+    """
 
     _chunk: Chunk = PrivateAttr()
+
+    __setstate__ = BaseModel.__setstate__  # LlamaIndex's would lose the chunk
 
     @classmethod
     def of(cls, chunk: Chunk) -> PassageNode:
         """Return the node of a chunk, with the usual metadata of LlamaIndex; it may be changed."""
+        at, page = chunk.locator, chunk.locator.page
+        found = {
+            "title": chunk.title,
+            "section": format_headings(chunk.heading_path, chunk.sections),
+            "place": format_place(chunk),
+            "citation": format_citation(chunk),
+            "link": find_link(chunk, at) or chunk.metadata.get("source_url"),
+            "page": page,
+            "page_label": None if page is None else str(page),
+            "time_start": at.time_start,
+            "time_end": at.time_end,
+            "line_start": at.line_start,
+            "line_end": at.line_end,
+            "unit": at.unit,
+        }
+        metadata = {
+            **{name: value for name, value in found.items() if value not in (None, "")},
+            **{name: _copy_value(value) for name, value in chunk.metadata.items()},
+            "dataset": chunk.source_doc_id.partition(":")[0],
+            "source_doc_id": chunk.source_doc_id,
+            "path": chunk.path,
+            "title": chunk.title,
+            "heading_path": list(chunk.heading_path),
+        }
         node = cls(
             id_=chunk.chunk_id,
             text=chunk.text,
             start_char_idx=chunk.start_offset,
             end_char_idx=chunk.end_offset,
-            metadata={
-                **{name: _copy_value(value) for name, value in chunk.metadata.items()},
-                "dataset": chunk.source_doc_id.partition(":")[0],
-                "source_doc_id": chunk.source_doc_id,
-                "path": chunk.path,
-                "title": chunk.title,
-                "heading_path": list(chunk.heading_path),
-                "unit": chunk.locator.unit,
-                "line_start": chunk.locator.line_start,
-                "line_end": chunk.locator.line_end,
-            },
-            relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=chunk.source_doc_id)},
+            metadata=metadata,
+            excluded_llm_metadata_keys=[name for name in metadata if name not in _FOR_MODELS],
+            excluded_embed_metadata_keys=[name for name in metadata if name not in _FOR_MODELS[:2]],
+            relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=_document_id(chunk))},
         )
         node._chunk = chunk
         return node
@@ -64,20 +96,28 @@ class PassageNode(TextNode):
         return self._chunk
 
     def telling(self, passage: Passage) -> PassageNode:
-        """Return the node with the evidence around it, and the places of copies.
+        """Return the node with its relevance, the evidence around it, and the places of copies.
 
         A language model reads the evidence here unless an earlier passage has it.
         """
-        unread: dict[str, str | list[str]] = {}
-        read: dict[str, str | list[str]] = {}
+        unread: dict[str, Any] = {}
+        read: dict[str, Any] = {}
+        if passage.relevance is not None:
+            unread["relevance"] = passage.relevance
         if passage.evidence is not None:
             told = unread if passage.repeats_evidence else read
             told["evidence"] = format_evidence(passage.evidence)
         if passage.copies:
             unread["also_in"] = [copy.source_doc_id for copy in passage.copies]
-        if not (read or unread):
+        return self.with_metadata(unread, read)
+
+    def with_metadata(
+        self, unread: Mapping[str, Any], read: Mapping[str, Any] | None = None
+    ) -> PassageNode:
+        """Return the node with more metadata, of which language models see only ``read``."""
+        more = {**(read or {}), **unread}
+        if not more:
             return self
-        more = read | unread
         changed = {
             "metadata": {**self.metadata, **more},
             "excluded_embed_metadata_keys": _joined(self.excluded_embed_metadata_keys, more),
@@ -86,10 +126,15 @@ class PassageNode(TextNode):
         return self.model_copy(update=changed)
 
 
+_TOLD = attrgetter("relevance", "evidence", "copies")
+
+
 class ScoredPassage(NodeWithScore):
     """A :class:`PassageNode` with its score and the parts of the score."""
 
     _passage: Passage = PrivateAttr()
+
+    __setstate__ = BaseModel.__setstate__  # LlamaIndex's would lose the passage
 
     @classmethod
     def of(cls, passage: Passage, node: PassageNode | None = None) -> ScoredPassage:
@@ -103,7 +148,7 @@ class ScoredPassage(NodeWithScore):
         """Return the node with a changed passage."""
         before, node = self._passage, self.node
         assert isinstance(node, PassageNode)
-        if (passage.evidence, passage.copies) != (before.evidence, before.copies):
+        if _TOLD(passage) != _TOLD(before):
             node = node.telling(passage)
         return ScoredPassage.of(passage, node)
 
@@ -159,9 +204,40 @@ class ScoredPassage(NodeWithScore):
         return self._passage.evidence
 
 
-def to_nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
+def to_nodes(passages: Sequence[Passage], database: Database) -> list[NodeWithScore]:
     """Return new LlamaIndex nodes of passages, which may be changed."""
-    return [ScoredPassage.of(passage) for passage in passages]
+    return link_neighbours([ScoredPassage.of(passage) for passage in passages], database)
+
+
+ScoreName = Literal["fused", "relevance"]
+
+
+def check_score(name: str) -> ScoreName:
+    """Return the name of a kind of score; raise :class:`InputError` for an unknown one."""
+    if name not in get_args(ScoreName):
+        raise InputError(f"no score {name!r}; scores: {', '.join(get_args(ScoreName))}")
+    return cast("ScoreName", name)
+
+
+def score_by(name: ScoreName, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
+    """Return the nodes with the score of that name, in their order."""
+    for node in nodes:
+        if name == "relevance" and isinstance(node, ScoredPassage):
+            node.score = node.relevance
+    return nodes
+
+
+def link_neighbours(nodes: Sequence[NodeWithScore], database: Database) -> list[NodeWithScore]:
+    """Give the nodes of chunks the ids of the chunks before and after them."""
+    ours = [node.node for node in nodes if isinstance(node.node, PassageNode)]
+    with database.read() as connection:
+        found = find_neighbours(connection, [node.chunk.seq for node in ours])
+    for node in ours:
+        sides = (NodeRelationship.PREVIOUS, NodeRelationship.NEXT)
+        for side, chunk_id in zip(sides, found[node.chunk.seq], strict=True):
+            if chunk_id is not None:
+                node.relationships[side] = RelatedNodeInfo(node_id=chunk_id)
+    return list(nodes)
 
 
 def to_question(bundle: QueryBundle) -> Question:
@@ -241,7 +317,14 @@ def _seconds(value: object) -> float | None:
 
 
 class PassagePostprocessor(BaseNodePostprocessor):
-    """A stage between fusion and answer; LlamaIndex serialises it under its class's name."""
+    """A stage between fusion and answer; LlamaIndex serialises it under its class's name.
+
+    Raises :class:`InputError` for an argument that it does not have.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        check_names(settings, dict.fromkeys(type(self).model_fields, ()))
+        super().__init__(**settings)
 
     @classmethod
     def class_name(cls) -> str:
@@ -293,6 +376,11 @@ def _with_evidence(node: TextNode, evidence: Evidence, *, is_read: bool) -> Text
 
 def _joined(names: Sequence[str], more: Iterable[str]) -> list[str]:
     return list(dict.fromkeys((*names, *more)))
+
+
+def _document_id(chunk: Chunk) -> str:
+    """Return the id that a LlamaIndex user gave the document, else our own."""
+    return str(chunk.metadata.get("doc_id") or chunk.source_doc_id)
 
 
 def _copy_value(value: Any) -> Any:

@@ -40,7 +40,14 @@ from catalog.retrieval.select import (
 )
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.temporal import GivenRecordings, TemporalExpander, keep_telling
-from catalog.search_v2.nodes import PassagePostprocessor, ScoredPassage, to_passage
+from catalog.search_v2.nodes import (
+    PassagePostprocessor,
+    ScoredPassage,
+    ScoreName,
+    check_score,
+    score_by,
+    to_passage,
+)
 
 if TYPE_CHECKING:
     from catalog.retrieval.caches import ModelCache
@@ -127,7 +134,8 @@ class SimilarityThreshold(PassagePostprocessor):
 
     A passage with the words of a keyword query as written, or with its quoted phrase, stays. The
     relevance is the node's ``relevance``; for nodes without that attribute it is the score if that
-    is in 0..1. A passage of v2 that was not calibrated, or a node scored by BM25, cannot be judged:
+    is in 0..1. LlamaIndex calls ``minimum`` ``similarity_cutoff``. A passage of v2 that was not
+    calibrated, or a node scored by BM25, cannot be judged:
     it stays unless ``keep_unjudged`` is off. Scores of other software's fusion are in 0..1, too,
     without being a relevance: do not use this after one.
 
@@ -141,6 +149,11 @@ class SimilarityThreshold(PassagePostprocessor):
 
     minimum: float = Field(0.0, ge=0.0, le=1.0)
     keep_unjudged: bool = True
+
+    def __init__(self, **settings: Any) -> None:
+        if "similarity_cutoff" in settings:
+            settings = {"minimum": settings.pop("similarity_cutoff"), **settings}
+        super().__init__(**settings)
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
         return keep_relevant(passages, self.minimum, keep_unjudged=self.keep_unjudged)
@@ -214,6 +227,9 @@ class RerankPostprocessor(PassagePostprocessor):
     runs out; the rest follow in their order. ``top_n`` keeps this many (0: all).
     ``retrieval.rerank.scoring.blend`` has the formulas.
 
+    By default the first three passages of our searches are scored, and blended by ``linear``. With
+    nodes of other retrievers all are scored, and these scores ``replace`` theirs.
+
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, RerankPostprocessor
         >>> nodes = CatalogRetriever("notes", whole=False).retrieve("how hot is the oven")
@@ -224,8 +240,8 @@ class RerankPostprocessor(PassagePostprocessor):
         'recipes/bread.txt'
     """
 
-    candidates: int = Field(3, ge=1)
-    blend: BlendName = "linear"
+    candidates: int = Field(0, ge=0)
+    blend: BlendName | None = None
     weight: float = Field(0.3, ge=0.0, le=1.0)
     budget_ms: int = Field(0, ge=0)
     top_n: int = Field(0, ge=0)
@@ -239,7 +255,7 @@ class RerankPostprocessor(PassagePostprocessor):
         cache: ModelCache | None = None,
         *,
         clock: Callable[[], float] = time.perf_counter,
-        **settings: object,
+        **settings: Any,
     ) -> None:
         """Take a reranker, by default the shared service's with its cache."""
         super().__init__(**settings)
@@ -272,8 +288,13 @@ class RerankPostprocessor(PassagePostprocessor):
         return done
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
+        has_others = any(passage.chunk.seq < 0 for passage in passages)
         options = RerankOptions(
-            self.candidates, self.blend, self.weight, self.budget_ms, self.top_n
+            self.candidates or (len(passages) if has_others else RerankOptions().candidates),
+            self.blend or ("replace" if has_others else "linear"),
+            self.weight,
+            self.budget_ms,
+            self.top_n,
         )
         try:
             outcome = rerank_passages(
@@ -295,7 +316,7 @@ class RerankSentences(PassagePostprocessor):
     _cache: ModelCache | None = PrivateAttr(default=None)
 
     def __init__(
-        self, reranker: Reranker, cache: ModelCache | None = None, **settings: object
+        self, reranker: Reranker, cache: ModelCache | None = None, **settings: Any
     ) -> None:
         super().__init__(**settings)
         self._reranker, self._cache = reranker, cache
@@ -344,7 +365,7 @@ class TemporalExpansion(PassagePostprocessor):
         restriction: Restriction | None = None,
         *,
         nodes: Iterable[BaseNode] | None = None,
-        **settings: object,
+        **settings: Any,
     ) -> None:
         """Take the nodes or the store to read, by default the shared service's."""
         super().__init__(**settings)
@@ -422,7 +443,8 @@ def stages_of(parts: SearchParts, params: SearchParams) -> list[BaseNodePostproc
 class ServicePostprocessor(BaseNodePostprocessor):
     """The service's own stages in one; they get the query without quotes, exclusions and types.
 
-    ``stages`` are LlamaIndex postprocessors that can also be used separately.
+    ``stages`` are LlamaIndex postprocessors that can also be used separately. ``score`` is that of
+    :class:`CatalogRetriever`.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, ServicePostprocessor
@@ -433,13 +455,17 @@ class ServicePostprocessor(BaseNodePostprocessor):
     """
 
     stages: list[BaseNodePostprocessor]
+    score: ScoreName = "fused"
     _max_chars: int = PrivateAttr()
     _mode: Mode = PrivateAttr()
 
-    def __init__(self, service: Searcher | None = None, **search: Any) -> None:
+    def __init__(
+        self, service: Searcher | None = None, *, score: ScoreName = "fused", **search: Any
+    ) -> None:
+        check_score(score)
         params = SearchParams("", **search_arguments(search))
         parts = (service or shared_service()).parts
-        super().__init__(stages=stages_of(parts, params))
+        super().__init__(stages=stages_of(parts, params), score=score)
         self._max_chars = parts.rag.max_query_chars
         self._mode = for_agent(params, parts.settings).mode or "hybrid"
 
@@ -457,4 +483,4 @@ class ServicePostprocessor(BaseNodePostprocessor):
         for stage in self.stages:
             stage.callback_manager = self.callback_manager
             nodes = stage.postprocess_nodes(nodes, query_bundle)
-        return nodes
+        return score_by(self.score, nodes)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llama_index.core import Settings as LlamaSettings
-from llama_index.core.base.response.schema import RESPONSE_TYPE, Response
+from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
 from llama_index.core.llms.mock import MockLLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.response_synthesizers import CompactAndRefine
+from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.response_synthesizers.base import BaseSynthesizer, QueryTextType
+from llama_index.core.response_synthesizers.context_only import ContextOnly
+from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
 from catalog.answers.extracting import extract_sentences
@@ -23,7 +26,7 @@ from catalog.core.params import DatasetChoice
 from catalog.retrieval.citations import format_citation
 from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service
-from catalog.search_v2.nodes import PassageNode, ScoredPassage
+from catalog.search_v2.nodes import PassageNode, ScoredPassage, ScoreName
 from catalog.search_v2.postprocessors import ServicePostprocessor
 from catalog.search_v2.retrievers import CatalogRetriever
 
@@ -89,19 +92,30 @@ class CitedSentences(BaseSynthesizer):
         parts = _extract(text, nodes, self._most) if nodes else ()
         return [NodeWithScore(node=TextNode(text=part)) for part in parts if part]
 
-    def get_response(self, query_str: str, text_chunks: Sequence[str], **_: Any) -> str:
-        """Return the texts, with a blank line between them."""
+    def get_response(
+        self, query_str: str, text_chunks: Sequence[str], **_: Any
+    ) -> str | Generator[str, None, None]:
+        """Return the texts, with a blank line between them; one by one if it streams."""
         del query_str
-        return "\n\n".join(text_chunks) or NOTHING
+        parts = _spaced(text_chunks)
+        return (part for part in parts) if self._streaming else "".join(parts)
 
-    async def aget_response(self, query_str: str, text_chunks: Sequence[str], **_: Any) -> str:
+    async def aget_response(
+        self, query_str: str, text_chunks: Sequence[str], **_: Any
+    ) -> str | AsyncGenerator[str, None]:
         """Answer like :meth:`get_response`."""
-        return self.get_response(query_str, text_chunks)
+        del query_str
+        parts = _spaced(text_chunks)
+
+        async def one_by_one() -> AsyncGenerator[str, None]:
+            for part in parts:
+                yield part
+
+        return one_by_one() if self._streaming else "".join(parts)
 
     def _with_sources(self, response: RESPONSE_TYPE, nodes: list[NodeWithScore]) -> RESPONSE_TYPE:
-        if isinstance(response, Response):
-            response.source_nodes = nodes
-            response.metadata = self._get_metadata_for_response([node.node for node in nodes])
+        response.source_nodes = nodes
+        response.metadata = self._get_metadata_for_response([node.node for node in nodes])
         return response
 
     def _get_prompts(self) -> PromptDictType:
@@ -109,6 +123,11 @@ class CitedSentences(BaseSynthesizer):
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         pass
+
+
+def _spaced(texts: Sequence[str]) -> list[str]:
+    """Return the texts, with a blank line before each but the first; without any, say so."""
+    return [f"\n\n{text}" if n else text for n, text in enumerate(texts)] or [NOTHING]
 
 
 def _extract(query: str, nodes: Sequence[NodeWithScore], most: int) -> Iterator[str]:
@@ -161,7 +180,10 @@ _ENGINE_ARGUMENTS = (
     "response_synthesizer",
     "streaming",
     "callback_manager",
+    "score",
 )
+_SILENT: dict[str, type[BaseSynthesizer]] = {"no_text": NoText, "context_only": ContextOnly}
+_SYNTHESIS = tuple(signature(get_response_synthesizer).parameters)
 
 
 class QueryEngineBuilderV2:
@@ -189,9 +211,13 @@ class QueryEngineBuilderV2:
         response_synthesizer: BaseSynthesizer | None = None,
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
-        **search: Any,
+        score: ScoreName = "fused",
+        **arguments: Any,
     ) -> RetrieverQueryEngine:
-        """Return a query engine over datasets; ``search`` has the parameters of ``retrieve``.
+        """Return a query engine over datasets; ``arguments`` are those of ``retrieve``.
+
+        Others are for LlamaIndex's ``get_response_synthesizer``: ``response_mode``, ``output_cls``,
+        ``text_qa_template`` … ``score`` is that of :class:`CatalogRetriever`.
 
         Its postprocessors are the service's own (reranking, relevance, cuts, evidence of
         recordings), so that it answers from the same passages as ``retrieve``, followed by those
@@ -199,27 +225,34 @@ class QueryEngineBuilderV2:
         or in LlamaIndex's ``Settings``, the answer is the sentences that answer best with their
         passages (:class:`CitedSentences`), without a model; it never abstains, unlike
         :class:`AnswerQueryEngine`. ``streaming`` returns the answer while the model writes it.
-        Raises :class:`InputError` for an unknown argument, and for ``streaming`` if no model made
-        here writes.
+        Raises :class:`InputError` for an unknown argument, and for one about writing if no model
+        made here writes.
         """
-        search = search_arguments(search, *_ENGINE_ARGUMENTS)
+        writing = {name: arguments.pop(name) for name in _SYNTHESIS if name in arguments}
+        search = search_arguments(arguments, *_ENGINE_ARGUMENTS, *_SYNTHESIS)
         model = llm or LlamaSettings._llm  # Settings.llm would look for OpenAI
         callbacks = callback_manager or LlamaSettings.callback_manager
-        if streaming and (response_synthesizer is not None or model is None):
+        if streaming:
+            writing["streaming"] = True
+        silent = _SILENT.get(str(getattr(mode := writing.get("response_mode"), "value", mode)))
+        if silent is not None and response_synthesizer is None:
+            response_synthesizer = silent(llm=MockLLM(), callback_manager=callbacks)
+        elif writing and (response_synthesizer is not None or model is None):
+            name = next(iter(writing))
             raise InputError(
-                "streaming needs a language model: give llm, or leave streaming out"
+                f"{name} needs a language model: give llm, or leave {name} out"
                 if response_synthesizer is None
-                else "streaming is for the response_synthesizer to do: make it with streaming=True"
+                else f"{name} is for the response_synthesizer: make it with {name}=…"
             )
         if response_synthesizer is None and model is None:
             service = self._service or shared_service()
             most = service.parts.settings.answers.sentences
             response_synthesizer = CitedSentences(callbacks, sentences=most)
         elif response_synthesizer is None:
-            response_synthesizer = CompactAndRefine(
-                llm=model, callback_manager=callbacks, streaming=streaming
+            response_synthesizer = get_response_synthesizer(
+                llm=model, callback_manager=callbacks, **writing
             )
-        own = ServicePostprocessor(self._service, **search)
+        own = ServicePostprocessor(self._service, score=score, **search)
         retriever = CatalogRetriever(
             dataset_name, service=self._service, whole=False, callback_manager=callbacks, **search
         )

@@ -43,12 +43,21 @@ from catalog.retrieval.request import (
     for_agent,
     read_request,
     search_arguments,
+    take_similarity_top_k,
 )
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
 from catalog.search_v2.fused_retrievers import FusedRetrievers
-from catalog.search_v2.nodes import PassageNode, to_nodes, to_question
+from catalog.search_v2.nodes import (
+    PassageNode,
+    ScoreName,
+    check_score,
+    link_neighbours,
+    score_by,
+    to_nodes,
+    to_question,
+)
 from catalog.search_v2.service import find_nodes
 from catalog.store import Database
 from catalog.store.chunks import load_chunks
@@ -83,11 +92,12 @@ class LegRetriever(BaseRetriever):
             chunks = load_chunks(connection, leg.restriction.dataset, seqs, damaged=damaged)
         for error in damaged:
             _log.warning("left out: %s", error)
-        return [
+        nodes = [
             NodeWithScore(node=PassageNode.of(chunks[hit.seq]), score=hit.score)
             for hit in hits
             if hit.seq in chunks
         ]
+        return link_neighbours(nodes, self._database)
 
 
 class LexicalRetriever(LegRetriever):
@@ -152,12 +162,13 @@ class FusionRetriever(QueryFusionRetriever):
     def __init__(
         self,
         retrievers: Sequence[BaseRetriever],
-        top_k: int,
+        top_k: int | None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
         self.num_queries, self.query_gen_prompt = 1, QUERY_GEN_PROMPT
-        self.similarity_top_k, self.mode = top_k, FUSION_MODES.RECIPROCAL_RANK
+        self.similarity_top_k = cast("int", top_k)  # without one, that of the settings
+        self.mode = FUSION_MODES.RECIPROCAL_RANK
         self.use_async = False
         self._retrievers, self._llm = list(retrievers), MockLLM()
         self._retriever_weights = [1.0 / max(1, len(retrievers))] * len(retrievers)
@@ -165,6 +176,16 @@ class FusionRetriever(QueryFusionRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _UNUSED and name in self.__dict__:
+            raise InputError(f"{name} has no effect here: fusion is as the settings say")
+        if name == "similarity_top_k":
+            check_depths(None, None, value)
+        super().__setattr__(name, value)
+
+
+_UNUSED = ("num_queries", "query_gen_prompt", "mode", "use_async")  # of the stock class
 
 
 class HybridRetrieverV2(FusionRetriever):
@@ -204,7 +225,7 @@ class HybridRetrieverV2(FusionRetriever):
         return list(run.passages)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return to_nodes(self.find(to_question(query_bundle)))
+        return to_nodes(self.find(to_question(query_bundle)), self._parts.database)
 
 
 class HybridRetrieverFactoryV2:
@@ -217,8 +238,16 @@ class HybridRetrieverFactoryV2:
         ['recipes/bread.txt']
     """
 
-    def __init__(self, parts: SearchParts | None = None, *, stages: StageLog | None = None) -> None:
-        self._given_parts = parts
+    __slots__ = ("_given_parts", "_stages")
+
+    def __init__(
+        self,
+        parts: SearchParts | None = None,
+        *,
+        service: Searcher | None = None,
+        stages: StageLog | None = None,
+    ) -> None:
+        self._given_parts = service.parts if parts is None and service is not None else parts
         self._stages = stages
 
     @overload
@@ -274,6 +303,8 @@ class HybridRetrieverFactoryV2:
         :class:`InputError` for a depth below 1, :class:`QueryError` for a typed query without a
         part for the mode's legs.
         """
+        narrow = take_similarity_top_k({"k_fused": k_fused, **narrow}, "k_fused")
+        k_fused = narrow.pop("k_fused")
         depths = check_depths(k_lex, k_dense, k_fused)
         if query is None:
             return DatasetRetriever(
@@ -350,7 +381,8 @@ class DatasetRetriever(FusionRetriever):
     """Search a dataset, several or all by both legs, fused, for any query.
 
     ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
-    :class:`SearchParams`. A failed stage is logged, and raised with ``strict``.
+    :class:`SearchParams`. A failed stage is logged, and raised with ``strict``. LlamaIndex's
+    ``similarity_top_k`` is ``k_fused``.
 
     Examples:
         >>> from catalog.search_v2 import DatasetRetriever
@@ -368,10 +400,13 @@ class DatasetRetriever(FusionRetriever):
         *,
         mode: Mode = "hybrid",
         parts: SearchParts | None = None,
+        service: Searcher | None = None,
         callback_manager: CallbackManager | None = None,
         **narrow: Any,
     ) -> None:
-        narrow = search_arguments(narrow, "k_lex", "k_dense", "k_fused")
+        given = take_similarity_top_k({"k_fused": k_fused, **narrow}, "k_fused")
+        k_fused = given.pop("k_fused")
+        narrow = search_arguments(given, "k_lex", "k_dense", "k_fused")
         chosen = narrow.keys() & {
             *("top_k", "rerank", "expand", "explain", "compare_with_v1"),
             *("agent", "similarity_threshold", "sort", "recency_half_life_days"),
@@ -382,11 +417,11 @@ class DatasetRetriever(FusionRetriever):
                 f"{names}: not of fusion alone; k_fused is its depth, and ask "
                 "CatalogRetriever for the rest"
             )
-        self._depths = check_depths(k_lex, k_dense, k_fused)
+        self._depths = check_depths(k_lex, k_dense, k_fused)[:2]
         self._params = SearchParams("", dataset=dataset, mode=mode, **narrow)
         check_search(self._params)
-        self._given_parts = parts
-        super().__init__((), k_fused or 0, callback_manager)
+        self._given_parts = service.parts if parts is None and service is not None else parts
+        super().__init__((), k_fused, callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         parts = self._given_parts or shared_service().parts
@@ -397,6 +432,7 @@ class DatasetRetriever(FusionRetriever):
             request.query,
             None,
             *self._depths,
+            self.similarity_top_k,
             within=request.restriction,
             mode=request.mode,
             expansion=self._plan(parts, request),
@@ -404,7 +440,7 @@ class DatasetRetriever(FusionRetriever):
         question = question_about(to_question(query_bundle), request.query, request.mode)
         passages = retriever.find(question)
         stages.log_failures(_log)
-        return to_nodes(passages)
+        return to_nodes(passages, parts.database)
 
     def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
         """Return the plan of an expansion; none here."""
@@ -493,9 +529,11 @@ class CatalogRetriever(BaseRetriever):
 
     ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
     ``rerank``; LlamaIndex's ``similarity_top_k`` is ``top_k``. Several datasets are searched as
-    one, by default all. ``whole=False`` ends after selection, for callers who chain the later
-    stages themselves. A query bundle's ``embedding`` or ``custom_embedding_strs`` replace the query
-    in the search by meaning.
+    one, by default all. Scores are those of fusion and reranking, or with ``score="relevance"``
+    each passage's relevance from 0 to 1, for stages that cut off by score. ``whole=False`` ends
+    after selection, for callers who chain the later stages themselves. A query bundle's
+    ``embedding`` or ``custom_embedding_strs`` replace the query in the search by meaning, but an
+    embedding of another model is ignored and logged once.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever
@@ -510,18 +548,34 @@ class CatalogRetriever(BaseRetriever):
         *,
         service: Searcher | None = None,
         whole: bool = True,
+        score: ScoreName = "fused",
         callback_manager: CallbackManager | None = None,
         **search: Any,
     ) -> None:
-        self._service, self._is_whole = service, whole
-        self._params = SearchParams("", dataset=dataset, **search_arguments(search))
+        if check_score(score) == "relevance" and not whole:
+            raise InputError("only a whole search has a relevance: leave out whole or score")
+        self._service, self._is_whole, self._score = service, whole, score
+        arguments = search_arguments(search, "service", "whole", "score", "callback_manager")
+        self._params = SearchParams("", dataset=dataset, **arguments)
         check_search(self._params)
         super().__init__(callback_manager or LlamaSettings.callback_manager)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         service = self._service or shared_service()
         params = replace(self._params, query=query_bundle.query_str)
-        return find_nodes(service, params, query_bundle, is_refined=self._is_whole)
+        nodes = find_nodes(service, params, query_bundle, is_refined=self._is_whole)
+        return score_by(self._score, nodes)
+
+    @property
+    def similarity_top_k(self) -> int | None:
+        """LlamaIndex's name for ``top_k``; ``None`` is that of the settings."""
+        return self._params.top_k
+
+    @similarity_top_k.setter
+    def similarity_top_k(self, top_k: int | None) -> None:
+        params = replace(self._params, top_k=top_k)
+        check_search(params)
+        self._params = params
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)

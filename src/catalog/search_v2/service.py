@@ -66,4 +66,4 @@ def find_nodes(
         question = None if bundle is None else to_question(bundle)
         found = find_passages(service.parts, params, question, is_refined=is_refined)
         found.stages.log_failures(_log)
-        return to_nodes(found.passages)
+        return to_nodes(found.passages, service.library.database)

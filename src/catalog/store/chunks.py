@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, bindparam, func, select, true
+from sqlalchemy import Connection, Row, and_, bindparam, func, select, true
 from sqlalchemy.exc import DatabaseError
 
 from catalog.core import ids
@@ -120,6 +120,23 @@ def find_chunks(connection: Connection, dataset: str, chunk_ids: Collection[str]
     """Return the live chunks of a dataset with these ids, in no order."""
     query = select(chunks.c.seq).where(among(chunks.c.chunk_id, chunk_ids))
     return list(load_chunks(connection, dataset, connection.scalars(query)).values())
+
+
+def find_neighbours(
+    connection: Connection, seqs: Collection[int]
+) -> dict[int, tuple[str | None, str | None]]:
+    """Return the ids of the chunks before and after each of these rows in its document."""
+    near, at = chunks.alias(), chunks.c.position
+    is_near = and_(
+        near.c.document_id == chunks.c.document_id,
+        near.c.position.in_([at - 1, at + 1]),  # by the index: a document may have thousands
+    )
+    query = select(chunks.c.seq, near.c.position - at, near.c.chunk_id).join(near, is_near)
+    ids = {
+        (seq, step): chunk_id
+        for seq, step, chunk_id in connection.execute(query.where(among(chunks.c.seq, seqs)))
+    }
+    return {seq: (ids.get((seq, -1)), ids.get((seq, 1))) for seq in seqs}
 
 
 def list_datasets(connection: Connection) -> list[StoredDataset]:

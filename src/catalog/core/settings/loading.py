@@ -6,8 +6,10 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -76,7 +78,7 @@ def load_settings(
         _merge(merged, {name: value for name, value in layer.items() if name != "agents"})
         merged.setdefault("agents", {}).update(layer.get("agents", {}))  # each as a whole
         origins.update({name: origin for name, _ in flatten(layer)})
-    return LoadedSettings(_validate(merged), origins)
+    return LoadedSettings(_validate(merged, origins), origins)
 
 
 def with_rag(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -212,7 +214,9 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
             into[name] = value
 
 
-def _validate(merged: dict[str, Any]) -> Settings:
+def _validate(
+    merged: dict[str, Any], origins: Mapping[str, str] = MappingProxyType({})
+) -> Settings:
     try:
         return Settings(**merged)
     except SettingsError as error:
@@ -220,9 +224,21 @@ def _validate(merged: dict[str, Any]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(_describe_unknown(name, origins)) from None
         value = f", not {_shown(first['input'])}" if _is_shown(name, first) else ""
         # without the cause, whose text holds the values of other settings
         raise ConfigError(f"setting {name}: {_reason(name, first)}{value}") from None
+
+
+def _describe_unknown(name: str, origins: Mapping[str, str]) -> str:
+    """Say that there is no such setting, where it is set, and which name is nearest."""
+    at = next((origins[one] for one in origins if f"{one}.".startswith(f"{name}.")), None)
+    values = flatten(Settings.model_construct().model_dump())
+    known = [*Settings.model_fields, *(one for one, _ in values)]
+    near = get_close_matches(name, known, 1)
+    meant = f"did you mean {near[0]}?" if near else "catalog config lists them"
+    return f"no setting {name}{f' ({at})' if at else ''}: {meant}"
 
 
 def _reason(name: str, problem: Mapping[str, Any]) -> str:
@@ -239,7 +255,7 @@ def _is_shown(name: str, problem: Mapping[str, Any]) -> bool:
     try:
         return bool(find_field(name).repr)
     except (KeyError, AttributeError):
-        return bool(problem["type"] != "extra_forbidden")
+        return True
 
 
 def _shown(value: object) -> str:

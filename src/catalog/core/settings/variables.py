@@ -37,7 +37,10 @@ def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
     ours = (CONFIG, *(f"{name}_" for name in sections if name), *(f"{name}__" for name in known))
     for variable in os.environ:
         name = variable.upper()
-        if not variable.startswith(prefix) or name in known or name == CONFIG:
+        is_known = name in known or name == CONFIG
+        if is_known and variable != name:  # pydantic would read it, other parts would not
+            raise ConfigError(f"{variable} must be in capitals: {name}")
+        if not variable.startswith(prefix) or is_known:
             continue
         near = get_close_matches(name, sorted(known), 1, _LIKE)
         if near or name.startswith(ours):

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+_OPENED: weakref.WeakValueDictionary[tuple[int, Path], FolderEngine] = weakref.WeakValueDictionary()
+"""The engine that opened an index last, by process and folder."""
 FORMAT = 3  # of the folder: its payload, tokens, indexes and state file
 ROOM = 64 * 2**20  # bytes that must be free before anything is written
 _COPIES = 3  # of the vectors: two while a segment is rewritten, and room for quantized ones
@@ -64,10 +66,10 @@ class FolderEngine(ABC):
     """Nearest points in ``folder``; a subclass chooses the kind of index.
 
     The first search or refresh opens the folder, or builds it from the store. The folder is rebuilt
-    if it is damaged or belongs to another store, model or format. While another process, or another
-    engine in this process, has it open, every call raises :class:`EngineLockedError`. If the disk
-    is too full or the folder may not be used, calls raise :class:`EngineBlockedError`. Safe to
-    share between threads; usable again after ``close``.
+    if it is damaged or belongs to another store, model or format. Engines of one process share the
+    index that one of them has open. While another process has it open, every call raises
+    :class:`EngineLockedError`. If the disk is too full or the folder may not be used, calls raise
+    :class:`EngineBlockedError`. Safe to share between threads; usable again after ``close``.
     """
 
     name: str
@@ -101,6 +103,8 @@ class FolderEngine(ABC):
     ) -> list[Hit]:
         """Search as :class:`VectorEngine` says, with the outbox applied first."""
         check_dataset(restriction, self._dataset)
+        if (other := self._opened_by()) is not None:
+            return other.search(vector, k, restriction)
         query = query_vector(vector, self._dim)
         if k <= 0 or restriction.scope.is_nothing or self._is_of_nothing():
             return []
@@ -116,7 +120,7 @@ class FolderEngine(ABC):
     @property
     def damaged(self) -> frozenset[str]:
         """Return the ids of documents with a damaged vector, which is skipped, as far as known."""
-        return frozenset(self._outbox.damaged)
+        return frozenset((self._opened_by() or self)._outbox.damaged)
 
     def pop_defect(self) -> str:
         """Return why a damaged index was rebuilt since the last call; "" if it was not."""
@@ -128,6 +132,8 @@ class FolderEngine(ABC):
 
         Then remove remains of deleted points and quantize a large index, while searches go on.
         """
+        if (other := self._opened_by()) is not None:
+            return other.refresh()
         with self._guard:
             index, changed = self._bring_up(wait=True)
         if changed > 0:
@@ -140,12 +146,16 @@ class FolderEngine(ABC):
 
     def rebuild(self) -> int:
         """Fill a new index from the store and return its number of points."""
+        if (other := self._opened_by()) is not None:
+            return other.rebuild()
         with self._guard:
             self.close()
             return self._bring_up(wait=True, rebuild=True)[0].count
 
     def verify(self) -> int:
         """Return the number of points that are missing, superfluous or different from the store."""
+        if (other := self._opened_by()) is not None:
+            return other.verify()
         with self._guard:
             return self._outbox.compare(self._bring_up(wait=True)[0])
 
@@ -156,6 +166,13 @@ class FolderEngine(ABC):
             if self._release is not None:
                 self._release()
                 self._release = None
+
+    def _opened_by(self) -> FolderEngine | None:
+        """Return the other engine of this process that has the same index open, if one has."""
+        other = _OPENED.get((os.getpid(), self._index_folder))
+        if other is None or other is self or other._index is None:
+            return None
+        return other if other._state() == self._state() else None
 
     def _is_of_nothing(self) -> bool:
         """Return whether no index is open and the dataset was removed, so that no index is made."""
@@ -202,6 +219,7 @@ class FolderEngine(ABC):
             lock.release()
             raise
         self._index = index
+        _OPENED[os.getpid(), self._index_folder] = self
         self._release = weakref.finalize(self, _close_and_release, index, lock, os.getpid())
         return index
 

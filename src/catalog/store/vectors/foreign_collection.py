@@ -10,7 +10,7 @@ from qdrant_client import models
 
 from catalog.core.documents import MetadataScalar
 from catalog.core.errors import ConfigError, FilterError, UnknownFieldError
-from catalog.core.filters import TEXT_OPS, Condition, Op, value_kind
+from catalog.core.filters import TEXT_OPS, WORD_FIELDS, Condition, Op, value_kind
 from catalog.store.vectors.point_search import ConditionCompiler, PointCondition, finite
 from catalog.store.vectors.qdrant_server import QdrantServer
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-BY_WORDS = frozenset({"page_title", "section"})
 _BOUNDS = {Op.GT: "gt", Op.GTE: "gte", Op.LT: "lt", Op.LTE: "lte"}
 _NAMED = 10  # collections in one message
 _DISTANCES = (models.Distance.COSINE, models.Distance.DOT)  # with these a larger score is nearer
@@ -29,8 +28,8 @@ class PayloadFilterCompiler(ConditionCompiler):
 
     ``keys`` maps our fields to names in the payload. Other fields that the collection indexes
     (``indexes``: kind by payload name) keep their names. Text must match as a whole; fields in
-    :data:`BY_WORDS` match by their words in any order and case, unless the collection has a keyword
-    index for them. Raises :class:`UnknownFieldError` for any other field.
+    :data:`~catalog.core.filters.WORD_FIELDS` match by their words in any order and case. Raises
+    :class:`UnknownFieldError` for any other field.
     """
 
     def __init__(self, keys: Mapping[str, str], indexes: Mapping[str, str]) -> None:
@@ -38,7 +37,7 @@ class PayloadFilterCompiler(ConditionCompiler):
 
     def describe(self, fields: Sequence[str]) -> str:
         """Describe how each of these fields is compared: by words or whole."""
-        how = {name: "by words" if self._is_by_words(name) else "whole" for name in fields}
+        how = {name: "by words" if name in WORD_FIELDS else "whole" for name in fields}
         return ", ".join(f"{name} {way}" for name, way in how.items())
 
     def _equals(self, field: str, values: Sequence[MetadataScalar]) -> PointCondition | bool:
@@ -48,7 +47,7 @@ class PayloadFilterCompiler(ConditionCompiler):
         key = self._key(field)
         if value_kind(value) == "n":
             return {"key": key, "range": dict.fromkeys(("gte", "lte"), finite(value))}
-        if isinstance(value, str) and self._is_by_words(field):
+        if isinstance(value, str) and field in WORD_FIELDS:
             return {"key": key, "match": {"text": value}}
         return {"key": key, "match": {"value": value}}
 
@@ -65,9 +64,6 @@ class PayloadFilterCompiler(ConditionCompiler):
                 "other software filled"
             )
         return {"key": key, "range": {_BOUNDS[condition.op]: finite(bound)}}
-
-    def _is_by_words(self, field: str) -> bool:
-        return field in BY_WORDS and self._indexes.get(self._key(field)) != "keyword"
 
     def _key(self, field: str) -> str:
         key = self._keys.get(field, field)

@@ -1,0 +1,37 @@
+"""The shared service of a process, and the events of LlamaIndex's instrumentation."""
+
+import pytest
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
+
+from catalog import search_v2
+from catalog.core.settings import get_settings
+from catalog.library.indexing import Indexer
+from catalog.retrieval import shared
+from catalog.search_v2 import SearchServiceV2
+from fakes import open_library
+
+
+@pytest.fixture
+def service(tmp_path, notes):
+    """The shared service of this process, over three notes and a model without files."""
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+    made = SearchServiceV2(open_library(tmp_path / "home"))
+    shared._services.get(get_settings().model_dump_json(), lambda: made)
+    yield made
+    search_v2.close()
+
+
+@pytest.fixture
+def events():
+    class Noting(BaseEventHandler):
+        seen: list = []
+
+        def handle(self, event, **_):
+            self.seen.append(event)
+
+    handler, root = Noting(), get_dispatcher()
+    root.add_event_handler(handler)
+    yield handler.seen
+    root.event_handlers.remove(handler)
