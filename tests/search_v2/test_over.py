@@ -274,7 +274,10 @@ def test_a_failing_retriever_is_named_and_the_rest_answers(caplog, wait):
 
     down = GivenAsync(error=ConnectionError("no answer"))
     assert scores(ask(over(Given("a"), down))) == {"a": 1 / 61 + 0.05}
-    assert "GivenAsync failed, the search continues without it: ConnectionError: no answer" in caplog.text
+    assert (
+        "GivenAsync failed, the search continues without it: ConnectionError: no answer"
+        in caplog.text
+    )
     with pytest.raises(StageFailedError, match="stage GivenAsync failed: no answer"):
         ask(over(Given("a"), down, strict=True))
     with pytest.raises(

@@ -49,7 +49,7 @@ __all__ = [
     "url_file",
 ]
 T = TypeVar("T")
-HEAD = "1"  # the schema
+HEAD = "2"  # the schema; 1 was before the first release
 POSTGRES = ("postgresql", "postgres")
 _NAME_BYTES = 1500  # a Postgres index entry has at most 2,704 bytes, not all for the name
 INDEX_TOKENS = "vectors:"  # prefix of the keys of the tokens that vector indexes are checked by
@@ -81,7 +81,8 @@ def _version(engine: Engine) -> str | None:
         version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
     if version not in (None, HEAD):
         raise StoreVersionError(
-            f"the store has schema {version}, but this release knows only up to {HEAD}"
+            f"the store has schema {version}, but this release reads {HEAD}: use the release that "
+            "made it, or build it again in another home"
         )
     return version
 

@@ -10,7 +10,7 @@ from alembic import op
 from catalog.store.postgres_words import create_cards_index, create_derived, create_functions
 from catalog.store.schema import meta, metadata
 
-revision = "1"
+revision = "2"
 down_revision = None
 branch_labels = None
 depends_on = None
