@@ -283,3 +283,38 @@ def test_the_best_read_comes_first_and_others_only_if_read_nearly_as_well():
     scores = (5.0, 4.2, 3.9, None)
     read = [one._replace(read_score=score) for one, score in zip(read, scores, strict=True)]
     assert [one.text for one in choose_sentences(read, 3)] == ["Sentence 0.", "Sentence 1."]
+
+
+@pytest.mark.parametrize(
+    ("text", "headings", "words", "context"),
+    [
+        ("What we do not offer\n\nBoat hire\nMotor boats\n", ["Club", "What we do not offer"],
+         "Boat hire", "What we do not offer"),
+        ("We will not accept:\n\nForeign coins\nCheques\n", [], "Foreign coins",
+         "We will not accept"),
+        ("- Camping by the quarry\n", ["Rules", "Strictly prohibited"], "Camping by the quarry",
+         "Strictly prohibited"),
+        ("- [ ] Roof of the chapel repaired\n", [], "[ ] Roof of the chapel repaired", ""),
+        ("<!-- It is haunted. -->\nIt is old.\n", [], "It is old.", ""),
+        ("Prices for adults:\n\n| Pass | Price |\n|---|---|\n| Day | 31 |\n", [],
+         "Day; Price: 31", "Prices for adults"),
+    ],
+)  # fmt: skip
+def test_what_turns_a_statement_is_its_context(text, headings, words, context):
+    first = next(iter(read_statements(text, headings)))
+    assert (first.text, " ".join(first.context)) == (words, context)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("## Rejected proposals\n\nThe fee rises to 300 euros in May.\n", "Rejected proposals"),
+        ("## 2019\n\nThe fee is 9 euros.\n", "2019"),
+        ("## Money\n\nThe fee is 9 euros.\n", ""),
+    ],
+)
+def test_a_heading_that_turns_a_sentence_is_shown_with_it(text, shown):
+    passage = SimpleNamespace(
+        rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, link=None
+    )
+    assert rank_candidates("how high is the fee", [passage])[0].context == shown

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from catalog.answers.claims import Claim, check_claim
 from catalog.answers.support import check_support
+from made_results import result
 
 PASSAGE = (
     "The Geneva Protocol was signed by Clara Maass on May 31, 2024 in Lisbon. "
@@ -131,3 +133,26 @@ def test_the_words_of_headings_count_wherever_in_the_passage_the_others_stand():
 def test_two_passages_give_a_stretch_each():
     sentence = "The storage nodes encrypt every backup with cold tea."
     assert check_support(sentence, FAR_APART, stretches=2).supported
+
+
+RULES = (
+    "# Club rules\n\n## Not allowed\n\n- Dogs in the boathouse\n- Open fire\n\n"
+    "## Allowed\n\n- Cats in the boathouse\n\n## I do not see my key\n\nAsk the porter for it.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason"),
+    [
+        ("Dogs are allowed in the boathouse.", "negation: the passage says it under 'Not allowed'"),
+        ("Dogs are not allowed in the boathouse.", None),
+        ("Cats are allowed in the boathouse.", None),
+        ("Ask the porter for the key.", None),
+        ("Club rules", "words: it is only a title"),
+    ],
+)
+def test_a_heading_that_denies_a_sentence_speaks_against_it(sentence, reason):
+    passage = result(text=RULES, title="Club rules", heading_path=("Club rules",), link=None)
+    checked = check_claim(Claim("", f"{sentence} [1]"), {1: passage})
+    assert checked.supported == (reason is None)
+    assert checked.reasons == (() if reason is None else (reason,))

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import NO_ANSWER
-from catalog.answers.support import Support, check_support
+from catalog.answers.statements import denies, read_statements
+from catalog.answers.support import Support, analyse_text, check_support
 from catalog.core.answers import AnswerSentence
 from catalog.core.text import clean
 from catalog.ingest.chunking.boundaries import END_MARK, sentence_spans
+from catalog.retrieval.query_words import language_of_words, query_words
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult
@@ -182,6 +184,10 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
         reasons.append("it cites no passage")
     elif cited:
         supporting, check = _supporting(text, cited)
+        against = [find_denial(text, cited[number]) for number in supporting]
+        if supporting and all(against):
+            check = Support(False, check.score, tuple(filter(None, against)))
+            supporting = ()
         score = check.score if supporting else check.score / 2
         reasons = [] if supporting else [*reasons, *check.reasons]
     return AnswerSentence(
@@ -192,6 +198,25 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
         reasons=tuple(reasons),
         breaks=claim.breaks,
     )
+
+
+def find_denial(text: str, result: SearchResult) -> str | None:
+    """Return why the passage says a sentence only under a heading that denies it, if it does.
+
+    A bare title says nothing either.
+    """
+    words = query_words(text, language_of_words(result.text))
+    if text.strip(" .") in (result.title, *result.sections):
+        return "words: it is only a title"
+    negated = any(word.is_negation for one in analyse_text(text).sentences for word in one)
+    if negated or denies(text, most=len(text)):
+        return None
+    statements = list(read_statements(result.text, result.sections))
+    if not statements:
+        return None
+    nearest = max(statements, key=lambda one: words.rank(words.matches(one.text)))
+    denying = next((one for one in nearest.context if denies(one)), None)
+    return None if denying is None else f"negation: the passage says it under {denying!r}"
 
 
 def _supporting(text: str, cited: Mapping[int, SearchResult]) -> tuple[tuple[int, ...], Support]:

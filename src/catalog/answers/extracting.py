@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from catalog.answers.neutralising import Addressed, neutralise
-from catalog.answers.statements import Statement, read_statements
+from catalog.answers.statements import Statement, read_statements, turns_meaning
 from catalog.answers.support import check_support
 from catalog.core.answers import AnswerSentence
 from catalog.retrieval.query_words import Word, has_word, language_of_words, query_words, unite
@@ -151,7 +151,7 @@ def _candidates(query: str, passages: Sequence[SentenceSource]) -> Iterator[Cand
         titles = (passage.title, *passage.sections)
         of_titles = unite(match.tokens for one in titles for match in words.matches(one))
         folded_titles = {_folded(one) for one in titles}
-        for statement in read_statements(passage.text):
+        for statement in read_statements(passage.text, passage.sections):
             text = neutralise(statement.text, [passage])
             if not text or _folded(text) in folded_titles:
                 continue
@@ -182,13 +182,13 @@ def _candidates(query: str, passages: Sequence[SentenceSource]) -> Iterator[Cand
 def _shown_context(statement: Statement, own: int, parts: Sequence[tuple[str, int]]) -> str:
     """Return the parts of the context without which the sentence would not answer.
 
-    They are those that have words of the question which the sentence lacks, and the last three
-    of an item.
+    They are those that have words of the question which the sentence lacks, those that may turn
+    its meaning, and the last three of an item.
     """
     shown = [
         part
         for at, (part, bits) in enumerate(parts, start=1)
-        if bits & ~own or (statement.depends and at > len(parts) - _SHOWN)
+        if bits & ~own or turns_meaning(part) or (statement.depends and at > len(parts) - _SHOWN)
     ]
     return " › ".join(shown)
 

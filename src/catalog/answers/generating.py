@@ -461,7 +461,7 @@ def _extract(
     """
     excerpts = _Excerpts(params, sentences)
     for passage in passages:
-        for statement in read_statements(passage.text):
+        for statement in read_statements(passage.text, passage.sections):
             excerpts.add(passage, statement)
     for heading, question in SCHEMAS[params.kind].items():
         excerpts.fill(heading, question, passages)

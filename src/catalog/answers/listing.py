@@ -23,10 +23,8 @@ from catalog.store.lexical.languages import stop_words
 if TYPE_CHECKING:
     from catalog.retrieval.searcher import Searcher
 
-_DOCUMENTS = (
-    "documents?|docs?|files?|notes?|pages?|papers?|articles?|reports?|texts?|sources?|pdfs?|"
-    "e-?mails?|mails?|messages?|letters?|transcripts?|lectures?|recordings?|videos?|meetings?"
-)
+_DOCUMENTS = "documents?|docs?|files?|notes?|pages?|papers?|articles?|reports?|texts?|sources?"
+_CONDITION = re.compile(r"\b(?:not|or|without|except|but|since|before|after|in \d{4})\b", re.I)
 _MENTION = "mention(?:s|ed|ing)?|contain(?:s|ing)?|refer(?:s|ring)? to"
 _SAY = "say(?:s|ing)?|state[sd]?|discuss(?:es|ed|ing)?|talks? about|talking about"
 _WHICH = "how many|which|what|(?:list|show me|show|find|give me)(?: all| every| each)?(?: the| my)?"
@@ -71,6 +69,8 @@ def read_listing(question: str) -> Listing | None:
     quoted = tuple(_QUOTED.findall(asked["what"]))
     what = asked["what"].strip("'‘’ ")
     what = what[_BEFORE.match(what).end() :].strip("'‘’ ")  # type: ignore[union-attr]
+    if _CONDITION.search(_QUOTED.sub("", asked["what"])):
+        return None  # a condition that a list of words cannot express
     phrases = [phrase.replace('"', " ") for phrase in (quoted or (what,))][:_MOST_PHRASES]
     if not all(re.search(r"\w", phrase) for phrase in phrases):
         return None
@@ -87,7 +87,7 @@ def answer_listing(
     shown = params.top_k or _LISTED
     asked, page = _count(service, params, listing.phrases, shown)
     words = _telling_words(listing.phrases)
-    if not page.total and len(words) > 1:
+    if not page.total and len(words) > 1 and listing.is_exact:
         apart, page_apart = _count(service, params, words, shown)
         if page_apart.total:
             asked, page = apart, page_apart

@@ -8,7 +8,7 @@ tables of contents and lines of links are no statements.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from catalog.ingest.chunking.boundaries import Line, iter_lines, sentence_spans
@@ -38,6 +38,21 @@ _STRONG = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]++)\*\*(?![\w*])")
 _NUMBER = re.compile(r"[\d.,%$€£\s+-]+\Z")
 _WORDS = re.compile(r"\w+")
 _MOST_COLUMNS = 40
+_LIST_LINE = re.compile(r"\s*+[A-ZÀ-Þ0-9][^\n]{0,78}[^\s.!?:;,]\s*\Z")  # of a list without marks
+_DENIES = re.compile(
+    r"\bnot\b|\bnever\b|\bno longer\b|\bdon['’]?ts?\b|\bprohibited\b|\bforbidden\b|\bbanned\b|"
+    r"\brejected\b|\bdeclined\b|\brefused\b|\bdiscontinued\b|\bwithdrawn\b|\bexclu(?:ded|sions)\b|"
+    r"\bmyths?\b|\buntrue\b|\bfalse\b",
+    re.I,
+)
+_TURNS = re.compile(
+    rf"{_DENIES.pattern}|\bwithout\b|\bexcept\w*|\bold\b|\bformer(?:ly)?\b|\bprevious\b|"
+    r"\bobsolete\b|\bdeprecated\b|\boutdated\b|\bsuperseded\b|\bexpired\b|\bcancelled\b|\bdraft\b|"
+    r"\bpropos(?:ed|als?)\b|\bplanned\b|\brumou?rs?\b|\bmistakes?\b|\bclosed\b|\bsold out\b|"
+    r"\bout of stock\b|\bonly\b|\bunless\b|\b(?:19|20)\d\d\b",
+    re.I,
+)
+_MOST_DENYING = 5  # words of a heading that denies what is under it; a longer one tells a story
 
 
 class Statement(NamedTuple):
@@ -56,9 +71,32 @@ class Statement(NamedTuple):
     depends: bool = False
 
 
-def read_statements(text: str) -> Iterator[Statement]:
-    """Yield the statements of a passage in their order."""
-    return _Reader(text).read()
+def read_statements(text: str, headings: Sequence[str] = ()) -> Iterator[Statement]:
+    """Yield the statements of a passage in their order.
+
+    ``headings`` are those that the passage is known to stand under or to contain, outermost first.
+    One without marks in the text is found by them, and one above the passage is context if it
+    turns the meaning of what is under it.
+    """
+    return _Reader(text, headings).read()
+
+
+def turns_meaning(context: str) -> bool:
+    """Return whether a heading or lead-in may turn what is said under it: *Not OK*, *2019*.
+
+    >>> turns_meaning('Rejected proposals'), turns_meaning('Opening hours')
+    (True, False)
+    """
+    return _TURNS.search(context) is not None
+
+
+def denies(context: str, *, most: int = _MOST_DENYING) -> bool:
+    """Return whether a heading or lead-in of at most so many words denies what is said under it.
+
+    >>> denies('Strictly prohibited'), denies('I do not see my files, what can I do')
+    (True, False)
+    """
+    return len(_WORDS.findall(context)) <= most and _DENIES.search(context) is not None
 
 
 def sentence_bounds(text: str) -> Iterator[tuple[int, int]]:
@@ -74,10 +112,16 @@ def sentence_bounds(text: str) -> Iterator[tuple[int, int]]:
 class _Reader:
     """Reads a passage line by line, and keeps the context of the next statement."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, headings: Sequence[str] = ()) -> None:
         self._text = text
         self._lines = list(iter_lines(text))
-        self._headings: list[tuple[int, str]] = []
+        known = {" ".join(one.split()) for one in headings}
+        titles = {
+            _title(self._line(at)) for at in range(len(self._lines)) if self._line(at).strip()
+        }
+        self._known = known & titles
+        above = [one for one in headings if " ".join(one.split()) not in titles]
+        self._headings = [(0, one) for one in above if turns_meaning(one)]
         self._lead = self._parent = self._question = ""
         self._parent_indent = 0
 
@@ -138,9 +182,16 @@ class _Reader:
             while following < len(lines) and "|" in self._line(following):
                 following += 1
             return "table", following
+        if line.lstrip().startswith("<!--"):
+            while "-->" not in self._line(following - 1) and following < len(lines):
+                following += 1
+            return "none", following
         kind = "item" if _ITEM.match(line) else "prose"
         while following < len(lines) and self._continues(following, is_item=kind == "item"):
             following += 1
+        is_list = all(_LIST_LINE.match(self._line(one)) for one in range(at, following))
+        if kind == "prose" and following > at + 1 and is_list:
+            return "item", at + 1  # without marks, as HTML gives it
         return kind, following
 
     def _end_of_cut_code(self) -> int | None:
@@ -165,6 +216,8 @@ class _Reader:
         if _HEADING.match(line) or _framed(line) or is_bold:
             return True
         bare = line.strip()
+        if bare in self._known:
+            return True
         if len(bare) > _LONGEST_HEADING or _ITEM.match(line) or _cells(line):
             return False
         if at + 1 < len(self._lines) and _UNDERLINE.match(self._line(at + 1)):
@@ -220,7 +273,9 @@ class _Reader:
                 if cell
             ]
             if named:
-                yield self._statement(line.start, line.end, "; ".join(named))
+                yield self._statement(
+                    line.start, line.end, "; ".join(named), depends=bool(self._lead)
+                )
 
     def _item(self, start: int, end: int) -> Iterator[Statement]:
         line = self._text[start:end]
@@ -229,6 +284,8 @@ class _Reader:
             self._parent = ""
         mark = _ITEM.match(self._text, start, end)
         begin = mark.end() if mark else start
+        if mark and "]" in mark[0]:  # whether it is done is part of what it says
+            begin = mark.start() + mark[0].index("[")
         spans = list(sentence_spans(self._text, begin, end))
         if spans and spans[-1][1] - spans[0][0] <= _LONGEST:
             spans = [(spans[0][0], spans[-1][1])]
