@@ -196,6 +196,27 @@ def test_a_listing_that_lost_everything_stops_the_run(tmp_path, notes):
         assert (report.removed, report.documents) == (3, 0)
 
 
+def test_another_folder_does_not_replace_a_dataset_unless_that_is_allowed(tmp_path, notes):
+    other = tmp_path / "other"
+    write(other, **{f"p{number}_dot_md": "A page of minutes." for number in range(40)})
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        with pytest.raises(MassDeletionError, match="3 of 3") as refused:
+            Indexer(library).build(other, "notes")
+        assert f"built from {notes}; building it from {other}" in str(refused.value)
+        assert paths(library, "bake bread")[0] == "bread.txt"
+        report = Indexer(library).build(other, "notes", allow_deletions=True)
+        assert (report.added, report.removed) == (40, 3)
+
+
+def test_a_folder_that_moved_with_its_files_is_followed(tmp_path, notes):
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        moved = notes.rename(tmp_path / "moved")
+        report = Indexer(library).build(moved, "notes")
+        assert (report.unchanged, report.added, report.removed) == (3, 0, 0)
+
+
 def test_a_folder_that_is_gone_stops_the_run_and_loses_nothing(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")

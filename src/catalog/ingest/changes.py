@@ -215,12 +215,22 @@ class FolderChanges:
         return ":".join(parts)
 
     def check_deletions(self, root: Path, max_missing_fraction: float) -> None:
-        """Raise :class:`MassDeletionError` if all files vanished, or many and most of them."""
+        """Raise :class:`MassDeletionError` if all files vanished, or many and most of them.
+
+        If the dataset was built from another folder, one vanished file is enough.
+        """
         if not self.vanished:
             return
         vanished = (file for file in self.vanished if file not in self._beside)
         gone = sum(map(self._stored.has_documents, vanished))
         indexed = sum(map(self._stored.has_documents, self._stored.entries))
+        before, dataset = self._stored.root, self._stored.dataset
+        if gone and before and before != str(self._top):
+            raise MassDeletionError(
+                f"{dataset!r} was built from {before}; building it from {self._top} would remove "
+                f"{gone} of {indexed} indexed files: choose another --dataset, or replace it with "
+                "--allow-deletions"
+            )
         is_most = gone >= BRAKE_FROM and gone / indexed > max_missing_fraction
         is_all = gone == indexed > 0 and self._listed <= self._stored.entries.keys()
         if is_most or is_all:
