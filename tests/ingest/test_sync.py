@@ -354,6 +354,28 @@ def test_an_update_keeps_to_the_globs_of_the_build(tmp_path, notes):
         assert (report.added, report.documents, report.removed) == (1, 2, 0)
 
 
+def test_a_build_keeps_the_patterns_until_new_ones_are_given_and_says_so(tmp_path, notes):
+    with open_library(tmp_path / "home") as library:
+        indexer = Indexer(library)
+        first = indexer.build(notes, "notes", include=("*.md",), exclude=("guides/*",))
+        again = indexer.build(notes, "notes")
+        assert (again.documents, again.added) == (first.documents, 0)
+        assert any("--include '*.md'" in note for note in again.notes)
+        assert any("--exclude 'guides/*'" in note for note in again.notes)
+        assert not any("--exclude" in note for note in indexer.update("notes").notes)
+        without = indexer.build(notes, "notes", include=())
+        assert without.added == 1  # bread.txt; the guides stay excluded
+        assert indexer.build(notes, "notes", exclude=()).documents == 3
+
+
+def test_a_pattern_that_matches_nothing_is_named(tmp_path, notes):
+    (notes / "node_modules").mkdir()
+    patterns = ("*.cvs", "guides/", "!*.md", "node_modules")
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(notes, "notes", include=("*",), exclude=patterns)
+        assert report.notes == ("exclude '*.cvs' matched nothing",)
+
+
 def test_a_tokenizer_that_fails_is_replaced_by_characters_and_the_report_says_so(tmp_path, notes):
     class Broken:
         name = "broken tokenizer"

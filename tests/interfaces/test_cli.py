@@ -339,6 +339,13 @@ def test_a_build_without_a_folder_reads_the_dataset_again_with_the_same_ids(cata
     assert json.loads(catalog("index", "build", "-d", "notes", "--json")[1])["documents"] == 3
 
 
+def test_an_empty_pattern_drops_those_of_the_build_before(catalog, notes):
+    build = ["index", "build", notes, "--dataset", "notes", "--json"]
+    assert json.loads(catalog(*build, "--exclude", "guides/")[1])["documents"] == 2
+    assert json.loads(catalog(*build)[1])["documents"] == 2
+    assert json.loads(catalog(*build, "--exclude", "")[1])["documents"] == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

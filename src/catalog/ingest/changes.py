@@ -169,7 +169,7 @@ class FolderChanges:
         self._stored, self._reread, self._clock = stored, reread, clock
         self._compared: dict[str, ManifestEntry | None] = {}  # None: the content is another
         self._pipeline, self._limits = pipeline, limits
-        self.skipped = listing.skipped
+        self.skipped, self._unmatched = listing.skipped, listing.unmatched
         self._top = top = listing.top
         self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
         self._listed = {file.path for file in listing.files}
@@ -294,11 +294,12 @@ class FolderChanges:
         return None
 
     def notes(self) -> tuple[str, ...]:
-        """List the documents that are kept because their source could not be looked at."""
+        """List the patterns without a match, and the documents whose source could not be seen."""
         kept: Counter[SkippedFile] = Counter()
         for file, place in self.unseen.items():
             kept[place] += len(self._stored.paths_of(file))
-        return tuple(
+        unmatched = tuple(f"{pattern} matched nothing" for pattern in self._unmatched)
+        return unmatched + tuple(
             (
                 f"kept {count} document{'s' * (count > 1)} below {place.path}, which cannot be "
                 f"read ({place.reason})"
