@@ -376,6 +376,34 @@ def test_a_pattern_that_matches_nothing_is_named(tmp_path, notes):
         assert report.notes == ("exclude '*.cvs' matched nothing",)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("scan.pdf", "x", "plain text"),
+        ("letter.docx", "Dear Ann, the walrus swims.", "plain text"),
+        ("report.pdf", "<!DOCTYPE html><p>Log in first.</p>", "a web page"),
+    ],
+)
+def test_a_document_whose_content_is_only_text_is_indexed_with_a_remark(
+    tmp_path, name, content, kind
+):
+    write(tmp_path / "notes", **{name.replace(".", "_dot_"): content})
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(tmp_path / "notes", "notes")
+        (remark,) = report.failed
+        assert (report.documents, remark.path, remark.outcome) == (1, name, "indexed")
+        assert f"not as {name[-4:].lstrip('.')}" in remark.reason
+        assert kind in remark.reason
+        assert Indexer(library).update("notes").failed == report.failed
+
+
+def test_a_folder_without_a_file_to_index_is_named(tmp_path):
+    write(tmp_path / "notes", _dot_hidden_dot_md="A walrus.")
+    with open_library(tmp_path / "home") as library:
+        (note,) = Indexer(library).build(tmp_path / "notes", "notes").notes
+        assert f"{tmp_path / 'notes'} has no file to index" in note
+
+
 def test_a_tokenizer_that_fails_is_replaced_by_characters_and_the_report_says_so(tmp_path, notes):
     class Broken:
         name = "broken tokenizer"

@@ -339,6 +339,13 @@ def test_a_build_without_a_folder_reads_the_dataset_again_with_the_same_ids(cata
     assert json.loads(catalog("index", "build", "-d", "notes", "--json")[1])["documents"] == 3
 
 
+def test_a_build_of_an_empty_folder_says_so_and_ends_with_code_1(catalog, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, out, _ = catalog("index", "build", tmp_path / "empty", "--dataset", "empty")
+    assert code == 1
+    assert "has no file to index" in out
+
+
 def test_an_empty_pattern_drops_those_of_the_build_before(catalog, notes):
     build = ["index", "build", notes, "--dataset", "notes", "--json"]
     assert json.loads(catalog(*build, "--exclude", "guides/")[1])["documents"] == 2

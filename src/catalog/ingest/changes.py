@@ -294,12 +294,14 @@ class FolderChanges:
         return None
 
     def notes(self) -> tuple[str, ...]:
-        """List the patterns without a match, and the documents whose source could not be seen."""
+        """Describe an empty folder, patterns without a match, and sources that cannot be seen."""
         kept: Counter[SkippedFile] = Counter()
         for file, place in self.unseen.items():
             kept[place] += len(self._stored.paths_of(file))
-        unmatched = tuple(f"{pattern} matched nothing" for pattern in self._unmatched)
-        return unmatched + tuple(
+        said = tuple(f"{pattern} matched nothing" for pattern in self._unmatched)
+        if not self._listed:
+            said += (f"{self._top} has no file to index; hidden and ignored files do not count",)
+        return said + tuple(
             (
                 f"kept {count} document{'s' * (count > 1)} below {place.path}, which cannot be "
                 f"read ({place.reason})"

@@ -162,6 +162,8 @@ def build(
             )
     _print_report(report, json=json)
     _exit_if_failed(report)
+    if report.documents == 0:
+        raise typer.Exit(1)
 
 
 @app.command("update")
