@@ -404,6 +404,35 @@ def test_a_folder_without_a_file_to_index_is_named(tmp_path):
         assert f"{tmp_path / 'notes'} has no file to index" in note
 
 
+def test_a_date_in_the_file_name_counts_before_the_files_time_and_after_the_documents_own(tmp_path):
+    write(
+        tmp_path / "notes",
+        **{
+            "meetings__2025-02-11-all-hands_dot_md": "A walrus.",
+            "2025-02-12-own_dot_md": "---\ndate: 2019-05-01\n---\nAn otter.",
+            "mole_dot_md": "A mole.",
+            "2025-02-13_dot_jsonl": '{"_id": "r1", "text": "A record."}',
+        },
+    )
+    age(tmp_path / "notes")  # in September 2020
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "notes", "notes")
+        listing = DocumentCatalog(library)
+        dates = {entry.path: entry.date for entry in listing.query(dataset="notes").entries}
+        assert dates == {
+            "meetings/2025-02-11-all-hands.md": "2025-02-11T00:00:00Z",
+            "2025-02-12-own.md": "2019-05-01T00:00:00Z",
+            "mole.md": "2020-09-13T12:26:40Z",
+            "r1": None,
+        }
+        found = listing.query(dataset="notes", after="2025-02", before="2025-03").entries
+        assert [entry.path for entry in found] == ["meetings/2025-02-11-all-hands.md"]
+        (tmp_path / "notes/mole.md").rename(tmp_path / "notes/2018-07 mole.md")
+        Indexer(library).update("notes")
+        (moved,) = listing.query(dataset="notes", before="2019").entries
+        assert moved.date == "2018-07-01T00:00:00Z"
+
+
 def test_a_tokenizer_that_fails_is_replaced_by_characters_and_the_report_says_so(tmp_path, notes):
     class Broken:
         name = "broken tokenizer"

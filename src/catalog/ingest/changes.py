@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from catalog.core.dates import date_in_name
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError, ReadError
 from catalog.core.globs import Glob, folders_above
@@ -371,9 +372,15 @@ class PathOwners:
 
 
 def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
-    """Return when the file was modified (ISO 8601, UTC), ``None`` if it dates no document."""
-    is_record = parsed.path != file.path and file_type(file.path) in STREAMED
-    if is_record or file.mtime_ns >= LATEST_NS:  # no date to believe
+    """Return the date in the document's file name, else when the file was modified.
+
+    In ISO 8601 (UTC); ``None`` if neither dates the document.
+    """
+    if parsed.path != file.path and file_type(file.path) in STREAMED:  # a record
+        return None
+    if (named := date_in_name(parsed.path.rpartition("/")[2])) is not None:
+        return named
+    if file.mtime_ns >= LATEST_NS:  # no date to believe
         return None
     moment = datetime.fromtimestamp(file.mtime_ns // 1_000_000_000, tz=UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
