@@ -578,6 +578,17 @@ def test_restore_refuses_a_file_that_is_not_a_copy_or_is_the_store_itself(catalo
     assert catalog("search", "walrus")[0] == 0
 
 
+@pytest.mark.parametrize("options", [[], ["--force"]])
+def test_a_restore_checks_its_file_before_what_an_earlier_one_left(
+    catalog, built, tmp_path, options
+):
+    (tmp_path / "home" / "catalog.db.before-restore").touch()
+    (tmp_path / "notes.txt").write_text("no store at all")
+    for name, told in (("none.db", "does not exist"), ("notes.txt", "is not a copy of a store")):
+        code, _, err = catalog("restore", tmp_path / name, *options)
+        assert (code, told in err, "--force" in err) == (1, True, False), err
+
+
 @pytest.mark.parametrize("content", [None, b"", b"no store at all"])
 def test_a_restore_that_fails_leaves_no_folder_behind(catalog, tmp_path, content):
     copy, home = tmp_path / "copy.db", tmp_path / "new" / "home"
