@@ -327,6 +327,16 @@ def test_a_name_without_an_extension_is_a_folder_that_is_made(made, tmp_path):
         assert import_chunks(library, tmp_path / "out").added == 7
 
 
+def test_a_note_that_holds_for_several_datasets_is_given_once(made, tmp_path):
+    class Other(WordEncoder):
+        model, fingerprint = "words2", "words-2"
+
+    with open_library(tmp_path / "home", Other()) as library:
+        report = import_chunks(library, made / "whole.jsonl")
+    assert len(report.datasets) == 2
+    assert len([note for note in report.notes if "words2" in note]) == 1
+
+
 def fill_disk(line):
     raise OSError(28, "no space left")
 
