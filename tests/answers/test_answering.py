@@ -62,11 +62,20 @@ def test_a_question_outside_the_collection_is_not_answered_and_says_what_is_near
     assert "documents that say something about it" in answer.text
     assert "pricing" not in answer.text
     assert answer.abstained.reason
-    assert "--dataset notes" in answer.abstained.ingest
+    assert "index update --dataset notes" in answer.abstained.ingest
     assert {one.path for one in answer.abstained.nearest} <= {
         "cancel.md", "keys.md", "salaries.md", "bread.txt",
     }  # fmt: skip
     assert answer.sentences == answer.citations == ()
+
+
+def test_who_may_see_the_folder_is_told_to_put_a_document_there(service, project):
+    folder = str(project.parent / "notes")
+    asked = "What is the capital of Mongolia?"
+    assert f"into {folder}, then" in answer_question(service, asking(asked)).abstained.ingest
+    limited = answer_question(service, asking(asked, role="guest")).abstained.ingest
+    assert folder not in limited
+    assert "index update --dataset notes" in limited
 
 
 def test_why_there_is_no_answer_is_told_by_the_fitted_estimate_where_there_is_one(service):

@@ -6,7 +6,13 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from catalog.core.dates import display_date, parse_date, timestamp_to_date, to_timestamp
+from catalog.core.dates import (
+    date_in_name,
+    display_date,
+    parse_date,
+    timestamp_to_date,
+    to_timestamp,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +48,33 @@ def test_a_date_in_any_usual_form_is_read_as_utc(written, expected):
 def test_all_else_is_no_date(written):
     assert parse_date(written) is None
     assert to_timestamp(written) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("2025-02-11-all-hands.md", "2025-02-11"),
+        ("all hands 2025_02_11.md", "2025-02-11"),
+        ("IMG_20250211_120501.txt", "2025-02-11"),
+        ("call 20250211T1205.vtt", "2025-02-11"),
+        ("minutes-2025-02.md", "2025-02"),
+        ("a1-2024-13-01 2025-02-11.md", "2025-02-11"),
+        ("会议2025-02-11.md", "2025-02-11"),
+        ("2025-02-30.md", None),
+        ("2025-13.md", None),
+        ("2025-02-1.md", None),
+        ("2024-2025 plan.md", None),
+        ("scan120250211.md", None),
+        ("part 202502110.md", None),
+        ("v2025-02-11.md", None),
+        ("2025-02_11.md", None),
+        ("9001-02-11.md", None),
+        ("report 2025.md", None),
+        ("", None),
+    ],
+)
+def test_a_date_in_a_file_name_is_iso_and_stands_alone(name, expected):
+    assert date_in_name(name) == expected
 
 
 def test_an_instant_counts_seconds_and_a_whole_number_is_its_digits():

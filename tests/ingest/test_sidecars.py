@@ -289,7 +289,7 @@ def test_metadata_files_are_no_documents_whatever_patterns_say(library, folder):
     assert paths(library) == {"a.txt"}
     assert known(library, "a.txt")[1] == {"confidentiality": "secret", "tags": ["x"]}
     (folder / ".gitignore").unlink()
-    Indexer(library).build(folder, "notes")
+    Indexer(library).build(folder, "notes", include=(), exclude=())
     assert paths(library) == {"a.txt", "plain.yaml", "model.meta.yaml"}, "that speaks of no file"
 
 

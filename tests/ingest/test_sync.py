@@ -196,6 +196,27 @@ def test_a_listing_that_lost_everything_stops_the_run(tmp_path, notes):
         assert (report.removed, report.documents) == (3, 0)
 
 
+def test_another_folder_does_not_replace_a_dataset_unless_that_is_allowed(tmp_path, notes):
+    other = tmp_path / "other"
+    write(other, **{f"p{number}_dot_md": "A page of minutes." for number in range(40)})
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        with pytest.raises(MassDeletionError, match="3 of 3") as refused:
+            Indexer(library).build(other, "notes")
+        assert f"built from {notes}; building it from {other}" in str(refused.value)
+        assert paths(library, "bake bread")[0] == "bread.txt"
+        report = Indexer(library).build(other, "notes", allow_deletions=True)
+        assert (report.added, report.removed) == (40, 3)
+
+
+def test_a_folder_that_moved_with_its_files_is_followed(tmp_path, notes):
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        moved = notes.rename(tmp_path / "moved")
+        report = Indexer(library).build(moved, "notes")
+        assert (report.unchanged, report.added, report.removed) == (3, 0, 0)
+
+
 def test_a_folder_that_is_gone_stops_the_run_and_loses_nothing(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
@@ -331,6 +352,85 @@ def test_an_update_keeps_to_the_globs_of_the_build(tmp_path, notes):
         (notes / "more.md").write_text("wanted")
         report = Indexer(library).update("notes")
         assert (report.added, report.documents, report.removed) == (1, 2, 0)
+
+
+def test_a_build_keeps_the_patterns_until_new_ones_are_given_and_says_so(tmp_path, notes):
+    with open_library(tmp_path / "home") as library:
+        indexer = Indexer(library)
+        first = indexer.build(notes, "notes", include=("*.md",), exclude=("guides/*",))
+        again = indexer.build(notes, "notes")
+        assert (again.documents, again.added) == (first.documents, 0)
+        assert any("--include '*.md'" in note for note in again.notes)
+        assert any("--exclude 'guides/*'" in note for note in again.notes)
+        assert not any("--exclude" in note for note in indexer.update("notes").notes)
+        without = indexer.build(notes, "notes", include=())
+        assert without.added == 1  # bread.txt; the guides stay excluded
+        assert indexer.build(notes, "notes", exclude=()).documents == 3
+
+
+def test_a_pattern_that_matches_nothing_is_named(tmp_path, notes):
+    (notes / "node_modules").mkdir()
+    patterns = ("*.cvs", "guides/", "!*.md", "node_modules")
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(notes, "notes", include=("*",), exclude=patterns)
+        assert report.notes == ("exclude '*.cvs' matched nothing",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("scan.pdf", "x", "plain text"),
+        ("letter.docx", "Dear Ann, the walrus swims.", "plain text"),
+        ("report.pdf", "<!DOCTYPE html><p>Log in first.</p>", "a web page"),
+    ],
+)
+def test_a_document_whose_content_is_only_text_is_indexed_with_a_remark(
+    tmp_path, name, content, kind
+):
+    write(tmp_path / "notes", **{name.replace(".", "_dot_"): content})
+    with open_library(tmp_path / "home") as library:
+        report = Indexer(library).build(tmp_path / "notes", "notes")
+        (remark,) = report.failed
+        assert (report.documents, remark.path, remark.outcome) == (1, name, "indexed")
+        assert f"not as {name[-4:].lstrip('.')}" in remark.reason
+        assert kind in remark.reason
+        assert Indexer(library).update("notes").failed == report.failed
+
+
+def test_a_folder_without_a_file_to_index_is_named(tmp_path):
+    write(tmp_path / "notes", _dot_hidden_dot_md="A walrus.")
+    with open_library(tmp_path / "home") as library:
+        (note,) = Indexer(library).build(tmp_path / "notes", "notes").notes
+        assert f"{tmp_path / 'notes'} has no file to index" in note
+
+
+def test_a_date_in_the_file_name_counts_before_the_files_time_and_after_the_documents_own(tmp_path):
+    write(
+        tmp_path / "notes",
+        **{
+            "meetings__2025-02-11-all-hands_dot_md": "A walrus.",
+            "2025-02-12-own_dot_md": "---\ndate: 2019-05-01\n---\nAn otter.",
+            "mole_dot_md": "A mole.",
+            "2025-02-13_dot_jsonl": '{"_id": "r1", "text": "A record."}',
+        },
+    )
+    age(tmp_path / "notes")  # in September 2020
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "notes", "notes")
+        listing = DocumentCatalog(library)
+        dates = {entry.path: entry.date for entry in listing.query(dataset="notes").entries}
+        assert dates == {
+            "meetings/2025-02-11-all-hands.md": "2025-02-11T00:00:00Z",
+            "2025-02-12-own.md": "2019-05-01T00:00:00Z",
+            "mole.md": "2020-09-13T12:26:40Z",
+            "r1": None,
+        }
+        found = listing.query(dataset="notes", after="2025-02", before="2025-03").entries
+        assert [entry.path for entry in found] == ["meetings/2025-02-11-all-hands.md"]
+        (tmp_path / "notes/mole.md").rename(tmp_path / "notes/2018-07 mole.md")
+        Indexer(library).update("notes")
+        (moved,) = listing.query(dataset="notes", before="2019").entries
+        assert moved.date == "2018-07-01T00:00:00Z"
 
 
 def test_a_tokenizer_that_fails_is_replaced_by_characters_and_the_report_says_so(tmp_path, notes):

@@ -355,6 +355,20 @@ def test_a_build_without_a_folder_reads_the_dataset_again_with_the_same_ids(cata
     assert json.loads(catalog("index", "build", "-d", "notes", "--json")[1])["documents"] == 3
 
 
+def test_a_build_of_an_empty_folder_says_so_and_ends_with_code_1(catalog, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, out, _ = catalog("index", "build", tmp_path / "empty", "--dataset", "empty")
+    assert code == 1
+    assert "has no file to index" in out
+
+
+def test_an_empty_pattern_drops_those_of_the_build_before(catalog, notes):
+    build = ["index", "build", notes, "--dataset", "notes", "--json"]
+    assert json.loads(catalog(*build, "--exclude", "guides/")[1])["documents"] == 2
+    assert json.loads(catalog(*build)[1])["documents"] == 2
+    assert json.loads(catalog(*build, "--exclude", "")[1])["documents"] == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -578,6 +592,17 @@ def test_restore_refuses_a_file_that_is_not_a_copy_or_is_the_store_itself(catalo
         code, _, err = catalog(command, file, "--force")
         assert (code, told in err) == (1, True), err
     assert catalog("search", "walrus")[0] == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--force"]])
+def test_a_restore_checks_its_file_before_what_an_earlier_one_left(
+    catalog, built, tmp_path, options
+):
+    (tmp_path / "home" / "catalog.db.before-restore").touch()
+    (tmp_path / "notes.txt").write_text("no store at all")
+    for name, told in (("none.db", "does not exist"), ("notes.txt", "is not a copy of a store")):
+        code, _, err = catalog("restore", tmp_path / name, *options)
+        assert (code, told in err, "--force" in err) == (1, True, False), err
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no store at all"])

@@ -90,6 +90,21 @@ def test_what_labels_taught_for_another_model_is_said_to_be_unused_until_they_te
         assert Indexer(library).update("soup").notes == ()
 
 
+def test_a_store_of_the_model_of_a_preset_names_that_preset(home):
+    fast = StoredModel("wordllama-l2-supercat-256", "wordllama", DIM)
+    with open_library(home) as library:
+        adopt_model(library.database, fast)
+        with pytest.raises(EmbeddingMismatchError, match=r"--preset fast \(IDX_PRESET=fast\)"):
+            Indexer(library).update("soup")
+        model = check(library, "model")
+        assert (model.ok, "--preset fast" in model.detail) == (False, True)
+        assert "models check" not in model.fix
+        adopt_model(library.database, OTHER)
+        with pytest.raises(EmbeddingMismatchError) as of_no_preset:
+            Indexer(library).update("soup")
+        assert "--preset" not in str(of_no_preset.value)
+
+
 @pytest.mark.parametrize("engine", ["qdrant", "exact"])
 @pytest.mark.parametrize("change", [rebuild_with_other, put_back_a_copy_of_other])
 def test_an_open_service_answers_with_no_vector_of_another_model(home, engine, change):

@@ -315,6 +315,28 @@ def test_two_exports_of_one_state_are_the_same_bytes_of_their_owner(made, tmp_pa
     assert (report.file, report.documents, report.bytes) == (str(file), 7, file.stat().st_size)
 
 
+def test_a_name_without_an_extension_is_a_folder_that_is_made(made, tmp_path):
+    with open_library(made / "home") as library:
+        report = export_chunks(library.database, tmp_path / "out")
+        assert report.file == str(tmp_path / "out" / "chunks.jsonl")
+        with pytest.raises(InputError, match=r"exists.*--force"):
+            export_chunks(library.database, tmp_path / "out")
+        with pytest.raises(InputError, match="no folder"):
+            export_chunks(library.database, tmp_path / "none" / "out")
+    with open_library(tmp_path / "home") as library:
+        assert import_chunks(library, tmp_path / "out").added == 7
+
+
+def test_a_note_that_holds_for_several_datasets_is_given_once(made, tmp_path):
+    class Other(WordEncoder):
+        model, fingerprint = "words2", "words-2"
+
+    with open_library(tmp_path / "home", Other()) as library:
+        report = import_chunks(library, made / "whole.jsonl")
+    assert len(report.datasets) == 2
+    assert len([note for note in report.notes if "words2" in note]) == 1
+
+
 def fill_disk(line):
     raise OSError(28, "no space left")
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
@@ -22,9 +22,11 @@ from catalog.core.errors import ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import AskParams, GenerateParams, SearchParams
 from catalog.core.retrieval_events import asked_at
+from catalog.library.names import roles_in_force
 from catalog.llm import PROVIDERS, LanguageModel, get_llm
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog, span
+from catalog.store.chunks import find_root
 
 if TYPE_CHECKING:
     from catalog.answers.writing import Draft
@@ -46,7 +48,14 @@ MODEL_ABSTAINS = "the language model found no answer in the passages"
 _NEAREST = 3
 
 
-def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -> Abstained:
+def refuse(
+    service: Searcher,
+    params: AskParams,
+    results: SearchResults,
+    reason: str,
+    *,
+    had_passages: bool = False,
+) -> Abstained:
     """Return the abstention; ``had_passages``: the passages found seemed to answer."""
     nearest: dict[str, NearDocument] = {}
     for result in results:
@@ -57,12 +66,26 @@ def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -
             relevance=result.relevance,
         )
         nearest.setdefault(result.source_doc_id, near)
-    where = " or ".join(results.datasets)
     return Abstained(
         message=NOT_ENOUGH if had_passages else NOTHING_RELATED,
         reason=reason,
         nearest=tuple(nearest.values())[:_NEAREST],
-        ingest=f"add documents with the answer: catalog index build FOLDER --dataset {where}",
+        ingest=_how_to_add(service, params.role, results.datasets),
+    )
+
+
+def _how_to_add(service: Searcher, role: str | None, datasets: Sequence[str]) -> str:
+    """Say how to add a document; the folders are left out if a role is in force."""
+    names = " or ".join(datasets)
+    with service.library.database.read() as connection:
+        roots = [root for name in datasets if (root := find_root(connection, name))]
+    if not roots:
+        return f"add documents with the answer: catalog index build FOLDER --dataset {names}"
+    is_limited = roles_in_force(service.parts.settings, role)
+    folders = "the dataset's folder" if is_limited else " or ".join(dict.fromkeys(roots))
+    return (
+        f"put a document with the answer into {folders}, then: catalog index update "
+        f"--dataset {names}"
     )
 
 
@@ -152,7 +175,7 @@ def _events(
         reason = why_not_answered(results, estimate, settings.answers.answered_from)
         notes.extend([reason] if reason else [])
     if reason is not None:
-        answer = replace(answer, abstained=refuse(results, reason))
+        answer = replace(answer, abstained=refuse(service, params, results, reason))
     else:
         written = yield from _write(service, params, answer, stages, llm, agent)
         if isinstance(written, Answer):
@@ -227,7 +250,8 @@ def _write(
         if draft.cites_nothing:
             return f"{CITES_NOTHING}; sentences of the documents are shown instead"
         reason = NONE_SUPPORTED if count else MODEL_ABSTAINS
-        return replace(answer, abstained=refuse(answer.results, reason, had_passages=True))
+        refused = refuse(service, params, answer.results, reason, had_passages=True)
+        return replace(answer, abstained=refused)
     notes += [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
     notes += ["the model wrote as much as IDX_LLM__MAX_TOKENS allows"] if draft.is_cut else []
     sentences = tuple(map(sources.cite, draft.sentences))

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from catalog.core.dates import date_in_name
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError, ReadError
 from catalog.core.globs import Glob, folders_above
@@ -169,7 +170,7 @@ class FolderChanges:
         self._stored, self._reread, self._clock = stored, reread, clock
         self._compared: dict[str, ManifestEntry | None] = {}  # None: the content is another
         self._pipeline, self._limits = pipeline, limits
-        self.skipped = listing.skipped
+        self.skipped, self._unmatched = listing.skipped, listing.unmatched
         self._top = top = listing.top
         self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
         self._listed = {file.path for file in listing.files}
@@ -215,12 +216,22 @@ class FolderChanges:
         return ":".join(parts)
 
     def check_deletions(self, root: Path, max_missing_fraction: float) -> None:
-        """Raise :class:`MassDeletionError` if all files vanished, or many and most of them."""
+        """Raise :class:`MassDeletionError` if all files vanished, or many and most of them.
+
+        If the dataset was built from another folder, one vanished file is enough.
+        """
         if not self.vanished:
             return
         vanished = (file for file in self.vanished if file not in self._beside)
         gone = sum(map(self._stored.has_documents, vanished))
         indexed = sum(map(self._stored.has_documents, self._stored.entries))
+        before, dataset = self._stored.root, self._stored.dataset
+        if gone and before and before != str(self._top):
+            raise MassDeletionError(
+                f"{dataset!r} was built from {before}; building it from {self._top} would remove "
+                f"{gone} of {indexed} indexed files: choose another --dataset, or replace it with "
+                "--allow-deletions"
+            )
         is_most = gone >= BRAKE_FROM and gone / indexed > max_missing_fraction
         is_all = gone == indexed > 0 and self._listed <= self._stored.entries.keys()
         if is_most or is_all:
@@ -284,11 +295,14 @@ class FolderChanges:
         return None
 
     def notes(self) -> tuple[str, ...]:
-        """List the documents that are kept because their source could not be looked at."""
+        """Describe an empty folder, patterns without a match, and sources that cannot be seen."""
         kept: Counter[SkippedFile] = Counter()
         for file, place in self.unseen.items():
             kept[place] += len(self._stored.paths_of(file))
-        return tuple(
+        said = tuple(f"{pattern} matched nothing" for pattern in self._unmatched)
+        if not self._listed:
+            said += (f"{self._top} has no file to index; hidden and ignored files do not count",)
+        return said + tuple(
             (
                 f"kept {count} document{'s' * (count > 1)} below {place.path}, which cannot be "
                 f"read ({place.reason})"
@@ -358,9 +372,15 @@ class PathOwners:
 
 
 def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
-    """Return when the file was modified (ISO 8601, UTC), ``None`` if it dates no document."""
-    is_record = parsed.path != file.path and file_type(file.path) in STREAMED
-    if is_record or file.mtime_ns >= LATEST_NS:  # no date to believe
+    """Return the date in the document's file name, else when the file was modified.
+
+    In ISO 8601 (UTC); ``None`` if neither dates the document.
+    """
+    if parsed.path != file.path and file_type(file.path) in STREAMED:  # a record
+        return None
+    if (named := date_in_name(parsed.path.rpartition("/")[2])) is not None:
+        return named
+    if file.mtime_ns >= LATEST_NS:  # no date to believe
         return None
     moment = datetime.fromtimestamp(file.mtime_ns // 1_000_000_000, tz=UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

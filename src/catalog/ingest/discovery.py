@@ -74,7 +74,7 @@ class Listing:
     ``mounts`` are the folders where a drive is mounted, named as in :class:`SourceFile`.
     ``left_out`` are those that patterns or ignore rules exclude. ``beside`` are the sidecars by
     path, whatever patterns and rules say: they are not documents but metadata of other files (see
-    :mod:`~.sidecars`).
+    :mod:`~.sidecars`). ``unmatched`` names the patterns that matched nothing in the folder.
     """
 
     top: Path
@@ -83,6 +83,7 @@ class Listing:
     mounts: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
     beside: Mapping[str, MetadataFile] = field(default_factory=dict)
+    unmatched: tuple[str, ...] = ()
 
 
 def discover(
@@ -108,6 +109,9 @@ def discover(
     top, info = _resolve(root)
     walk = _Walk(top, _compile(include), _compile(exclude), limits)
     if stat.S_ISDIR(info.st_mode):
+        for option, patterns in (("include", include), ("exclude", exclude)):
+            for pattern in patterns:
+                walk.unmatched[f"{option} {pattern!r}"] = GlobRules.compile([nfc(pattern)])
         walk.list_folder()
     elif stat.S_ISREG(info.st_mode):
         walk.list_file(info)
@@ -133,6 +137,7 @@ class _Walk:
     mounts: set[str] = field(default_factory=set)
     left_out: set[str] = field(default_factory=set)
     beside: dict[str, MetadataFile] = field(default_factory=dict)
+    unmatched: dict[str, GlobRules] = field(default_factory=dict)
 
     def list_file(self, info: os.stat_result) -> None:
         if self._is_named_well(self.root.name, "file"):
@@ -172,6 +177,7 @@ class _Walk:
             frozenset(self.mounts),
             frozenset(self.left_out),
             self.beside,
+            tuple(self.unmatched),
         )
 
     def _mount_of(self, path: str) -> str | None:
@@ -215,6 +221,8 @@ class _Walk:
         names = {nfc(entry.name) for entry in entries if not _is_folder(entry)}
         for entry in entries:
             path = base + entry.name
+            if self.unmatched:
+                self._match_patterns(nfc(path) + "/" * _is_folder(entry))
             try:
                 if self._visit_entry(path, entry, rules, names):
                     yield path + "/"
@@ -222,6 +230,11 @@ class _Walk:
                 self._skip(path, f"cannot be read: {error.strerror}")
             except Exception as error:  # noqa: BLE001 - recorded: the other files go on
                 self._skip(path, f"cannot be listed: {type(error).__name__}: {error}")
+
+    def _match_patterns(self, path: str) -> None:
+        matched = [name for name, rule in self.unmatched.items() if rule.verdict(path) is not None]
+        for name in matched:
+            del self.unmatched[name]
 
     def _visit_entry(
         self, path: str, entry: os.DirEntry[str], rules: _Rules, names: Set[str]

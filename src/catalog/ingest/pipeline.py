@@ -41,8 +41,9 @@ TOGETHER = 100  # chunks published in one transaction: more would block other wr
 class Source:
     """A document on its way into a dataset.
 
-    ``file`` is the listed file from which it came. ``modified`` is that file's time if file and
-    document are the same (ISO 8601, UTC). ``cut`` are its passages if it is cut already.
+    ``file`` is the listed file from which it came. ``modified`` is the date in that file's name, or
+    its time, if file and document are the same (ISO 8601, UTC). ``cut`` are its passages if it is
+    cut already.
     """
 
     dataset: str

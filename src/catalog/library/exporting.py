@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.core.errors import InputError, SourceError
+from catalog.core.errors import InputError, SourceError, StoreError
+from catalog.core.files import describe_os_error
 from catalog.core.portable_lines import EndLine, HeaderLine, Line, ModelLine, write_line
 from catalog.ingest.sync_report import Progress, Silent
 from catalog.store.backup import draft_beside
@@ -61,6 +62,7 @@ def export_chunks(
 ) -> ExportReport:
     """Write one snapshot of the named datasets, or of all.
 
+    A name without an extension is that of a folder, which is made for ``chunks.jsonl``.
     Only the user can read the file (mode 0600), which appears when it is complete; equal states
     give equal bytes. Raises :class:`InputError` if it exists without ``force``, or if there is no
     dataset to write; :class:`DamagedDocumentError` for a document that changed since it was stored;
@@ -69,10 +71,12 @@ def export_chunks(
     file = portable_file(to)
     if file.exists() and not force:
         raise InputError(f"{file} exists: choose another name, or --force to replace it")
-    if not file.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {file.parent} for {file.name}")
+    if not to.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {to.parent} for {to.name}")
     with database.snapshot():
         chosen = _chosen(database, datasets)
+        if not file.exists() and not to.suffix:
+            file = _make_folder(to) / FILE_NAME
         with draft_beside(file) as draft:
             with draft.open("wb") as stream:
                 for line in _lines(database, chosen, progress or Silent(), vectors=vectors):
@@ -84,6 +88,14 @@ def export_chunks(
     assert isinstance(line, EndLine)
     names = tuple(dataset.name for dataset in chosen)
     return ExportReport(str(file), names, line.documents, line.chunks, size)
+
+
+def _make_folder(path: Path) -> Path:
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make {describe_os_error(path, error)}") from error
+    return path
 
 
 def _chosen(database: Database, names: Sequence[str]) -> list[StoredDataset]:

@@ -11,6 +11,7 @@ from typing import Any
 from catalog.core.errors import (
     CatalogError,
     ConfigError,
+    EmbeddingMismatchError,
     EngineBlockedError,
     EngineLockedError,
     EngineUnreachableError,
@@ -59,6 +60,7 @@ from catalog.store.trial import count_trial
 
 RESTORE = "catalog restore FILE, with a copy made by catalog backup"
 _REINDEX = "catalog index rebuild --lexical"
+_USE_MODEL = "set the model that the store has; the message says how"
 _START_SERVER = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
 _REBUILD = "catalog index rebuild --keep-settings"
 _BUILD = "catalog index build FOLDER --dataset {}"
@@ -84,6 +86,8 @@ def run_check(name: str, examine: Callable[[], str], fix: str, place: Path) -> C
     except Exception as error:  # noqa: BLE001 - any error is a result of the check
         if isinstance(error, ConfigError | EngineBlockedError):
             fix = f"solve this first, then {fix.removesuffix(' --reread')}"
+        if isinstance(error, EmbeddingMismatchError):
+            fix = _USE_MODEL
         if isinstance(error, EngineUnreachableError):
             fix = _START_SERVER
         fix = remedy(errno_of(error), place) or fix

@@ -265,7 +265,7 @@ class _ImportRun:
             embedded,
             waiting,
             failed,
-            tuple(self._notes),
+            tuple(dict.fromkeys(self._notes)),  # several datasets may have the same
         )
 
     @contextmanager

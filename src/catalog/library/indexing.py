@@ -10,9 +10,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from catalog.core.errors import CatalogError, ConfigError, SourceError, StoreError
+from catalog.core.errors import (
+    CatalogError,
+    ConfigError,
+    SourceError,
+    StoreDamagedError,
+    StoreError,
+)
 from catalog.core.files import describe_os_error
 from catalog.core.ids import check_dataset_name
 from catalog.ingest.changes import SyncPreview, preview_sync
@@ -88,8 +94,8 @@ class Indexer:
         root: Path,
         dataset: str,
         *,
-        include: tuple[str, ...] = (),
-        exclude: tuple[str, ...] = (),
+        include: tuple[str, ...] | None = None,
+        exclude: tuple[str, ...] | None = None,
         allow_deletions: bool = False,
         reread: bool = False,
         apply_settings: bool = False,
@@ -98,9 +104,11 @@ class Indexer:
     ) -> SyncReport:
         """Index a folder or file as a dataset; only new or changed documents are read and embedded.
 
-        ``reread`` indexes every document again. An existing dataset is cut by its own settings, or
-        with ``apply_settings`` by the library's; a note counts the documents that those would cut
-        differently. If ``pause`` returns true, embedding of the rest is left to the next run.
+        Without ``include`` or ``exclude`` the dataset keeps the patterns that it has; notes list
+        them. ``reread`` indexes every document again. An existing dataset is cut by its own
+        settings, or with ``apply_settings`` by the library's; a note counts the documents that
+        those would cut differently. If ``pause`` returns true, embedding of the rest is left to the
+        next run.
         Raises the errors of :func:`catalog.ingest.sync.sync` and :class:`IndexingSettings`,
         ``EmbeddingMismatchError`` for a store of another model, ``StoreBusyError`` if another run
         on the dataset does not end, ``StoreError`` for a lock that cannot be opened.
@@ -124,6 +132,8 @@ class Indexer:
             started, clock = time.time(), time.monotonic()
             made = IndexingSettings(library, dataset, apply_settings=apply_settings)
             pipeline = made.build()
+            include, include_notes = self._patterns_of(dataset, "include", include)
+            exclude, exclude_notes = self._patterns_of(dataset, "exclude", exclude)
             report = sync(
                 library.database,
                 root,
@@ -139,7 +149,8 @@ class Indexer:
                 executor=executor,
             )
             progress.start(0, "indexing words", then="embedding")
-            notes = (*report.notes, *made.notes(), *_refresh("lexical index", lexical.refresh))
+            notes = (*include_notes, *exclude_notes, *report.notes, *made.notes())
+            notes += (*_refresh("lexical index", lexical.refresh),)
             report = replace(report, words_seconds=time.monotonic() - clock)
             notes += (*_refresh("catalog", partial(make_cards, library.database, dataset)),)
             if library.database.shares_embedding:
@@ -357,6 +368,22 @@ class Indexer:
             with hold_lock(folder / RESTORE_LOCK, seconds=seconds, busy=busy):
                 pass
             yield
+
+    def _patterns_of(
+        self, dataset: str, option: Literal["include", "exclude"], given: tuple[str, ...] | None
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the patterns given, else those of the dataset with a note."""
+        with self._library.database.read() as connection:
+            if given is not None or not has_dataset(connection, dataset):
+                return given or (), ()
+        try:
+            patterns: tuple[str, ...] = getattr(stored_dataset(self._library, dataset), option)
+        except StoreDamagedError:
+            return (), (f"the --{option} patterns of {dataset!r} are damaged, and were dropped",)
+        if not patterns:
+            return (), ()
+        listed = " ".join(f"--{option} {pattern!r}" for pattern in patterns)
+        return patterns, (f"keeps {listed} of the last build; to drop it: --{option} ''",)
 
     def _with_folder(self, dataset: str) -> StoredDataset:
         stored = stored_dataset(self._library, dataset)

@@ -181,7 +181,7 @@ def adopt_tried(library: Library, *, progress: Progress | None = None) -> Adopti
                 notes += complete_dataset(library, name, progress).notes
             notes += filter(None, [describe_unused_fits(library.database, trial.model.fingerprint)])
     seconds = time.monotonic() - started
-    return AdoptionReport(trial.model, old, settings, counts, seconds, tuple(notes))
+    return AdoptionReport(trial.model, old, settings, counts, seconds, tuple(dict.fromkeys(notes)))
 
 
 def drop_tried(library: Library) -> tuple[str, int]:

@@ -79,15 +79,17 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
     :class:`StoreBusyError` while a dataset is being updated; ``locks`` is the folder of the
     datasets' locks.
     """
+    if not copy.exists():
+        raise InputError(f"{copy} does not exist")
+    if not _is_sqlite(copy):
+        raise InputError(f"{copy} is not a copy of a store")
+    if store.exists() and copy.samefile(store):
+        raise InputError(f"{copy} is the store itself, not a copy of it")
     kept = store.with_name(store.name + KEPT)
     if kept.exists() and not force:
         raise InputError(
             f"{kept} is left from an earlier restore: move it away, or --force to delete it"
         )
-    if not _is_sqlite(copy):
-        raise InputError(f"{copy} is not a copy of a store")
-    if store.exists() and copy.samefile(store):
-        raise InputError(f"{copy} is the store itself, not a copy of it")
     with ExitStack() as held, draft_beside(store) as draft:
         _copy(copy, draft)
         _require_sound(draft)

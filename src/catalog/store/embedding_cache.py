@@ -34,6 +34,7 @@ from sqlalchemy import (
 
 from catalog.core.errors import EmbeddingMismatchError, StoreDamagedError
 from catalog.core.ids import sha1_hex
+from catalog.core.settings.loading import find_presets, load_preset
 from catalog.store.checksums import is_whole_vector, seal_again, seal_rows, vector_checksum
 from catalog.store.database import Database, forget_indexes, read_meta, set_meta
 from catalog.store.engine_types import Restriction, change_stamp
@@ -293,10 +294,16 @@ def require_fingerprint(connection: Connection, fingerprint: str, name: str = ""
     bound = read_model(connection)
     if bound is not None and bound.fingerprint != fingerprint:
         other = f"{name} ({fingerprint})" if name else fingerprint
+        presets = [
+            preset
+            for preset in find_presets()
+            if load_preset(preset).get("embedding", {}).get("model") == bound.model != name
+        ]
+        how = f" with --preset {presets[0]} (IDX_PRESET={presets[0]})" if presets else ""
         raise EmbeddingMismatchError(
             f"the store has vectors of {bound.model} ({bound.fingerprint}), not of {other}. Use "
-            "that model, try the new one first (catalog index try-model), or embed everything "
-            "again (catalog index rebuild --keep-settings)"
+            f"that model{how}, try the new one first (catalog index try-model), or embed "
+            "everything again (catalog index rebuild --keep-settings)"
         )
     return bound is not None
 

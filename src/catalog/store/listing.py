@@ -206,7 +206,8 @@ def dated_between(after: datetime | None, before: datetime | None) -> ColumnElem
     """Return the condition on ``documents`` that their date is between the two.
 
     A document's date is the first that is known of: the author's ``modified``, the author's
-    ``created``, a program's ``modified``, a program's ``created``, the file's time of modification.
+    ``created``, a program's ``modified``, a program's ``created``, the date in the file's name, the
+    file's time of modification.
     ``after`` is included, ``before`` is not; both have a time zone. A document without a date does
     not meet the condition.
     """

@@ -106,6 +106,8 @@ _NOT_READ = {
     "mp4": "a recording (mp4): its transcript can be indexed (.srt, .vtt, .json)",
 }
 
+_CONTENTS = {"txt": "plain text", "html": "a web page"}
+
 
 def read_file(
     absolute: Path, path: str, *, root: Path | None = None, limits: ReadLimits = DEFAULT_LIMITS
@@ -124,6 +126,10 @@ def read_file(
                 yield replace(item, file_type=corrected_type)
             else:
                 yield item
+    extension = file_type(path)
+    if corrected_type in _CONTENTS and extension in DOCUMENT_EXTENSIONS:
+        reason = f"read as text, not as {extension}: its content is {_CONTENTS[corrected_type]}"
+        yield ReadFailure(path, reason)
 
 
 def load_reader(name: str) -> Reader:

@@ -100,10 +100,12 @@ def build(
         str | None, typer.Option("--dataset", "-d", help="Name of the dataset.")
     ] = None,
     include: Annotated[
-        list[str] | None, typer.Option("--include", help="Only files matching this glob.")
+        list[str] | None,
+        typer.Option("--include", help="Only files matching this glob; '' drops the stored ones."),
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", help="Not files matching this glob.")
+        list[str] | None,
+        typer.Option("--exclude", help="Not files matching this glob; '' drops the stored ones."),
     ] = None,
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
@@ -116,8 +118,9 @@ def build(
 ) -> None:
     """Index a folder as a dataset. Safe to interrupt: run it again to continue.
 
-    An existing dataset keeps the settings it was made with. Without a folder, every document of the
-    dataset is read and cut again; unchanged texts keep their vectors.
+    An existing dataset keeps the settings it was made with, and its --include and --exclude unless
+    new ones are given. Without a folder, every document of the dataset is read and cut again;
+    unchanged texts keep their vectors.
 
     Examples:
         catalog index build ~/notes --dataset notes
@@ -151,8 +154,8 @@ def build(
             report = Indexer(library).build(
                 folder,
                 dataset,
-                include=tuple(include or ()),
-                exclude=tuple(exclude or ()),
+                include=tuple(filter(None, include)) if include else None,
+                exclude=tuple(filter(None, exclude)) if exclude else None,
                 reread=reread,
                 apply_settings=apply_settings,
                 allow_deletions=allow_deletions,
@@ -160,6 +163,8 @@ def build(
             )
     _print_report(report, json=json)
     _exit_if_failed(report)
+    if report.documents == 0:
+        raise typer.Exit(1)
 
 
 @app.command("update")
@@ -183,7 +188,8 @@ def update(
 ) -> None:
     """Index the changes in a dataset's folder since the last run.
 
-    Documents are cut with the settings that the dataset was made with, not those of this call.
+    Documents are cut with the settings that the dataset was made with, not those of this call. To
+    change its --include or --exclude, use 'catalog index build FOLDER'.
 
     Ends with code 1 if a file, folder or drive could not be read, or a text could not be embedded.
     Documents of such files do not change, and the output names them.

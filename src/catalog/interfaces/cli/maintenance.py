@@ -367,7 +367,9 @@ class _Percent:
 
 def export(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="File to write, or a folder for chunks.jsonl.")],
+    file: Annotated[
+        Path, typer.Argument(help="File to write, or a folder (no extension) for chunks.jsonl.")
+    ],
     dataset: _Datasets = None,
     vectors: Annotated[
         bool, typer.Option("--vectors", help="With vectors, so that nothing is embedded again.")
