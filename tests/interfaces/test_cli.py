@@ -573,3 +573,31 @@ def test_a_restore_that_fails_leaves_no_folder_behind(catalog, tmp_path, content
     assert code != 0
     assert "copy.db" in err
     assert not home.parent.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "out.jsonl"),
+        ("backup", "copy.db"),
+        ("restore", "copy.db"),
+        ("migrate-store", "--to", "sqlite:///copy.db"),
+        ("index", "stats"),
+        ("index", "update", "--dry-run"),
+        ("logs", "queries"),
+        ("doctor",),
+        ("collection", "search", "keys"),
+    ],
+)
+def test_a_process_bound_to_a_role_runs_no_command_that_does_not_heed_it(
+    catalog, shared, tmp_path, monkeypatch, words
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IDX_ANSWERS__ROLES", "employee: unlabelled")
+    monkeypatch.setenv("IDX_ANSWERS__ROLE", "employee")
+    code, out, err = catalog(*words)
+    assert (code, out) == (1, "")
+    assert f"'catalog {words[0]}'" in err
+    assert "unset IDX_ANSWERS__ROLE" in err
+    assert not {one.name for one in tmp_path.iterdir()} & {"out.jsonl", "copy.db"}
+    assert catalog("status")[0] == catalog("browse")[0] == 0
