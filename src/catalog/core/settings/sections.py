@@ -381,8 +381,7 @@ class LogSettings(BaseModel):
     )
     spans: bool = Field(
         False,
-        description="Send spans to OpenTelemetry (catalog-search[otel]); OTEL_* variables "
-        "configure it.",
+        description="Send spans to OpenTelemetry (the extra otel); OTEL_* variables configure it.",
     )
 
     @field_validator("verbs")
