@@ -368,7 +368,7 @@ def test_browse_shows_what_there_is_and_json_has_it_all(catalog, shared):
     told = "no document has the file type 'pdf'; file types: md (2), txt (1)"
     assert (code, out, err) == (1, "", f"catalog: {told}\n")
     code, out, err = catalog("browse", "--name", "qqqq")
-    assert (code, out) == (0, "No document of 'notes' matches.\n")
+    assert (code, out) == (0, "No document in notes matches.\n")
     code, out, err = catalog("browse", "--type", "md", "--offset", "98")
     assert (code, out) == (0, "There is no document 99: the listing has 2 documents.\n")
     assert err.startswith("0 of 2 documents (2 md) in ")
@@ -601,3 +601,37 @@ def test_a_process_bound_to_a_role_runs_no_command_that_does_not_heed_it(
     assert "unset IDX_ANSWERS__ROLE" in err
     assert not {one.name for one in tmp_path.iterdir()} & {"out.jsonl", "copy.db"}
     assert catalog("status")[0] == catalog("browse")[0] == 0
+
+
+@pytest.fixture
+def golden(tmp_path):
+    """A file of one labelled query about the notes."""
+    expected = [{"path": "keys.md", "grade": 3}]
+    query = {"id": "q1", "query": "how often are keys rotated", "expected": expected}
+    file = tmp_path / "golden.jsonl"
+    file.write_text(json.dumps(query | {"difficulty": "easy", "kind": "semantic"}) + "\n")
+    return file
+
+
+def test_nothing_is_wider_than_the_terminal_but_paths_links_and_commands(
+    catalog, shared, golden, monkeypatch
+):
+    compare = ("compare", "--golden", golden, "--baseline", "lexical", "--candidate", "vector")
+    commands = [
+        *(("status",), ("models", "list"), ("ask", "how often are api keys rotated?")),
+        *(("ask", "who won the cup of 1974?"), compare, ("browse",), ("browse", "keys")),
+        ("doctor",),
+    ]
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for words in commands:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout.isatty", lambda: True)
+            patch.setattr("sys.stderr.isatty", lambda: True)
+            _, out, err = catalog(*words)
+        assert out, err
+        for line in (out + err).splitlines():
+            told = re.sub(r"\x1b\[[?\d]*[A-Za-z]", "", line).split("\r")[-1]
+            is_path = len(told.split()) <= 2 and "/" in told
+            is_whole = is_path or told.lstrip().startswith(("catalog ", "pip "))
+            assert len(told) <= 60 or is_whole, (words, line)

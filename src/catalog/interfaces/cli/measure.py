@@ -463,8 +463,8 @@ def run_specs(
     corpus = corpus_digest(library.database, dataset)
     with (
         Backends(library, dataset, specs, tell=complain) as backends,
-        TerminalProgress() as progress,
         redirect_stdout(sys.stderr),  # output of a search is not our answer
+        TerminalProgress() as progress,  # ended first: its bar puts back the stream it found
     ):
         runs = run_backends(
             [backends.load(spec) for spec in specs],
