@@ -613,6 +613,35 @@ def golden(tmp_path):
     return file
 
 
+def test_one_of_a_thing_is_told_in_the_singular(catalog, notes, tmp_path):
+    for file in notes.rglob("*.md"):
+        file.unlink()
+    assert catalog("index", "build", notes, "--dataset", "notes")[0] == 0
+    assert "1 document, 1 passage, " in catalog("export", tmp_path / "out.jsonl")[1]
+    catalog("search", "bread")
+    assert "1 entry, 0 hits" in catalog("status")[1]
+    assert "removed 1 document, 1 passage;" in catalog("index", "remove", "notes", "--yes")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("search", "keys", "--mode", "fuzzy"), "'fuzzy' is not one of 'lexical', 'vector', 'h"),
+        (("browse", "--sort", "age"), "'age' is not one of 'best', 'name'"),
+        (("generate", "poem", "--topic", "keys"), "'poem' is not one of 'blueprint', 'pdr'"),
+        (("ask", "who?", "--top-k", "0"), ": must be at least 1\n"),
+        (("search", "keys", "--top-k", "abc"), ": must be a valid integer\n"),
+        (("compare", "--golden", "x", "--top-k", "0"), ": must be at least 1\n"),
+    ],
+)
+def test_a_wrong_value_of_an_option_ends_with_code_two_and_names_what_is_allowed(
+    catalog, shared, words, told
+):
+    code, out, err = catalog(*words)
+    assert (code, out) == (2, "")
+    assert told in err
+
+
 def test_nothing_is_wider_than_the_terminal_but_paths_links_and_commands(
     catalog, shared, golden, monkeypatch
 ):

@@ -27,6 +27,7 @@ from catalog.core.results import (
     StageReport,
 )
 from catalog.core.settings import describe_shaping
+from catalog.core.text import counted
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 from catalog.interfaces.terminal_snippets import snippet_lines
 from catalog.interfaces.text_layout import LEAST_COLUMNS, display_width, fit, shorten, wrap
@@ -202,14 +203,11 @@ def _describe_source(dataset: Mapping[str, Any]) -> list[str]:
     return [place, f"made with {origin}"]
 
 
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for name, value in status.items():
         if isinstance(value, Mapping):
-            value = ", ".join(f"{count} {what}" for what, count in value.items())
+            one_of = {"entries": "entry", "hits": "hit"}
+            value = ", ".join(counted(count, one_of[what]) for what, count in value.items())
         if name != "datasets" and value is not None:  # a store without vectors has no model yet
             yield f"{name:16} {value}"
     for dataset in status["datasets"]:
@@ -230,7 +228,7 @@ def count_passages(passages: int, embedded: int) -> str:
 def _describe_dataset(dataset: Mapping[str, Any]) -> str:
     languages = ", ".join(list(dataset.get("languages", ()))[:_LANGUAGES_SHOWN])
     parts = [
-        _count(dataset["documents"], "document"),
+        counted(dataset["documents"], "document"),
         count_passages(dataset["chunks"], dataset["embedded"]),
         *([f"in {languages}"] if languages else []),
         *_describe_source(dataset),

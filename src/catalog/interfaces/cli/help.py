@@ -6,6 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand
@@ -13,6 +14,15 @@ from typer.core import TyperArgument, TyperCommand
 _ROOM = 40  # columns beside the options below which their help goes under them
 _LEFT = 30  # columns for names and options at most
 _EXCESS = "Got unexpected extra argument(s)"  # typer's message
+_LIKE = 0.75  # similarity (0 to 1) from which an option may be a misspelling of another
+_PLAIN = {  # pydantic's words, and ours
+    "Value error, ": "",
+    "Input should be greater than or equal to": "must be at least",
+    "Input should be less than or equal to": "must be at most",
+    "Input should be": "must be",
+    ", unable to parse string as an integer": "",
+    ", unable to parse string as a number": "",
+}
 _EXAMPLES = "\n\nExamples:\n"  # how the last part of a command's docstring begins
 _Context: Any = TyperCommand.context_class
 _Formatter: Any = _Context.formatter_class
@@ -86,6 +96,7 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
             return parse(ctx, args)
         except Exception as error:
             message, near = getattr(error, "message", ""), getattr(error, "possibilities", None)
+            near = near and get_close_matches(error.option_name, near, 1, _LIKE)  # type: ignore[attr-defined]
             is_unknown = hasattr(error, "possibilities") and not near
             is_missing = getattr(error, "param", None) is argument and given and " " in given
             is_excess = message.startswith(_EXCESS)
@@ -100,6 +111,10 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
                 whole = f"{ctx.params[argument.name]} {message.removeprefix(_EXCESS)[2:-1]}"
                 hint = f'. If all of it is the {argument.name}, put it in quotes: "{whole}"'
                 error.message = message + hint  # type: ignore[attr-defined]
+            elif hasattr(error, "param"):  # a wrong value
+                for checked, plain in _PLAIN.items():
+                    message = message.replace(checked, plain)
+                error.message = message  # type: ignore[attr-defined]
             raise
 
     return parse_args

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
@@ -389,7 +390,7 @@ def ablate(
     if json:
         print_json({"golden": queries.name, "dataset": name} | ablation_dict(rows))
         return
-    say(f"{queries.name} on {name}: {len(queries)} queries, {top_k} deep")
+    say(f"{queries.name} on {name}: {counted(len(queries), 'query')}, {top_k} deep")
     say(*ablation_lines(rows))
 
 
