@@ -613,6 +613,14 @@ def golden(tmp_path):
     return file
 
 
+def test_a_provider_that_is_given_as_a_model_is_told_how_to_be_given(catalog, shared):
+    for words in (("index", "try-model", "static"), ("models", "path", "static", "--fetch")):
+        code, _, err = catalog(*words)
+        assert code == 1
+        assert "static is a provider, not a model: --provider static NAME" in err
+        assert "catalog models path" not in err
+
+
 def test_one_of_a_thing_is_told_in_the_singular(catalog, notes, tmp_path):
     for file in notes.rglob("*.md"):
         file.unlink()
