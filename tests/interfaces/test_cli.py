@@ -621,6 +621,16 @@ def test_a_provider_that_is_given_as_a_model_is_told_how_to_be_given(catalog, sh
         assert "catalog models path" not in err
 
 
+@pytest.mark.parametrize("text", ["Just some notes.\n", '{"id": 1}\n', '{"kind": "x"}\n'])
+def test_a_file_that_export_did_not_write_is_told_as_such(catalog, tmp_path, monkeypatch, text):
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    file = tmp_path / "notes.jsonl"
+    file.write_text(text)
+    code, _, err = catalog("import", file)
+    assert code == 1
+    assert "line 1: it is not a line that 'catalog export' writes" in err
+
+
 def test_one_of_a_thing_is_told_in_the_singular(catalog, notes, tmp_path):
     for file in notes.rglob("*.md"):
         file.unlink()
