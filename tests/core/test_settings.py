@@ -89,6 +89,13 @@ def test_a_variable_of_another_program_stops_nothing(monkeypatch, variable):
     assert get_settings()
 
 
+def test_a_role_that_does_not_exist_is_told_with_those_that_do(monkeypatch):
+    monkeypatch.setenv("IDX_ANSWERS__ROLES", "employee: public; lead: public, internal")
+    monkeypatch.setenv("IDX_ANSWERS__ROLE", "boss")
+    with pytest.raises(ConfigError, match=r"answers: the role 'boss' is .*: employee, lead$"):
+        load_settings()
+
+
 def test_an_unknown_variable_is_named_once_with_the_nearest_but_no_test_variable(
     monkeypatch, caplog
 ):

@@ -67,8 +67,8 @@ def refuse(results: SearchResults, reason: str, *, had_passages: bool = False) -
 
 
 HOW_TO_CONFIGURE = (
-    "sentences quoted word for word from the documents; for an answer by a language model, "
-    "set IDX_LLM__PROVIDER (docs/how-to/answers.md)"
+    "these sentences are quoted; for a written answer, set IDX_LLM__PROVIDER "
+    "(docs/how-to/answers.md)"
 )
 
 

@@ -253,7 +253,8 @@ class AnswerSettings(BaseModel):
     def _knows_its_role(self) -> AnswerSettings:
         """Refuse a ``role`` that ``roles`` does not name."""
         if self.role is not None and self.role not in self.levels():
-            raise ValueError(f"the role {self.role!r} is not one of roles")
+            known = ", ".join(self.levels()) or "none, set IDX_ANSWERS__ROLES"
+            raise ValueError(f"the role {self.role!r} is not one of roles: {known}")
         return self
 
     def levels(self) -> dict[str, frozenset[str]]:
