@@ -225,7 +225,6 @@ def test_config_tells_which_settings_do_nothing_in_the_chosen_mode(catalog):
     ("arguments", "message"),
     [
         (["search", "x", "-d", "nope"], "no dataset 'nope'"),
-        (["search", "x", "--mode", "magic"], "'hybrid', not 'magic'"),
         (["search", "x", "--filter", "color=red"], "no document has the field 'color'"),
         (["search", "x", "--filter", "color"], "field=value"),
         (["search", "", "-d", "notes"], "empty"),
