@@ -37,7 +37,7 @@ def install_package(folder: Path, patch: pytest.MonkeyPatch, **changes: str) -> 
         "module": "made_up_package",
         "folder": "data",
         "weights": "model.onnx",
-        "install": "pip install 'catalog-search[made-up]'",
+        "requirement": "[made-up]",
     } | changes
     names = ("model.onnx", "tokenizer.json")
     hashes = {name: hashlib.sha256((made / name).read_bytes()).hexdigest() for name in names}

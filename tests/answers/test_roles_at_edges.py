@@ -391,7 +391,7 @@ def test_tokens_that_do_not_name_one_role_are_refused(told):
 
 
 def test_a_process_is_bound_to_a_role_that_there_is():
-    with pytest.raises(ValueError, match="is not one of roles"):
+    with pytest.raises(ValueError, match="is not one of roles: "):
         AnswerSettings(roles=ROLES, role="boss")
 
 

@@ -13,6 +13,7 @@ from catalog.core.settings import (
     find_presets,
     get_settings,
     load_settings,
+    variables,
 )
 
 
@@ -86,6 +87,25 @@ def test_a_variable_that_names_no_setting_is_an_error(monkeypatch, variable, val
 def test_a_variable_of_another_program_stops_nothing(monkeypatch, variable):
     monkeypatch.setenv(variable, "x")
     assert get_settings()
+
+
+def test_a_role_that_does_not_exist_is_told_with_those_that_do(monkeypatch):
+    monkeypatch.setenv("IDX_ANSWERS__ROLES", "employee: public; lead: public, internal")
+    monkeypatch.setenv("IDX_ANSWERS__ROLE", "boss")
+    with pytest.raises(ConfigError, match=r"answers: the role 'boss' is .*: employee, lead$"):
+        load_settings()
+
+
+def test_an_unknown_variable_is_named_once_with_the_nearest_but_no_test_variable(
+    monkeypatch, caplog
+):
+    variables._warn_once.cache_clear()
+    monkeypatch.setenv("IDX_HOMEPAGE", "1")
+    monkeypatch.setenv("IDX_TEST_ANYTHING", "1")
+    load_settings()
+    load_settings()
+    told = [one.getMessage() for one in caplog.records]
+    assert told == ["IDX_HOMEPAGE is not a setting and is ignored; the nearest is IDX_HOME"]
 
 
 def test_a_misspelt_variable_is_told_what_may_be_meant(monkeypatch):

@@ -71,7 +71,7 @@ def test_every_text_is_found_by_its_words_before_the_model_is_asked(tmp_path, fo
     assert found(vector) == set()
     assert lexical.notes == ()
     note = "by meaning: 0 % of the passages so far; "
-    assert hybrid.notes[0] == hybrid.to_dict()["notes"][0] == f"{note}all by words"
+    assert hybrid.notes[0] == hybrid.to_dict()["notes"][0] == f"{note}by words: all"
     assert vector.notes[0] == f"{note}no other passages were searched"
     whole = search(tmp_path / "home", "walrus", mode="vector", top_k=20)
     assert (found(whole), whole.notes) == (set(NAMES), ())

@@ -241,7 +241,6 @@ def test_config_tells_which_settings_do_nothing_in_the_chosen_mode(catalog):
     ("arguments", "message"),
     [
         (["search", "x", "-d", "nope"], "no dataset 'nope'"),
-        (["search", "x", "--mode", "magic"], "'hybrid', not 'magic'"),
         (["search", "x", "--filter", "color=red"], "no document has the field 'color'"),
         (["search", "x", "--filter", "color"], "field=value"),
         (["search", "", "-d", "notes"], "empty"),
@@ -398,7 +397,7 @@ def test_browse_shows_what_there_is_and_json_has_it_all(catalog, shared):
     told = "no document has the file type 'pdf'; file types: md (2), txt (1)"
     assert (code, out, err) == (1, "", f"catalog: {told}\n")
     code, out, err = catalog("browse", "--name", "qqqq")
-    assert (code, out) == (0, "No document of 'notes' matches.\n")
+    assert (code, out) == (0, "No document in notes matches.\n")
     code, out, err = catalog("browse", "--type", "md", "--offset", "98")
     assert (code, out) == (0, "There is no document 99: the listing has 2 documents.\n")
     assert err.startswith("0 of 2 documents (2 md) in ")
@@ -614,3 +613,112 @@ def test_a_restore_that_fails_leaves_no_folder_behind(catalog, tmp_path, content
     assert code != 0
     assert "copy.db" in err
     assert not home.parent.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "out.jsonl"),
+        ("backup", "copy.db"),
+        ("restore", "copy.db"),
+        ("migrate-store", "--to", "sqlite:///copy.db"),
+        ("index", "stats"),
+        ("index", "update", "--dry-run"),
+        ("logs", "queries"),
+        ("doctor",),
+        ("collection", "search", "keys"),
+    ],
+)
+def test_a_process_bound_to_a_role_runs_no_command_that_does_not_heed_it(
+    catalog, shared, tmp_path, monkeypatch, words
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("IDX_ANSWERS__ROLES", "employee: unlabelled")
+    monkeypatch.setenv("IDX_ANSWERS__ROLE", "employee")
+    code, out, err = catalog(*words)
+    assert (code, out) == (1, "")
+    assert f"'catalog {words[0]}'" in err
+    assert "unset IDX_ANSWERS__ROLE" in err
+    assert not {one.name for one in tmp_path.iterdir()} & {"out.jsonl", "copy.db"}
+    assert catalog("status")[0] == catalog("browse")[0] == 0
+
+
+@pytest.fixture
+def golden(tmp_path):
+    """A file of one labelled query about the notes."""
+    expected = [{"path": "keys.md", "grade": 3}]
+    query = {"id": "q1", "query": "how often are keys rotated", "expected": expected}
+    file = tmp_path / "golden.jsonl"
+    file.write_text(json.dumps(query | {"difficulty": "easy", "kind": "semantic"}) + "\n")
+    return file
+
+
+def test_a_provider_that_is_given_as_a_model_is_told_how_to_be_given(catalog, shared):
+    for words in (("index", "try-model", "static"), ("models", "path", "static", "--fetch")):
+        code, _, err = catalog(*words)
+        assert code == 1
+        assert "static is a provider, not a model: --provider static NAME" in err
+        assert "catalog models path" not in err
+
+
+@pytest.mark.parametrize("text", ["Just some notes.\n", '{"id": 1}\n', '{"kind": "x"}\n'])
+def test_a_file_that_export_did_not_write_is_told_as_such(catalog, tmp_path, monkeypatch, text):
+    monkeypatch.setenv("IDX_HOME", str(tmp_path / "home"))
+    file = tmp_path / "notes.jsonl"
+    file.write_text(text)
+    code, _, err = catalog("import", file)
+    assert code == 1
+    assert "line 1: it is not a line that 'catalog export' writes" in err
+
+
+def test_one_of_a_thing_is_told_in_the_singular(catalog, notes, tmp_path):
+    for file in notes.rglob("*.md"):
+        file.unlink()
+    assert catalog("index", "build", notes, "--dataset", "notes")[0] == 0
+    assert "1 document, 1 passage, " in catalog("export", tmp_path / "out.jsonl")[1]
+    catalog("search", "bread")
+    assert "1 entry, 0 hits" in catalog("status")[1]
+    assert "removed 1 document, 1 passage;" in catalog("index", "remove", "notes", "--yes")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("search", "keys", "--mode", "fuzzy"), "'fuzzy' is not one of 'lexical', 'vector', 'h"),
+        (("browse", "--sort", "age"), "'age' is not one of 'best', 'name'"),
+        (("generate", "poem", "--topic", "keys"), "'poem' is not one of 'blueprint', 'pdr'"),
+        (("ask", "who?", "--top-k", "0"), ": must be at least 1\n"),
+        (("search", "keys", "--top-k", "abc"), ": must be a valid integer\n"),
+        (("compare", "--golden", "x", "--top-k", "0"), ": must be at least 1\n"),
+    ],
+)
+def test_a_wrong_value_of_an_option_ends_with_code_two_and_names_what_is_allowed(
+    catalog, shared, words, told
+):
+    code, out, err = catalog(*words)
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+def test_nothing_is_wider_than_the_terminal_but_paths_links_and_commands(
+    catalog, shared, golden, monkeypatch
+):
+    compare = ("compare", "--golden", golden, "--baseline", "lexical", "--candidate", "vector")
+    commands = [
+        *(("status",), ("models", "list"), ("ask", "how often are api keys rotated?")),
+        *(("ask", "who won the cup of 1974?"), compare, ("browse",), ("browse", "keys")),
+        ("doctor",),
+    ]
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for words in commands:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout.isatty", lambda: True)
+            patch.setattr("sys.stderr.isatty", lambda: True)
+            _, out, err = catalog(*words)
+        assert out, err
+        for line in (out + err).splitlines():
+            told = re.sub(r"\x1b\[[?\d]*[A-Za-z]", "", line).split("\r")[-1]
+            is_path = len(told.split()) <= 2 and "/" in told
+            is_whole = is_path or told.lstrip().startswith(("catalog ", "pip "))
+            assert len(told) <= 60 or is_whole, (words, line)

@@ -56,7 +56,7 @@ def test_check_fails_only_for_a_missing_model_that_is_in_use(catalog, package, m
     code, out, _ = catalog("models", "check")
     assert code == 1
     assert "made/up: the model made/up is not installed, and cannot be downloaded here" in out
-    assert "pip install 'catalog-search[made-up]'" in out
+    assert "pip install -c constraints.txt '.[made-up]'" in out
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", str(make_folder(package.parents[1] / "mine")))
     assert catalog("models", "check")[0] == 0
     assert catalog("models", "check", NAME)[0] == 1  # asked for by name

@@ -68,6 +68,7 @@ def test_a_model_is_tried_on_a_sample_compared_and_adopted(catalog, place, monke
     assert "IDX_EMBEDDING__PROVIDER=static\n" in out
     code, out, _ = catalog("index", "update")
     assert "the store adopted new on" in out
+    assert "set IDX_EMBEDDING__PROVIDER=" in out or "set IDX_EMBEDDING__MODEL=new" in out
     monkeypatch.setenv("IDX_EMBEDDING__MODEL", "new")
     code, out, _ = catalog("index", "update")
     assert "adopted" not in out

@@ -24,6 +24,7 @@ def listing(tmp_path):
     ("asked", "told"),
     [
         ({"file_type": "dm"}, "no document has the file type 'dm'; file types: md (3)"),
+        ({"file_type": "markdwon"}, "; did you mean 'markdown'? file types: md (3)"),
         (
             {"tags": ["ops", "animls"]},
             "no document has the tag 'animls'; tags: ops (2), safety (1)",

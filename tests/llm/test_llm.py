@@ -77,7 +77,7 @@ def test_an_address_that_is_invalid_or_has_a_user_and_a_key_is_refused():
 
 def test_a_missing_package_names_the_command_that_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(MissingExtraError, match=r"catalog-search\[local-llm\]"):
+    with pytest.raises(MissingExtraError, match=r"\[local-llm\]"):
         complete(get_llm(LLMSettings(provider="llama_cpp")), "hello")
 
 

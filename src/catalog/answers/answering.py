@@ -90,8 +90,8 @@ def _how_to_add(service: Searcher, role: str | None, datasets: Sequence[str]) ->
 
 
 HOW_TO_CONFIGURE = (
-    "sentences quoted word for word from the documents; for an answer by a language model, "
-    "set IDX_LLM__PROVIDER (docs/how-to/answers.md)"
+    "these sentences are quoted; for a written answer, set IDX_LLM__PROVIDER "
+    "(docs/how-to/answers.md)"
 )
 
 

@@ -92,7 +92,20 @@ class MissingExtraError(ConfigError):
 
     def __init__(self, what: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{what} needs an optional package: pip install 'catalog-search[{extra}]'")
+        super().__init__(f"{what} needs an optional package: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return the pip command for an extra; from a checkout, if this package came from one."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        came_from = distribution("catalog-search").read_text("direct_url.json")
+    except PackageNotFoundError:  # run from its sources
+        came_from = "a checkout"
+    if came_from is None:
+        return f"pip install 'catalog-search[{extra}]'"
+    return f"pip install -c constraints.txt '.[{extra}]'"
 
 
 class ModelUnavailableError(ConfigError):

@@ -23,6 +23,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, TypeGuard
 
@@ -390,6 +391,13 @@ def known_file_type(name: str, extensions: Set[str] = frozenset()) -> str | None
     joined = "".join(char for char in text if char.isalnum())
     types = _TYPES.get(joined) or _TYPES.get(joined.removesuffix("s"))
     return types[0] if types else None
+
+
+def nearest_file_type(name: str, types: Iterable[str]) -> str | None:
+    """Return the usual name that may be meant, of a kind that has one of the types."""
+    having = set(types)
+    names = [one for one, extensions in _TYPES.items() if having.intersection(extensions)]
+    return next(iter(get_close_matches(name.strip().casefold(), names, 1)), None)
 
 
 def name_filter(part: str) -> Filter:

@@ -227,6 +227,8 @@ def _without_checksum(raw: bytes) -> bytes:
 
 def _describe(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] in ("json_invalid", "union_tag_not_found", "union_tag_invalid"):
+        return "it is not a line that 'catalog export' writes"
     where = ".".join(str(part) for part in first["loc"][1:])
     return f"{where}: {first['msg']}" if where else first["msg"]
 

@@ -67,6 +67,13 @@ def all_storable(value: Any) -> Any:
     return value
 
 
+def counted(count: int, noun: str) -> str:
+    """Return ``1 passage``, ``2,000 passages`` or ``2 queries``."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+
+
 def format_timecode(seconds: float) -> str:
     """Return ``HH:MM:SS``; fractions of a second are dropped."""
     minutes, second = divmod(max(0, int(seconds)), 60)

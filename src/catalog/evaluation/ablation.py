@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import BlindComparisonError, CatalogError
 from catalog.core.settings import Settings
+from catalog.core.text import counted
 from catalog.evaluation.golden import GoldenSet
 from catalog.evaluation.metrics import PRIMARY, Timing, score_run
 from catalog.evaluation.runs import Allowed, BackendRun
@@ -132,7 +133,7 @@ def ablation_lines(rows: Sequence[AblationRow]) -> Iterator[str]:
         ms = f"{row.latency.p50:9.1f}{row.latency.p95:9.1f}" if row.latency else f"{'–':>9}{'–':>9}"
         yield f"{row.name:26}{row.mean:8.4f}  {result}{ms}"
         if row.failed:
-            yield f"! {row.name} failed on {row.failed} queries, which score 0"
+            yield f"! {row.name} failed on {counted(row.failed, 'query')}, which score 0"
 
 
 def ablation_dict(rows: Sequence[AblationRow]) -> dict[str, Any]:

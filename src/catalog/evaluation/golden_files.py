@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from catalog.core.errors import GoldenSetError
 from catalog.core.param_fields import nearest_name
+from catalog.core.text import counted
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.golden import MAX_GRADE, Expected, GoldenQuery, GoldenSet, QueryKind
 
@@ -56,7 +57,7 @@ def read_rows(path: Path, model: type[RowT], noun: str) -> list[RowT]:
         lines = "\n  ".join(problems[:_SHOWN_PROBLEMS])
         rest = len(problems) - _SHOWN_PROBLEMS
         more = f"\n  and {rest} more" if rest > 0 else ""
-        raise GoldenSetError(f"{path} has {len(problems)} bad lines:\n  {lines}{more}")
+        raise GoldenSetError(f"{path} has {counted(len(problems), 'bad line')}:\n  {lines}{more}")
     if not rows:
         raise GoldenSetError(f"{path} has no {noun}")
     return rows

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from catalog.core.settings import flatten
+from catalog.core.text import counted
 from catalog.evaluation.comparison import PipelineComparison, decide_outcome
 from catalog.evaluation.golden import DIFFICULTIES, KINDS, GoldenSet
 from catalog.evaluation.metrics import PRIMARY, SHOWN_METRICS, RunScores
@@ -93,7 +94,8 @@ def comparison_dict(comparison: PipelineComparison) -> dict[str, Any]:
 def table_lines(runs: Sequence[EvalRun], warnings: Sequence[str] = ()) -> Iterator[str]:
     """Yield one line for each run with intervals, then the last run against each other one."""
     first = runs[0]
-    yield f"{first.golden} on {first.dataset}: {first.queries} queries, {first.top_k} deep"
+    queries = counted(first.queries, "query")
+    yield f"{first.golden} on {first.dataset}: {queries}, {first.top_k} deep"
     yield (
         f"{'':24}{PRIMARY:>24}"
         + "".join(f"{name:>10}" for name in SHOWN_METRICS[1:])
@@ -151,7 +153,8 @@ def _against_last(runs: Sequence[EvalRun]) -> Iterator[tuple[EvalRun, PairedTest
 def golden_lines(golden: GoldenSet) -> Iterator[str]:
     """Yield the number of queries of each difficulty and kind."""
     yield (
-        f"{golden.name}: {len(golden)} queries, {len(golden.unanswerable)} of them unanswerable, "
+        f"{golden.name}: {counted(len(golden), 'query')}, "
+        f"{len(golden.unanswerable)} of them unanswerable, "
         f"{sum(len(query.relevant) for query in golden)} answers, "
         f"{sum(len(query.expected) for query in golden)} judged documents"
     )
@@ -174,7 +177,7 @@ def run_lines(runs: Sequence[EvalRun]) -> Iterator[str]:
 def run_detail_lines(run: EvalRun) -> Iterator[str]:
     """Yield one run in full."""
     yield from run_lines([run])
-    yield f"  {run.queries} queries, {run.top_k} deep; key {run.key[:16]}"
+    yield f"  {counted(run.queries, 'query')}, {run.top_k} deep; key {run.key[:16]}"
     for name, value in run.summary["metrics"].items():
         yield f"  {name:12}{value:8.4f}"
     for name, value in flatten(_without(run.summary, "metrics", "stages", "name")):
@@ -236,7 +239,7 @@ def _cost_line(scores: RunScores) -> str:
         parts.append(f"failed on {scores.failed}")
     parts.append(f"{scores.distinct_documents:.1f} documents among 10 passages")
     if scores.scope_violations is not None:
-        parts.append(f"{scores.scope_violations} passages outside filters")
+        parts.append(f"{counted(scores.scope_violations, 'passage')} outside filters")
     if scores.unanswerable.n:
         doubted = scores.unanswerable.doubted
         parts.append(

@@ -27,9 +27,10 @@ from catalog.core.results import (
     StageReport,
 )
 from catalog.core.settings import describe_shaping
+from catalog.core.text import counted
 from catalog.interfaces.plain_text import complaint, json_text, one_line, safe
 from catalog.interfaces.terminal_snippets import snippet_lines
-from catalog.interfaces.text_layout import LEAST_COLUMNS, display_width, shorten, wrap
+from catalog.interfaces.text_layout import LEAST_COLUMNS, display_width, fit, shorten, wrap
 from catalog.retrieval.citations import (
     format_headings,
     format_other_place,
@@ -93,7 +94,8 @@ def render(verb: str, result: Any, form: Form) -> TerminalText:
         case "browse":
             return catalog_text(result, form.width)
         case "status":
-            return TerminalText.of_lines(map(safe, _status_lines(result)))
+            lines = (fit(safe(line), form.width, " " * 17) for line in _status_lines(result))
+            return TerminalText.of_lines(lines)
     raise ValueError(f"no text for {verb!r}")
 
 
@@ -108,7 +110,7 @@ def format_duration(ms: float) -> str:
 def catalog_text(page: CatalogPage, width: int | None = None) -> TerminalText:
     """Return the page's documents; for standard error their number by type.
 
-    Summaries are wrapped to ``width`` columns, if given.
+    All but names is wrapped to ``width`` columns, if given.
     """
     types = ", ".join(f"{count} {name}" for name, count in page.types.items())
     last = page.offset + len(page.entries)
@@ -126,30 +128,29 @@ def _catalog_lines(page: CatalogPage, width: int | None) -> Iterator[str]:
         yield safe(f"[{number}] {one_line(name)}  #{entry.docid}")
         file = entry.path.rpartition("/")[2]
         if entry.title not in (entry.path, file, file.rpartition(".")[0]):
-            yield safe(f"    {one_line(entry.title)}")
-        yield safe(f"    {_entry_facts(entry)}")
+            yield fit(safe(f"    {one_line(entry.title)}"), width)
+        yield fit(safe(f"    {_entry_facts(entry)}"), width)
         if entry.matching is not None:
-            yield from _place_lines(entry)
+            yield fit(safe(f"    {_describe_places(entry)}"), width)
         elif entry.summary:
             summary = safe(f"    {one_line(entry.summary)}")
             yield from [summary] if width is None else wrap(summary, width, "    ")
         yield ""
     if page.total == 0:
-        yield safe(f"No document of {' or '.join(map(repr, page.datasets))} matches.")
+        yield fit(safe(f"No document in {' or '.join(page.datasets)} matches."), width)
     elif not page.entries:
-        yield safe(
+        yield fit(
             f"There is no document {page.offset + 1}: the listing has {page.total} "
-            f"{_documents(page)}."
+            f"{_documents(page)}.",
+            width,
         )
 
 
-def _place_lines(entry: CatalogEntry) -> Iterator[str]:
-    """Yield how many passages contain the words, and where the first of them are."""
+def _describe_places(entry: CatalogEntry) -> str:
+    """Return how many passages contain the words, and where the first of them are."""
     more = entry.matching - len(entry.places) if entry.matching else 0
     count = "1 passage" if entry.matching == 1 else f"{entry.matching:,} passages"
-    yield safe(
-        f"    {count}: {one_line(', '.join(entry.places))}{f' and {more:,} more' if more else ''}"
-    )
+    return f"{count}: {one_line(', '.join(entry.places))}{f' and {more:,} more' if more else ''}"
 
 
 def _documents(page: CatalogPage) -> str:
@@ -202,14 +203,11 @@ def _describe_source(dataset: Mapping[str, Any]) -> list[str]:
     return [place, f"made with {origin}"]
 
 
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for name, value in status.items():
         if isinstance(value, Mapping):
-            value = ", ".join(f"{count} {what}" for what, count in value.items())
+            one_of = {"entries": "entry", "hits": "hit"}
+            value = ", ".join(counted(count, one_of[what]) for what, count in value.items())
         if name != "datasets" and value is not None:  # a store without vectors has no model yet
             yield f"{name:16} {value}"
     for dataset in status["datasets"]:
@@ -230,7 +228,7 @@ def count_passages(passages: int, embedded: int) -> str:
 def _describe_dataset(dataset: Mapping[str, Any]) -> str:
     languages = ", ".join(list(dataset.get("languages", ()))[:_LANGUAGES_SHOWN])
     parts = [
-        _count(dataset["documents"], "document"),
+        counted(dataset["documents"], "document"),
         count_passages(dataset["chunks"], dataset["embedded"]),
         *([f"in {languages}"] if languages else []),
         *_describe_source(dataset),
@@ -260,7 +258,8 @@ def passages_text(results: SearchResults, form: Form) -> TerminalText:
 
 def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
     if results.low_confidence and len(results) > 0:
-        yield "low confidence: perhaps none of these passages answers the query"
+        doubt = "low confidence: perhaps none of these passages answers the query"
+        yield fit(doubt, form.width)
         yield ""
     ranks = {result.rank for result in results}
     for result in results:
@@ -269,11 +268,14 @@ def _passage_lines(results: SearchResults, form: Form) -> Iterator[str]:
         yield ""
     if len(results) == 0:
         where = " or ".join(map(repr, results.datasets))
-        yield safe(f"No passage of {where} answers {results.query!r}.")
+        lines = [f"No passage of {where} answers {results.query!r}."]
         if results.searched is not None:
-            yield safe(one_line(results.searched))
+            lines.append(one_line(results.searched))
         if results.nearest:
-            yield safe(f"Nearest without these conditions: {one_line(', '.join(results.nearest))}")
+            lines.append(
+                f"Nearest without these conditions: {one_line(', '.join(results.nearest))}"
+            )
+        yield from (fit(safe(line), form.width) for line in lines)
 
 
 def _result_lines(
@@ -301,9 +303,10 @@ def _result_lines(
         line = safe(f"{_INDENT}also in {_other_places(result, within=bool(dataset))}")
         yield from [line] if form.width is None else wrap(line, form.width, 2 * _INDENT)
     if form.explain:
-        yield safe(f"{_INDENT}#{result.docid}  {one_line(', '.join(result.tags))}").rstrip()
-        for line in explanation_lines(result.explain) if result.explain is not None else ():
-            yield safe(f"{_INDENT}{line}")
+        facts = [f"#{result.docid}  {one_line(', '.join(result.tags))}".rstrip()]
+        if result.explain is not None:
+            facts += explanation_lines(result.explain)
+        yield from (fit(safe(f"{_INDENT}{line}"), form.width) for line in facts)
 
 
 def _other_places(result: SearchResult, *, within: bool) -> str:
@@ -450,14 +453,16 @@ def stream_answer(events: Iterable[AnswerEvent], form: Form) -> Generator[str, N
     That is the whole answer if it differs from the printed sentences, because a model may fail
     meanwhile.
     """
-    written = ""
+    written = shown = ""
     answer: Answer | None = None
     for event in events:
         if event.sentence is not None:
             part = f"{event.sentence.breaks}{event.sentence.marked()}"
             part = part if written else part.lstrip()
-            yield safe(part)
             written += part
+            laid_out = "\n".join(_wrapped(written, form.width))
+            yield laid_out.removeprefix(shown) if laid_out.startswith(shown) else safe(part)
+            shown = laid_out
         answer = event.answer or answer
     assert answer is not None
     if written != answer.text:
@@ -475,7 +480,8 @@ def source_lines(answer: Answer, form: Form) -> Iterator[str]:
     by_rank = {result.rank: result for result in answer.results}
     yield ""
     for citation in answer.citations:
-        yield from _citation_lines(citation, by_rank[citation.rank], len(answer.results.datasets))
+        result = by_rank[citation.rank]
+        yield from _citation_lines(citation, result, len(answer.results.datasets), form.width)
 
 
 def account_lines(answer: Answer) -> Iterator[str]:
@@ -521,18 +527,29 @@ def artifact_text(artifact: Artifact) -> TerminalText:
 
 
 def _answer_lines(answer: Answer, form: Form) -> Iterator[str]:
-    for line in safe(answer.text).split("\n"):
-        yield from [line] if form.width is None else wrap(line, form.width, "")
+    yield from _wrapped(answer.text, form.width)
 
 
-def _citation_lines(citation: AnswerCitation, result: SearchResult, datasets: int) -> Iterator[str]:
+def _wrapped(text: str, width: int | None) -> Iterator[str]:
+    for line in safe(text).split("\n"):
+        yield from [line] if width is None else wrap(line, width)
+
+
+def _citation_lines(
+    citation: AnswerCitation, result: SearchResult, datasets: int, width: int | None
+) -> Iterator[str]:
     within = f"{citation.dataset}:" if datasets > 1 else ""
     at = citation.locator
     lines = (at.line_start, at.line_end) if at.unit == "line" and at.line_start else None
     shown = result.model_copy(update={"snippet_locator": at, "snippet_lines": lines})
     place = f"{within}{format_snippet_place(shown)}"
     doubt = "" if citation.verified else "  (does not support it)"
-    yield safe(f"[{citation.n}] {one_line(citation.citation)} — {place}{doubt}")
+    source, place = safe(f"[{citation.n}] {one_line(citation.citation)}"), safe(f"{place}{doubt}")
+    if width is None or display_width(f"{source} — {place}") <= width:
+        yield f"{source} — {place}"
+    else:
+        yield fit(source, width)
+        yield f"{_INDENT}{place}"
     if citation.link is not None:
         yield safe(f"{_INDENT}{citation.link}")
 
@@ -540,5 +557,4 @@ def _citation_lines(citation: AnswerCitation, result: SearchResult, datasets: in
 def _abstention_lines(abstained: Abstained, form: Form) -> Iterator[str]:
     lines = [f"why: {abstained.reason}"]
     lines += [f"nearest: {one_line(f'{near.path} — {near.title}')}" for near in abstained.nearest]
-    for line in map(safe, [*lines, abstained.ingest]):
-        yield from [line] if form.width is None else wrap(line, form.width, _INDENT)
+    yield from (fit(safe(line), form.width) for line in [*lines, abstained.ingest])

@@ -11,6 +11,11 @@ from typing import NamedTuple
 from catalog.interfaces.plain_text import safe
 
 LEAST_COLUMNS = 20
+_COMMAND = re.compile(  # quoted, or up to the end of a clause
+    r"'(?:catalog|pip) [^'\n]*'"
+    r"|(?<!\S)(?:catalog|pip)(?: (?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\",;()]+))+"
+)
+_LABEL = re.compile(r"(?<=\S)  +")  # blanks after the name of a value
 _TAB = 4  # columns of a tab in a line that is cut
 _JOINER, _EMOJI_STYLE = "\u200d", "\ufe0f"
 _WORD = re.compile(r"\S+")
@@ -57,8 +62,11 @@ def shorten(text: str, width: int) -> str:
     return f"{text[: _fitting(text, 0, len(text), width - 1)].rstrip()}…"
 
 
-def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Return one line of text as lines of at most ``width`` columns, all but the first indented."""
+def wrap(text: str, width: int, indent: str = "", *, breaks_words: bool = True) -> list[str]:
+    """Return one line of text as lines of at most ``width`` columns, all but the first indented.
+
+    Unless it ``breaks_words``, a longer word makes its line as much wider.
+    """
     if not text.strip():
         return [""]
     if display_width(text) <= width:
@@ -66,11 +74,27 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
     lead = text[: len(text) - len(text.lstrip())]
     words = list(_atoms(text, [(0, len(text))]))
     room = max(LEAST_COLUMNS, width - display_width(indent))
-    first, *others = _fill(text, words, room - display_width(lead))
+    first, *others = _fill(text, words, room - display_width(lead), breaks_words=breaks_words)
     return [
         lead + _written(text, first),
         *(indent + _written(text, line) for line in others),
     ]
+
+
+def fit(text: str, width: int | None, indent: str = "    ") -> str:
+    """Return a message with lines of at most ``width`` columns; unchanged without a width.
+
+    Further lines are indented more than the first. Paths, links and commands to copy stay whole.
+    """
+    if width is None:
+        return text
+    lines = []
+    for line in text.split("\n"):
+        whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), line)
+        whole = _LABEL.sub(lambda found: found[0].replace(" ", "\0"), whole, count=1)
+        lead = line[: len(line) - len(line.lstrip())]
+        lines += wrap(whole, width, lead + indent, breaks_words=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 class Atom(NamedTuple):
@@ -222,10 +246,12 @@ def _is_joined(text: str, at: int) -> bool:
     return is_mark or text[at - 1] == _JOINER or 0x1F3FB <= ord(text[at]) <= 0x1F3FF
 
 
-def _fill(text: str, atoms: Sequence[Atom], width: int) -> list[list[Atom]]:
+def _fill(
+    text: str, atoms: Sequence[Atom], width: int, *, breaks_words: bool = True
+) -> list[list[Atom]]:
     lines: list[list[Atom]] = [[]]
     used = 0
-    for atom in _split_long(text, atoms, width):
+    for atom in _split_long(text, atoms, width) if breaks_words else atoms:
         size = display_width(text[atom.start : atom.end])
         gap = 1 if atom.is_apart and lines[-1] else 0
         if lines[-1] and used + gap + size > width:

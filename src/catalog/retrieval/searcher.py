@@ -205,7 +205,7 @@ def _tell_waiting(parts: SearchParts, request: SearchRequest) -> Iterator[str]:
     with parts.database.read() as connection:
         share = embedded_share(connection, request.restriction)
     if share is not None:
-        others = "no other passages were searched" if request.mode == "vector" else "all by words"
+        others = "no other passages were searched" if request.mode == "vector" else "by words: all"
         yield f"by meaning: {math.floor(100 * share)} % of the passages so far; {others}"
 
 

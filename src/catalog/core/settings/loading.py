@@ -245,7 +245,7 @@ def _reason(name: str, problem: Mapping[str, Any]) -> str:
     """Return why a value is refused; for a wrong form the default serves as an example."""
     if problem["type"] == "string_pattern_mismatch" and (form := find_field(name).default):
         return f"should be written as {form!r} is"
-    return str(problem["msg"])
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
 def _is_shown(name: str, problem: Mapping[str, Any]) -> bool:

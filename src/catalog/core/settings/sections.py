@@ -253,7 +253,8 @@ class AnswerSettings(BaseModel):
     def _knows_its_role(self) -> AnswerSettings:
         """Refuse a ``role`` that ``roles`` does not name."""
         if self.role is not None and self.role not in self.levels():
-            raise ValueError(f"the role {self.role!r} is not one of roles")
+            known = ", ".join(self.levels()) or "none, set IDX_ANSWERS__ROLES"
+            raise ValueError(f"the role {self.role!r} is not one of roles: {known}")
         return self
 
     def levels(self) -> dict[str, frozenset[str]]:
@@ -381,8 +382,7 @@ class LogSettings(BaseModel):
     )
     spans: bool = Field(
         False,
-        description="Send spans to OpenTelemetry (catalog-search[otel]); OTEL_* variables "
-        "configure it.",
+        description="Send spans to OpenTelemetry (the extra otel); OTEL_* variables configure it.",
     )
 
     @field_validator("verbs")

@@ -1,7 +1,8 @@
-"""Environment variables: a misspelled name or an invalid key is an error, never ignored."""
+"""Environment variables: a misspelled name is an error or a warning, an invalid key an error."""
 
 from __future__ import annotations
 
+import logging
 import os
 from difflib import get_close_matches
 from functools import cache
@@ -11,9 +12,11 @@ from pydantic import AfterValidator, BaseModel
 
 from catalog.core.errors import ConfigError
 
+_log = logging.getLogger(__name__)
 V2_PREFIX = "IDX_RAG_V2__"
 PREFIX = "IDX_"
 CONFIG = "IDX_CONFIG"  # names the file with the settings
+_TESTS = "IDX_TEST_"  # begins the names of variables of this package's tests
 _LIKE = 0.85  # similarity (0 to 1) from which a name may be a misspelling of another
 
 
@@ -30,7 +33,7 @@ ApiKey = Annotated[str | None, AfterValidator(_sendable)]
 def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
     """Raise :class:`ConfigError` for a variable whose name resembles a setting's, or extends one.
 
-    Other variables with the prefix may belong to other programs.
+    Other variables with the prefix may belong to other programs: each is named once in the log.
     """
     known = _known_variables(prefix, model)
     sections = {name.rpartition("__")[0] for name in known}
@@ -49,6 +52,15 @@ def refuse_unknown_variables(prefix: str, model: type[BaseModel]) -> None:
                 f"{variable} is not a setting; {meant}unset it, or see catalog config for all "
                 "settings"
             )
+        if prefix == PREFIX and not name.startswith((_TESTS, V2_PREFIX)):
+            _warn_once(variable, known)
+
+
+@cache
+def _warn_once(variable: str, known: frozenset[str]) -> None:
+    own = [name for name in known if "__" not in name]
+    near = get_close_matches(variable.upper(), own, 1, 0)
+    _log.warning("%s is not a setting and is ignored; the nearest is %s", variable, near[0])
 
 
 @cache

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from catalog import __version__
-from catalog.interfaces.cli.help import HelpCommand, HelpContext, dress
+from catalog.interfaces.cli.help import HelpContext, dress, explain_misuse
 from catalog.interfaces.cli.options import HomeOption, PresetOption, StoreOptions
 
 GROUPS = {
@@ -67,6 +67,7 @@ class Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _LazyCommands(COMMANDS)
+        self.parse_args = explain_misuse(self, self.parse_args)  # type: ignore[method-assign]
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names, without importing a command."""
@@ -103,7 +104,7 @@ def _import_command(name: str, place: str) -> Any:
     if isinstance(target, typer.Typer):
         group.add_typer(target, name=name)
     else:
-        group.command(name, cls=HelpCommand)(target)
+        group.command(name)(target)
     command = typer.main.get_group(group).commands[name]
     dress(command)
     return command

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catalog.core.errors import GoldenSetError
+from catalog.core.text import counted
 from catalog.interfaces.cli import INTERRUPTED
 from catalog.interfaces.cli.options import (
     DatasetOption,
@@ -141,7 +142,7 @@ def check(
     for problem in problems:
         say(f"  {problem}")
     if problems:
-        complain(f"{file}: {len(problems)} problems")
+        complain(f"{file}: {counted(len(problems), 'problem')}")
         raise typer.Exit(1)
 
 
@@ -190,7 +191,7 @@ def label(
             position, golden_query = _find_or_make(queries, text, difficulty)
             judged_paths = [judgement.path for judgement in golden_query.expected]
             pool = pool_hits(_rankings(library, golden_query, name), judged_paths)
-            say(f"{len(pool)} documents. Grade 3 fully, 2 in passing, 1 in part, 0 no")
+            say(f"{counted(len(pool), 'document')}. Grade 3 fully, 2 in passing, 1 in part, 0 no")
             grades = ask_grades(pool, _ask_grade)
             if pool and not grades:
                 say("Nothing graded, nothing kept")
@@ -275,7 +276,7 @@ def _fit_relevance(
 
     observations = collect_candidates(service, queries, dataset, mode=mode, progress=progress)
     group = [query for query in observations.values() if query]
-    about = f"{queries.name} on {dataset}, {len(group)} queries"
+    about = f"{queries.name} on {dataset}, {counted(len(group), 'query')}"
     embedding = _embedding_of(service.parts, mode)
     packaged = packaged_calibration(embedding)
     fit = fit_own(group, packaged, has_cosines=mode != "lexical", about=about)
@@ -286,7 +287,7 @@ def _fit_relevance(
     found = f"{fit.gain:+.3f} (standard error {fit.error:.3f}) to {beside}"
     now = "that of searches by words" if packaged is None else "the packaged calibration's"
     return [
-        f"{about}: {fit.quality.n} passages, left out of the fit in turn:",
+        f"{about}: {counted(fit.quality.n, 'passage')}, left out of the fit in turn:",
         (
             "  a relevant passage has a higher estimate than an irrelevant one in "
             f"{fit.quality.auc:.1%} of pairs"
@@ -335,7 +336,7 @@ def _fit_balance(
     fit = fit_shift(scores, parts.usual_balance(dataset).shift)
     if keep:
         embedding = _embedding_of(parts, "hybrid")
-        about = f"{queries.name} on {dataset}, {fit.queries} queries"
+        about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
         shift = fit.shift if fit.wins else None
         save_balance(parts.database, dataset, embedding, parts.rag, shift=shift, about=about)
     if not fit.wins:
@@ -366,7 +367,7 @@ def _fit_answers(
     fit = fit_shift(decisions.weighted, shifts=ANSWER_SHIFTS)
     (wrongly, rightly), (before, rightly_before) = map(decisions.refused, (fit.shift, 0.0))
     if keep:
-        about = f"{queries.name} on {dataset}, {fit.queries} queries"
+        about = f"{queries.name} on {dataset}, {counted(fit.queries, 'query')}"
         save_answer_shift(service.parts, dataset, fit.shift if fit.wins else None, about)
     now = f"{before:.0%} of those with an answer and {rightly_before:.0%} of those without"
     if not fit.wins:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand
 
 _ROOM = 40  # columns beside the options below which their help goes under them
 _LEFT = 30  # columns for names and options at most
+_EXCESS = "Got unexpected extra argument(s)"  # typer's message
+_LIKE = 0.75  # similarity (0 to 1) from which an option may be a misspelling of another
+_PLAIN = {  # pydantic's words, and ours
+    "Value error, ": "",
+    "Input should be greater than or equal to": "must be at least",
+    "Input should be less than or equal to": "must be at most",
+    "Input should be": "must be",
+    ", unable to parse string as an integer": "",
+    ", unable to parse string as a number": "",
+}
 _EXAMPLES = "\n\nExamples:\n"  # how the last part of a command's docstring begins
 _Context: Any = TyperCommand.context_class
 _Formatter: Any = _Context.formatter_class
@@ -71,28 +82,48 @@ class HelpContext(_Context):  # type: ignore[misc]
     formatter_class = HelpFormatter
 
 
-class HelpCommand(TyperCommand):
-    """A command whose argument may begin with dashes, which an error explains."""
+def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """Return the parser of a command, whose errors name what was meant.
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as usual; name ``--`` where a dash may have been meant as text."""
+    That is the nearest option, quotes around an argument of several words, or ``--`` before one
+    that begins with dashes.
+    """
+    argument = next((it for it in command.params if isinstance(it, TyperArgument)), None)
+
+    def parse_args(ctx: Any, args: list[str]) -> list[str]:
         given = next((one for one in args if one.startswith("-") and one != "-"), None)
         try:
-            return super().parse_args(ctx, args)
+            return parse(ctx, args)
         except Exception as error:
-            argument = next((it for it in self.params if isinstance(it, TyperArgument)), None)
-            is_unknown = not getattr(error, "possibilities", "no such error")  # nor a near miss
+            message, near = getattr(error, "message", ""), getattr(error, "possibilities", None)
+            near = near and get_close_matches(error.option_name, near, 1, _LIKE)  # type: ignore[attr-defined]
+            is_unknown = hasattr(error, "possibilities") and not near
             is_missing = getattr(error, "param", None) is argument and given and " " in given
-            if argument is not None and (is_unknown or is_missing):
-                told = f"{error.message}. " if is_unknown else ""  # type: ignore[attr-defined]
+            is_excess = message.startswith(_EXCESS)
+            if near:
+                error.possibilities = ()  # type: ignore[attr-defined]
+                error.message = f"{message}; did you mean {near[0]}?"  # type: ignore[attr-defined]
+            elif argument is not None and (is_unknown or is_missing):
+                told = f"{message}. " if is_unknown else ""
                 hint = f'If it is the {argument.name}, put -- before it: -- "{given}"'
                 error.message = told + hint  # type: ignore[attr-defined]
+            elif argument is not None and is_excess:
+                whole = f"{ctx.params[argument.name]} {message.removeprefix(_EXCESS)[2:-1]}"
+                hint = f'. If all of it is the {argument.name}, put it in quotes: "{whole}"'
+                error.message = message + hint  # type: ignore[attr-defined]
+            elif hasattr(error, "param"):  # a wrong value
+                for checked, plain in _PLAIN.items():
+                    message = message.replace(checked, plain)
+                error.message = message  # type: ignore[attr-defined]
             raise
+
+    return parse_args
 
 
 def dress(command: Any) -> None:
     """Give a command, and those in it, this help; move the examples of its docstring to the end."""
     command.context_class = HelpContext
+    command.parse_args = explain_misuse(command, command.parse_args)
     text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     command.help = text
     command.short_help = first_sentence(text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
@@ -308,7 +309,10 @@ def remove(
         return
     say(*(f"note: {note}" for note in removal.notes))
     files = f"; the files stay in {removal.root}" if removal.root else ""
-    say(f"removed {removal.documents:,} documents, {removal.chunks:,} passages{files}")
+    say(
+        f"removed {counted(removal.documents, 'document')}, "
+        f"{counted(removal.chunks, 'passage')}{files}"
+    )
 
 
 @app.command("stats")
@@ -334,8 +338,8 @@ def stats(
     else:
         _print_stats(counts)
         if trial := counts.trial:
-            told = f"{trial['embedded']} of {trial['passages']} passages"
-            told += f", {trial['vectors']} vectors, {trial['bytes'] / 1e6:.1f} MB"
+            told = f"{trial['embedded']} of {counted(trial['passages'], 'passage')}"
+            told += f", {counted(trial['vectors'], 'vector')}, {trial['bytes'] / 1e6:.1f} MB"
             say(f"{'model on trial':15} {trial['model']['model']}: {told}; see 'index adopt'")
 
 
@@ -400,7 +404,7 @@ def try_model(
         for failure in report.failed[:SHOWN_FAILURES]:
             complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
         say(
-            f"{name}: {counts.embedded} of {counts.passages} passages embedded, "
+            f"{name}: {counts.embedded} of {counted(counts.passages, 'passage')} embedded, "
             f"{report.embedded} texts in this run; {counts.bytes / 1e6:.1f} MB of vectors; "
             "searches do not change",
             "Compare: catalog compare --golden FILE --baseline v2 --candidate trial",
@@ -468,7 +472,7 @@ def drop(
     if json:
         print_json({"dropped": name, "vectors": vectors})
     else:
-        say(f"{name} was dropped, with {vectors} vectors that nothing else uses")
+        say(f"{name} was dropped, with {counted(vectors, 'vector')} that nothing else uses")
 
 
 def _print_stats(stats: DatasetStats) -> None:
@@ -481,7 +485,7 @@ def _print_stats(stats: DatasetStats) -> None:
         ("documents", stats.documents),
         ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
         ("languages", languages or "not known yet"),
-        ("embedded", f"{stats.embedded} of {stats.chunks} passages"),
+        ("embedded", f"{stats.embedded} of {counted(stats.chunks, 'passage')}"),
         ("pending points", stats.pending_points),
         ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
         ("updated", updated),

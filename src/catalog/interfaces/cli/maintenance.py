@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
+from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     HomeOption,
     JsonOption,
@@ -403,7 +404,7 @@ def export(
     if json:
         print_json(asdict(report))
     else:
-        counts = f"{report.documents:,} documents, {report.chunks:,} passages"
+        counts = f"{counted(report.documents, 'document')}, {counted(report.chunks, 'passage')}"
         say(f"{report.file}: {counts}, {report.bytes:,} bytes")
 
 
@@ -446,7 +447,7 @@ def import_(
             f"{report.waiting:,} of them wait for vectors" if report.waiting else "all embedded"
         )
         say(
-            f"{', '.join(report.datasets)}: {report.added:,} documents added, "
+            f"{', '.join(report.datasets)}: {counted(report.added, 'document')} added, "
             f"{report.replaced:,} replaced, {report.unchanged:,} unchanged; {report.chunks:,} "
             f"passages, {waiting}"
         )

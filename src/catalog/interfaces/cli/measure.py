@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
     HomeOption,
@@ -389,7 +390,7 @@ def ablate(
     if json:
         print_json({"golden": queries.name, "dataset": name} | ablation_dict(rows))
         return
-    say(f"{queries.name} on {name}: {len(queries)} queries, {top_k} deep")
+    say(f"{queries.name} on {name}: {counted(len(queries), 'query')}, {top_k} deep")
     say(*ablation_lines(rows))
 
 
@@ -463,8 +464,8 @@ def run_specs(
     corpus = corpus_digest(library.database, dataset)
     with (
         Backends(library, dataset, specs, tell=complain) as backends,
-        TerminalProgress() as progress,
         redirect_stdout(sys.stderr),  # output of a search is not our answer
+        TerminalProgress() as progress,  # ended first: its bar puts back the stream it found
     ):
         runs = run_backends(
             [backends.load(spec) for spec in specs],

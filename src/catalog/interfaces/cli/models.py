@@ -22,6 +22,7 @@ from catalog.interfaces.cli.output import (
     say,
     table_lines,
 )
+from catalog.interfaces.plain_text import safe
 
 if TYPE_CHECKING:
     from catalog.models.inventory import ModelEntry
@@ -115,7 +116,7 @@ def path(
     if json:
         print_json({"name": name, "kind": files.kind, "provider": files.provider, "path": place})
     else:
-        say(str(place))
+        print(safe(str(place)))  # a path is not wrapped
 
 
 def _print(entries: Sequence[ModelEntry], *, json: bool) -> None:

@@ -45,6 +45,13 @@ RayOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+HEED_ROLE = frozenset(
+    (
+        *("search", "ask", "generate", "get", "browse", "status", "mcp", "serve"),
+        *("agents", "config", "models"),  # show no documents
+    )
+)
+"""The commands that a process bound to a role may run."""
 NameT = TypeVar("NameT", bound=str)
 
 
@@ -91,14 +98,33 @@ def settings_for(
     preset: str | None,
     ingest: Mapping[str, Any] | None = None,
 ) -> LoadedSettings:
-    """Return the effective settings; ``ingest`` has options that override ``rag_v2.ingest``."""
+    """Return the effective settings; ``ingest`` has options that override ``rag_v2.ingest``.
+
+    Raises :class:`InputError` in a process bound to a role, unless the command heeds the role.
+    """
     from catalog.core.settings import load_settings
 
     store = store_options(context, home, preset)
     overrides: dict[str, Any] = {} if store.home is None else {"home": store.home}
     if given := {name: value for name, value in (ingest or {}).items() if value is not None}:
         overrides["rag_v2"] = {"ingest": given}
-    return load_settings(preset=store.preset, overrides=overrides)
+    loaded = load_settings(preset=store.preset, overrides=overrides)
+    if (role := loaded.settings.answers.role) is not None:
+        _require_heeding(context, role)
+    return loaded
+
+
+def _require_heeding(context: typer.Context, role: str) -> None:
+    from catalog.core.errors import InputError
+
+    command: Any = context
+    while command.parent is not None and command.parent.parent is not None:
+        command = command.parent
+    if command.info_name not in HEED_ROLE:
+        raise InputError(
+            f"this process is bound to the role {role!r}, which 'catalog {command.info_name}' does "
+            f"not heed; unset {variable_of('answers.role')} to run it"
+        )
 
 
 def logged_settings(

@@ -19,6 +19,7 @@ from catalog.core.errors import CatalogError, StoreBusyError, StoreUnreachableEr
 from catalog.core.files import describe_os_error, remedy
 from catalog.ingest.sync_report import Pace
 from catalog.interfaces.plain_text import complaint, json_text, safe
+from catalog.interfaces.text_layout import fit
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -32,30 +33,46 @@ def complain(message: str) -> None:
 
 
 def note(text: str) -> None:
-    """Write text to standard error unchanged; text that cannot be written is dropped."""
+    """Write text to standard error, wrapped for a terminal; drop text that cannot be written."""
     with suppress(OSError):
-        sys.stderr.write(text)
+        sys.stderr.write(fit(text, columns_of(sys.stderr)))
     _flush(sys.stderr)  # else unwritten text would be tried again at exit, which then fails
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard output, safe for a terminal."""
+    """Print lines on standard output, safe for a terminal and wrapped for it."""
+    width = columns_of(sys.stdout)
     for line in lines:
-        print(safe(line))
+        print(fit(safe(line), width))
 
 
 def table_lines(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield the lines of a table, as wide as its cells; the columns of ``right`` are set right."""
+    """Yield the lines of a table, as wide as its cells; the columns of ``right`` are set right.
+
+    In a terminal that is narrower each row is its first cells, and lines that name the others.
+    """
     cells = [headings, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    width = columns_of(sys.stdout)
+    if width is not None and sum(widths) + 2 * len(widths) - 2 > width:
+        yield from _listed(headings, cells[1:])
+        return
     for row in cells:
         padded = [
             cell.rjust(width) if heading in right else cell.ljust(width)
             for heading, cell, width in zip(headings, row, widths, strict=True)
         ]
         yield "  ".join(padded).rstrip()
+
+
+def _listed(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    first = next(at for at, heading in enumerate(headings) if heading) + 1
+    for row in rows:
+        yield " ".join(filter(None, row[:first]))
+        named = zip(headings[first:], row[first:], strict=True)
+        yield f"    {', '.join(f'{heading} {cell}' for heading, cell in named if cell)}"
 
 
 def print_json(value: Any) -> None:

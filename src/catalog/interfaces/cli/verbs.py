@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -97,8 +97,6 @@ def _command_parameter(field: ParamField) -> Parameter:
     if field.takes_list:
         kind = list[str] if field.is_required else list[str] | None
         help_text = f"{help_text.removesuffix('.')}; may be repeated."
-    elif any(get_origin(one) is Literal for one in field.types):
-        kind = str if kind in field.types else str | None  # checked where the verb runs
     default = None if field.default == () else field.default
     if field.is_required:
         default = Parameter.empty
@@ -108,7 +106,8 @@ def _command_parameter(field: ParamField) -> Parameter:
     first, *others = field.param.flags or (f"--{field.name.replace('_', '-')}",)
     if kind == bool | None:
         first = f"{first}/--no-{first.removeprefix('--')}"
-    option = typer.Option(first, *others, help=help_text)
+    least, most = field.param.least, field.param.most
+    option = typer.Option(first, *others, help=help_text, min=least, max=most)
     return _keyword(field.name, Annotated[kind, option], default=default)
 
 

@@ -248,7 +248,7 @@ class FolderEngine(ABC):
         if not (isinstance(state, dict) and self._state().items() <= state.items()):
             return None
         if not self._outbox.adopt(state.get("applied")):
-            _log.warning("rebuilding the vector index of %r: it has another state", self._dataset)
+            _log.info("rebuilding the vector index of %r: it has another state", self._dataset)
             return None
         try:
             index = self._load_index(self._index_folder)
