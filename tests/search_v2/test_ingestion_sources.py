@@ -6,6 +6,7 @@ import uuid
 import pytest
 from llama_index.core import Document
 from llama_index.core.schema import TextNode, TransformComponent
+from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from catalog.core.errors import InputError
 from catalog.search_v2 import IngestionPipelineBuilderV2, SearchServiceV2
@@ -233,3 +234,31 @@ def test_nodes_cut_elsewhere_replace_the_nodes_of_their_document(service, pipeli
     assert len(texts(service, "walrus")) == 3
     pipeline.run(nodes=nodes("Walrus one.", "Walrus three."))
     assert texts(service, "walrus") == ["Walrus one.", "Walrus three."]
+
+
+def test_blank_pages_with_new_numbers_delete_nothing(service, pipeline):
+    pipeline.run(documents=[page(1), page(2)])
+    pipeline.run(documents=[page(3, " "), page(4, "\n")])
+    assert (pipeline.report.deleted, pipeline.report.refused) == (
+        [],
+        {"/docs/zoo.pdf": "it has no text"},
+    )
+    assert texts(service, "walrus") == ["Walrus of page 1.\n\nWalrus of page 2."]
+    pipeline.run(documents=[page(1, " "), page(2, " ")])
+    assert pipeline.report.deleted == ["/docs/zoo.pdf"]
+
+
+def test_pages_that_a_run_deletes_are_told(pipeline, caplog):
+    pipeline.run(documents=[page(number) for number in range(1, 7)])
+    pipeline.run(documents=[page(number) for number in range(1, 4)])
+    assert "/docs/zoo.pdf: the stored pages 4, 5, 6 are deleted" in caplog.text
+
+
+def test_a_cache_or_docstore_of_llama_index_is_refused(service, pipeline):
+    pipeline.disable_cache = False
+    with pytest.raises(InputError, match="neither LlamaIndex's cache nor a docstore"):
+        pipeline.run(documents=[page(1)])
+    other = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+    other.docstore = SimpleDocumentStore()
+    with pytest.raises(InputError, match="neither LlamaIndex's cache nor a docstore"):
+        other.run(documents=[page(1)])

@@ -368,8 +368,8 @@ class DatasetPipeline(IngestionPipeline):
     ) -> Sequence[BaseNode]:
         """Store the documents and return their chunks; see ``IngestionPipeline.run``.
 
-        Raises :class:`InputError` for ``num_workers`` and for a step that embeds, and
-        :class:`EmbeddingMismatchError` if the store adopted another model meanwhile.
+        Raises :class:`InputError` for ``num_workers``, a cache, a docstore and a step that embeds,
+        and :class:`EmbeddingMismatchError` if the store adopted another model meanwhile.
         """
         with self._reported(num_workers):
             return super().run(*arguments, **more)
@@ -395,6 +395,11 @@ class DatasetPipeline(IngestionPipeline):
             raise InputError(
                 f"num_workers is {num_workers}: leave it out. One process writes the store, and "
                 "the embedding model uses every core already"
+            )
+        if not self.disable_cache or self.docstore is not None:
+            raise InputError(
+                "this pipeline has neither LlamaIndex's cache nor a docstore: the dataset itself "
+                "knows what is stored, and unchanged texts are not embedded again"
             )
         self._arrange()
         require_model(self._library.database, self._model)

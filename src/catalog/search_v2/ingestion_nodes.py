@@ -179,13 +179,15 @@ class GivenDocuments:
     """The documents that nodes bring, by ``source_doc_id``, and the ``refused`` with the reason.
 
     ``sources`` are the names of all sources that may be stored or deleted, ``names`` the sources by
-    the id of the LlamaIndex document.
+    the id of the LlamaIndex document. ``blank`` has the page numbers of sources that only bring
+    pages without text.
     """
 
     documents: dict[str, GivenDocument] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     sources: dict[str, None] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    blank: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, nodes: Iterable[BaseNode], dataset: str) -> GivenDocuments:
@@ -222,6 +224,8 @@ class GivenDocuments:
             self.refused[name] = str(error)
             return
         self.sources[name] = None
+        if not made and all(text.page is not None for text in group):
+            self.blank[name] = frozenset(str(text.page) for text in group)
         self.documents |= {one.source.source_doc_id: one for one in made}
 
 

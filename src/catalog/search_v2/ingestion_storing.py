@@ -129,7 +129,7 @@ class PersistenceTransform(TransformComponent):
                 del sources[name]
         for group in in_groups(sources.items(), _count_chunks, TOGETHER):
             with self._database.write() as connection:
-                self._replace(connection, dict(group), run.report)
+                self._replace(connection, dict(group), run)
         return list(nodes)
 
     def _describe_unfit(self, name: str, revisions: Sequence[NewRevision]) -> str | None:
@@ -140,16 +140,20 @@ class PersistenceTransform(TransformComponent):
         self,
         connection: Connection,
         sources: Mapping[str, Sequence[NewRevision]],
-        report: IngestionReport,
+        run: IngestionRun,
     ) -> None:
-        now = self._clock()
+        now, report = self._clock(), run.report
         stored = parts_of_files(connection, self.dataset, sources)
         gone: list[str] = []
         for name, revisions in sources.items():
             before = stored.get(name, {})
             paths = [one.document.path for one in revisions]
-            if not revisions and not before:
+            blank = run.given.blank.get(name, frozenset())
+            if not revisions and (
+                not before or (blank and blank.isdisjoint(_stored_pages(before)))
+            ):
                 report.refused[name] = "it has no text"
+                continue
             if not _are_new_pages(before, revisions):
                 gone += [path for path in before if path not in paths]
                 _tell_of_others(name, before, revisions)
@@ -163,6 +167,9 @@ class PersistenceTransform(TransformComponent):
             publish_all(connection, [one for some in sources.values() for one in some], now)
 
 
+_SHOWN = 20  # pages in a warning
+
+
 def _count_chunks(source: tuple[str, Sequence[NewRevision]]) -> int:
     return sum(len(revision.chunks) for revision in source[1])
 
@@ -170,16 +177,28 @@ def _count_chunks(source: tuple[str, Sequence[NewRevision]]) -> int:
 def _are_new_pages(before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]) -> bool:
     """Return whether all texts have page numbers, and none of the new ones is stored."""
     new = [_pages(revision) for revision in revisions]
-    stored = [part.pages for part in before.values()]
-    if not (new and all(new) and all(stored)):
+    if not (new and all(new) and all(part.pages for part in before.values())):
         return False
-    return frozenset().union(*new).isdisjoint(frozenset().union(*stored))
+    return frozenset().union(*new).isdisjoint(_stored_pages(before))
+
+
+def _stored_pages(before: Mapping[str, StoredPart]) -> frozenset[str]:
+    return frozenset().union(*(part.pages for part in before.values()))
 
 
 def _tell_of_others(
     name: str, before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]
 ) -> None:
-    """Warn if several new texts replace all stored ones: the user may want to keep both."""
+    """Warn if pages are lost, or several new texts replace all stored ones: both may be wanted."""
+    new = frozenset().union(*map(_pages, revisions))
+    if new and (lost := _stored_pages(before) - new):
+        _log.warning(
+            "%s: the stored pages %s are deleted, for this run has only others. Run all pages of a "
+            "source together, or only new ones",
+            name,
+            ", ".join(sorted(lost, key=lambda page: (len(page), page))[:_SHOWN]),
+        )
+        return
     hashes = {part.content_hash for part in before.values()}
     is_other = hashes.isdisjoint(revision.content_hash for revision in revisions)
     if before and is_other and len(revisions) > 1:
