@@ -303,3 +303,34 @@ def test_another_table_is_no_subtitles() -> None:
 def test_less_than_is_no_tag() -> None:
     doc = parse("WEBVTT\n\n00:01.000 --> 00:02.000\nif a < b and c > d <i>then</i> stop\n")
     assert doc.text == "if a < b and c > d then stop"
+
+
+def in_cues(*lines: str) -> str:
+    times = (f"00:00:{at:02},000 --> 00:00:{at + 1:02},000" for at in range(len(lines)))
+    return "\n\n".join(f"{time}\n{line}" for time, line in zip(times, lines, strict=True))
+
+
+def test_a_speaker_named_once_among_named_ones_is_a_speaker() -> None:
+    doc = parse(in_cues("Kwame Osei: It arrived.", "Lena: And the valve?", "Kwame Osei: At sea."))
+    assert [who for _, who in said(doc)] == ["Kwame Osei", "Lena", "Kwame Osei"]
+
+
+def test_after_what_may_be_a_name_the_speaker_is_unknown() -> None:
+    lines = ["Ann: One.", "Two.", "Three.", "Guest: Four.", "Five.", "Ann: Six.", "Seven."]
+    doc = parse(in_cues(*lines))
+    assert [who for _, who in said(doc)] == ["Ann", "Ann", "Ann", None, None, "Ann", "Ann"]
+
+
+def test_a_full_width_colon_ends_a_name() -> None:
+    doc = parse(in_cues("田中：船は港にある。", "佐藤：いつ出ますか。", "田中：明日です。"))
+    assert [who for _, who in said(doc)] == ["田中", "佐藤", "田中"]
+    doc = parse(in_cues("Anna：Where?", "There.", "Anna：Here."))
+    assert [who for _, who in said(doc)] == ["Anna"] * 3
+
+
+@pytest.mark.parametrize(
+    "times",
+    ["0:0:3.540 --> 0:0:5.1", "00:00:03,540 --> 0:0:5,100", "0:0:3.540,0:0:5.100"],
+)
+def test_times_without_padding_are_read(times: str) -> None:
+    assert cues(parse(f"{times}\nThe tide turns.\n")) == [("The tide turns.", 3.54, 5.1)]
