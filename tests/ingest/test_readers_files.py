@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import io
+import json
 import os
 import random
 import re
@@ -287,7 +288,7 @@ def read_text(name: str, text: str) -> tuple[ParsedDocument, list[str]]:
          "# A\n\n```compressed-json\n…" + "\n" * 9 + "```\n"),
         ("mail.eml", f"Subject: A\n\nHello.\n\n{coded(400, 76)}\n--B--\n", 5,
          "Subject: A\n\nHello.\n\n…" + "\n" * 8 + "--B--\n"),
-        ("d.html", f"<p>A <img src='data:image/png;base64,{coded(300)}'></p>", 1, "A"),
+        ("d.html", f"<p>A <img src='data:image/png;base64,{coded(300)}'></p>", 0, "A"),
         ("x.json", f'{{"name": "A",\n"png": "{coded(300)}"}}', 2, '{"name": "A",\n"png": "…"}'),
         ("zeros.md", f"![](data:image/gif;base64,{'A' * 300})\n", 1,
          "![](data:image/gif;base64,…)\n"),
@@ -296,8 +297,9 @@ def read_text(name: str, text: str) -> tuple[ParsedDocument, list[str]]:
 def test_base64_is_left_out_and_reported(name: str, text: str, line: int, left: str) -> None:
     doc, reasons = read_text(name, text)
     assert doc.text == left
-    (reason,) = reasons
-    assert re.fullmatch(rf"left out [\d,]+ characters of base64.* from line {line} on", reason)
+    told = [re.fullmatch(r"read as text without [\d,]+ .* from line (\d+) on", r) for r in reasons]
+    assert [int(match[1]) for match in told if match] == ([line] if line else [])
+    assert all(told)
 
 
 @pytest.mark.parametrize(
@@ -323,3 +325,28 @@ def test_base64_without_end_takes_little_time(piece: str) -> None:
     started = time.process_time()
     leave_out_base64(piece)
     assert time.process_time() - started < 8
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (r'{"from": "\u0418\u0440\u0430"}', '{"from": "Ира"}'),
+        (r'["\ud83d\ude00 \u00fc", "\u00DF"]', '["😀 ü", "ß"]'),
+        (r'["\\u0418", "\\\u0418", "a\u2028b\u000a", "\u0022", "\ud83d"]',
+         r'["\\u0418", "\\И", "a\u2028b\u000a", "\u0022", "\ud83d"]'),
+    ],
+)  # fmt: skip
+def test_the_escapes_of_json_are_letters(text: str, read: str) -> None:
+    doc, reasons = read_text("chat.json", text)
+    assert (doc.text, reasons) == (read, [])
+    assert json.loads(doc.text) == json.loads(text)
+
+
+@pytest.mark.parametrize("name", ["a.qmd", "a.Rmd", "a.rmd"])
+def test_quarto_and_r_markdown_are_markdown(name: str) -> None:
+    fields = "---\ntitle: Pay\nconfidentiality: secret\ntags: [hr]\n---\n"
+    text = f"{fields}\n# Salaries\n\n```{{r}}\n# no\n```\n"
+    doc, reasons = read_text(name, text)
+    assert (doc.title, [heading.title for heading in doc.headings]) == ("Pay", ["Salaries"])
+    assert (doc.metadata["confidentiality"], doc.metadata["tags"]) == ("secret", ("hr",))
+    assert reasons == []

@@ -115,7 +115,7 @@ class WholeFileReader(ABC):
         yield document
         if document.untimed is not None:
             yield ReadFailure(path, document.untimed)
-        if left_out is not None:
+        if left_out is not None and "…" in document.text:
             yield ReadFailure(path, left_out)
 
     @abstractmethod
@@ -169,7 +169,7 @@ def leave_out_base64(text: str) -> tuple[str, str | None]:
         left_out, at = left_out + end - start, end
     if not pieces:
         return text, None
-    told = f"left out {left_out:,} characters of base64, which are no words, from line {first} on"
+    told = f"read as text without {left_out:,} characters of base64, from line {first} on"
     return "".join([*pieces, text[at:]]), told
 
 

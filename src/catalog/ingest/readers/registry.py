@@ -54,12 +54,12 @@ _CODE = (
 _WORD, _SLIDES, _BOOK = "word/document.xml", "ppt/presentation.xml", "META-INF/container.xml"
 
 FORMATS = (
-    Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx"),
+    Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx qmd rmd"),
     Format("rst", "rst.RstReader", "rst rest"),
     Format("html", "html.HtmlReader", "html htm xhtml"),
     Format("jsonl", "plain.JsonLinesReader", "jsonl ndjson"),
     Format("json", "plain.JsonReader", "json json3"),
-    Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv"),
+    Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv ass ssa ttml dfxp lrc"),
     Format("yaml", "plain.YamlReader", "yaml yml"),
     Format("code", "plain.CodeReader", _CODE),
     Format("plain", "plain.PlainTextReader"),
