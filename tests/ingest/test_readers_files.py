@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import io
+import json
 import os
+import random
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +19,7 @@ from hypothesis import strategies as st
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
-from catalog.ingest.readers.base import WholeFileReader, decode
+from catalog.ingest.readers.base import DEFAULT_LIMITS, WholeFileReader, decode, leave_out_base64
 from catalog.ingest.readers.registry import load_reader, sniff
 
 
@@ -258,3 +264,89 @@ def test_json_lines_in_wide_encodings_are_records_too(tmp_path: Path, encoding: 
 def test_json_lines_are_streamed_not_loaded(tmp_path: Path) -> None:
     lines = "".join(f'{{"_id": "{number}", "text": "x"}}\n' for number in range(2000))
     assert len(records(tmp_path, lines, max_bytes=100)) == 2000
+
+
+def coded(size: int, width: int = 0, gap: str = "\n") -> str:
+    """Return base64 of noise, in lines of ``width``."""
+    text = base64.b64encode(random.Random(7).randbytes(size)).decode()
+    return gap.join(text[at : at + width] for at in range(0, len(text), width)) if width else text
+
+
+def read_text(name: str, text: str) -> tuple[ParsedDocument, list[str]]:
+    reader = load_reader(sniff(name, text.encode()[:8192], b"")[0])
+    first, *others = reader.read(io.BytesIO(text.encode()), name, limits=DEFAULT_LIMITS)
+    assert isinstance(first, ParsedDocument)
+    return first, [other.reason for other in others if isinstance(other, ReadFailure)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "left"),
+    [
+        ("g.md", f"# A\n\nRed.\n\n[i]: <data:image/png;base64,{coded(900)}>\n\nEnd.\n", 5,
+         "# A\n\nRed.\n\n[i]: <data:image/png;base64,…>\n\nEnd.\n"),
+        ("e.md", f"# A\n\n```compressed-json\n{coded(900, 256, chr(10) * 2)}\n```\n", 4,
+         "# A\n\n```compressed-json\n…" + "\n" * 9 + "```\n"),
+        ("mail.eml", f"Subject: A\n\nHello.\n\n{coded(400, 76)}\n--B--\n", 5,
+         "Subject: A\n\nHello.\n\n…" + "\n" * 8 + "--B--\n"),
+        ("d.html", f"<p>A <img src='data:image/png;base64,{coded(300)}'></p>", 0, "A"),
+        ("x.json", f'{{"name": "A",\n"png": "{coded(300)}"}}', 2, '{"name": "A",\n"png": "…"}'),
+        ("zeros.md", f"![](data:image/gif;base64,{'A' * 300})\n", 1,
+         "![](data:image/gif;base64,…)\n"),
+    ],
+)  # fmt: skip
+def test_base64_is_left_out_and_reported(name: str, text: str, line: int, left: str) -> None:
+    doc, reasons = read_text(name, text)
+    assert doc.text == left
+    told = [re.fullmatch(r"read as text without [\d,]+ .* from line (\d+) on", r) for r in reasons]
+    assert [int(match[1]) for match in told if match] == ([line] if line else [])
+    assert all(told)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ACGTTGCA" * 60,
+        "word" * 5000,
+        "-" * 300,
+        f"https://example.org/a?token={coded(300)}",
+        "\n".join(["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"] * 9),
+        f"key {coded(60)}",
+        "src/main/java/org/example/project/module/component/SomeAbstractFactoryProviderImpl2/" * 3,
+    ],
+)
+def test_what_only_looks_like_base64_stays(text: str) -> None:
+    doc, reasons = read_text("a.txt", text)
+    assert (doc.text, reasons) == (text, [])
+
+
+@pytest.mark.parametrize("piece", ["Ab1" * 7_000_000, f"{coded(45)} " * 300_000, "a/" * 9_000_000])
+def test_base64_without_end_takes_little_time(piece: str) -> None:
+    piece = piece[:20_000_000]
+    started = time.process_time()
+    leave_out_base64(piece)
+    assert time.process_time() - started < 8
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (r'{"from": "\u0418\u0440\u0430"}', '{"from": "Ира"}'),
+        (r'["\ud83d\ude00 \u00fc", "\u00DF"]', '["😀 ü", "ß"]'),
+        (r'["\\u0418", "\\\u0418", "a\u2028b\u000a", "\u0022", "\ud83d"]',
+         r'["\\u0418", "\\И", "a\u2028b\u000a", "\u0022", "\ud83d"]'),
+    ],
+)  # fmt: skip
+def test_the_escapes_of_json_are_letters(text: str, read: str) -> None:
+    doc, reasons = read_text("chat.json", text)
+    assert (doc.text, reasons) == (read, [])
+    assert json.loads(doc.text) == json.loads(text)
+
+
+@pytest.mark.parametrize("name", ["a.qmd", "a.Rmd", "a.rmd"])
+def test_quarto_and_r_markdown_are_markdown(name: str) -> None:
+    fields = "---\ntitle: Pay\nconfidentiality: secret\ntags: [hr]\n---\n"
+    text = f"{fields}\n# Salaries\n\n```{{r}}\n# no\n```\n"
+    doc, reasons = read_text(name, text)
+    assert (doc.title, [heading.title for heading in doc.headings]) == ("Pay", ["Salaries"])
+    assert (doc.metadata["confidentiality"], doc.metadata["tags"]) == ("secret", ("hr",))
+    assert reasons == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers import html
-from catalog.ingest.readers.base import WholeFileReader
+from catalog.ingest.readers.base import DEFAULT_LIMITS, WholeFileReader
 from catalog.ingest.readers.registry import load_reader, read_file, sniff
 
 PAGE = """<!doctype html><html><head><title>Keys &amp; locks</title>
@@ -195,3 +197,84 @@ def test_front_matter_below_a_blank_line_does_not_lose_its_confidentiality(end: 
     with pytest.raises(ReadError, match="confidentiality"):
         parse(text, "memo.md")
     assert parse(text.replace("confidentiality", "title"), "memo.md").text
+
+
+ORG = """#+TITLE: Orchard log
+
+* Pruning
+:PROPERTIES:
+:END:
+Cut back.
+** TODO Grafting [#A] :spring:
+*** DONE [#B] Wax
+#+BEGIN_SRC sh
+* not a heading
+#+end_src
+*bold* text
+* Last
+"""
+ADOC = """= Handbook of Locks
+:toc:
+
+== Warded locks
+
+====
+== An example
+====
+
+----
+== no
+----
+
+=== Skeleton keys
+"""
+TEX = r"""\documentclass{article}
+\title{On Eels}
+\section{Introduction} % \section{Old}
+%\section{Removed}
+\subsection*{M\"uller \& {\em friends} in Gr\'{e}ce}
+\begin{verbatim}
+\section{no}
+\end{verbatim}
+\section[short]{The \textbf{last} one}
+"""
+MAN = r""".\" a comment
+.TH FLENSE 1 2024-03-05
+.SH NAME
+flense
+.SS "Two words"
+.SH \fBSEE\fR ALSO
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "title", "headings"),
+    [
+        ("a.org", ORG, "Orchard log",
+         [(1, "Pruning"), (2, "Grafting [#A]"), (3, "Wax"), (1, "Last")]),
+        ("a.adoc", ADOC, "Handbook of Locks",
+         [(1, "Handbook of Locks"), (2, "Warded locks"), (3, "Skeleton keys")]),
+        ("a.tex", TEX, "On Eels",
+         [(3, "Introduction"), (4, "Müller & friends in Gréce"), (3, "The last one")]),
+        ("flense.1", MAN, "FLENSE", [(1, "NAME"), (2, "Two words"), (1, "SEE ALSO")]),
+    ],
+)  # fmt: skip
+def test_headings_of_other_markup(
+    name: str, text: str, title: str, headings: list[tuple[int, str]]
+) -> None:
+    reader = load_reader(sniff(name, text.encode(), b"")[0])
+    (doc,) = reader.read(io.BytesIO(text.encode()), name, limits=DEFAULT_LIMITS)
+    assert isinstance(doc, ParsedDocument)
+    assert (doc.text, doc.title) == (text, title)
+    assert [(each.level, each.title) for each in doc.headings] == headings
+    assert all(text[each.start : each.end].strip() for each in doc.headings)
+
+
+@pytest.mark.parametrize("name", ["a.org", "a.adoc", "a.tex"])
+@pytest.mark.parametrize("piece", ["* ", "=", "\\section{", "\\begin{", "\n* a", "\n\\section{\\'"])
+def test_hostile_markup_takes_little_time(name: str, piece: str) -> None:
+    text = piece * (1_000_000 // len(piece))
+    reader = load_reader(sniff(name, text.encode()[:8192], b"")[0])
+    started = time.process_time()
+    list(reader.read(io.BytesIO(text.encode()), name, limits=DEFAULT_LIMITS))
+    assert time.process_time() - started < 8

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import time
 
 import pytest
 from hypothesis import given
@@ -303,3 +305,135 @@ def test_another_table_is_no_subtitles() -> None:
 def test_less_than_is_no_tag() -> None:
     doc = parse("WEBVTT\n\n00:01.000 --> 00:02.000\nif a < b and c > d <i>then</i> stop\n")
     assert doc.text == "if a < b and c > d then stop"
+
+
+def in_cues(*lines: str) -> str:
+    times = (f"00:00:{at:02},000 --> 00:00:{at + 1:02},000" for at in range(len(lines)))
+    return "\n\n".join(f"{time}\n{line}" for time, line in zip(times, lines, strict=True))
+
+
+def test_a_speaker_named_once_among_named_ones_is_a_speaker() -> None:
+    doc = parse(in_cues("Kwame Osei: It arrived.", "Lena: And the valve?", "Kwame Osei: At sea."))
+    assert [who for _, who in said(doc)] == ["Kwame Osei", "Lena", "Kwame Osei"]
+
+
+def test_after_what_may_be_a_name_the_speaker_is_unknown() -> None:
+    lines = ["Ann: One.", "Two.", "Three.", "Guest: Four.", "Five.", "Ann: Six.", "Seven."]
+    doc = parse(in_cues(*lines))
+    assert [who for _, who in said(doc)] == ["Ann", "Ann", "Ann", None, None, "Ann", "Ann"]
+
+
+def test_a_full_width_colon_ends_a_name() -> None:
+    doc = parse(in_cues("田中：船は港にある。", "佐藤：いつ出ますか。", "田中：明日です。"))
+    assert [who for _, who in said(doc)] == ["田中", "佐藤", "田中"]
+    doc = parse(in_cues("Anna：Where?", "There.", "Anna：Here."))
+    assert [who for _, who in said(doc)] == ["Anna"] * 3
+
+
+@pytest.mark.parametrize(
+    "times",
+    ["0:0:3.540 --> 0:0:5.1", "00:00:03,540 --> 0:0:5,100", "0:0:3.540,0:0:5.100"],
+)
+def test_times_without_padding_are_read(times: str) -> None:
+    assert cues(parse(f"{times}\nThe tide turns.\n")) == [("The tide turns.", 3.54, 5.1)]
+
+
+ASS = r"""[Script Info]
+Title: Harbour
+[Events]
+Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
+Comment: 0,0:00:00.00,0:00:01.00,Default,,0,0,0,,a note
+Dialogue: 0,0:00:00.50,0:00:01.00,Default,,0,0,0,,{\p1}m 0 0 l 9 9{\p0}
+Dialogue: 0,0:00:01.00,0:00:03.50,Default,,0,0,0,,{\i1}The tide{\i0} is turning\Nat last.
+Dialogue: 0,0:00:04.00,0:00:06.00,Default,Skipper,0,0,0,,Cast off, then, the line.
+"""
+
+
+@pytest.mark.parametrize("path", ["a.ass", "a.txt"])
+def test_a_substation_file_has_times_names_and_no_drawings(path: str) -> None:
+    assert looks_like_subtitles(ASS)
+    doc = parse(ASS, path)
+    assert cues(doc) == [
+        ("The tide is turning at last.", 1.0, 3.5),
+        ("Skipper: Cast off, then, the line.", 4.0, 6.0),
+    ]
+    assert [each.speaker for each in doc.segments] == [None, "Skipper"]
+    assert doc.places.numbers == (7, 8)
+
+
+def ttml(body: str, attributes: str = "", head: str = "") -> str:
+    return (
+        f'<?xml version="1.0"?>\n<tt xmlns="http://www.w3.org/ns/ttml" {attributes}>'
+        f"<head>{head}</head><body><div>\n{body}\n</div></body></tt>"
+    )
+
+
+def test_a_ttml_file_has_times_lines_and_names() -> None:
+    head = '<ttm:agent xml:id="s1"><ttm:name type="full">Lena</ttm:name></ttm:agent>'
+    spoken = (
+        '<p begin="00:00:01.000" end="00:00:03.000">The tide<br/>is <span>turning</span>.</p>\n'
+        '<p begin="4s" dur="2s" ttm:agent="s1">\n  Cast &amp; off.\n</p>\n'
+        '<p><span begin="70t" end="80t">So.</span></p>'
+    )
+    doc = parse(ttml(spoken, 'xml:lang="en" ttp:tickRate="10"', head), "a.ttml")
+    assert cues(doc) == [
+        ("The tide is turning.", 1.0, 3.0),
+        ("Lena: Cast & off.", 4.0, 6.0),
+        ("So.", 7.0, 8.0),
+    ]
+    assert doc.metadata["language"] == "en"
+    assert doc.places.numbers[0] == 3
+    assert 5 in doc.places.numbers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ttml('<p begin="1s">Half').removesuffix("</div></body></tt>"),
+        ttml("<p>No time.</p>"),
+        '<!DOCTYPE tt [<!ENTITY a "aa">]>' + ttml('<p begin="1s">&a;</p>').partition("\n")[2],
+    ],
+)
+def test_a_ttml_file_without_times_or_broken_is_text(text: str) -> None:
+    doc = parse(text, "a.ttml")
+    assert (doc.text, doc.segments) == (text, ())
+    assert doc.untimed is not None
+
+
+def test_lyrics_have_their_title_and_every_repetition() -> None:
+    lyrics = (
+        "[ti:Harbour song]\n[ar:The Cranes]\n[00:01.00]Down by <00:02.00>the quay\n"
+        "[00:05.50]the cranes sing\n[00:09.00][00:20.00]Heave away\n[00:11.00]\n"
+    )
+    doc = parse(lyrics, "song.lrc")
+    assert (doc.title, doc.file_type) == ("Harbour song", "audio")
+    assert cues(doc) == [
+        ("Down by the quay", 1.0, 5.5),
+        ("the cranes sing", 5.5, 9.0),
+        ("Heave away", 9.0, 11.0),
+        ("Heave away", 20.0, 20.0),
+    ]
+    assert doc.places.numbers == (3, 4, 5)
+
+
+@pytest.mark.parametrize("name", ["thumbs/t0.jpg#xywh=0,0,160,90", "https://a.example/s.webp?x=1"])
+def test_a_track_of_thumbnails_is_no_speech(name: str) -> None:
+    with pytest.raises(EmptyDocumentError, match="pictures"):
+        parse(f"WEBVTT\n\n{in_cues(name, name)}", "thumbs.vtt")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.lrc", "[00:01.00]" * 500_000),
+        ("a.lrc", "".join(f"[{at}:01.00]" for at in range(900)) * 200 + "x" * 5_000_000),
+        ("a.ass", "[Script Info]\nDialogue: " + ",{\\" * 1_500_000),
+        ("a.ttml", ttml('<p begin="1s">' + "<br/>a" * 500_000 + "</p>")),
+        ("a.ttml", ttml("<p>" * 100_000)),
+    ],
+)
+def test_hostile_files_of_these_formats_take_little_time(path: str, text: str) -> None:
+    started = time.process_time()
+    with contextlib.suppress(EmptyDocumentError):
+        parse(text, path)
+    assert time.process_time() - started < 8

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from catalog.core.documents import ParsedDocument
 from catalog.core.text import format_timecode
 from catalog.ingest.readers.markdown import MarkdownReader
+from catalog.ingest.readers.plain import PlainTextReader
 from catalog.ingest.readers.timed.source_media import media_file_name
 
 FRAME = """# Visual Frame at 00:30
@@ -345,3 +346,43 @@ def test_many_cues_are_read() -> None:
     )
     assert len(doc.segments) == count
     assert doc.segments[-1].time_start == count - 1
+
+
+def test_a_list_of_frames_is_no_speech() -> None:
+    listed = "".join(
+        f"- [00:{at}] [frame_00m{at}s.md](lecture_frames/frame_00m{at}s.md)\n"
+        for at in (10, 20, 40)
+    )
+    doc = parse(f"{TALK}\n## Visual Frames\n\n{listed}", "lecture.md")
+    assert [doc.text[each.start : each.end] for each in doc.segments] == [
+        "We then apply batch normalisation.",
+        "And train it.\nFor long.",
+    ]
+    assert listed in doc.text
+    only = parse(TALK.partition("## Transcription")[0] + f"## Visual Frames\n\n{listed}")
+    assert (only.segments, only.untimed) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"[00:0{at}] <nick{at}> the ferry ramp\n" for at in range(5)]
+        + ["[23:59] <nick2> night\n"],
+        [f"[00:00:0{at}] [Server thread/INFO]: step {at}\n" for at in range(5)],
+        [f"[00:00:0{at}] -!- nick{at} has joined\n" for at in range(5)],
+        [f"{hour:02}:00:05 the watch is relieved\n" for hour in range(24)],
+    ],
+)
+def test_a_log_that_starts_at_midnight_is_text(lines: list[str]) -> None:
+    text = "".join(lines)
+    doc = PlainTextReader().parse(text, "2024-03-05.txt")
+    assert (doc.text, doc.segments) == (text, ())
+
+
+def test_times_with_full_width_colons_and_without_padding_are_read() -> None:
+    doc = PlainTextReader().parse("[00：01] 船は港にある。\n[0:0:3.540] 明日。\n", "talk.txt")
+    assert [(each.time_start, each.time_end) for each in doc.segments] == [
+        (1.0, 3.54),
+        (3.54, 8.54),
+    ]
+    assert doc.text == "船は港にある。\n明日。\n"

@@ -194,3 +194,31 @@ def test_any_json_is_read_soundly_or_left_alone(data: object) -> None:
         assert 0 <= before <= each.time_start <= each.time_end
         at, before = each.end, each.time_start
     doc.text.encode()
+
+
+CHUNKS = [
+    {"timestamp": [0.0, 3.2], "text": " The ketch sailed."},
+    {"timestamp": [3.2, None], "text": " It returned at dusk."},
+]
+
+
+@pytest.mark.parametrize("data", [{"text": " The ketch.", "chunks": CHUNKS}, {"chunks": CHUNKS}])
+def test_chunks_with_pairs_of_times_are_cues(data: object) -> None:
+    assert said(read(data)) == [
+        ("The ketch sailed.", 0.0, 3.2, None),
+        ("It returned at dusk.", 3.2, 3.2, None),
+    ]
+
+
+def test_chunks_of_single_words_are_joined_to_sentences() -> None:
+    words = ["The", "ketch", "sailed.", "It", "returned", "at", "dusk"]
+    chunks = [{"timestamp": [at, at + 0.5], "text": f" {word}"} for at, word in enumerate(words)]
+    assert said(read({"chunks": chunks})) == [
+        ("The ketch sailed.", 0.0, 2.5, None),
+        ("It returned at dusk", 3.0, 6.5, None),
+    ]
+
+
+def test_chunks_that_are_not_speech_are_other_json() -> None:
+    chunks = [{"id": 1, "text": "One."}, {"id": 2, "text": "Two.", "timestamp": "2024-03-05"}]
+    assert read_transcript_json(json.dumps({"chunks": chunks}), "notes.json") is None

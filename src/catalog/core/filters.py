@@ -55,7 +55,7 @@ _QUOTE_OR_BAR = re.compile(r'["|]')
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?")
 _NAMES_BY_EXTENSIONS = {
-    "md": "markdown mdown mkd",
+    "md qmd rmd": "markdown mdown mkd",
     "docx doc docm dotx": "word worddocument",
     "pptx ppt pptm ppsx potx": "powerpoint presentation slide slides slideshow",
     "xlsx xls xlsm csv": "excel spreadsheet sheet",
@@ -65,7 +65,7 @@ _NAMES_BY_EXTENSIONS = {
     "rst": "restructuredtext",
     "epub": "ebook book",
     "py": "python",
-    "srt vtt sbv": "subtitle subtitles caption captions",
+    "srt vtt sbv ass ssa ttml dfxp lrc": "subtitle subtitles caption captions",
     "srt": "subrip",
     "vtt": "webvtt",
     "video mp4 mkv mov avi webm m4v mpg mpeg wmv flv ogv": "video videos movie film recording",
@@ -79,7 +79,7 @@ _TYPES = {
     name: types.split() for types, names in _NAMES_BY_EXTENSIONS.items() for name in names.split()
 }
 _EXTENSIONS = frozenset(" ".join(_NAMES_BY_EXTENSIONS).split())
-_SUBTITLES = frozenset(["srt", "vtt", "sbv"])
+_SUBTITLES = frozenset(["srt", "vtt", "sbv", "ass", "ssa", "ttml", "dfxp", "lrc"])
 _SUBTITLED = ("video", "audio")  # the types of recordings, which subtitles are stored as
 _ONE_CONDITION, _OPERATORS = ({"field", "value"}, {"key", "value"}), {"op", "operator"}
 _FILES = frozenset(["file", "files", "document", "documents"])

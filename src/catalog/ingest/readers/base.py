@@ -15,6 +15,7 @@ from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder, Unit
 from catalog.core.text import storable
 from catalog.ingest.readers.metadata import LEVEL, read_level
+from catalog.ingest.readers.source_lines import count_breaks
 
 if TYPE_CHECKING:
     from catalog.core.settings import IngestSettings
@@ -94,7 +95,7 @@ class WholeFileReader(ABC):
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the document of the file, and a failure if it looks timed but has no times.
+        """Yield the document of the file, without base64, and failures for what is not as it looks.
 
         Raises ``ReadError`` if the file is binary, empty or too large.
         """
@@ -105,6 +106,7 @@ class WholeFileReader(ABC):
         text = decode(data, declared=self.declares_encoding)
         if not text or text.isspace():
             raise EmptyDocumentError("empty")
+        text, left_out = leave_out_base64(text)
         if self.level_in == "own fields":
             document = self.parse(text, path)
         else:
@@ -113,6 +115,8 @@ class WholeFileReader(ABC):
         yield document
         if document.untimed is not None:
             yield ReadFailure(path, document.untimed)
+        if left_out is not None and "…" in document.text:
+            yield ReadFailure(path, left_out)
 
     @abstractmethod
     def parse(self, text: str, path: str) -> ParsedDocument:
@@ -141,6 +145,69 @@ def read_bytes(handle: BinaryIO, limit: int) -> bytes:
     if len(data) > limit:
         raise ReadError(f"too large: over {limit:,} bytes")
     return data
+
+
+_CODED = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{60,}+={0,3}")
+_CODED_REST = re.compile(r"[ \t]{0,4}[\r\n]{1,4}[ \t]{0,4}([A-Za-z0-9+/_-]{1,255}+={0,3})(?=\s|$)")
+_LONG_CODED, _CODED_LINES = 200, 4
+"""Characters of one run of base64, and lines of shorter runs, from which on it is left out."""
+_MAX_ADDRESS = 2000
+
+
+def leave_out_base64(text: str) -> tuple[str, str | None]:
+    """Return the text with an ellipsis for base64 (pictures, attachments), and what was left out.
+
+    It is left out after ``;base64,``, in a long run, or in several lines; lines keep their numbers.
+    Web addresses, hashes and sequences of one case stay.
+    """
+    pieces: list[str] = []
+    at = left_out = first = 0
+    for start, end in _find_base64(text):
+        breaks = "".join(each for each in text[start:end] if each in "\r\n")
+        pieces += [text[at:start], "…", breaks]
+        first = first or 1 + count_breaks(text[:start])
+        left_out, at = left_out + end - start, end
+    if not pieces:
+        return text, None
+    told = f"read as text without {left_out:,} characters of base64, from line {first} on"
+    return "".join([*pieces, text[at:]]), told
+
+
+def _find_base64(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of base64; runs with only white space between them are judged together."""
+    group: list[tuple[int, int]] = []
+    for match in _CODED.finditer(text):
+        start, end = match.span()
+        before = text[max(0, start - 300) : start]
+        is_attached = bool(before) and not before[-1].isspace()
+        is_address = is_attached and "://" in before.rsplit(maxsplit=1)[-1]
+        if is_address and end - start <= _MAX_ADDRESS:
+            continue
+        if group and (start - group[-1][1] > 4 or not text[group[-1][1] : start].isspace()):
+            yield from _judge_base64(text, group)
+            group = []
+        group.append((start, end))
+    yield from _judge_base64(text, group)
+
+
+def _judge_base64(text: str, runs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    if not runs:
+        return
+    (start, _), (_, end) = runs[0], runs[-1]
+    is_long = len(runs) >= _CODED_LINES or any(last - one >= _LONG_CODED for one, last in runs)
+    if text.endswith(";base64,", 0, start) or (is_long and _has_mixed_letters(text[start:end])):
+        rest = _CODED_REST.match(text, end)
+        if rest is not None and (rest[1][-1] == "=" or _has_mixed_letters(rest[1])):
+            end = rest.end()
+        yield start, end
+
+
+def _has_mixed_letters(text: str) -> bool:
+    """Return whether capitals, small letters and digits are mixed as no words mix them."""
+    sample = text[:_MAX_ADDRESS]
+    capitals, digits = sum(map(str.isupper, sample)), sum(map(str.isdigit, sample))
+    small = sum(map(str.islower, sample))
+    return min(capitals, small) >= 0.15 * len(sample) and digits >= 0.03 * len(sample)
 
 
 _MAX_FAILURES = 20

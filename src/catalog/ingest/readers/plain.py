@@ -81,10 +81,23 @@ class JsonReader(CodeReader):
         transcript = read_transcript_json(text, path)
         if transcript is not None:
             return transcript
-        document = super().parse(text, path)
+        document = super().parse(_ESCAPES.sub(_decode_escapes, text), path)
         if is_called_transcript(path) or path.lower().endswith(".json3"):
             return replace(document, untimed=_NO_CUES)
         return document
+
+
+_ESCAPES = re.compile(r"\\\\|(?:\\u[0-9a-fA-F]{4})+")
+
+
+def _decode_escapes(match: re.Match[str]) -> str:
+    r"""Return the letters of ``\u0418\u0440``; signs that are none stay escaped."""
+    if "u" not in match[0]:
+        return match[0]
+    units = [f"{int(code, 16):04x}" for code in match[0].split("\\u")[1:]]
+    letters = bytes.fromhex("".join(units)).decode("utf-16-be", "replace")
+    is_safe = letters.isprintable() and "\ufffd" not in letters
+    return letters if is_safe and not set(letters) & set('"\\') else match[0]
 
 
 _NO_CUES = "read as text, not as a transcript: it has no list of items with a text and a start"

@@ -49,17 +49,21 @@ class Format:
 _CODE = (
     "bash bat c cc cfg clj conf cpp cs css cxx dart el erl ex exs go gradle h hpp hs ini java "
     "jl js jsx kt less lisp lua mjs ml php pl proto ps1 py pyi r rb rs scala scss sh sql "
-    "svelte svg swift tex toml ts tsx vb vue xml xsd xsl zig"
+    "svelte svg swift toml ts tsx vb vue xml xsd xsl zig"
 )
 _WORD, _SLIDES, _BOOK = "word/document.xml", "ppt/presentation.xml", "META-INF/container.xml"
 
 FORMATS = (
-    Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx"),
+    Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx qmd rmd"),
     Format("rst", "rst.RstReader", "rst rest"),
+    Format("org", "outline.OrgReader", "org"),
+    Format("asciidoc", "outline.AsciiDocReader", "adoc asciidoc"),
+    Format("latex", "outline.LatexReader", "tex ltx"),
+    Format("manual", "outline.ManualReader"),
     Format("html", "html.HtmlReader", "html htm xhtml"),
     Format("jsonl", "plain.JsonLinesReader", "jsonl ndjson"),
     Format("json", "plain.JsonReader", "json json3"),
-    Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv"),
+    Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv ass ssa ttml dfxp lrc"),
     Format("yaml", "plain.YamlReader", "yaml yml"),
     Format("code", "plain.CodeReader", _CODE),
     Format("plain", "plain.PlainTextReader"),
@@ -92,6 +96,7 @@ _HTML = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s++|<\?xml[^>]*+>|<!--(?:(?!-->).)*+-->)*+(?:<!doctype\s+html|<html[\s>])",
     re.IGNORECASE | re.DOTALL,
 )
+_MANUAL = re.compile(rb"(?:[.']\\\"[^\n]*+\n)*+\.TH ")
 _NOTEBOOK = re.compile(rb'"nbformat"\s*:')
 _OLE = {  # one container for many programs: only the name tells which one wrote the file
     "msg": "an Outlook message: save it as text or HTML",
@@ -167,6 +172,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
         return _TEXT_FORMATS[extension], None
     if _HTML.match(head):
         return "html", "html"
+    if _MANUAL.match(head):
+        return "manual", None
     return _sniff_plain(head, extension)
 
 

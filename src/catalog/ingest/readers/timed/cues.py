@@ -1,6 +1,7 @@
 """Speakers and cues, the parts of every transcript, and the notations of times.
 
-A clock is ``00:01:12`` or ``01:12``, also with ``.500`` or ``,500``. The last field of
+A clock is ``00:01:12`` or ``01:12``, also with ``.500`` or ``,500``, with three fields also
+``0:0:3.5``. The last field of
 ``00:01:12:15`` counts frames and is dropped. Units are ``1h02m03s``, ``1 min 12 sec``, ``72.5s``,
 ``72500ms``. A number of seconds, ``12.5``, is a time only if the context says so.
 """
@@ -18,7 +19,10 @@ from catalog.core.text import storable
 
 MAX_SECONDS = 1000 * 3600.0
 """What claims to lie later in a recording than this is no time."""
-CODE = r"(?:\d{2}:\d{2}:\d{2}[:;]\d{2,3}|(?:\d{1,3}:)?\d{1,3}:\d{2}(?:[.,]\d{1,9})?)"
+CODE = (
+    r"(?:\d{2}:\d{2}:\d{2}[:;]\d{2,3}|\d{1,3}:\d{1,2}:\d{1,2}[.,]\d{1,9}"
+    r"|(?:\d{1,3}:)?\d{1,3}:\d{2}(?:[.,]\d{1,9})?)"
+)
 """A clock inside a larger pattern (to be compiled with ``re.ASCII``)."""
 NUMBER = r"\d{1,7}(?:[.,]\d{1,9})?"
 """A number of seconds inside a larger pattern."""
@@ -36,7 +40,9 @@ def _units(separator: str) -> str:
 UNITS = re.sub(r"\?P<\w+>", "?:", _units("[ ]?"))
 """Hours, minutes and seconds with their units, inside a larger pattern."""
 _CLOCK = re.compile(
-    r"(?:(\d{1,3}):)?(\d{1,3}):(\d{2})(?:[.,](\d{1,9})|:(\d{3})|[:;]\d{2})?", re.ASCII
+    r"(?:(\d{1,3}):)?(\d{1,3}):(\d{2}|(?<=\d:\d:)\d(?![:;])|(?<=\d:\d\d:)\d(?![:;]))"
+    r"(?:[.,](\d{1,9})|:(\d{3})|[:;]\d{2})?",
+    re.ASCII,
 )
 _SECONDS = re.compile(r"(\d{1,7})(?:[.,](\d{1,9}))?", re.ASCII)
 _WITH_UNITS = re.compile(_units("[ ]?"), re.ASCII | re.IGNORECASE)
@@ -137,8 +143,9 @@ def time_in_name(stem: str, *, is_certain: bool = False) -> float | None:
 
 _PREFIX = re.compile(
     r"(?:>{2,3}[ ]?|[-–—>][ ])?"
-    r"(?:\*\*(?P<bold>[^*:\n]{1,48}?)(?::\*\*|\*\*:)"
-    r"|(?P<name>[^\W_][^:;,!?<>\[\](){}\n]{0,47}?)(?:[ ]?\([^()\n]{1,24}\))?:)(?:\s|$)"
+    r"(?:\*\*(?P<bold>[^*:：\n]{1,48}?)(?:[:：]\*\*|\*\*[:：])(?:\s|$)"
+    r"|(?P<name>[^\W_][^:：;,!?<>\[\](){}\n]{0,47}?)(?:[ ]?[(（][^()（）\n]{1,24}[)）])?"
+    r"(?::(?:\s|$)|：))"
 )
 _CHANGE = re.compile(r">{2,3}|[-–—][ ]?\w")
 _NUMBERED = re.compile(
@@ -151,6 +158,8 @@ _NOT_NAMES = (
     "http https important result results problem solution source edit ps so first second third"
 )
 _MOST_WORDS = 5
+_LABELLED = 0.75
+"""Share of the cues that begin with a name from which on each such name is a speaker."""
 
 
 def is_name(text: str) -> bool:
@@ -160,18 +169,26 @@ def is_name(text: str) -> bool:
         return False
     if _NUMBERED.fullmatch(text.strip()):
         return True
-    return words[0][0].isupper() and all(
-        word[0].isupper() or word[0].isdigit() or word.casefold() in _PARTICLES for word in words
+    if not _is_capital(words[0][0]):
+        return False
+    return all(
+        _is_capital(word[0]) or word[0].isdigit() or word.casefold() in _PARTICLES for word in words
     )
+
+
+def _is_capital(letter: str) -> bool:
+    """Return whether a name may begin with the letter: a capital, or of a script without them."""
+    return letter.isupper() or (letter.isalpha() and letter.lower() == letter.upper())
 
 
 def find_speakers(texts: Sequence[str]) -> list[str | None]:
     """Return the speaker of each cue, from the names with which cues begin.
 
     A name in capitals, in bold or with a number (``SPEAKER_01``) counts at once, any other name if
-    at least two cues begin with it: a single "Look: …" is not a speaker. A name applies to the
-    following cues until another name, ``>>`` or a dialogue dash marks a change. But if the only
-    name is in capitals and occurs once ("CPU: …"), it applies to that cue only.
+    at least two cues begin with it, or most cues begin with a name: a single "Look: …" is not a
+    speaker. A name applies to the following cues until another name, ``>>`` or a dialogue dash
+    marks a change. After what may be a name the speaker is unknown. If the only name is in capitals
+    and occurs once ("CPU: …"), it applies to that cue only.
     """
     prefixes = [_name_prefix(text) for text in texts]
     counts = Counter(prefix.name for prefix in prefixes if prefix is not None)
@@ -180,12 +197,15 @@ def find_speakers(texts: Sequence[str]) -> list[str | None]:
         for prefix in prefixes
         if prefix is not None and (prefix.is_certain or counts[prefix.name] > 1)
     }
+    named = sum(prefix is not None for prefix in prefixes)
+    if names and named >= _LABELLED * len(texts):
+        names = set(counts)
     is_lone = len(names) == 1 and all(counts[name] == 1 for name in names)
     current: str | None = None
     speakers: list[str | None] = []
     for text, prefix in zip(texts, prefixes, strict=True):
         name = prefix.name if prefix is not None and prefix.name in names else None
-        if name is not None or _CHANGE.match(text):
+        if prefix is not None or _CHANGE.match(text):
             current = name
         speakers.append(current)
         if prefix is not None and is_lone and not prefix.is_marked:

@@ -19,12 +19,13 @@ from catalog.ingest.readers.timed.cues import (
 )
 from catalog.ingest.readers.timed.source_media import find_medium, normalise_recording
 
-_LISTS = ("snippets", "segments", "utterances", "transcript", "transcription", "events")
+_LISTS = ("chunks", "snippets", "segments", "utterances", "transcript", "transcription", "events")
 _VIDEO_ID = re.compile(r"[A-Za-z0-9_-]{11}")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
 _SLOWEST_SPEECH = 0.5
 """Characters in a second under which whole numbers can only be milliseconds (usual: 15)."""
 _MILLISECONDS = 1000.0
+_WORDS_OF_A_CUE = 12
 _FILE_KEYS = ("media_file", "source_file", "audio_path", "video", "audio", "file", "filename")
 
 
@@ -33,9 +34,10 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
 
     Supported are lists of ``{text, start, duration | end}`` (bare, or under ``transcript``,
     ``snippets`` or ``segments``: youtube-transcript-api, whisper, WhisperX), YouTube's json3
-    (``events``), whisper.cpp (``transcription``), and ``utterances`` with speakers (Deepgram,
-    AssemblyAI). At least half of the items must have both words and a time. Raises ``ReadError``
-    for a confidentiality that is not one field at the top.
+    (``events``), whisper.cpp (``transcription``), ``utterances`` with speakers (Deepgram,
+    AssemblyAI), and ``chunks`` (Hugging Face, transformers.js). At least half of the items must
+    have both words and a time. Raises ``ReadError`` for a confidentiality that is not one field at
+    the top.
     """
     try:
         data = json.loads(text)
@@ -71,8 +73,23 @@ def _find_cues(data: object) -> list[ParsedCue]:
     for items in _find_lists(data):
         cues = [cue for item in items if (cue := _parse_cue(item)) is not None]
         if cues and 2 * sum(cue.start is not None for cue in cues) >= len(items):
+            is_paired = all(isinstance(item, Mapping) and "timestamp" in item for item in items)
+            if is_paired and not any(" " in line for cue in cues for line in cue.lines):
+                return list(_join_single_words(cues))
             return _in_seconds(cues) if _is_in_milliseconds(cues, data) else cues
     return []
+
+
+def _join_single_words(words: Sequence[ParsedCue]) -> Iterator[ParsedCue]:
+    """Yield cues of up to 12 words for a list with a time for each word, cut after sentences."""
+    group: list[ParsedCue] = []
+    for word, following in zip(words, [*words[1:], None], strict=True):
+        group.append(word)
+        is_end = word.lines[0].endswith((".", "?", "!")) or len(group) == _WORDS_OF_A_CUE
+        if is_end or following is None or following.speaker != word.speaker:
+            line = " ".join(each.lines[0] for each in group)
+            yield ParsedCue((line,), group[0].start, group[-1].end, word.speaker)
+            group = []
 
 
 def _find_lists(data: object) -> Iterator[Sequence[Any]]:
@@ -115,11 +132,13 @@ def _join_words(parts: object) -> str:
 
 
 def _parse_times(item: Mapping[str, object]) -> tuple[float | None, float | None]:
-    offsets = item.get("offsets")
+    offsets, stamp = item.get("offsets"), item.get("timestamp")
     fields: tuple[object, object, object]
     fields, unit = (item.get("start"), item.get("end"), item.get("duration")), 1.0
     if "tStartMs" in item:
         fields, unit = (item.get("tStartMs"), None, item.get("dDurationMs")), _MILLISECONDS
+    elif isinstance(stamp, list) and len(stamp) == 2:
+        fields = (*stamp, None)
     elif isinstance(offsets, Mapping):
         fields, unit = (offsets.get("from"), offsets.get("to"), None), _MILLISECONDS
     start, end, duration = (_parse_number(field, unit) for field in fields)

@@ -69,13 +69,19 @@ _LEADING, _NAMED = _leading(CODE), _after_name(CODE)
 _LEADING_SECONDS, _NAMED_SECONDS = _leading(_SECONDS), _after_name(_SECONDS)
 _SEPARATOR = re.compile(r"[ \t]*(?:(?:-{1,2}|[–—:|])(?=[ \t]|$))?[ \t]*")
 _CLOCK = re.compile(r"(?:[ap]\.?m\b|uhr\b|h\b|o'clock)", re.IGNORECASE)
-_ANY_CODE = re.compile(r"\d:\d\d", re.ASCII)
+_ANY_CODE = re.compile(r"\d:\d", re.ASCII)
 _ANY_TIME = re.compile(
-    r"\d:\d\d|^[^\w\n]{0,16}\d{1,7}(?:[.,]\d| ?[hms-])|[\[(] ?\d{1,7}(?:[.,]\d{1,9})? ?[hms-]",
+    r"\d[:：]\d|^[^\w\n]{0,16}\d{1,7}(?:[.,]\d| ?[hms-])|[\[(] ?\d{1,7}(?:[.,]\d{1,9})? ?[hms-]",
     re.ASCII | re.MULTILINE,
 )
 _BRACKETED_NUMBER = re.compile(r"[\[(][ \t]{0,4}\d", re.ASCII)
 _RATIO = re.compile(r"[1-9]:\d\d", re.ASCII)
+_LINK = re.compile(r"\[[^\[\]]{1,200}\]\([^()\s]{1,200}\)[ \t]*")
+_LOGGED = re.compile(
+    r"<[^<>]{1,40}> |-!- |\*\*\* |(?:\[[^\[\]]{1,60}\]:? )?\[?(?:[\w .-]{1,40}/)?"
+    r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b"
+)
+"""How a line of a chat or of a program's log goes on after its time."""
 _LABEL_TRACK = re.compile(r"\d{1,7}\.\d{6}", re.ASCII)
 _PAIRS = {("[", "]"), ("(", ")"), (None, None)}
 _MAX_HEAD = 200
@@ -111,15 +117,19 @@ def may_have_times(text: str, start: int) -> bool:
 
 
 def line_time(line: str) -> LineTime | None:
-    """Return the time with which ``line`` (without its break) begins, or ``None``."""
-    head = line[:_MAX_HEAD]
+    """Return the time with which ``line`` (without its break) begins, or ``None``.
+
+    A line with nothing but a link after its time is one of a list of frames or chapters, not a cue.
+    """
+    head = line[:_MAX_HEAD].replace("：", ":")
     time = None
     if _ANY_CODE.search(head) is not None:
         time = _leading_time(_LEADING.match(head), line) or _time_after_name(_NAMED.match(head))
     time = time or _leading_time(_LEADING_SECONDS.match(head), line)
     if time is None and _BRACKETED_NUMBER.search(head) is not None:
         time = _time_after_name(_NAMED_SECONDS.match(head))
-    return time
+    is_listed = time is not None and _LINK.fullmatch(line, time.cut_end) is not None
+    return None if is_listed or time is None else time
 
 
 def _leading_time(match: re.Match[str] | None, line: str) -> LineTime | None:
@@ -187,6 +197,8 @@ _AS_TEXT = "read as text, not as a transcript: "
 _NO_TIMES = f"{_AS_TEXT}none of its lines begins with a time"
 _NO_TIMES_BELOW = "none of the lines under its heading begins with a time"
 _FIRST_MINUTES = 300.0
+_LONGEST_RECORDING = 12 * 3600.0
+"""Seconds; undeclared times that cover more are times of day."""
 _LAST_CUE = 5.0
 """Seconds that the last cue lasts where nothing tells."""
 _LONGEST_LAST_CUE = 60.0
@@ -254,6 +266,7 @@ def find_cues(
             is_transcript = True
         else:
             is_transcript = _is_transcript(times, len(lines), is_declared=is_declared)
+            is_transcript = is_transcript and (is_declared or not _is_log(text, timed))
         if is_transcript:
             cues.extend(_build_cues(text, timed, section_end, excluded, duration))
         elif len(times) > 1 and 3 * len(times) >= len(lines):
@@ -350,6 +363,15 @@ def _is_like_a_recording(times: Sequence[LineTime]) -> bool:
         return True
     ranges = [time for time in times if time.is_set_off and time.end is not None]
     return 2 * len(ranges) > len(times) and not all(map(_may_be_time_of_day, ranges))
+
+
+def _is_log(text: str, timed: Sequence[tuple[Line, LineTime]]) -> bool:
+    """Return whether most lines go on like those of a chat or log, or cover half a day."""
+    first, last = timed[0][1].start, timed[-1][1].start
+    logged = sum(
+        _LOGGED.match(text, line.start + time.cut_end, line.end) is not None for line, time in timed
+    )
+    return 2 * logged > len(timed) or last - first > _LONGEST_RECORDING
 
 
 def _may_be_time_of_day(time: LineTime) -> bool:
