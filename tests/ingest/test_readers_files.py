@@ -21,6 +21,7 @@ from catalog.core.errors import ReadError
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
 from catalog.ingest.readers.base import DEFAULT_LIMITS, WholeFileReader, decode, leave_out_base64
 from catalog.ingest.readers.registry import load_reader, sniff
+from catalog.ingest.sync_report import Failure
 
 
 def read(path: Path, max_bytes: int = 1_000_000) -> ParsedDocument:
@@ -44,6 +45,24 @@ def test_wide_encodings_are_known_by_their_mark(tmp_path: Path, encoding: str) -
     assert read(written(tmp_path, "Grüße, 世界\n".encode(encoding))).text == "Grüße, 世界\n"
 
 
+_POLISH = (
+    "Komisja portowa rozpatrzyła w kwietniu plan pogłębiania. Piloci prosili o nowy pomiar, gdyż "
+    "boja się przesunęła. Żółta łódź stała przy nabrzeżu, a śluza była zamknięta.\n"
+)
+_ITALIAN = """1
+00:00:01,000 --> 00:00:04,000
+La città è più bella di così: perché no?
+
+2
+00:00:04,500 --> 00:00:08,000
+Il caffè è già pronto, ma la virtù è rara.
+
+3
+00:00:08,500 --> 00:00:12,000
+La libertà è cara, verrà però il lunedì.
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "encoding"),
     [
@@ -51,15 +70,55 @@ def test_wide_encodings_are_known_by_their_mark(tmp_path: Path, encoding: str) -
         ("Der Müller trinkt Kaffee in der Straße.", "latin-1"),
         ("Привет, это документ на русском языке, и он читается без ошибок.", "cp1251"),
         ("日本語のテキストです。これは文字コードのテストです。", "shift_jis"),
+        (_POLISH, "iso-8859-2"),
+        (_POLISH, "cp1250"),
+        (_ITALIAN, "cp1252"),
+        ("A ligação não está disponível; não é possível abrir o diretório.", "cp1252"),
+        ("Le fichier a été supprimé après la dernière mise à jour du système.", "iso-8859-15"),
+        ("Bu dosya açılamadı: lütfen geçerli bir dosya adı girin, sonra ığdır.", "cp1254"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy, když už bylo pozdě.", "cp1250"),
+        ("A fájl megnyitása sikertelen; kérjük, ellenőrizze a jogosultságokat.", "iso-8859-2"),
+        ("Файл не найден: проверьте имя и попробуйте ещё раз.", "koi8-r"),
+        ("Файл не найден: проверьте имя и попробуйте ещё раз.", "cp866"),
+        ("Файл не знайдено: перевірте ім'я і спробуйте ще раз.", "iso-8859-5"),
+        ("Το αρχείο δεν βρέθηκε: ελέγξτε το όνομα και δοκιμάστε ξανά.", "iso-8859-7"),
+        ("Failas nerastas: patikrinkite pavadinimą ir bandykite dar kartą, ačiū.", "cp1257"),
+        ("Die Änderungen können für größere Dateien länger dauern.", "mac-roman"),
+        ("找不到文件，请检查文件名，然后再试一次。", "gb18030"),
+        ("找不到檔案，請檢查檔案名稱，然後再試一次。", "big5"),
+        ("파일을 찾을 수 없습니다. 이름을 확인하고 다시 시도하십시오.", "euc-kr"),
+        ("ファイルが見つかりません。名前を確認してください。", "euc-jp"),
     ],
 )
 def test_legacy_encodings_are_guessed(text: str, encoding: str) -> None:
     assert decode(text.encode(encoding)) == text
 
 
+def test_a_guessed_encoding_is_reported_with_how_sure_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path, _POLISH.encode("iso-8859-2"))
+    parsed, told = read_file(path, path.name)
+    assert isinstance(parsed, ParsedDocument)
+    assert parsed.text == _POLISH
+    assert isinstance(told, ReadFailure)
+    assert re.fullmatch(
+        r"read as iso8859-2, a guess: \d\d% sure against cp1250; save it as UTF-8 to be certain",
+        told.reason,
+    )
+    assert Failure(told.path, told.reason).outcome == "indexed"
+
+
+def test_a_long_legacy_file_is_read_to_its_end() -> None:
+    text = "x" * 1001 + "找不到文件，请检查文件名，然后再试一次。" * 5000
+    assert decode(text.encode("gb18030")) == text
+    text = _ITALIAN * 500 + "“La città”\n"
+    assert decode(text.encode("cp1252")) == text
+
+
 def test_a_declared_encoding_is_believed(tmp_path: Path) -> None:
     page = '<html><head><meta charset="iso-8859-7"></head><p>Καλημέρα</p></html>'
     assert read(written(tmp_path, page.encode("iso-8859-7"), "a.html")).text == "Καλημέρα"
+    page = '<html><head><meta charset="iso-8859-1"></head><p>“5 €” – é</p></html>'
+    assert read(written(tmp_path, page.encode("cp1252"), "a.html")).text == "“5 €” – é"
     code = "# -*- coding: koi8-r -*-\nx = 'да'\n"
     assert read(written(tmp_path, code.encode("koi8-r"), "a.py")).text == code
 
@@ -130,7 +189,7 @@ def test_a_file_that_grew_past_the_limit_is_not_read_into_memory(tmp_path: Path)
 
 
 def test_a_vanished_file_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ReadError, match="vanished"):
+    with pytest.raises(ReadError, match="disappeared"):
         read(tmp_path / "gone.txt")
 
 

@@ -240,10 +240,8 @@ def generate(params: GenerateParams) -> Artifact:
     Examples:
         >>> from catalog.search_v2 import generate
         >>> artifact = generate("workflow", topic="rotating API keys", dataset="notes")
-        >>> print(artifact.sections[0].text)
-        # Purpose
-        <BLANKLINE>
-        Rotate the API keys every ninety days with the keys command. [1]
+        >>> print(artifact.sections[0].sentences[0].text)
+        Rotate the API keys every ninety days with the keys command.
     """
     with asked_at("python"):
         return generate_artifact(shared_service(), params)

@@ -44,7 +44,7 @@ _LISTED = 10  # documents, where the call does not say how many
 _MOST_PHRASES = 12  # a search takes 16
 
 
-class Listing(NamedTuple):
+class ListingQuestion(NamedTuple):
     """What a question wants listed: the ``phrases`` that a passage has to contain.
 
     ``is_exact``: it asks about these words, so that none is an answer too. Otherwise, such as in
@@ -55,11 +55,11 @@ class Listing(NamedTuple):
     is_exact: bool
 
 
-def read_listing(question: str) -> Listing | None:
+def read_listing(question: str) -> ListingQuestion | None:
     """Return what a question wants listed; ``None`` for other questions.
 
     >>> read_listing('How many notes mention an indemnity clause?')
-    Listing(phrases=('indemnity clause',), is_exact=True)
+    ListingQuestion(phrases=('indemnity clause',), is_exact=True)
     >>> read_listing('How many pages does the report have?')
     """
     text = " ".join(question.split()).rstrip("?.! ")
@@ -74,11 +74,11 @@ def read_listing(question: str) -> Listing | None:
     phrases = [phrase.replace('"', " ") for phrase in (quoted or (what,))][:_MOST_PHRASES]
     if not all(re.search(r"\w", phrase) for phrase in phrases):
         return None
-    return Listing(tuple(phrases), asked["exact"] is not None)
+    return ListingQuestion(tuple(phrases), asked["exact"] is not None)
 
 
 def answer_listing(
-    service: Searcher, params: AskParams, listing: Listing
+    service: Searcher, params: AskParams, listing: ListingQuestion
 ) -> Generator[AnswerEvent, None, Answer | None]:
     """Yield the events of an answer and return it whole.
 

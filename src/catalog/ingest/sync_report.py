@@ -19,7 +19,8 @@ METADATA = "metadata not taken: "
 class Failure:
     """A file or document that was not, or not completely, indexed, and why.
 
-    A reason that begins with ``as text``: it is indexed, but not in the format it seems to have.
+    A reason that begins with ``read as``: it is indexed, but its encoding is a guess, or it is not
+    in the format it seems to have.
     With :data:`METADATA`: some of its metadata was not used. With ``… passages not embedded``: it
     is found by its words, but not completely by meaning.
     """
@@ -34,7 +35,7 @@ class Failure:
             ("passage not embedded", "passages not embedded")
         ):
             return "indexed"
-        return "indexed" if self.reason.startswith(("read as text", METADATA)) else "not indexed"
+        return "indexed" if self.reason.startswith(("read as ", METADATA)) else "not indexed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,8 @@ class ChunkSplitter(TransformComponent):
         >>> from catalog.search_v2 import ChunkSplitter
         >>> split = ChunkSplitter(DocumentChunker(CharTokenCounter()), dataset="notes")
         >>> chunk = split([Document(text="Tea is at four.", doc_id="tea.txt")])[0]
-        >>> chunk.text, chunk.metadata["path"], chunk.metadata["line_start"]
-        ('Tea is at four.', 'tea.txt', 1)
+        >>> chunk.text, chunk.source.source_doc_id, chunk.span.locator.line_start
+        ('Tea is at four.', 'notes:tea.txt', 1)
     """
 
     dataset: str

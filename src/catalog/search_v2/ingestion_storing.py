@@ -37,6 +37,14 @@ class IngestionReport:
     """The paths of the documents that a run added, replaced and deleted.
 
     ``refused`` are the sources that could not be stored, with the reason; they stay as they were.
+
+    Examples:
+        >>> from llama_index.core import Document
+        >>> from catalog.search_v2 import IngestionPipelineBuilderV2
+        >>> pipeline = IngestionPipelineBuilderV2().build_pipeline("menu")
+        >>> nodes = pipeline.run(documents=[Document(text="Soup at noon.", doc_id="soup.txt")])
+        >>> pipeline.report
+        IngestionReport(added=['soup.txt'], replaced=[], deleted=[], refused={})
     """
 
     added: list[str] = field(default_factory=list)

@@ -34,7 +34,7 @@ class MinimalQdrantVectorStore(QdrantVectorStore):
         >>> from qdrant_client import QdrantClient
         >>> from catalog.library.library import Library
         >>> from catalog.search_v2 import MinimalQdrantVectorStore
-        >>> client = QdrantClient("http://localhost:6333")
+        >>> client = QdrantClient("http://localhost:6333", check_compatibility=False)
         >>> with Library.open() as library:
         ...     store = MinimalQdrantVectorStore(
         ...         "catalog_notes", client, database=library.database, dataset="notes"

@@ -95,7 +95,7 @@ class WholeFileReader(ABC):
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the document of the file, without base64, and failures for what is not as it looks.
+        """Yield the document of the file, and remarks: a guessed encoding, base64, missing times.
 
         Raises ``ReadError`` if the file is binary, empty or too large.
         """
@@ -103,7 +103,7 @@ class WholeFileReader(ABC):
         kind = binary_kind(data)
         if kind is not None:
             raise ReadError(f"binary ({kind})")
-        text = decode(data, declared=self.declares_encoding)
+        text, guess = decode_with_remark(data, declared=self.declares_encoding)
         if not text or text.isspace():
             raise EmptyDocumentError("empty")
         text, left_out = leave_out_base64(text)
@@ -113,10 +113,10 @@ class WholeFileReader(ABC):
             level = read_level(text, in_paragraph=self.level_in == "first lines")
             document = add_level(self.parse(text, path), level)
         yield document
-        if document.untimed is not None:
-            yield ReadFailure(path, document.untimed)
-        if left_out is not None and "…" in document.text:
-            yield ReadFailure(path, left_out)
+        left = left_out if left_out is not None and "…" in document.text else None
+        for remark in (guess, document.untimed, left):
+            if remark is not None:
+                yield ReadFailure(path, remark)
 
     @abstractmethod
     def parse(self, text: str, path: str) -> ParsedDocument:
@@ -326,44 +326,68 @@ def _match_signature(data: bytes, signatures: dict[bytes, str]) -> str | None:
     return next((name for start, name in signatures.items() if data.startswith(start)), None)
 
 
-_HIGH_BYTES = re.compile(rb"[\x80-\xff]")
+_HIGH_BYTE = re.compile(rb"[\x80-\xff]")
 _DECLARATION = re.compile(rb"""(?:charset|encoding|coding)\s*[:=]\s*["']?([A-Za-z0-9_.:-]{2,40})""")
 _DECLARED_WITHIN = 1024
 _GUESS_SAMPLE = 64 * 1024
-_GUESS_NEEDS = 12
-"""High bytes under which a statistical guess is worse than the commonest legacy encoding."""
 _MOSTLY_UTF8 = 4
 """Good UTF-8 sequences for every bad one, from which on the text is taken for damaged UTF-8."""
+_GUESSED = """
+    cp1252 iso8859-15 mac-roman cp1250 iso8859-2 cp1251 koi8-r koi8-u iso8859-5 cp866 cp1253
+    iso8859-7 cp1254 cp1255 cp1256 cp1257 tis-620 cp932 euc-jp gb18030 big5hkscs cp949
+"""
+"""Encodings of people's texts: rarer ones would take the place of these."""
+_MOST_GUESSES = 8
+_AS_BROWSERS = {
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "tis-620": "cp874",
+    "shift_jis": "cp932",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+}
+"""What texts that name the first of each pair are written in."""
 _WIDE = ("utf_7", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le")
 _NEVER = frozenset(["punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined"]).union(
     name.replace("_", "-") for name in _WIDE
 )
 """Encodings of names or literals, and those that need a mark or would hold NUL bytes."""
+_WORD = re.compile(r"[^\W\d_]+")
+_MISREAD = re.compile(
+    "[\x80-\x9f]|[A-Za-z\u00c0-\u024f][\u0370-\u0eff]|[\u0370-\u0eff][A-Za-z\u00c0-\u024f]"
+)
+"""A control character, or neighbours from two alphabets: signs of a wrong encoding."""
+_TO_BE_CERTAIN = "; save it as UTF-8 to be certain"
 
 
 def decode(data: bytes, *, declared: bool = False) -> str:
-    """Return the text of a file that is not binary.
+    """Return the text of a file that is not binary, as :func:`decode_with_remark` does."""
+    return decode_with_remark(data, declared=declared)[0]
+
+
+def decode_with_remark(data: bytes, *, declared: bool = False) -> tuple[str, str | None]:
+    """Return the text of a file that is not binary, and a remark if its encoding is a guess.
 
     Tried in turn: a byte order mark, UTF-8, ``declared`` (the encoding that the text itself names),
     UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
     """
     mark = byte_order_mark(data)
     if mark is not None:
-        return storable(data[len(mark[0]) :].decode(mark[1], "replace"))
+        return storable(data[len(mark[0]) :].decode(mark[1], "replace")), None
     try:
-        return storable(data.decode("utf-8-sig"))
+        return storable(data.decode("utf-8-sig")), None
     except UnicodeDecodeError:
-        return storable(_decode_legacy(data, declared=declared))
+        text, remark = _decode_legacy(data, declared=declared)
+        return storable(text), remark
 
 
-def _decode_legacy(data: bytes, *, declared: bool) -> str:
+def _decode_legacy(data: bytes, *, declared: bool) -> tuple[str, str | None]:
     declaration = _DECLARATION.search(data[:_DECLARED_WITHIN]) if declared else None
     text = None if declaration is None else _decode_strictly(data, declaration[1].decode("ascii"))
     if text is None and _is_damaged_utf8(data):
         text = data.decode("utf-8-sig", "replace")
-    if text is None:
-        text = _decode_by_guess(data)
-    return data.decode("cp1252", "replace") if text is None else text
+    return _decode_by_guess(data) if text is None else (text, None)
 
 
 def _is_damaged_utf8(data: bytes) -> bool:
@@ -373,27 +397,51 @@ def _is_damaged_utf8(data: bytes) -> bool:
     return good >= _MOSTLY_UTF8 * bad
 
 
-def _decode_by_guess(data: bytes) -> str | None:
-    high = _HIGH_BYTES.search(data)
+def _decode_by_guess(data: bytes) -> tuple[str, str]:
+    high = _HIGH_BYTE.search(data)
     start = 0 if high is None else max(0, high.start() - 1024)
-    sample = data[start : start + _GUESS_SAMPLE]
-    if len(_HIGH_BYTES.findall(sample)) < _GUESS_NEEDS:
-        return _decode_strictly(data, "cp1252")
-    from charset_normalizer import from_bytes
-
-    for guess in from_bytes(sample, cp_exclusion=list(_WIDE)):
-        text = _decode_strictly(data, guess.encoding)
+    guesses = _rank_encodings(data[start : start + _GUESS_SAMPLE])
+    for place, (encoding, score, reading) in enumerate(guesses):
+        text = _decode_strictly(data, encoding)
         if text is not None:
-            return text
-    return None
+            others = (other for other in guesses[place + 1 :] if other[2] != reading)
+            name, its_score, _ = next(others, ("", 0.0, ""))
+            share = f": {score / (score + its_score):.0%} sure against {name}" if its_score else ""
+            return text, f"read as {encoding}, a guess{share}{_TO_BE_CERTAIN}"
+    return data.decode("cp1252", "replace"), f"read as cp1252: no encoding fits{_TO_BE_CERTAIN}"
+
+
+def _rank_encodings(sample: bytes) -> list[tuple[str, float, str]]:
+    """Return encodings with their scores and readings of the sample, the likeliest first.
+
+    Windows-1252 is before another with the same reading: it has more characters for the rest.
+    """
+    from chardet import detect_all
+
+    ranked, best = [], dict[str, float]()
+    guesses = detect_all(
+        sample, ignore_threshold=True, include_encodings=_GUESSED.split(), compat_names=False
+    )
+    for guess in guesses[:_MOST_GUESSES]:
+        encoding = guess["encoding"]
+        if encoding is None:
+            continue  # the library takes it for binary
+        reading = sample.decode(encoding, "ignore")
+        words = sum(not word.isascii() for word in _WORD.findall(reading))
+        misread = len(_MISREAD.findall(reading)) / max(1, words)
+        score = guess["confidence"] * max(0.0, 1 - misread)
+        ranked.append((encoding, score, reading))
+        best[reading] = max(score, best.get(reading, 0.0))
+    return sorted(ranked, key=lambda one: (-best[one[2]], one[0] != "cp1252", -one[1]))
 
 
 def _decode_strictly(data: bytes, encoding: str) -> str | None:
     """Return the text in that encoding, ``None`` if it is unknown, not for files, or fails."""
     try:
-        if codecs.lookup(encoding).name.replace("_", "-") in _NEVER:
+        name = codecs.lookup(encoding).name
+        if name.replace("_", "-") in _NEVER:
             return None
-        return data.decode(encoding)
+        return data.decode(_AS_BROWSERS.get(name, name))
     except (LookupError, ValueError):
         return None
 

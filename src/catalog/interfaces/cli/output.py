@@ -12,19 +12,28 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from catalog.core.errors import CatalogError, StoreBusyError, StoreUnreachableError
 from catalog.core.files import describe_os_error, remedy
+from catalog.core.text import counted
 from catalog.ingest.sync_report import Pace
 from catalog.interfaces.plain_text import complaint, json_text, safe
+from catalog.interfaces.terminal import describe_origin
 from catalog.interfaces.text_layout import fit
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
+    from catalog.library.health import DatasetStats
+    from catalog.store.manifest import FileCounts
+    from catalog.store.statistics import ChunkSizes
+
 _LINE_EVERY_SECONDS = 5.0
+_BAR = 40  # characters of the longest bar
+_REASONS_SHOWN = 10
 
 
 def complain(message: str) -> None:
@@ -288,3 +297,55 @@ class TerminalProgress:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def print_stats(stats: DatasetStats) -> None:
+    """Print the counts, why files are missing, and the histogram of sizes."""
+    modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
+    languages = ", ".join(f"{count} {name}" for name, count in stats.languages.items())
+    updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    _print_files(stats.files)
+    for name, value in (
+        ("documents", stats.documents),
+        ("chunks", f"{stats.chunks} ({modalities})" if modalities else stats.chunks),
+        ("languages", languages or "not known yet"),
+        ("embedded", f"{stats.embedded} of {counted(stats.chunks, 'passage')}"),
+        ("pending points", stats.pending_points),
+        ("database", f"{stats.database_bytes / 1e6:.1f} MB, all datasets"),
+        ("updated", updated),
+        ("folder", stats.root or "none: filled by a pipeline"),
+        ("made with", describe_origin(stats.preset, stats.settings)),
+    ):
+        say(f"{name:15} {value}")
+    _print_sizes(stats.sizes)
+
+
+def _print_files(files: FileCounts) -> None:
+    share = "" if files.coverage is None else f", {files.coverage:.1%} of those with text"
+    say(f"{'files':15} {files.indexed} of {files.listed} indexed{share}")
+    _print_reasons(files.reasons, "not")
+    _print_reasons(files.partly, "not wholly, or not as it is")
+
+
+def _print_reasons(reasons: dict[str, int], outcome: str) -> None:
+    for reason, count in list(reasons.items())[:_REASONS_SHOWN]:
+        say(f"{'':15} {count} {outcome}: {reason}")
+    if len(reasons) > _REASONS_SHOWN:
+        say(f"{'':15} … for {len(reasons) - _REASONS_SHOWN} more reasons (--json lists all)")
+
+
+def _print_sizes(sizes: ChunkSizes) -> None:
+    if sizes.in_band is not None:
+        aside = f"; {sizes.short} of documents shorter than that aside" if sizes.short else ""
+        say(f"{'sizes':15} {sizes.in_band:.1%} have {sizes.low} to {sizes.high} tokens{aside}")
+    if sizes.uncounted:
+        say(f"{'':15} {sizes.uncounted} were not counted when they were cut")
+    most = max((size_range.chunks for size_range in sizes.histogram), default=0)
+    for size_range in sizes.histogram:
+        span = (
+            f"{size_range.low}-{size_range.high}"
+            if size_range.high is not None
+            else f"{size_range.low}-"
+        )
+        bar = "#" * round(_BAR * size_range.chunks / most) if most else ""
+        say(f"{span:>15} {size_range.chunks:>7} {bar}".rstrip())
