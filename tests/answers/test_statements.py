@@ -236,6 +236,8 @@ def conflict(question, *texts):
          "A refund takes 10 working days after the parcel arrives.", "5, 10"),
         ("may I smoke", "Smoking is allowed here.", "Smoking is not allowed here.",
          "only one of the two denies 'allowed'"),
+        ("how long is the notice", "Members give notice of six weeks to the year's end.",
+         "Members give notice of three months to the year's end.", "six weeks, three months"),
         ("when is the deadline", "The deadline is 3 May 2024.", "The deadline is 10 May 2024.",
          "3 May 2024, 10 May 2024"),
     ],

@@ -22,7 +22,7 @@ _WORD = re.compile(r"\w+")
 _VALUE = re.compile(" is not in the passage|, where the passage ")  # what comes before is a value
 _COMPARED = 8  # best statements, with which the best one is compared
 _SAME, _SOME = 0.75, 0.4  # of the words of one, and of the other: two statements on one thing
-_VALUES = ({"date"}, {"number", "unit"}, {"negation"})  # two of these: of another day, for example
+_VALUES = ({"date"}, {"number", "unit", "negation"})  # both sets: of another day, for example
 
 
 class SentenceSource(Addressed, Protocol):
