@@ -157,7 +157,9 @@ def test_what_is_called_pdf_and_is_not_is_read_as_what_it_is(tmp_path):
     word = archives.word(archives.paragraph("I am Word."))
     page = b"<!DOCTYPE html><html><body><h1>Hi</h1><p>A page.</p></body></html>"
     subtitles = texts.many_cues(2)
-    parsed = [document(tmp_path, "a.pdf", data) for data in (word, page, subtitles, b"Just text.")]
+    plain, remark = read(tmp_path, "a.pdf", b"Just text.")
+    assert "its content is plain text" in remark.reason
+    parsed = [*(read(tmp_path, "a.pdf", data)[0] for data in (word, page, subtitles)), plain]
     assert [each.text for each in parsed] == [
         "I am Word.", "Hi\n\nA page.", "words 0\nwords 1", "Just text.",
     ]  # fmt: skip

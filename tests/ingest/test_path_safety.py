@@ -156,7 +156,7 @@ def test_a_file_that_became_a_symlink_after_the_listing_is_not_followed(tmp_path
 def test_a_path_that_climbs_is_refused_when_opened_beneath_a_root(tmp_path, outside, name):
     vault = tmp_path / "vault"
     (vault / "a").mkdir(parents=True)
-    with pytest.raises(ReadError, match="beneath"), open_regular(vault / name, root=vault):
+    with pytest.raises(ReadError, match="not below"), open_regular(vault / name, root=vault):
         pass
 
 

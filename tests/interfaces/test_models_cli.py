@@ -120,7 +120,9 @@ def test_a_missing_model_is_reported_before_what_runs_models_is_loaded(tmp_path,
         cwd=tmp_path,
         timeout=60,
     )
-    assert "no folder, installed package or cached model foo/bar" in run.stdout + run.stderr
+    assert (
+        "no folder, installed package or cached model is named foo/bar" in run.stdout + run.stderr
+    )
     assert run.stdout.splitlines()[-1] == "[]"
 
 

@@ -4,12 +4,14 @@ import errno
 import os
 
 import pytest
+from filelock import FileLock
 
 from catalog.core.errors import EngineBlockedError, EngineError
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.lexical.bm25 import Bm25Engine
+from catalog.store.locks import POINTS_LOCK
 from catalog.store.vectors.edge import EdgeEngine
 from fakes import open_qdrant_library, write
 
@@ -63,7 +65,10 @@ def test_a_blocked_index_is_mended_before_it_is_updated(library, monkeypatch):
 
 def test_an_index_that_a_server_holds_is_no_defect(library):
     SearchServiceV2(library).search("bread")
-    with open_qdrant_library(library.settings.home) as other:
+    home = library.settings.home
+    library.close()
+    [lock] = (home / "indexes").rglob(POINTS_LOCK)
+    with FileLock(lock), open_qdrant_library(home) as other:
         check = found(other, "d: vector index")
     assert (check.ok, check.fix) == (True, "")
     assert check.detail.startswith("not checked: another process")

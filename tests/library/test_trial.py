@@ -169,7 +169,7 @@ def test_adopting_a_model_again_tells_the_settings_that_make_it(place):
     with open_static(place, "old") as library:
         with pytest.raises(InputError, match="no model is on trial") as raised:
             adopt_tried(library)
-        assert "set embedding.model new, embedding.provider static" in str(raised.value)
+        assert "IDX_EMBEDDING__MODEL=new and IDX_EMBEDDING__PROVIDER=static" in str(raised.value)
 
 
 def test_an_adoption_gives_every_dataset_another_state_so_that_no_cache_outlives_it(place):
@@ -196,7 +196,7 @@ def test_after_an_adoption_an_update_embeds_nothing_whichever_model_is_set(
             assert (updated.added, updated.updated, updated.embedded) == (0, 0, 0)
             notes = [note for note in updated.notes if "adopted" in note]
             assert len(notes) == (settings == "old")
-            assert all("set embedding.model new" in note for note in notes)
+            assert all("IDX_EMBEDDING__MODEL=new" in note for note in notes)
     assert texts == []
 
 

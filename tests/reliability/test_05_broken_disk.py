@@ -325,7 +325,7 @@ def test_a_vector_index_that_cannot_be_loaded_is_rebuilt_and_reported_once(sound
             stage.note
             for _ in range(2)
             for stage in service.search("bread", dataset="d", mode="vector").stages
-            if "made anew" in stage.note
+            if "has been rebuilt" in stage.note
         ]
         assert len(notes) == 1
         assert [check for check in diagnose(library) if not check.ok] == []

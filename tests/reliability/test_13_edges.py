@@ -183,7 +183,7 @@ def test_a_number_of_thousands_of_digits_is_an_error_of_the_caller_over_http(sto
 def test_a_parameter_given_twice_is_refused_rather_than_half_heard(store, query):
     status, body = ask_http(store, f"/v1/documents?{query}")
     assert (status, body["error"]["kind"]) == (400, "InputError")
-    assert "is given 2 times" in body["error"]["message"]
+    assert "occurs 2 times" in body["error"]["message"]
 
 
 def test_the_right_token_is_known_whatever_its_last_byte(store):

@@ -30,6 +30,13 @@ def markdown(front=""):
     return front + "\n".join(f"# {title}\n\n" + "\n".join(lines) for title, lines in paragraphs())
 
 
+def sections(heading):
+    """Each title as the markup writes a heading, and its lines."""
+    return "\n".join(
+        "\n".join((heading.format(title), "", *lines, "")) for title, lines in paragraphs()
+    )
+
+
 def rst():
     blocks = (f"{title}\n{'=' * 12}\n\n" + "\n".join(lines) for title, lines in paragraphs())
     return ":Author: A. Nobody\n:Date: 2024-05-01\n\n" + "\n\n".join(blocks)
@@ -209,6 +216,9 @@ TEXTS = {
     "windows.md": markdown(FRONT_MATTER).replace("\n", "\r\n"),
     "talk.mp4.md": transcript(),
     "guide.rst": rst(),
+    "guide.org": sections("* {}"),
+    "guide.adoc": sections("== {}"),
+    "guide.tex": sections("\\section{{{}}}"),
     "page.html": html(),
     "windows.html": html().replace("\n", "\r\n"),
     "plain.txt": markdown(),

@@ -40,7 +40,7 @@ def _answering(body: bytes) -> Iterator[str]:
 def test_a_reply_that_is_no_json_is_one_sentence(body):
     with (
         _answering(body) as url,
-        pytest.raises(EngineError, match="answered") as caught,
+        pytest.raises(EngineError, match="not a Qdrant server") as caught,
     ):
         describe_server(url, None, 5)
     assert not isinstance(caught.value, EngineUnreachableError)

@@ -94,7 +94,7 @@ def test_without_its_package_the_command_that_installs_it_is_told(
     name = "catalog.store.vectors.sqlite_vec"
     monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "apsw", None)
-    with pytest.raises(MissingExtraError, match=r"catalog-search\[sqlite-vec\]"):
+    with pytest.raises(MissingExtraError, match=r"\[sqlite-vec\]"):
         get_vector_engine(
             "sqlite-vec", desk.database, DATASET, desk.folder, dim=DIM, fingerprint="f"
         )

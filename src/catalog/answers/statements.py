@@ -124,6 +124,7 @@ class _Reader:
         self._headings = [(0, one) for one in above if turns_meaning(one)]
         self._lead = self._parent = self._question = ""
         self._parent_indent = 0
+        self._list_end = 0  # of a list without marks, which is read only once
 
     def read(self) -> Iterator[Statement]:
         for kind, lines in self.blocks():
@@ -167,6 +168,8 @@ class _Reader:
         """Return the kind of the block that begins at a line, and the line after it."""
         lines, line = self._lines, self._line(at)
         following = at + 1
+        if at < self._list_end:
+            return "item", following
         if at == 0 and (end := self._end_of_cut_code()) is not None:
             return "code", end + 1
         if not line.strip() or _RULE.match(line) or _NO_TEXT.search(line):
@@ -189,8 +192,9 @@ class _Reader:
         kind = "item" if _ITEM.match(line) else "prose"
         while following < len(lines) and self._continues(following, is_item=kind == "item"):
             following += 1
-        is_list = all(_LIST_LINE.match(self._line(one)) for one in range(at, following))
-        if kind == "prose" and following > at + 1 and is_list:
+        is_list = kind == "prose" and following > at + 1
+        if is_list and all(_LIST_LINE.match(self._line(one)) for one in range(at, following)):
+            self._list_end = following
             return "item", at + 1  # without marks, as HTML gives it
         return kind, following
 

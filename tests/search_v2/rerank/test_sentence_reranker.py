@@ -113,7 +113,7 @@ def test_a_model_of_several_labels_is_refused(tmp_path):
 def test_without_torch_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     rag = RAGv2Settings(rerank_provider="sentence_transformers", rerank_model=str(tmp_path))
-    with pytest.raises(MissingExtraError, match=r"catalog-search\[huggingface\]"):
+    with pytest.raises(MissingExtraError, match=r"\[huggingface\]"):
         get_reranker(rag).scores("a query", PASSAGES)
 
 

@@ -21,7 +21,6 @@ from catalog.core.files import describe_os_error, remedy
 from catalog.core.text import counted
 from catalog.ingest.sync_report import Pace
 from catalog.interfaces.plain_text import complaint, json_text, safe
-from catalog.interfaces.terminal import describe_origin
 from catalog.interfaces.text_layout import fit
 
 if TYPE_CHECKING:
@@ -301,6 +300,8 @@ class TerminalProgress:
 
 def print_stats(stats: DatasetStats) -> None:
     """Print the counts, why files are missing, and the histogram of sizes."""
+    from catalog.interfaces.terminal import describe_origin
+
     modalities = ", ".join(f"{count} {name}" for name, count in stats.modalities.items())
     languages = ", ".join(f"{count} {name}" for name, count in stats.languages.items())
     updated = datetime.fromtimestamp(stats.updated_at, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
