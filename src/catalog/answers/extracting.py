@@ -89,8 +89,8 @@ def rank_candidates(query: str, sources: Sequence[SentenceSource]) -> list[Candi
 def find_conflict(candidates: Sequence[Candidate]) -> tuple[Candidate, str] | None:
     """Return the statement that says otherwise than the best one, and the two values.
 
-    Both have nearly the same words, and each has a number, a date or a unit that the other lacks,
-    or one denies what the other says. Only the best eight are compared.
+    Both have nearly the same words. Each has a number, a date or a unit that the other lacks, or
+    one denies the other. Only the best eight are compared.
 
     >>> find_conflict([])
     """

@@ -1,6 +1,6 @@
 """Answer "how many documents mention X?" and "which documents mention X?" exactly, from the index.
 
-A search stops at its best passages, so that it can neither count nor list. These questions are
+A search stops at its best passages, so it cannot count. These questions are
 recognised by their form, in English, and answered from :class:`DocumentCatalog` without a language
 model: the number of documents that contain the words, and then the first of them, each with a
 sentence that contains them.
@@ -45,10 +45,10 @@ _MOST_PHRASES = 12  # a search takes 16
 
 
 class ListingQuestion(NamedTuple):
-    """What a question wants listed: the ``phrases`` that a passage has to contain.
+    """A question for a list: a passage must contain all its ``phrases``.
 
-    ``is_exact``: it asks about these words, so that none is an answer too. Otherwise, such as in
-    "which notes discuss …", it may be about what they mean.
+    ``is_exact``: the question is about these words, so "no document" is an answer. A question such
+    as "which notes discuss …" may be about their meaning.
     """
 
     phrases: tuple[str, ...]
@@ -56,7 +56,7 @@ class ListingQuestion(NamedTuple):
 
 
 def read_listing(question: str) -> ListingQuestion | None:
-    """Return what a question wants listed; ``None`` for other questions.
+    """Return the list that a question asks for; ``None`` for other questions.
 
     >>> read_listing('How many notes mention an indemnity clause?')
     ListingQuestion(phrases=('indemnity clause',), is_exact=True)

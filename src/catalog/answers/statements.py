@@ -75,14 +75,14 @@ def read_statements(text: str, headings: Sequence[str] = ()) -> Iterator[Stateme
     """Yield the statements of a passage in their order.
 
     ``headings`` are those that the passage is known to stand under or to contain, outermost first.
-    One without marks in the text is found by them, and one above the passage is context if it
-    turns the meaning of what is under it.
+    They find headings without marks. A heading above the passage is context if it turns the
+    meaning of the text under it.
     """
     return _Reader(text, headings).read()
 
 
 def turns_meaning(context: str) -> bool:
-    """Return whether a heading or lead-in may turn what is said under it: *Not OK*, *2019*.
+    """Return whether a heading or lead-in may turn the meaning of its text: *Not OK*, *2019*.
 
     >>> turns_meaning('Rejected proposals'), turns_meaning('Opening hours')
     (True, False)
@@ -91,7 +91,7 @@ def turns_meaning(context: str) -> bool:
 
 
 def denies(context: str, *, most: int = _MOST_DENYING) -> bool:
-    """Return whether a heading or lead-in of at most so many words denies what is said under it.
+    """Return whether a heading or lead-in of at most ``most`` words denies the text under it.
 
     >>> denies('Strictly prohibited'), denies('I do not see my files, what can I do')
     (True, False)
