@@ -76,7 +76,7 @@ def test_a_count_is_exact_and_its_documents_are_cited_where_they_say_it(store):
         (5, "There is an indemnity clause here.")
     }
     assert answer.notes == ('4 more: catalog browse --containing "indemnity clause" --offset 10',)
-    more = answer_question(store, asking("which notes mention an indemnity clause", top_k=50))
+    more = answer_question(store, asking("which notes mention an indemnity clause", top_k=1000))
     assert (len(more.sentences), more.notes) == (1 + COUNT, ())
 
 

@@ -320,3 +320,12 @@ def test_a_heading_that_turns_a_sentence_is_shown_with_it(text, shown):
         rank=1, title="", sections=(), score=1.0, relevance=0.5, text=text, link=None
     )
     assert rank_candidates("how high is the fee", [passage])[0].context == shown
+
+
+def test_a_statement_that_denies_a_part_of_the_best_one_is_shown():
+    best = candidate("Smoking is allowed.", 1.0, 0)
+    other = candidate("Smoking is allowed nowhere.", 0.9, 50)
+    assert [one.text for one in choose_sentences([best, other], 1, other)] == [
+        "Smoking is allowed.",
+        "Smoking is allowed nowhere.",
+    ]

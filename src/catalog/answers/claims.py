@@ -184,10 +184,10 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
         reasons.append("it cites no passage")
     elif cited:
         supporting, check = _supporting(text, cited)
-        against = [find_denial(text, cited[number]) for number in supporting]
-        if supporting and all(against):
-            check = Support(False, check.score, tuple(filter(None, against)))
-            supporting = ()
+        against = {number: find_denial(text, cited[number]) for number in supporting}
+        supporting = tuple(number for number, why in against.items() if why is None)
+        if against and not supporting:
+            check = Support(False, check.score, tuple(filter(None, against.values())))
         score = check.score if supporting else check.score / 2
         reasons = [] if supporting else [*reasons, *check.reasons]
     return AnswerSentence(

@@ -127,7 +127,7 @@ def choose_sentences(
             break
         if candidate != also and not candidate.answers_like(candidates[0]):
             continue
-        if any(folded in other or other in folded for other in shown):
+        if candidate != also and any(folded in other or other in folded for other in shown):
             continue
         shown.append(folded)
         sentence = AnswerSentence(

@@ -1,9 +1,9 @@
 """Answer "how many documents mention X?" and "which documents mention X?" exactly, from the index.
 
-A search stops at its best passages, so it cannot count. These questions are
-recognised by their form, in English, and answered from :class:`DocumentCatalog` without a language
-model: the number of documents that contain the words, and then the first of them, each with a
-sentence that contains them.
+A search stops at its best passages, so it cannot count. These questions are recognised by their
+form, in English, and answered from :class:`DocumentCatalog` without a language model: the number of
+documents that contain the words, and then the first documents, each with a sentence that contains
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.cited_sources import Sources, find_quote
 from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
-from catalog.core.params import AskParams, BrowseParams, SearchParams
+from catalog.core.params import MAX_DOCUMENTS, AskParams, BrowseParams, SearchParams
 from catalog.core.results import CatalogPage, SearchResult, SearchResults
 from catalog.library.browse import DocumentCatalog
 from catalog.store.lexical.languages import stop_words
@@ -84,13 +84,12 @@ def answer_listing(
 
     Return ``None`` if nothing contains the words and the question may mean something else.
     """
-    shown = params.top_k or _LISTED
-    asked, page = _count(service, params, listing.phrases, shown)
+    asked, page = listing.phrases, _count(service, params, listing.phrases)
     words = _telling_words(listing.phrases)
     if not page.total and len(words) > 1 and listing.is_exact:
-        apart, page_apart = _count(service, params, words, shown)
-        if page_apart.total:
-            asked, page = apart, page_apart
+        apart = _count(service, params, words)
+        if apart.total:
+            asked, page = words, apart
     if not page.total and not listing.is_exact:
         return None
     results = _search(service, params, asked, page)
@@ -102,8 +101,11 @@ def answer_listing(
     sentences = [AnswerSentence(text=_headline(asked, page), citations=(), supported=True)]
     for entry in page.entries:
         found = first.get(entry.source_doc_id)
-        if found is not None:
-            sentences.append(sources.cite(_line(found, entry.matching or 1, asked)))
+        if found is None:  # a passage of more than a search may return
+            line = AnswerSentence(text=entry.path, citations=(), supported=True, breaks="\n")
+        else:
+            line = sources.cite(_line(found, entry.matching or 1, asked))
+        sentences.append(line)
     yield from (AnswerEvent("sentence", sentence=one) for one in sentences)
     rest = page.total - len(page.entries)
     arguments = " ".join(f'--containing "{phrase}"' for phrase in asked)
@@ -118,16 +120,15 @@ def answer_listing(
     )
 
 
-def _count(
-    service: Searcher, params: AskParams, phrases: tuple[str, ...], most: int
-) -> tuple[tuple[str, ...], CatalogPage]:
+def _count(service: Searcher, params: AskParams, phrases: tuple[str, ...]) -> CatalogPage:
     shared = {field.name for field in fields(BrowseParams)} & {
         field.name for field in fields(AskParams)
     }
-    browse = BrowseParams(
-        containing=phrases, limit=most, **{name: getattr(params, name) for name in shared}
+    return DocumentCatalog(service.library).query(
+        containing=phrases,
+        limit=min(params.top_k or _LISTED, MAX_DOCUMENTS),
+        **{name: getattr(params, name) for name in shared},
     )
-    return phrases, DocumentCatalog(service.library).query(**vars(browse))
 
 
 def _search(
