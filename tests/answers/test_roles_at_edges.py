@@ -320,6 +320,8 @@ def bearing(token):
         ("POST", "/v1/documents", {"json": {"patterns": ["*"]}}),
         ("POST", "/v1/ask", {"json": {"question": "where does it sing in the morning?"}}),
         ("GET", "/v1/status", {}),
+        ("GET", "/", {}),
+        ("GET", "/?q=sings+in+the+morning", {}),
     ],
 )
 def test_the_bearer_of_a_roles_token_asks_as_that_role(client, method, path, request_):

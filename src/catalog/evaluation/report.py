@@ -41,8 +41,8 @@ from catalog.evaluation.report_text import (
     format_share,
     format_value,
     make_anchor,
-    make_showable,
     shorten,
+    template_environment,
 )
 from catalog.evaluation.runs import BackendRun, QueryOutcome
 from catalog.evaluation.significance import MIN_QUERIES, PairedTest
@@ -407,17 +407,7 @@ def render_report(
 
 def render_template(name: str, page: object) -> str:
     """Render a template of this package; text from outside is escaped and made showable."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("catalog.evaluation", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name).render(page=page)
+    return template_environment("catalog.evaluation").get_template(name).render(page=page)
 
 
 def write_report(
@@ -525,13 +515,6 @@ def lead_sentences(comparison: PipelineComparison) -> Iterator[str]:
         f"The difference of {difference} is hardly luck: it lies {range_} with "
         f"95{NO_BREAK}% confidence, and chance alone would do as much in {format_chance(test.p)}."
     )
-
-
-def _finalize(value: object) -> object:
-    """Make text from outside safe to show; leave markup of templates unchanged."""
-    if hasattr(value, "__html__") or not isinstance(value, str):
-        return value
-    return make_showable(value)
 
 
 def _largest_changes(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 View = dict[str, Any]
 """What a template shows, by the names it uses."""
@@ -50,6 +54,28 @@ def _picture(char: str) -> str:
     if char in _DIRECTION_MARKS:
         return f"⟨U+{code:04X}⟩"
     return {0x7F: "␡", 0x2028: " ", 0x2029: " "}.get(code, "�")
+
+
+@cache
+def template_environment(package: str) -> Environment:
+    """Return the templates of a package; text from outside is escaped and made showable."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(package, "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _finalize(value: object) -> object:
+    """Make text from outside safe to show; leave markup of templates unchanged."""
+    if hasattr(value, "__html__") or not isinstance(value, str):
+        return value
+    return make_showable(value)
 
 
 def shorten(text: str, limit: int = EXCERPT_CHARS) -> str:

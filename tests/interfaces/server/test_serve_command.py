@@ -94,7 +94,7 @@ def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, bu
     found = read_announcement(built)
     assert server.said == (
         f"serving {built} on http://127.0.0.1:{found.port} "
-        "(search, documents, status, /mcp); stop with Ctrl-C\n"
+        "(the page, /v1, /mcp); stop with Ctrl-C\n"
     )
     assert found.pid == server.pid
     assert found.key == settings_key(built, None, {})

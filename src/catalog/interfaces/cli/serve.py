@@ -30,30 +30,44 @@ def serve(
             "--http", metavar="HOST:PORT", help="Address to listen on; port 0: any free port."
         ),
     ] = "127.0.0.1:8180",
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a search page at /.")] = True,
+    opens: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
     """Keep model and indexes open for all that ask.
 
-    Commands with the same settings ask it by themselves. Programs find the HTTP API described at
-    /openapi.json, agents the Model Context Protocol at /mcp; see docs/how-to/serve.md.
+    Its address shows a search page. Commands with the same settings ask it by themselves. Programs
+    find the HTTP API described at /openapi.json, agents the Model Context Protocol at /mcp; see
+    docs/how-to/serve.md.
 
     Examples:
-        catalog serve
+        catalog serve --open
         catalog serve --http 127.0.0.1:9000 --preset vault
     """
+    import webbrowser
+
     from catalog.core.files import home_folder, settings_key
     from catalog.interfaces.calls import LocalEngine
     from catalog.interfaces.server import asgi
     from catalog.interfaces.server.listen import end_process
     from catalog.interfaces.server.security import parse_address
 
+    if opens and not page:
+        raise typer.BadParameter("--no-page leaves out the page that --open shows")
     address = parse_address(http)
     engine = LocalEngine(open_library(context, home, preset))
     store = store_options(context, home, preset)
     folder = home_folder(store.home)
     try:
-        asgi.serve(engine, address, folder, settings_key(folder, store.preset))
+        asgi.serve(
+            engine,
+            address,
+            folder,
+            settings_key(folder, store.preset),
+            with_page=page,
+            opens=webbrowser.open if opens else lambda _: None,
+        )
     except BaseException:
         engine.close()
         raise

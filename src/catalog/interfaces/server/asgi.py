@@ -48,6 +48,7 @@ from catalog.interfaces.terminal import Form, TerminalText, render, stream_answe
 
 if TYPE_CHECKING:
     from starlette.responses import Response
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from catalog.core.settings.sections import ServeSettings
@@ -175,8 +176,9 @@ def build_app(
     *,
     with_answers: bool = False,
     readiness: Readiness | None = None,
+    with_page: bool = True,
 ) -> ASGIApp:
-    """Return the app: ``/v1``, ``/mcp``, ``/metrics``, guarded, and ``/call`` for the secret.
+    """Return the app: ``/v1``, ``/mcp``, ``/metrics``, the page at ``/``, ``/call`` for the secret.
 
     Agents have the tool ``ask`` as well ``with_answers``. Without a ``readiness`` it is ready.
     ``check`` is called before each request's work and may refuse it with an error. Raises
@@ -196,11 +198,15 @@ def build_app(
     server = catalog_server(engine, workers, with_answers=with_answers, roles=serve.roles())
     mcp, running = mcp_asgi(server, serve)
 
-    routes = [
+    routes: list[BaseRoute] = [
         Route(CALL, endpoint=guard_app(call_endpoint(engine, workers), address, for_owner)),
         Route(MCP, endpoint=guard_app(mcp, address, serve)),
         Route(METRICS, endpoint=guard_app(answer_head(metrics_endpoint(metrics)), address, serve)),
     ]
+    if with_page:
+        from catalog.interfaces.server.page.site import page_routes
+
+        routes += page_routes(engine, workers, address, serve)
     app = Starlette(routes=routes, lifespan=lambda _: running)
     # Whatever the path is: no answer comes from outside the guard.
     open_paths = frozenset([HEALTH, READY])
@@ -238,10 +244,19 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
+def serve(
+    engine: LocalEngine,
+    address: Address,
+    home: Path,
+    key: str,
+    *,
+    with_page: bool = True,
+    opens: Callable[[str], object] = lambda _: None,
+) -> None:
     """Answer on the address until SIGINT or SIGTERM; the caller closes the engine.
 
-    Port 0 means any free one. The address is printed on standard output when the server listens.
+    Port 0 means any free one. The address is printed on standard output when the server listens,
+    and ``opens`` is called with it.
     Raises :class:`ConfigError` if the address is not available, if other machines could connect and
     no token is set, or if the store has a server already.
     """
@@ -259,14 +274,16 @@ def serve(engine: LocalEngine, address: Address, home: Path, key: str) -> None:
             check,
             with_answers=settings.answers.tool,
             readiness=readiness,
+            with_page=with_page,
         )
 
         def ready() -> None:
             reachable = Address(host, port).reachable_host
             publish(Announcement(os.getpid(), reachable, port, secret, key, __version__))
-            offers = "search, documents, status, /mcp"
+            offers = "the page, /v1, /mcp" if with_page else "/v1, /mcp"
             with suppress(OSError):  # a full or closed standard output is no reason not to serve
                 print(f"serving {home} on {bound.url} ({offers}); stop with Ctrl-C", flush=True)
+            opens(bound.url)
 
         quiet_libraries()
         add_request_ids()

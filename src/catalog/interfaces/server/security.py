@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from catalog.core.errors import ConfigError
 from catalog.core.scope import asked_as
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 ROLE = "catalog_role"  # the key of the sender's role in the state of a request
+PASS = "catalog_pass"  # noqa: S105  # the name of a browser's cookie
 _BRACKETED = re.compile(r"\[[^\[\]]*\](:\d*)?")
 _MAX_DIGITS = 19  # of a length; more is nobody's
 _METHODS = ("GET", "POST", "DELETE")
@@ -96,8 +97,12 @@ def guard_app(
     serve: ServeSettings,
     *,
     open_paths: frozenset[str] = frozenset(),
+    login: str = "",
 ) -> ASGIApp:
     """Return the app behind every check; paths in ``open_paths`` need no token.
+
+    With the path of a ``login`` page, browsers may send the cookie of :func:`page_pass` instead of
+    a token, and are sent to that page without one.
 
     421: Host is not a loopback name, ``address.host`` or one of ``serve.allowed_hosts``.
     403: Origin is sent, and is neither on such a host nor one of ``serve.allowed_origins``.
@@ -116,7 +121,7 @@ def guard_app(
         )
     inner: ASGIApp = BodyLimit(app, serve.max_body_bytes)
     if tokens:
-        inner = TokenCheck(inner, tokens, open_paths)
+        inner = TokenCheck(inner, tokens, open_paths, login)
     if serve.allowed_origins:
         from starlette.middleware.cors import CORSMiddleware
 
@@ -179,41 +184,82 @@ class TokenCheck:
     """Pass on requests with a token, as its role, and all requests to the open paths.
 
     ``tokens`` has the role of each token, ``None`` for one that sees everything. The app finds the
-    role in ``scope["state"]`` as well, under :data:`ROLE`.
+    role in ``scope["state"]`` as well, under :data:`ROLE`. ``login``: see :func:`guard_app`.
     """
 
     def __init__(
-        self, app: ASGIApp, tokens: Mapping[str, str | None], open_paths: frozenset[str]
+        self,
+        app: ASGIApp,
+        tokens: Mapping[str, str | None],
+        open_paths: frozenset[str],
+        login: str = "",
     ) -> None:
         self._app = app
         self._roles = {token.encode("utf-8"): role for token, role in tokens.items()}
+        passes = tokens if login else {}
+        self._passes = {page_pass(token).encode(): role for token, role in passes.items()}
         self._open_paths = open_paths
+        self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self._open_paths:
             await self._app(scope, receive, send)
             return
         values = _header_values(scope, b"authorization")
-        token = self._find(values[0]) if len(values) == 1 else None
-        if token is None:
+        found = self._find(values[0]) if len(values) == 1 else None
+        if found is None and not values:
+            found = self._find_pass(scope)
+        if found is None and self._login:
+            await _redirect_to_login(send, self._login, scope)
+            return
+        if found is None:
             challenge = {"www-authenticate": 'Bearer realm="catalog"'}
             message = "send 'Authorization: Bearer …' with the server's token"
             await send_error(send, 401, "Unauthorized", message, challenge)
             return
-        role = self._roles[token]
+        role = found[0]
         scope = {**scope, "state": {**scope.get("state", {}), ROLE: role}}
         with asked_as(role):
             await self._app(scope, receive, send)
 
-    def _find(self, header: str) -> bytes | None:
-        """Return the token that a header bears; ``None`` for a wrong one.
-
-        All are compared, each in the same time, so that the time does not tell which is near.
-        """
+    def _find(self, header: str) -> tuple[str | None] | None:
+        """Return the role of the token that a header bears; ``None`` for a wrong token."""
         scheme, _, given = header.partition(" ")
-        sent = given.strip(" \t").encode("latin-1")
-        same = [token for token in self._roles if hmac.compare_digest(sent, token)]
-        return same[0] if same and scheme.lower() == "bearer" else None
+        found = _same_secret(given.strip(" \t").encode("latin-1"), self._roles)
+        return found if scheme.lower() == "bearer" else None
+
+    def _find_pass(self, scope: Scope) -> tuple[str | None] | None:
+        """Return the role of the pass in a cookie; ``None`` without a valid one."""
+        pairs = ";".join(_header_values(scope, b"cookie")).split(";")
+        given = [
+            value
+            for name, _, value in (one.strip().partition("=") for one in pairs)
+            if name == PASS
+        ]
+        return _same_secret(given[0].encode("latin-1"), self._passes) if len(given) == 1 else None
+
+
+def page_pass(token: str) -> str:
+    """Return the value of the cookie :data:`PASS` for a token, from which nobody learns it."""
+    return hmac.new(token.encode(), b"a browser may see the page", "sha256").hexdigest()
+
+
+def _same_secret(sent: bytes, roles: Mapping[bytes, str | None]) -> tuple[str | None] | None:
+    """Return the role of the secret that was sent; ``None`` if there is no such secret.
+
+    All are compared, each in the same time, so that the time does not tell which is near.
+    """
+    same = [secret for secret in roles if hmac.compare_digest(sent, secret)]
+    return (roles[same[0]],) if same else None
+
+
+async def _redirect_to_login(send: Send, login: str, scope: Scope) -> None:
+    """Send the browser to the login page, which leads back to where it was."""
+    asked = scope["path"].encode() + b"?" * bool(scope["query_string"]) + scope["query_string"]
+    place = f"{login}?next={quote(asked)}" if scope["method"] == "GET" else login
+    headers = [(b"location", place.encode("ascii")), (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 303, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 class BodyLimit:

@@ -1,0 +1,1 @@
+"""The page of ``catalog serve``: search in a browser; see ``docs/decisions/0053-page.md``."""

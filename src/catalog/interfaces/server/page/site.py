@@ -1,0 +1,214 @@
+"""Serve the page: its addresses, the sign-in, and the headers that browsers obey."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from catalog import __version__
+from catalog.core.errors import CatalogError, InputError
+from catalog.core.retrieval_events import asked_at
+from catalog.evaluation.report_text import template_environment
+from catalog.interfaces.server.http_errors import http_status
+from catalog.interfaces.server.page.search import search_view
+from catalog.interfaces.server.security import PASS, guard_app, page_pass
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from catalog.core.settings.sections import ServeSettings
+    from catalog.interfaces.calls import LocalEngine
+    from catalog.interfaces.server.security import Address
+    from catalog.interfaces.server.workers import Workers
+
+
+LOGIN = "/login"
+_ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_YEAR = 31_536_000  # seconds
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "same-origin",  # with none at all, a form's Origin would be "null"
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-cache, private",
+}
+View = dict[str, Any]
+
+
+def page_routes(
+    engine: LocalEngine, workers: Workers, address: Address, serve: ServeSettings
+) -> list[BaseRoute]:
+    """Return the routes of the page, guarded like the API's; raises as ``guard_app`` does."""
+    site = Site(engine, workers, serve.tokens())
+    own = site.routes()
+    app = Starlette(
+        routes=own,
+        exception_handlers={CatalogError: _show_error, HTTPException: _show_error},
+    )
+    alone = serve.model_copy(update={"allowed_origins": ()})  # no other site's page reads this one
+    is_open = frozenset([LOGIN, *map(_asset_path, _ASSETS)])
+    guarded = guard_app(_with_headers(app), address, alone, open_paths=is_open, login=LOGIN)
+    return [Route(route.path, endpoint=guarded) for route in own]
+
+
+class Site:
+    """What the page's addresses answer. Searches and documents come from the engine's verbs."""
+
+    def __init__(
+        self, engine: LocalEngine, workers: Workers, tokens: Mapping[str, str | None]
+    ) -> None:
+        self._engine = engine
+        self._workers = workers
+        self._tokens = tokens
+
+    def routes(self) -> list[Route]:
+        """Return all addresses."""
+        return [
+            Route("/", self.search, methods=["GET"]),
+            Route(LOGIN, self.login, methods=["GET", "POST"]),
+            Route("/logout", self.logout, methods=["POST"]),
+            Route("/assets/{name}", _asset, methods=["GET"]),
+        ]
+
+    async def search(self, request: Request) -> Response:
+        """Show results, documents and facets for the state in the address."""
+        return await self._show(request, "search.html.j2", search_view)
+
+    async def login(self, request: Request) -> Response:
+        """Ask for the token, and give a browser that knows it a cookie."""
+        target = _own_path(request.query_params.get("next", "/"))
+        if request.method == "GET":
+            return render(request, "login.html.j2", {"next": target, "is_wrong": False})
+        fields = await read_form(request)
+        target = _own_path(fields.get("next", "/"))
+        sent = fields.get("token", "").strip()
+        known = [one for one in self._tokens if hmac.compare_digest(one.encode(), sent.encode())]
+        if not known:
+            return render(request, "login.html.j2", {"next": target, "is_wrong": True}, 401)
+        response = RedirectResponse(target, 303)
+        response.set_cookie(
+            PASS,
+            page_pass(known[0]),
+            httponly=True,
+            samesite="strict",
+            secure=request.headers["origin"].startswith("https:"),  # a proxy speaks TLS
+        )
+        return response
+
+    async def logout(self, request: Request) -> Response:
+        """Take the browser's cookie back."""
+        await read_form(request)
+        response = RedirectResponse(LOGIN, 303)
+        response.delete_cookie(PASS)
+        return response
+
+    async def _show(
+        self, request: Request, template: str, view: Callable[[Any, list[tuple[str, str]]], View]
+    ) -> Response:
+        """Render the view of an address, made in a worker thread."""
+        pairs = request.query_params.multi_items()
+        with asked_at("http"):
+            shown = await self._workers.run(partial(view, self._engine.ask, pairs))
+        return render(request, template, shown, shown.get("status", 200))
+
+
+def render(request: Request, template: str, view: View, status: int = 200) -> Response:
+    """Return a page; ``view`` is what its template shows."""
+    made = template_environment(__package__ or "").get_template(template)
+    common = {
+        "version": __version__,
+        "path": request.url.path,
+        "assets": {name: f"{_asset_path(name)}?{_asset_bytes(name)[1]}" for name in _ASSETS},
+        "has_pass": PASS in request.cookies,
+    }
+    return HTMLResponse(made.render(page={**common, **view}).encode("utf-8", "replace"), status)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form that one of this server's own pages sent.
+
+    Raises :class:`HTTPException` with status 403 for any other sender: browsers send ``Origin``
+    with every POST, and a page on another port of this machine has another one.
+    """
+    origin = urlsplit(request.headers.get("origin", ""))
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if origin.netloc.lower() != request.headers["host"].lower() or site != "same-origin":
+        raise HTTPException(403, "only this server's own pages may change something")
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise HTTPException(415, "send a form")
+    try:
+        body = (await request.body()).decode()
+        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=100))
+    except ValueError as error:
+        raise InputError("the form cannot be read") from error
+
+
+def _own_path(target: str) -> str:
+    """Return a path of this server, ``/`` for an address elsewhere."""
+    is_path = target.startswith("/") and not target.startswith(("//", "/\\"))
+    return target if is_path and target.isprintable() else "/"
+
+
+def _asset_path(name: str) -> str:
+    return f"/assets/{name}"
+
+
+@cache
+def _asset_bytes(name: str) -> tuple[bytes, str]:
+    """Return one of the page's files, and a short hash of it."""
+    content = (files(__package__ or "") / "static" / name).read_bytes()
+    return content, sha256(content).hexdigest()[:12]
+
+
+async def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _ASSETS:
+        raise HTTPException(404, "no such file")
+    content, _ = _asset_bytes(name)
+    return Response(
+        content, media_type=_ASSETS[name], headers={"cache-control": f"max-age={_YEAR}, immutable"}
+    )
+
+
+async def _show_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        status, message = error.status_code, error.detail
+    else:
+        assert isinstance(error, CatalogError)
+        status, message = http_status(error), str(error)
+    return render(request, "error.html.j2", {"message": message[:2000]}, status)
+
+
+def _with_headers(app: ASGIApp) -> ASGIApp:
+    """Return the app that answers HEAD, too, and every request with the page's headers."""
+    own = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = list(message.get("headers", ()))
+                names = {name for name, _ in given}
+                given += [(name, value) for name, value in own if name not in names]
+                message = {**message, "headers": given}
+            await send(message)
+
+        await app(scope, receive, send_with_headers)
+
+    return answer

@@ -1,0 +1,97 @@
+"use strict";
+/* The page works without this file. With it, answers come as one types, and keys move about. */
+const DELAY = 180;
+const byId = (id) => document.getElementById(id);
+let running = null;
+let timer = 0;
+
+async function show(address, how) {
+  if (running) running.abort();
+  const mine = (running = new AbortController());
+  document.body.setAttribute("aria-busy", "true");
+  try {
+    const answer = await fetch(address, { signal: mine.signal, credentials: "same-origin" });
+    if (answer.redirected) return location.assign(address);
+    const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const old = document.querySelector("main");
+    const isReading = Boolean(next.querySelector("#document"));
+    old.replaceWith(document.adoptNode(next.querySelector("main")));
+    document.title = next.title;
+    if (how === "push") history.pushState(null, "", address);
+    if (how === "replace") history.replaceState(null, "", address);
+    if (isReading && how !== "replace") settle();
+  } catch (error) {
+    if (error.name !== "AbortError") location.assign(address);
+  } finally {
+    if (running === mine) {
+      running = null;
+      document.body.removeAttribute("aria-busy");
+    }
+  }
+}
+
+function settle() {
+  const at = byId("at");
+  const pane = byId("document");
+  if (at && pane) pane.scrollTop = at.offsetTop - pane.clientHeight / 3;
+}
+
+function asked() {
+  const pairs = new URLSearchParams(new FormData(byId("ask")));
+  if (pairs.get("sort") === "best") pairs.delete("sort");
+  if (pairs.get("mode") === "hybrid") pairs.delete("mode");
+  return "/?" + pairs;
+}
+
+function move(step) {
+  const links = [...document.querySelectorAll("a.result")];
+  const at = links.indexOf(document.activeElement);
+  const next = at < 0 ? (step > 0 ? 0 : -1) : at + step;
+  if (next < 0 && at === 0) byId("q").focus();
+  else links.at(Math.min(next, links.length - 1))?.focus();
+}
+
+if (byId("ask")) {
+  byId("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    clearTimeout(timer);
+    show(asked(), "push");
+  });
+  byId("q").addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => show(asked(), "replace"), DELAY);
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("select[form=ask]")) show(asked(), "push");
+  });
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("main a[href^='/?'], main a[href='/']");
+    if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const address = link.getAttribute("href");
+    show(address, "push").then(() => {
+      for (const one of document.querySelectorAll("a.result, #document .close a"))
+        if (one.getAttribute("href") === address) return one.focus();
+    });
+  });
+  addEventListener("popstate", () => {
+    byId("q").value = new URLSearchParams(location.search).get("q") || "";
+    show(location.pathname + location.search, "");
+  });
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.matches("input, textarea, select");
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/" && !isTyping) {
+      event.preventDefault();
+      byId("q").select();
+    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && !event.target.matches("select, #document *, #document")) {
+      event.preventDefault();
+      move(event.key === "ArrowDown" ? 1 : -1);
+    } else if (event.key === "Escape") {
+      const close = document.querySelector("#document .close a");
+      if (close) close.click();
+      else byId("q").focus();
+    }
+  });
+  settle();
+}

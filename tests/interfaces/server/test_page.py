@@ -1,0 +1,235 @@
+"""The page as HTML: what an address shows, who may see it, and what foreign text may not do."""
+
+import asyncio
+import re
+from html import unescape
+
+import pytest
+
+from catalog.core.settings import ServeSettings
+from catalog.interfaces.calls import LocalEngine
+from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.server.page import site
+from catalog.interfaces.server.security import Address, page_pass
+from catalog.library.indexing import Indexer
+from fakes import open_library, write
+
+TOKEN = "a token of some length"
+OWN = {"origin": "http://127.0.0.1:8180", "content-type": "application/x-www-form-urlencoded"}
+
+
+def text_of(answer):
+    """The words of a page, without its markup."""
+    body = re.sub(r"<[^>]*>", " ", re.sub(r"(?s)<head>.*?</head>", "", answer.text))
+    return " ".join(unescape(body).split())
+
+
+def links(answer, word):
+    return [unescape(one) for one in re.findall(r'href="([^"]*)"', answer.text) if word in one]
+
+
+def test_a_question_is_answered_with_places_marks_and_counts(asked, engine):
+    answer = asked(engine, "GET", "/?q=rotate+keys")
+    assert answer.status_code == 200
+    told = text_of(answer)
+    assert "of the best" in told
+    assert "Keys lines 4-8 · keys.md" in told
+    assert "<mark>Rotate</mark> the API <mark>keys</mark>" in answer.text
+    assert re.search(r"Tag ops 1 security 1", told)
+    assert links(answer, "type=md")
+    assert links(answer, "year=")
+
+
+def test_without_a_question_the_documents_are_listed(asked, engine):
+    told = text_of(asked(engine, "GET", "/"))
+    assert "3 documents, newest first" in told
+    assert "guides/backup.md" in told
+
+
+def test_an_address_narrows_and_offers_to_widen_again(asked, engine):
+    answer = asked(engine, "GET", "/?q=the&tag=ops&type=md")
+    assert "keys.md" in text_of(answer)
+    assert "backup.md" not in text_of(answer)
+    assert "/?q=the&type=md" in links(answer, "q=the")
+    assert "/?q=the&tag=ops" in links(answer, "q=the")
+    assert "Nothing found" in text_of(asked(engine, "GET", "/?q=rotate&before=1990"))
+
+
+def test_a_result_opens_its_document_with_its_lines_marked(asked, engine):
+    first = links(asked(engine, "GET", "/?q=rotate+keys"), "doc=")[0]
+    answer = asked(engine, "GET", first.partition("#")[0])
+    cited = re.findall(r'<p(?: id="at")? class="cited">(.*)</p>', answer.text)
+    assert any("Rotate the API keys every ninety days" in line for line in cited)
+    assert not any("tags:" in line for line in cited)
+    assert answer.text.count('id="at"') == 1
+    assert 'aria-current="true"' in answer.text
+
+
+def test_a_place_far_down_a_long_document_is_shown(asked, engine, monkeypatch):
+    monkeypatch.setattr("catalog.interfaces.server.page.search._DOCUMENT_BYTES", 90)
+    monkeypatch.setattr("catalog.interfaces.server.page.search._BEFORE", 1)
+    answer = asked(engine, "GET", "/?doc=notes:keys.md&first=8&last=8")
+    assert re.search(r'class="cited">.*Rotate the API', answer.text)
+    assert "# Keys" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "words"),
+    [
+        ("/?q=keys&dataset=nowhere", 404, "nowhere"),
+        ("/?q=keys&mode=magic", 400, "mode"),
+        ("/?q=keys&doc=notes:nothing.md", 200, "nothing.md"),
+        ("/?q=keys&after=tomorrow", 400, "tomorrow"),
+        ("/?q=keys&n=99999999999999999999&first=x&at=-1&unknown=1", 200, "keys.md"),
+        ("/?q=%00%ff&tag=%F0%9F%92%A9", 400, "no document has the tag"),
+    ],
+)
+def test_a_wrong_address_is_explained_on_the_page(asked, engine, address, status, words):
+    answer = asked(engine, "GET", address)
+    assert answer.status_code == status
+    assert words in text_of(answer)
+    assert 'role="search"' in answer.text
+
+
+def test_other_methods_and_files_are_refused(asked, engine):
+    assert asked(engine, "POST", "/").status_code == 405
+    assert asked(engine, "GET", "/assets/site.py").status_code == 404
+    assert asked(engine, "GET", "/assets/..%2fsite.py").status_code == 404
+    assert asked(engine, "HEAD", "/").text == ""
+
+
+def test_every_answer_forbids_scripts_frames_and_other_hosts(asked, engine):
+    for path in ("/", "/login", "/assets/page.js", "/assets/nothing", "/?q=x&mode=magic"):
+        headers = asked(engine, "GET", path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["x-content-type-options"] == "nosniff"
+    page = asked(engine, "GET", "/?q=keys").text
+    assert not re.search(r"<script(?! src=)|style=|\son\w+=|https?://|<style", page)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    text = (
+        '---\ntags: ["<b onmouseover=alert(1)>", "\u202egpj.exe"]\n'
+        'author: "</dd><script>alert(2)</script>"\n---\n'
+        "# <img src=x onerror=alert(3)> \u202etitle\n\n"
+        f"<script>document.title='owned'</script> rotate [x](javascript:alert(4)) {'k' * 10_000}\n"
+    )
+    write(folder / "notes", **{"<svg onload=alert(5)>_dot_md": text})
+    with LocalEngine(open_library(folder / "home")) as engine:
+        Indexer(engine.library).build(folder / "notes", "notes")
+        yield engine
+
+
+def test_hostile_titles_paths_metadata_and_passages_are_only_text(asked, hostile):
+    address = "/?q=rotate+%3Cscript%3E&doc=notes:%3Csvg%20onload=alert(5)%3E.md&first=5&last=7"
+    answer = asked(hostile, "GET", address)
+    tags = set(re.findall(r"<([a-z0-9]+)", answer.text))
+    assert not tags & {"img", "svg", "b"}
+    assert answer.text.count("<script") == 1
+    assert "\u202e" not in answer.text
+    told = text_of(answer)
+    for part in ("<script>document.title='owned'", "onerror=alert(3)", "<svg onload=alert(5)>.md"):
+        assert part in told
+    assert not links(answer, "javascript:")
+    assert "<b onmouseover=alert(1)>" in told
+    assert "k" * 10_000 in answer.text
+
+
+def test_without_the_page_its_addresses_do_not_exist(engine, sending):
+    bare = build_app(engine, Address("127.0.0.1", 8180), ServeSettings(), "5" * 64, with_page=False)
+    for path in ("/", "/login", "/assets/page.js"):
+        assert asyncio.run(sending(bare, "GET", path)).status_code == 404
+
+
+def test_with_a_token_a_browser_signs_in_and_out(asked, engine):
+    serve = {"token": TOKEN}
+    answer = asked(engine, "GET", "/?q=keys&tag=ops", serve)
+    assert (answer.status_code, answer.text) == (303, "")
+    assert answer.headers["location"] == "/login?next=/%3Fq%3Dkeys%26tag%3Dops"
+    page = asked(engine, "GET", answer.headers["location"], serve)
+    assert 'value="/?q=keys&amp;tag=ops"' in page.text
+    form = f"next=%2F%3Fq%3Dkeys&token={TOKEN.replace(' ', '+')}"
+    signed = asked(engine, "POST", "/login", serve, headers=OWN, content=form)
+    assert (signed.status_code, signed.headers["location"]) == (303, "/?q=keys")
+    cookie = signed.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert TOKEN not in cookie
+    own = {"cookie": cookie.partition(";")[0]}
+    assert "keys.md" in asked(engine, "GET", "/?q=keys", serve, headers=own).text
+    gone = asked(engine, "POST", "/logout", serve, headers={**OWN, **own})
+    assert gone.headers["location"] == "/login"
+    assert 'catalog_pass="";' in gone.headers["set-cookie"]
+
+
+def test_behind_a_proxy_with_tls_the_cookie_is_secure(asked, engine):
+    serve = {"token": TOKEN, "allowed_hosts": ("search.example",)}
+    headers = {**OWN, "host": "search.example", "origin": "https://search.example"}
+    form = f"token={TOKEN.replace(' ', '+')}"
+    answer = asked(engine, "POST", "/login", serve, headers=headers, content=form)
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil", "/\n/x"])
+def test_signing_in_leads_to_no_other_site(asked, engine, target):
+    form = {"token": TOKEN, "next": target}
+    headers = {"origin": OWN["origin"]}
+    answer = asked(engine, "POST", "/login", {"token": TOKEN}, headers=headers, data=form)
+    assert answer.headers["location"] == "/"
+
+
+def test_a_wrong_token_or_cookie_signs_nobody_in(asked, engine):
+    serve = {"token": TOKEN}
+    wrong = asked(engine, "POST", "/login", serve, headers=OWN, content="token=wrong")
+    assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
+    for value in ("", TOKEN, page_pass("another token here")):
+        headers = {"cookie": f"catalog_pass={value}"}
+        assert asked(engine, "GET", "/", serve, headers=headers).status_code == 303
+    twice = f"catalog_pass={page_pass(TOKEN)}"
+    headers = {"cookie": f"{twice}; {twice}"}
+    assert asked(engine, "GET", "/", serve, headers=headers).status_code == 303
+    api = asked(engine, "GET", "/v1/status", serve, headers={"cookie": twice})
+    assert api.status_code == 401  # the cookie is for the page alone
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "http://127.0.0.1:9999"},  # another server on this machine
+        {"origin": "null"},
+        {"origin": ""},
+        {},
+        {"origin": OWN["origin"], "sec-fetch-site": "cross-site"},
+        {"origin": OWN["origin"], "sec-fetch-site": "same-site"},
+        {"origin": OWN["origin"], "content-type": "text/plain"},
+    ],
+)
+def test_no_other_sites_page_may_write(asked, engine, headers):
+    kind = {"content-type": OWN["content-type"]}
+    answer = asked(
+        engine, "POST", "/login", {"token": TOKEN}, headers={**kind, **headers},
+        content=f"token={TOKEN.replace(' ', '+')}",
+    )  # fmt: skip
+    assert answer.status_code in (403, 415)
+    assert "set-cookie" not in answer.headers
+
+
+def test_pages_of_allowed_origins_may_call_the_api_but_not_read_the_page(asked, engine):
+    serve = {"allowed_origins": ("http://app.example",)}
+    headers = {"origin": "http://app.example"}
+    api = asked(engine, "GET", "/v1/status", serve, headers=headers)
+    assert api.headers["access-control-allow-origin"] == "http://app.example"
+    page = asked(engine, "GET", "/?q=keys", serve, headers=headers)
+    assert (page.status_code, "access-control-allow-origin" in page.headers) == (403, False)
+
+
+def test_the_pages_own_files_are_small():
+    names = [*site._ASSETS]
+    assert sum(len(site._asset_bytes(name)[0]) for name in names) < 60_000

@@ -1,0 +1,113 @@
+"""The page in a real browser: typing, keys, history, another origin, and no script at all."""
+
+import pytest
+
+from catalog.core.settings import ServeSettings
+from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.server.security import Address
+from interfaces.server.browser import browser  # noqa: F401
+from interfaces.server.conftest import SECRET, listening
+
+HERE = Address("127.0.0.1", 8180)
+
+
+@pytest.fixture(scope="module")
+def base(engine):
+    with listening(build_app(engine, HERE, ServeSettings(), SECRET)) as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+def page(browser):  # noqa: F811
+    with browser.new_context(viewport={"width": 1400, "height": 900}) as context:
+        page = context.new_page()
+        problems = []
+        page.on("console", lambda said: problems.append(said.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        yield page
+        assert problems == []
+
+
+def test_answers_come_while_one_types_and_every_state_has_its_address(page, base):
+    page.goto(base)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("/")
+    page.keyboard.type("rotate keys", delay=10)
+    page.wait_for_selector("mark")
+    assert page.url == f"{base}/?q=rotate+keys"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#document .cited")
+    assert "doc=notes%3Akeys.md" in page.url
+    page.reload()
+    assert "Rotate the API keys" in page.inner_text("#document")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#document", state="detached")
+    page.click("#facets a:has-text('ops')")
+    page.wait_for_selector("#facets a.chosen")
+    assert page.url.endswith("tag=ops")
+    page.go_back()
+    page.wait_for_selector("#facets a.chosen", state="detached")
+    assert page.input_value("#q") == "rotate keys"
+
+
+def test_an_answer_to_an_older_question_never_replaces_a_newer_one(page, base):
+    def answer_late(route):
+        page.wait_for_timeout(600)
+        route.continue_()
+
+    page.goto(base)
+    page.route("**/?q=bread", answer_late)
+    page.fill("#q", "bread")
+    page.wait_for_timeout(250)
+    page.fill("#q", "midnight")
+    page.wait_for_selector("#found:has-text('Backups run')")
+    page.wait_for_timeout(700)
+    assert page.url.endswith("q=midnight")
+    assert "Backups run" in page.inner_text("#found")
+
+
+def test_it_searches_and_reads_without_javascript(browser, base):  # noqa: F811
+    with browser.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(base)
+        page.fill("#q", "rotate keys")
+        page.press("#q", "Enter")
+        page.click("a.result >> nth=0")
+        assert "Rotate the API keys" in page.inner_text("#document .cited >> nth=-1")
+
+
+def test_another_origin_reads_and_writes_nothing(browser, base, engine):  # noqa: F811
+    async def foreign(scope, receive, send):
+        head = {"type": "http.response.start", "status": 200}
+        await send({**head, "headers": [(b"content-type", b"text/html")]})
+        await send({"type": "http.response.body", "body": b"<p>another site</p>"})
+
+    tries = """async (base) => {
+      const read = (url, how) => fetch(url, how).then((r) => r.text()).catch(() => "refused");
+      const framed = new Promise((done) => {
+        const frame = document.createElement("iframe");
+        frame.onload = () => { try { done(frame.contentDocument.body.innerText); }
+                               catch { done("refused"); } };
+        frame.src = base + "/?q=keys";
+        document.body.append(frame);
+      });
+      const form = new URLSearchParams({token: "x"});
+      const withCookies = {credentials: "include"};
+      return [await read(base + "/?q=keys"), await read(base + "/?q=keys", withCookies),
+              await read(base + "/logout", {method: "POST", body: form}),
+              await framed || "refused"];
+    }"""
+    with listening(foreign) as other, browser.new_context() as context:
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{other.port}/")
+        assert page.evaluate(tries, base) == ["refused"] * 4
+        answers = []
+        page.on("response", lambda answer: answers.append(answer.status))
+        page.evaluate(
+            "(base) => { const f = document.createElement('form'); f.method = 'post';"
+            " f.action = base + '/logout'; document.body.append(f); f.submit(); }",
+            base,
+        )
+        page.wait_for_timeout(300)
+        assert 403 in answers
