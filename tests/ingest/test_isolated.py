@@ -148,7 +148,7 @@ def test_a_file_without_text_is_told_from_a_broken_one():
     ],
 )
 def test_the_worker_may_not(action, tmp_path):
-    code = f"from catalog.ingest.readers.worker import _drop_rights\n_drop_rights(10**9)\n{action}"
+    code = f"from catalog.ingest.readers.worker import drop_rights\ndrop_rights(10**9)\n{action}"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )

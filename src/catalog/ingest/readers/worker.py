@@ -32,7 +32,7 @@ _FORBIDDEN = (
 def main() -> None:
     """Answer requests until the input ends."""
     requests, answers = own_pipes()
-    _drop_rights(int(sys.argv[1]))
+    drop_rights(int(sys.argv[1]))
     threading.Thread(target=exit_with, args=(os.getppid(),), daemon=True).start()
     while (received := isolated.receive_request(requests)) is not None:
         isolated.send(answers, _serve(*received, answers))
@@ -66,7 +66,8 @@ def own_pipes() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _drop_rights(memory_bytes: int) -> None:
+def drop_rights(memory_bytes: int) -> None:
+    """Bound the memory of this process, and refuse connections, programs and written files."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     with suppress(ImportError, ValueError, OSError):
         import resource

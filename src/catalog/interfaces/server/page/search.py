@@ -5,82 +5,42 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import CatalogError
-from catalog.core.places import format_clock
 from catalog.interfaces.server.http_errors import http_status
+from catalog.interfaces.server.page.document import document_view
+from catalog.interfaces.server.page.explanation import score_bars, waterfall
+from catalog.interfaces.server.page.state import Pairs, State, View
 
-View = dict[str, Any]
+if TYPE_CHECKING:
+    from catalog.interfaces.calls import LocalEngine
+
+
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
-Pairs = Sequence[tuple[str, str]]
 
 SHOWN, MORE, MOST = 10, 10, 100  # results at first, added by a click, at most
 POOL = 50  # passages or documents whose facets are counted, at least
 _VALUES = 8  # of a facet
-_DOCUMENT_BYTES = 300_000  # of one text; a place beyond them is shown with what follows it
-_BEFORE = 20  # lines (pages …) shown before such a place
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _TITLES = {"dataset": "Dataset", "type": "Type", "tag": "Tag", "year": "Date"}
-_NARROWING = (*_TITLES, "after", "before")
-_KEPT = ("q", *_NARROWING, "mode", "sort", "n", "doc", "first", "last", "at")
 _REPEATED = ("dataset", "tag")
 
 
-class State:
-    """The state in an address: the question, its filters, the open document and its lines."""
-
-    def __init__(self, pairs: Pairs) -> None:
-        self.pairs = [(name, value.strip()) for name, value in pairs if name in _KEPT]
-        self.pairs = list(dict.fromkeys(pair for pair in self.pairs if pair[1]))
-
-    def one(self, name: str) -> str:
-        """Return the last value of a name, ``""`` if it has none."""
-        return next((value for key, value in reversed(self.pairs) if key == name), "")
-
-    def all(self, name: str) -> list[str]:
-        """Return all values of a name."""
-        return [value for key, value in self.pairs if key == name]
-
-    def number(self, name: str, default: int) -> int:
-        """Return the number of a name, the default for anything else."""
-        text = self.one(name)
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
-
-    def without(self, *names: str) -> list[tuple[str, str]]:
-        """Return the pairs with other names."""
-        return [pair for pair in self.pairs if pair[0] not in names]
-
-    def address(self, *without: str, **changes: str | int | None) -> str:
-        """Return the address of this state with changes; ``None`` removes a name."""
-        pairs: list[tuple[str, str | int]] = [*self.without(*without, *changes)]
-        pairs += [(name, value) for name, value in changes.items() if value not in (None, "")]
-        return f"/?{urlencode(pairs)}" if pairs else "/"
-
-    def narrowed(self) -> dict[str, Any]:
-        """Return the filters of the state as arguments of a verb, except for tags."""
-        year = self.one("year")
-        bounds = {"after": self.one("after"), "before": self.one("before")}
-        if year.isdigit():
-            bounds = {"after": year, "before": f"{int(year) + 1:04}"}
-        given = {"dataset": self.all("dataset"), "file_type": self.one("type"), **bounds}
-        return {name: value for name, value in given.items() if value}
-
-
-def search_view(ask: Ask, pairs: Pairs) -> View:
+def search_view(engine: LocalEngine, pairs: Pairs) -> View:
     """Return the content of the page for an address; it includes the error of a verb."""
-    state = State(pairs)
+    state, ask = State(pairs), engine.ask
     shown = min(max(1, state.number("n", SHOWN)), MOST)
     view: View = {
         "query": state.one("q"),
-        "hidden": state.without("q", "doc", "first", "last", "at", "n"),
+        "hidden": state.without("q", "doc", "first", "last", "at", "page", "n"),
         "sorts": _choices("sort", state, {"best": "best first", "date": "newest first"}),
         "modes": _choices(
             "mode", state, {"hybrid": "words and meaning", "lexical": "words", "vector": "meaning"}
         ),
         "results": [], "entries": [], "facets": [], "notes": [], "error": "", "told": "",
-        "document": None, "more": "", "closed": state.address("doc", "first", "last", "at"),
+        "stages": [], "document": None, "more": "",
+        "closed": state.address("doc", "first", "last", "at", "page"),
     }  # fmt: skip
     found: list[dict[str, Any]] = []
     try:
@@ -91,7 +51,7 @@ def search_view(ask: Ask, pairs: Pairs) -> View:
     if shown < min(len(found), MOST) and view["query"]:
         view["more"] = state.address(n=shown + MORE)
     if state.one("doc"):
-        view["document"] = _document(ask, state, found)
+        view["document"] = document_view(engine, state, found if view["query"] else ())
     return view
 
 
@@ -110,6 +70,7 @@ def _searched(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, 
     found: list[dict[str, Any]] = answer["results"]
     view["results"] = [_result(one, state) for one in found[:shown]]
     view["notes"] = answer["notes"]
+    view["stages"] = waterfall(answer["stages"])
     count = f"{len(view['results'])} of the best {len(found)} passages" if found else "Nothing"
     doubt = "; probably none of them answers" if found and answer["low_confidence"] else ""
     view["told"] = f"{count} found in {answer['elapsed_ms']:.0f} ms{doubt}"
@@ -137,7 +98,7 @@ def _opened(item: Mapping[str, Any], place: Mapping[str, Any] | None = None) -> 
         first, last = place[names[0]], place[names[1]]
     moment = item.get("moment")
     at = None if moment is None else int(moment)
-    return {"doc": item["source_doc_id"], "first": first, "last": last, "at": at}
+    return {"doc": item["source_doc_id"], "first": first, "last": last, "at": at, "page": None}
 
 
 def _result(result: dict[str, Any], state: State) -> View:
@@ -157,16 +118,14 @@ def _result(result: dict[str, Any], state: State) -> View:
         "relevance": result["relevance"],
         "certainty": result["certainty"],
         "also_in": [other["path"] for other in result.get("also_in", ())],
+        "score": score_bars(result["explain"]) if result.get("explain") else None,
         "open": state.address(**opened) + "#at",
         "is_open": all(state.one(name) == str(opened[name]) for name in ("doc", "first")),
     }
 
 
 def marked(text: str, matches: Iterable[Sequence[int]]) -> list[tuple[str, bool]]:
-    """Cut a text into parts, each with whether it is one of the ``[start, end)`` matches.
-
-    Blank lines are left out.
-    """
+    """Cut a text at its ``[start, end)`` matches, without blank lines; ``True``: a match."""
     parts, done = [], 0
     for start, end in matches:
         parts += [(text[done:start], False), (text[start:end], True)]
@@ -201,47 +160,3 @@ def _values(state: State, name: str, counts: Counter[str]) -> Iterator[View]:
         kept = state.pairs if name in _REPEATED else state.without(name)
         narrowed = State([pair for pair in [*kept, (name, value)] if pair[0] != "n"])
         yield {"value": value, "count": count, "address": narrowed.address(), "is_chosen": False}
-
-
-def _document(ask: Ask, state: State, found: Sequence[Mapping[str, Any]]) -> View:
-    """Return the open document with its cited lines marked, or the error of ``get``."""
-    dataset, _, _path = state.one("doc").partition(":")
-    first, last = state.number("first", 0), state.number("last", state.number("first", 0))
-    arguments = {"reference": state.one("doc"), "max_bytes": _DOCUMENT_BYTES}
-    if dataset in {one["dataset"] for one in found}:
-        arguments["dataset"] = dataset
-    try:
-        document = ask("get", arguments)
-        if first and document["end"] and first > document["end"]:
-            document = ask("get", {**arguments, "line_start": max(1, first - _BEFORE)})
-    except CatalogError as error:
-        return {"title": state.one("doc"), "error": str(error)[:2000]}
-    return {
-        "error": "",
-        "title": document["title"] or document["path"],
-        "path": document["path"],
-        "unit": document["unit"],
-        "lines": list(_lines(document, first, last)),
-        "notes": document["notes"],
-        "metadata": [
-            (name, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
-            for name, value in document["metadata"].items()
-        ],
-        "moment": format_clock(state.number("at", 0)) if state.one("at") else "",
-    }
-
-
-def _lines(document: Mapping[str, Any], first: int, last: int) -> Iterator[View]:
-    """Yield the lines with their numbers, each number once, and the cited ones marked."""
-    before, is_first = None, True
-    numbers = document["numbers"]
-    for number, text in zip(numbers, document["text"].split("\n"), strict=False):
-        is_cited = bool(first) and number is not None and first <= number <= last
-        yield {
-            "number": None if number == before else number,
-            "text": text,
-            "is_cited": is_cited,
-            "is_first": is_cited and is_first,
-        }
-        is_first = is_first and not is_cited
-        before = number if number is not None else before

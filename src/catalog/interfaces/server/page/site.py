@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from catalog import __version__
@@ -20,6 +21,7 @@ from catalog.core.errors import CatalogError, InputError
 from catalog.core.retrieval_events import asked_at
 from catalog.evaluation.report_text import template_environment
 from catalog.interfaces.server.http_errors import http_status
+from catalog.interfaces.server.page.files import draw_page, find_document_file, media_kind
 from catalog.interfaces.server.page.search import search_view
 from catalog.interfaces.server.security import PASS, guard_app, page_pass
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.calls import LocalEngine
+    from catalog.interfaces.server.page.state import Pairs, View
     from catalog.interfaces.server.security import Address
     from catalog.interfaces.server.workers import Workers
 
@@ -49,7 +52,8 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-cache, private",
 }
-View = dict[str, Any]
+_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
+ResultT = TypeVar("ResultT")
 
 
 def page_routes(
@@ -69,7 +73,7 @@ def page_routes(
 
 
 class Site:
-    """What the page's addresses answer. Searches and documents come from the engine's verbs."""
+    """Answer at the page's addresses. Searches and documents come from the engine's verbs."""
 
     def __init__(
         self, engine: LocalEngine, workers: Workers, tokens: Mapping[str, str | None]
@@ -85,11 +89,30 @@ class Site:
             Route(LOGIN, self.login, methods=["GET", "POST"]),
             Route("/logout", self.logout, methods=["POST"]),
             Route("/assets/{name}", _asset, methods=["GET"]),
+            Route("/media", self.media, methods=["GET"]),
+            Route("/page.png", self.page, methods=["GET"]),
         ]
 
     async def search(self, request: Request) -> Response:
         """Show results, documents and facets for the state in the address."""
         return await self._show(request, "search.html.j2", search_view)
+
+    async def media(self, request: Request) -> Response:
+        """Give out a recording, or the part that a ``Range`` asks for."""
+        name = request.query_params.get("doc", "")
+        file = await self._run(partial(find_document_file, self._engine, name))
+        if not (kind := media_kind(file)):
+            raise HTTPException(404, "that document has no recording")
+        return FileResponse(file, media_type=kind)
+
+    async def page(self, request: Request) -> Response:
+        """Give out a page of a PDF as a picture."""
+        name, number = (request.query_params.get(key, "") for key in ("doc", "page"))
+        file = await self._run(partial(find_document_file, self._engine, name))
+        if file.suffix.lower() != ".pdf" or not _NUMBER.fullmatch(number):
+            raise HTTPException(404, "that document has no such page")
+        drawn = await self._run(partial(draw_page, file, int(number)))
+        return Response(drawn.png, media_type="image/png")
 
     async def login(self, request: Request) -> Response:
         """Ask for the token, and give a browser that knows it a cookie."""
@@ -120,13 +143,15 @@ class Site:
         return response
 
     async def _show(
-        self, request: Request, template: str, view: Callable[[Any, list[tuple[str, str]]], View]
+        self, request: Request, template: str, view: Callable[[LocalEngine, Pairs], View]
     ) -> Response:
         """Render the view of an address, made in a worker thread."""
-        pairs = request.query_params.multi_items()
-        with asked_at("http"):
-            shown = await self._workers.run(partial(view, self._engine.ask, pairs))
+        shown = await self._run(partial(view, self._engine, request.query_params.multi_items()))
         return render(request, template, shown, shown.get("status", 200))
+
+    async def _run(self, work: Callable[[], ResultT]) -> ResultT:
+        with asked_at("http"):
+            return await self._workers.run(work)
 
 
 def render(request: Request, template: str, view: View, status: int = 200) -> Response:

@@ -33,7 +33,29 @@ async function show(address, how) {
 function settle() {
   const at = byId("at");
   const pane = byId("document");
-  if (at && pane) pane.scrollTop = at.offsetTop - pane.clientHeight / 3;
+  if (at && pane) pane.scrollTop += at.getBoundingClientRect().top - pane.getBoundingClientRect().top - pane.clientHeight / 3;
+  follow(byId("media"));
+}
+
+/* The lines of a recording follow it, and their times move it. */
+function follow(media) {
+  if (!media) return;
+  const lines = [...document.querySelectorAll(".said li")];
+  media.addEventListener("timeupdate", () => {
+    for (const line of lines) {
+      const isNow = +line.dataset.start <= media.currentTime && media.currentTime < +line.dataset.end;
+      if (isNow && !line.matches(".now")) line.scrollIntoView({ block: "nearest" });
+      line.classList.toggle("now", isNow);
+    }
+  });
+  for (const line of lines)
+    line.querySelector("a").addEventListener("click", (event) => {
+      event.preventDefault();
+      event.stopPropagation();
+      media.currentTime = +line.dataset.start;
+      history.replaceState(null, "", event.currentTarget.getAttribute("href"));
+      media.play();
+    });
 }
 
 function asked() {

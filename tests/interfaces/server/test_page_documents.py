@@ -1,0 +1,189 @@
+"""Documents on the page: drawn PDF pages, recordings that play, and bars that explain a score."""
+
+import io
+import re
+import struct
+import zlib
+
+import PIL.Image
+import pytest
+from reportlab.pdfgen.canvas import Canvas
+
+from catalog.core.errors import DocumentNotFoundError
+from catalog.core.scope import asked_as
+from catalog.core.settings import AnswerSettings
+from catalog.interfaces.calls import LocalEngine
+from catalog.interfaces.server.page.explanation import score_bars, waterfall
+from catalog.interfaces.server.page.files import draw_page
+from catalog.library.indexing import Indexer
+from fakes import open_library, write
+
+SRT = "1\n00:00:00,000 --> 00:00:09,000\nA gradient points uphill.\n\n" \
+      "2\n00:00:10,000 --> 00:00:19,000\nWe descend against it.\n"  # fmt: skip
+
+
+def manual(path, rotated=0):
+    canvas = Canvas(str(path), pagesize=(400, 600))
+    for title, line in (("Pumps", "The seal leaks at night."), ("Valves", "Oil the disc weekly.")):
+        canvas.setPageRotation(rotated)
+        canvas.drawString(50, 550, title)
+        canvas.drawString(50, 500, line)
+        canvas.drawString(50, 100, f"Notes on {title.lower()} follow elsewhere.")
+        canvas.showPage()
+    canvas.save()
+
+
+@pytest.fixture(scope="module")
+def vault(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vault")
+    notes = folder / "notes"
+    write(
+        notes,
+        lecture_dot_srt=SRT,
+        board_dot_srt=SRT.replace("gradient", "takeover"),
+        board_dot_meta_dot_yaml="confidentiality: secret\n",
+        thief_dot_md="---\nmedia_file: ../outside.wav\n---\n# Thief\n\nA thief reads on.\n",
+        guest_dot_md="---\nmedia_file: board.wav\n---\n# Guest\n\nA guest listens in.\n",
+        linked_dot_srt=SRT.replace("gradient", "symlink"),
+        broken_dot_md="# Broken\n\nNothing to draw.\n",
+    )
+    for name in ("lecture.wav", "board.wav", "../outside.wav"):
+        (notes / name).write_bytes(b"RIFF" + struct.pack("<I", 36) + bytes(range(200)))
+    (notes / "linked.wav").symlink_to(folder / "outside.wav")
+    manual(notes / "manual.pdf")
+    library = open_library(folder / "home")
+    roles = AnswerSettings(roles=("guest: unlabelled",))
+    library.settings = library.settings.model_copy(update={"answers": roles})
+    with LocalEngine(library) as engine:
+        Indexer(engine.library).build(notes, "notes")
+        yield engine
+
+
+def test_a_recording_is_given_out_in_the_ranges_asked_for(asked, vault):
+    path = "/media?doc=notes:lecture.srt"
+    whole = asked(vault, "GET", path)
+    assert (whole.status_code, whole.headers["content-type"]) == (200, "audio/wav")
+    assert whole.headers["accept-ranges"] == "bytes"
+    part = asked(vault, "GET", path, headers={"range": "bytes=8-11"})
+    assert (part.status_code, part.content) == (206, bytes(range(4)))
+    assert part.headers["content-range"] == f"bytes 8-11/{len(whole.content)}"
+    beyond = asked(vault, "GET", path, headers={"range": "bytes=9999-"})
+    assert beyond.status_code == 416
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["notes:thief.md", "notes:linked.srt", "notes:../../etc/passwd", "/etc/passwd", "", "notes:x"],
+)
+def test_no_file_outside_the_indexed_folder_is_given_out(asked, vault, name):
+    for path in (f"/media?doc={name}", f"/page.png?doc={name}&page=1"):
+        answer = asked(vault, "GET", path)
+        assert answer.status_code in (400, 404)
+        assert bytes(range(20)) not in answer.content
+
+
+@pytest.mark.parametrize("name", ["broken.md", "manual.pdf"])
+def test_only_recordings_are_given_out_as_they_are(asked, vault, name):
+    assert asked(vault, "GET", f"/media?doc=notes:{name}").status_code == 404
+
+
+def test_a_role_hears_only_recordings_of_documents_that_it_may_see(asked, vault):
+    assert asked(vault, "GET", "/media?doc=notes:board.srt").status_code == 200
+    with asked_as("guest"):
+        for name in ("board.srt", "guest.md"):  # the second claims the recording of the first
+            assert asked(vault, "GET", f"/media?doc=notes:{name}").status_code == 404
+        assert asked(vault, "GET", "/media?doc=notes:lecture.srt").status_code == 200
+
+
+def test_a_recording_opens_at_its_second_with_its_lines(asked, vault):
+    page = asked(vault, "GET", "/?q=descend&doc=notes:lecture.srt&first=3&last=7&at=10").text
+    assert '<audio id="media" controls preload="metadata" src="/media?doc=notes%3Alecture.srt#t=10"'
+    assert re.search(r'<li data-start="10.0"[^>]* class="now">.*We descend against it', page)
+    lost = asked(vault, "GET", "/?q=thief&doc=notes:thief.md").text
+    assert "<audio" not in lost
+    assert "is not in the dataset&#39;s folder" in lost
+
+
+def test_a_page_of_a_pdf_is_drawn_with_boxes_over_the_cited_lines(asked, vault):
+    answer = asked(vault, "GET", "/?q=oil+the+disc&doc=notes:manual.pdf&first=2&last=2")
+    assert "Page 2 of 2" in answer.text
+    boxes = re.findall(
+        r'<rect(?: id="at")? x="(-?\d+)" y="(-?\d+)" width="(\d+)" height="(\d+)"',
+        answer.text.partition('class="drawn"')[2],
+    )
+    tops = [int(y) * 600 / 1650 for _, y, *_ in boxes]  # in points from the top of the page
+    assert any(80 < top < 100 for top in tops)  # its baseline is 100 points from the top
+    assert "Oil the disc weekly." in answer.text
+    assert "The seal leaks" not in answer.text.partition('id="document"')[2]
+    picture = asked(vault, "GET", "/page.png?doc=notes:manual.pdf&page=2")
+    with PIL.Image.open(io.BytesIO(picture.content)) as image:
+        assert image.size == (1100, 1650)
+    for page in ("0", "3", "-1", "x", "9999999", ""):
+        answer = asked(vault, "GET", f"/page.png?doc=notes:manual.pdf&page={page}")
+        assert answer.status_code == 404
+
+
+def test_boxes_lie_on_the_words_of_a_turned_page(tmp_path):
+    manual(tmp_path / "turned.pdf", rotated=90)
+    drawn = draw_page(tmp_path / "turned.pdf", 1, "The seal leaks at night.")
+    ((x, y, width, height),) = drawn.boxes
+    assert height > width
+    with PIL.Image.open(io.BytesIO(drawn.png)) as image:
+        inside = image.convert("L").crop((x - 2, y - 2, x + width + 2, y + height + 2))
+    assert inside.getextrema()[0] < 80  # there are letters
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no pdf", b"%PDF-1.7\n" + b"\0" * 1000, b"%PDF-1.4\n" + zlib.compress(b"x" * 9999)],
+)
+def test_a_broken_pdf_is_said_to_be_one(tmp_path, content):
+    (tmp_path / "broken.pdf").write_bytes(content)
+    with pytest.raises(DocumentNotFoundError, match=r"page 1 of broken.pdf cannot be drawn"):
+        draw_page(tmp_path / "broken.pdf", 1)
+
+
+def part(leg, contribution):
+    return {"leg": leg, "engine": "e", "query": "q", "origin": "original", "rank": 2,
+            "raw_score": 1.5, "weight": 1.0, "contribution": contribution}  # fmt: skip
+
+
+def test_bars_follow_one_another_and_add_up_to_the_score():
+    (group,) = score_bars(
+        {"fusion": "rrf", "contributions": [part("lexical", 3.0), part("vector", 1.0)],
+         "bonus": 1.0, "fused": 5.0, "recency": None, "rerank": None, "score": 5.0}
+    )  # fmt: skip
+    places = [(one["label"], one["x"], one["width"]) for one in group["bars"]]
+    assert places == [
+        ("lexical, rank 2", 0.0, 60.0),
+        ("vector, rank 2", 60.0, 20.0),
+        ("top-rank bonus", 80.0, 20.0),
+    ]
+    assert sum(one["value"] for one in group["bars"]) == group["total"] == 5.0
+
+
+def test_bars_of_a_reranked_score_add_up_in_a_second_group():
+    rerank = {"model": "m", "blend": "b", "rank": 4, "raw_score": None, "fused_part": 0.2,
+              "rerank_part": 0.6}  # fmt: skip
+    groups = score_bars(
+        {"fusion": "rrf", "contributions": [part("vector", -1.0), part("lexical", 3.0)],
+         "bonus": 0.0, "fused": 2.0, "recency": None, "rerank": rerank, "score": 0.8}
+    )  # fmt: skip
+    assert [(one["x"], one["width"]) for one in groups[0]["bars"]] == [(0.0, 33.33), (0.0, 100.0)]
+    assert [one["value"] for one in groups[1]["bars"]] == [0.2, 0.6]
+    assert groups[1]["total"] == 0.8
+
+
+def test_legs_begin_together_and_the_next_stage_after_the_longer():
+    stages = [("scope", 10.0), ("lexical", 20.0), ("vector", 60.0), ("fuse", 30.0)]
+    shown = waterfall({"name": name, "ms": ms, "status": "ran", "note": ""} for name, ms in stages)
+    assert [(one["x"], one["width"]) for one in shown] == [
+        (0.0, 10.0), (10.0, 20.0), (10.0, 60.0), (70.0, 30.0),
+    ]  # fmt: skip
+
+
+def test_every_result_has_its_bars_and_the_search_its_stages(asked, vault):
+    page = asked(vault, "GET", "/?q=gradient").text
+    assert page.count("<summary>Why here</summary>") == page.count('class="result"')
+    assert re.search(r"lexical, rank 1<small>bm25", page)
+    assert re.search(r'<tr class="ran"><th scope="row">fuse', page)
