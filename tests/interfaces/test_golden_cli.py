@@ -193,7 +193,7 @@ def test_an_interruption_keeps_what_was_saved_and_says_so(catalog, file, type_in
     assert "finished work is kept" in err
     assert "Traceback" not in err
     assert [one["query"] for one in kept(file)] == [QUERY]
-    assert list(file.parent.glob(".set*")) == []
+    assert list(file.parent.glob(".set.jsonl.[0-9]*")) == []  # unfinished
 
 
 def test_an_existing_file_is_kept_and_added_to(catalog, file, type_in):

@@ -6,10 +6,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from catalog.core.errors import CatalogError
 from catalog.core.filters import check_fields, parse_filters
@@ -88,6 +89,52 @@ class Nugget(_Frozen):
     importance: Literal["vital", "okay"] = "vital"
 
 
+def _read_time(text: str) -> str:
+    """Check that a text is a date and time with its distance from UTC."""
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time needs its distance from UTC, such as Z")
+    return text
+
+
+Person = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\s\x00-\x1f].*$")]
+Time = Annotated[str, AfterValidator(_read_time)]
+
+
+class Judgement(_Frozen):
+    """One person's grade of a document, with the backends whose lists they had seen.
+
+    A ``settled`` one is the decision between people who disagreed.
+    """
+
+    path: str = Field(min_length=1)
+    grade: int = Field(ge=0, le=MAX_GRADE)
+    span: Span | None = None
+    by: Person
+    at: Time
+    seen: tuple[str, ...] = ()
+    settled: bool = False
+
+
+class Preference(_Frozen):
+    """One person's choice between the lists of two backends, as they were shown.
+
+    ``at`` is when they first chose. In mode ``blind`` the names were hidden, in ``interleaved`` the
+    lists were one.
+    """
+
+    left: str = Field(min_length=1)
+    right: str = Field(min_length=1)
+    preferred: Literal["left", "right", "equal", "neither"]
+    mode: Literal["open", "blind", "interleaved"]
+    by: Person
+    at: Time
+
+    @property
+    def winner(self) -> str | None:
+        """Return the name of the preferred backend."""
+        return {"left": self.left, "right": self.right}.get(self.preferred)
+
+
 def _is_absent(value: object) -> bool:
     return value in (None, "", ())
 
@@ -95,8 +142,10 @@ def _is_absent(value: object) -> bool:
 class GoldenQuery(_Frozen):
     """A question with its judged documents, and the parts of a right answer.
 
-    ``answer``, ``nuggets`` and ``answerable`` are for answers only; searches are not measured by
-    them. ``answerable`` says whether the question should be answered if no other label shows it.
+    ``expected`` has the labels that count. ``judgements`` are the labels of each person, and
+    ``preferences`` compare two searches. ``answer``, ``nuggets`` and ``answerable`` are for answers
+    only; searches are not measured by them. ``answerable`` says whether the question should be
+    answered if no other label shows it.
     """
 
     id: str = Field(min_length=1, pattern=r"^[^\s\x1c-\x1f]+$")  # a column of TREC run files
@@ -109,6 +158,8 @@ class GoldenQuery(_Frozen):
     answer: str = Field("", exclude_if=_is_absent)
     nuggets: tuple[Nugget, ...] = Field((), exclude_if=_is_absent)
     answerable: bool | None = Field(None, exclude_if=_is_absent)
+    judgements: tuple[Judgement, ...] = Field((), exclude_if=_is_absent)
+    preferences: tuple[Preference, ...] = Field((), exclude_if=_is_absent)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> GoldenQuery:
@@ -187,8 +238,12 @@ class GoldenSet:
 
     @property
     def digest(self) -> str:
-        """Return a hash of all queries and labels, independent of their order; hexadecimal."""
-        lines = "\n".join(sorted(query.model_dump_json() for query in self.queries))
+        """Return a hash of all queries and labels, independent of their order; hexadecimal.
+
+        Who judged, and which search they preferred, does not change it.
+        """
+        people = {"judgements", "preferences"}
+        lines = "\n".join(sorted(query.model_dump_json(exclude=people) for query in self.queries))
         return hashlib.sha256(lines.encode()).hexdigest()
 
 

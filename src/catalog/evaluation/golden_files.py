@@ -11,11 +11,12 @@ import json
 import os
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from catalog.core.errors import GoldenSetError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 CORPUS = "corpus.jsonl"
 _SHOWN_PROBLEMS = 20
+_LOCK_SECONDS = 10
 
 
 class _Row(Protocol):
@@ -100,6 +102,25 @@ def load_golden(path: Path) -> list[GoldenQuery]:
     if problems:
         raise GoldenSetError(f"{path} {problems[0]}; correct it first ('catalog golden check')")
     return queries
+
+
+@contextmanager
+def changing_golden(path: Path) -> Iterator[list[GoldenQuery]]:
+    """Give the queries of a file to change, and save them at the end of the block.
+
+    Other processes wait until it is saved, so that none loses what another one adds. After an
+    error the file is unchanged. Raises :class:`GoldenSetError`.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f".{path.name}.lock"), timeout=_LOCK_SECONDS):
+            queries = load_golden(path)
+            yield queries
+            save_golden(path, queries)
+    except Timeout:
+        raise GoldenSetError(f"another process keeps {path} locked: try again") from None
+    except OSError as error:
+        raise GoldenSetError(f"cannot write {path}: {error.strerror}") from error
 
 
 def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:

@@ -78,6 +78,106 @@ class PairedTest:
     enough: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SequentialTest:
+    """The state of :func:`sequential_test` after some choices.
+
+    ``share`` is that of the candidate among the ``wins`` and ``losses``, .5 without any, and
+    ``interval`` contains the true one. ``e_value`` is the evidence that it is not one half.
+    ``decided_after`` is the number of choices, ties included, after which the interval first left
+    out one half; ``None``: not yet.
+    """
+
+    wins: int
+    ties: int
+    losses: int
+    share: float
+    interval: Interval
+    e_value: float
+    decided_after: int | None
+
+
+def sequential_test(choices: Sequence[int], *, alpha: float = 0.05) -> SequentialTest:
+    """Test choices between two searches in their order, and allow a look after every one.
+
+    A choice is 1 (candidate), -1 (baseline) or 0 (a tie, which is no evidence). If both are chosen
+    equally often, the chance that any of all looks decides is at most ``alpha``; the chance that
+    the interval ever leaves out the true share is the same. With a true share of .7, half of all
+    tests decide within about 45 choices that are not ties, 9 in 10 within 100.
+
+    After w wins and l losses, the evidence against a share q is the ratio of the likelihood under a
+    Beta(2, 2) mixture of shares to that under q:
+
+        e(q) = B(2 + w, 2 + l) / B(2, 2) / (q^w (1 - q)^l)
+
+    It is a martingale with mean 1 if q is true, so that it exceeds 1 / alpha at any time with a
+    probability of at most alpha (Ville 1939). The interval holds each q whose e(q) never did.
+
+    Source: Robbins 1970, "Statistical methods related to the law of the iterated logarithm", Annals
+    of Mathematical Statistics 41; Ramdas, Grünwald, Vovk and Shafer 2023, "Game-theoretic
+    statistics and safe anytime-valid inference", Statistical Science 38. Raises InputError for an
+    ``alpha`` outside (0, 1).
+    """
+    if not 0.0 < alpha < 1.0:
+        raise InputError(f"alpha must be between 0 and 1, without both: {alpha}")
+    wins = losses = 0
+    low, high, decided = 0.0, 1.0, None
+    for number, choice in enumerate(choices, start=1):
+        wins, losses = wins + (choice > 0), losses + (choice < 0)
+        if choice == 0:
+            continue
+        first, last = _plausible_shares(wins, losses, math.log(1 / alpha))
+        low, high = max(low, min(first, high)), min(high, max(last, low))
+        if decided is None and not low <= 0.5 <= high:
+            decided = number
+    chosen = wins + losses
+    return SequentialTest(
+        wins=wins,
+        ties=len(choices) - chosen,
+        losses=losses,
+        share=wins / chosen if chosen else 0.5,
+        interval=Interval(low, high),
+        e_value=math.exp(_log_evidence(wins, losses, 0.5)),
+        decided_after=decided,
+    )
+
+
+_PRIOR = 2.0  # both numbers of the mixture's Beta; decides soonest at shares about .7
+
+
+def _log_evidence(wins: int, losses: int, share: float) -> float:
+    """Return log e(share); shares of 0 and 1 are excluded by one choice against them."""
+    likelihood = 0.0
+    for count, chance in ((wins, share), (losses, 1.0 - share)):
+        if count:
+            likelihood += count * math.log(chance) if chance > 0 else -math.inf
+    return _log_beta(_PRIOR + wins, _PRIOR + losses) - _log_beta(_PRIOR, _PRIOR) - likelihood
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+
+def _plausible_shares(wins: int, losses: int, most: float) -> tuple[float, float]:
+    """Return the least and greatest share with at most this log evidence against it.
+
+    The evidence rises from the observed share to both sides, so each end is found by halving.
+    """
+    middle = wins / (wins + losses)
+    ends = []
+    for outside in (0.0, 1.0):
+        inside = middle
+        if _log_evidence(wins, losses, outside) > most:
+            for _ in range(50):
+                half = (inside + outside) / 2
+                is_plausible = _log_evidence(wins, losses, half) <= most
+                inside, outside = (half, outside) if is_plausible else (inside, half)
+        else:
+            inside = outside
+        ends.append(inside)
+    return ends[0], ends[1]
+
+
 def paired_test(
     baseline: Scores,
     candidate: Scores,

@@ -35,6 +35,7 @@ GROUPS = {
         "eval": "measure:eval_app",
         "ablate": "measure:ablate",
         "golden": "golden_sets:app",
+        "judge": "judge:app",
         "validate": "golden_sets:validate",
         "runs": "logs:runs_app",
     },

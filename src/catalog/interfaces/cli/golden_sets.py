@@ -174,21 +174,21 @@ def label(
     from catalog.evaluation.golden_files import (
         add_grades,
         ask_grades,
+        changing_golden,
         load_golden,
         pool_hits,
-        save_golden,
     )
 
     offered = [name for name in KINDS if name not in UNOFFERED_KINDS]
     new_kind = None if kind is None else known_name("--kind", kind, offered)
     if difficulty is not None:
         known_name("--difficulty", difficulty, DIFFICULTIES)
-    queries = load_golden(golden)
+    load_golden(golden)  # a file with mistakes is refused before anybody grades
     with open_library(context, home, preset) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
         for text in _texts(query):
-            position, golden_query = _find_or_make(queries, text, difficulty)
+            _, golden_query = _find_or_make(load_golden(golden), text, difficulty)
             judged_paths = [judgement.path for judgement in golden_query.expected]
             pool = pool_hits(_rankings(library, golden_query, name), judged_paths)
             say(f"{counted(len(pool), 'document')}. Grade 3 fully, 2 in passing, 1 in part, 0 no")
@@ -196,9 +196,11 @@ def label(
             if pool and not grades:
                 say("Nothing graded, nothing kept")
                 continue
-            labelled = add_grades(golden_query, grades, new_kind)
-            queries[position:] = [labelled, *queries[position + 1 :]]
-            save_golden(golden, queries)
+            with changing_golden(golden) as queries:  # also changed by others meanwhile
+                position, golden_query = _find_or_make(queries, text, difficulty)
+                grades = [pair for pair in grades if pair[0].path not in golden_query.grades]
+                labelled = add_grades(golden_query, grades, new_kind)
+                queries[position:] = [labelled, *queries[position + 1 :]]
             say(f"{labelled.id}: {len(labelled.relevant)} answers, {len(labelled.expected)} judged")
 
 

@@ -1,0 +1,193 @@
+"""Add and count the judgements of people: preferences between searches, grades, agreement."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from pydantic import ValidationError
+
+from catalog.core.errors import GoldenSetError
+from catalog.evaluation.golden import Expected, GoldenQuery, Judgement, Preference
+from catalog.evaluation.golden_files import describe_problems
+from catalog.evaluation.significance import SequentialTest, sequential_test
+
+
+@dataclass(frozen=True)
+class PreferenceTest:
+    """The choices between two backends in one mode, one for each question.
+
+    ``test`` has the wins of the ``candidate``. ``neither`` counts the ties in which both were bad,
+    ``people`` the choices of each person.
+    """
+
+    baseline: str
+    candidate: str
+    mode: str
+    test: SequentialTest
+    neither: int
+    people: dict[str, int]
+
+    @property
+    def verdict(self) -> str:
+        """Say in a sentence who is preferred, or that it is not decided."""
+        if self.test.decided_after is None:
+            return f"not decided between {self.candidate} and {self.baseline}"
+        better = self.candidate if self.test.interval.low > 0.5 else self.baseline
+        other = self.baseline if better == self.candidate else self.candidate
+        return f"{better} is preferred to {other}, decided after {self.test.decided_after}"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two people agree on the documents that both graded.
+
+    ``kappa`` is ``None`` where they agree on all by using one grade only, or share no document.
+    """
+
+    people: tuple[str, str]
+    documents: int
+    kappa: float | None
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A document that people graded differently, and nobody settled; the grade by person."""
+
+    query: GoldenQuery
+    path: str
+    grades: dict[str, int]
+
+
+def add_preference(query: GoldenQuery, preference: Preference) -> GoldenQuery:
+    """Add a preference; it replaces the same person's choice between the two in that mode."""
+    kept, first = [], preference.at
+    for one in query.preferences:
+        if _key_of(one) == _key_of(preference):
+            first = one.at
+        else:
+            kept.append(one)
+    latest = preference.model_copy(update={"at": first})
+    return query.model_copy(update={"preferences": (*kept, latest)})
+
+
+def add_judgement(query: GoldenQuery, judgement: Judgement) -> GoldenQuery:
+    """Add a grade, which replaces the same person's grade, and set the label that counts.
+
+    That is the settled grade, else the grade of the person who graded first. A query that loses its
+    last answer becomes ``unanswerable``; one that gets its first answer loses that kind.
+    """
+    by_person = {(one.by, one.path, one.settled): one for one in (*query.judgements, judgement)}
+    of_path = [one for one in by_person.values() if one.path == judgement.path]
+    decisive = next((one for one in of_path if one.settled), of_path[0])
+    known = next((one for one in query.expected if one.path == judgement.path), None)
+    span = decisive.span or judgement.span or (known.span if known else None)
+    label = Expected(path=judgement.path, grade=decisive.grade, span=span)
+    expected = [label if one.path == label.path else one for one in query.expected]
+    values = query.model_dump() | {
+        "expected": expected if known else [*expected, label],
+        "judgements": tuple(by_person.values()),
+    }
+    is_answered = any(one.grade > 0 for one in values["expected"])
+    if query.kind is not None and not is_answered:
+        values["kind"] = "unanswerable"
+    elif query.kind == "unanswerable":
+        values["kind"] = None
+    try:
+        return GoldenQuery.model_validate(values)
+    except ValidationError as error:
+        raise GoldenSetError(f"{query.id}: {describe_problems(error)}") from error
+
+
+def preference_tests(queries: Iterable[GoldenQuery]) -> list[PreferenceTest]:
+    """Test the preferences of each pair of backends in each mode, most choices first.
+
+    A question counts once, by the person who chose first, so that choices are independent.
+    """
+    chosen: dict[tuple[str, str, str], list[Preference]] = defaultdict(list)
+    for query in queries:
+        firsts: dict[tuple[str, str, str], Preference] = {}
+        for one in sorted(query.preferences, key=lambda one: one.at):
+            firsts.setdefault((*_pair_of(one), one.mode), one)
+        for key, one in firsts.items():
+            chosen[key].append(one)
+    tests = []
+    for (baseline, candidate, mode), preferences in chosen.items():
+        preferences.sort(key=lambda one: one.at)
+        choices = [{candidate: 1, baseline: -1}.get(one.winner or "", 0) for one in preferences]
+        tests.append(
+            PreferenceTest(
+                baseline=baseline,
+                candidate=candidate,
+                mode=mode,
+                test=sequential_test(choices),
+                neither=sum(one.preferred == "neither" for one in preferences),
+                people=dict(Counter(one.by for one in preferences)),
+            )
+        )
+    return sorted(tests, key=lambda one: -sum(one.people.values()))
+
+
+def _key_of(preference: Preference) -> tuple[str, str, tuple[str, str]]:
+    return preference.by, preference.mode, _pair_of(preference)
+
+
+def _pair_of(preference: Preference) -> tuple[str, str]:
+    """Return both names in a fixed order: v1 before v2."""
+    first, second = sorted((preference.left, preference.right))
+    return first, second
+
+
+def grades_by_person(query: GoldenQuery) -> dict[str, dict[str, int]]:
+    """Return path and grade by person, without decisions between people."""
+    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    for one in query.judgements:
+        if not one.settled:
+            grades[one.by][one.path] = one.grade
+    return dict(grades)
+
+
+def find_conflicts(queries: Iterable[GoldenQuery]) -> Iterator[Conflict]:
+    """Yield the documents on which people disagree and no decision is recorded."""
+    for query in queries:
+        settled = {one.path for one in query.judgements if one.settled}
+        by_path: dict[str, dict[str, int]] = defaultdict(dict)
+        for person, grades in grades_by_person(query).items():
+            for path, grade in grades.items():
+                by_path[path][person] = grade
+        for path, grades in by_path.items():
+            if len(set(grades.values())) > 1 and path not in settled:
+                yield Conflict(query, path, grades)
+
+
+def measure_agreement(queries: Sequence[GoldenQuery]) -> list[Agreement]:
+    """Return the agreement of every two people who graded, those with most in common first."""
+    graded: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
+    for query in queries:
+        for person, grades in grades_by_person(query).items():
+            graded[person] |= {(query.id, path): grade for path, grade in grades.items()}
+    found = []
+    for first, second in combinations(sorted(graded), 2):
+        common = [key for key in graded[first] if key in graded[second]]
+        pairs = [(graded[first][key], graded[second][key]) for key in common]
+        found.append(Agreement((first, second), len(pairs), cohen_kappa(pairs)))
+    return sorted(found, key=lambda one: -one.documents)
+
+
+def cohen_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
+    """Compute Cohen's kappa of two people's grades: (seen - expected) / (1 - expected) agreement.
+
+    Expected is the agreement by chance if each kept their share of each grade. ``None`` without
+    pairs, and where both used one and the same grade only.
+
+    Source: Cohen 1960, "A coefficient of agreement for nominal scales", Educational and
+    Psychological Measurement 20.
+    """
+    if not pairs:
+        return None
+    seen = sum(first == second for first, second in pairs) / len(pairs)
+    firsts, seconds = (Counter(column) for column in zip(*pairs, strict=True))
+    expected = sum(firsts[grade] * seconds[grade] for grade in firsts) / len(pairs) ** 2
+    return None if expected == 1 else (seen - expected) / (1 - expected)
