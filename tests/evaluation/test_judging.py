@@ -14,9 +14,11 @@ from catalog.evaluation.judging import (
     add_judgement,
     add_preference,
     cohen_kappa,
+    credit_teams,
     find_conflicts,
     measure_agreement,
     preference_tests,
+    team_draft,
 )
 from catalog.evaluation.significance import sequential_test
 
@@ -254,3 +256,31 @@ def test_stats_are_printed_and_given_as_json(tmp_path, command):
     told = json.loads(out)
     assert told["preferences"][0]["test"]["losses"] == 12
     assert told["preferences"][0]["test"]["decided_after"] == 9
+
+
+def test_teams_draft_in_turn_and_never_a_document_twice():
+    tosses = iter([True, False, True, True])
+    drafted = team_draft(["a", "b", "c", "x"], ["b", "a", "d"], lambda: next(tosses))
+    assert drafted == [
+        ("a", "left"), ("b", "right"),  # left begins
+        ("d", "right"), ("c", "left"),  # right begins: b and a are gone
+        ("x", "left"),
+    ]  # fmt: skip
+    assert team_draft([], [], lambda: True) == []
+    assert team_draft([], ["a"], lambda: True) == [("a", "right")]
+
+
+def test_each_side_of_a_draft_of_equal_lists_is_credited_alike():
+    generator = np.random.default_rng(5)
+    names = [str(n) for n in range(10)]
+    drafts = [team_draft(names, names, lambda: generator.random() < 0.5) for _ in range(400)]
+    chosen = [credit_teams([side for _, side in draft], [0]) for draft in drafts]
+    assert 160 < chosen.count("left") < 240
+
+
+def test_the_side_with_more_useful_documents_is_preferred():
+    teams = ("left", "right", "right")
+    assert credit_teams(teams, [0, 1, 2]) == "right"
+    assert credit_teams(teams, [0, 1]) == "equal"
+    assert credit_teams(teams, []) == "neither"
+    assert credit_teams(teams, [0, 0, 9]) == "left"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -191,3 +191,37 @@ def cohen_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
     firsts, seconds = (Counter(column) for column in zip(*pairs, strict=True))
     expected = sum(firsts[grade] * seconds[grade] for grade in firsts) / len(pairs) ** 2
     return None if expected == 1 else (seen - expected) / (1 - expected)
+
+
+def team_draft(
+    first: Sequence[str], second: Sequence[str], toss: Callable[[], bool]
+) -> list[tuple[str, str]]:
+    """Interleave two lists of documents: each with the side, ``left`` or ``right``, it came from.
+
+    The sides choose in turn, each its best document that is not chosen yet; in every round a
+    ``toss`` says whether the left one begins.
+
+    Source: Radlinski, Kurup and Joachims 2008, "How does clickthrough data reflect retrieval
+    quality?", CIKM, algorithm 2.
+    """
+    lists = {"left": iter(first), "right": iter(second)}
+    drafted: dict[str, str] = {}
+    while lists:
+        for side in ("left", "right") if toss() else ("right", "left"):
+            document = next((one for one in lists.get(side, ()) if one not in drafted), None)
+            if document is None:
+                lists.pop(side, None)
+            else:
+                drafted[document] = side
+    return list(drafted.items())
+
+
+def credit_teams(teams: Sequence[str], useful: Iterable[int]) -> str:
+    """Return the preferred side of a drafted list: the one with more useful documents.
+
+    ``useful`` are places in the list, from 0. Without a useful document it is ``neither``.
+    """
+    counts = Counter(teams[place] for place in set(useful) if place < len(teams))
+    if counts["left"] == counts["right"]:
+        return "equal" if counts else "neither"
+    return max(counts, key=counts.__getitem__)

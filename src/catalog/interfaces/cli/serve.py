@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,6 +33,13 @@ def serve(
     ] = "127.0.0.1:8180",
     page: Annotated[bool, typer.Option("--page/--no-page", help="Show a search page at /.")] = True,
     opens: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(help="Offer this search on the page, too; may be repeated."),
+    ] = None,
+    golden: Annotated[
+        Path | None, typer.Option(help="Folder of the golden sets. Default: golden in the home.")
+    ] = None,
     home: HomeOption = None,
     preset: PresetOption = None,
 ) -> None:
@@ -44,6 +52,7 @@ def serve(
     Examples:
         catalog serve --open
         catalog serve --http 127.0.0.1:9000 --preset vault
+        catalog serve --compare mypackage.mysearch:search --golden golden_queries
     """
     import webbrowser
 
@@ -65,7 +74,7 @@ def serve(
             address,
             folder,
             settings_key(folder, store.preset),
-            with_page=page,
+            page={"compared": compare or (), "golden": golden} if page else None,
             opens=webbrowser.open if opens else lambda _: None,
         )
     except BaseException:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -176,11 +177,12 @@ def build_app(
     *,
     with_answers: bool = False,
     readiness: Readiness | None = None,
-    with_page: bool = True,
+    page: Mapping[str, Any] | None = MappingProxyType({}),
 ) -> ASGIApp:
     """Return the app: ``/v1``, ``/mcp``, ``/metrics``, the page at ``/``, ``/call`` for the secret.
 
     Agents have the tool ``ask`` as well ``with_answers``. Without a ``readiness`` it is ready.
+    ``page`` has the options of ``page_routes``; ``None``: without a page.
     ``check`` is called before each request's work and may refuse it with an error. Raises
     :class:`ConfigError` as ``guard_app`` does.
     """
@@ -203,10 +205,10 @@ def build_app(
         Route(MCP, endpoint=guard_app(mcp, address, serve)),
         Route(METRICS, endpoint=guard_app(answer_head(metrics_endpoint(metrics)), address, serve)),
     ]
-    if with_page:
+    if page is not None:
         from catalog.interfaces.server.page.site import page_routes
 
-        routes += page_routes(engine, workers, address, serve)
+        routes += page_routes(engine, workers, address, serve, **page)
     app = Starlette(routes=routes, lifespan=lambda _: running)
     # Whatever the path is: no answer comes from outside the guard.
     open_paths = frozenset([HEALTH, READY])
@@ -250,7 +252,7 @@ def serve(
     home: Path,
     key: str,
     *,
-    with_page: bool = True,
+    page: Mapping[str, Any] | None = MappingProxyType({}),
     opens: Callable[[str], object] = lambda _: None,
 ) -> None:
     """Answer on the address until SIGINT or SIGTERM; the caller closes the engine.
@@ -274,13 +276,13 @@ def serve(
             check,
             with_answers=settings.answers.tool,
             readiness=readiness,
-            with_page=with_page,
+            page=page,
         )
 
         def ready() -> None:
             reachable = Address(host, port).reachable_host
             publish(Announcement(os.getpid(), reachable, port, secret, key, __version__))
-            offers = "the page, /v1, /mcp" if with_page else "/v1, /mcp"
+            offers = "the page, /v1, /mcp" if page is not None else "/v1, /mcp"
             with suppress(OSError):  # a full or closed standard output is no reason not to serve
                 print(f"serving {home} on {bound.url} ({offers}); stop with Ctrl-C", flush=True)
             opens(bound.url)

@@ -45,10 +45,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 REQUEST_ID = "x-request-id"
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _ROUTES = (
-    "/",
-    "/assets",
-    "/login",
-    "/logout",
+    *("/", "/assets", "/compare", "/grade", "/login", "/logout", "/media", "/page.png"),
     "/call",
     "/mcp",
     METRICS,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property, partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -26,13 +27,16 @@ from catalog.interfaces.server.page.search import search_view
 from catalog.interfaces.server.security import PASS, guard_app, page_pass
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from starlette.requests import Request
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from catalog.core.settings.sections import ServeSettings
     from catalog.interfaces.calls import LocalEngine
-    from catalog.interfaces.server.page.state import Pairs, View
+    from catalog.interfaces.server.page.bench import Bench
+    from catalog.interfaces.server.page.state import View
     from catalog.interfaces.server.security import Address
     from catalog.interfaces.server.workers import Workers
 
@@ -57,10 +61,20 @@ ResultT = TypeVar("ResultT")
 
 
 def page_routes(
-    engine: LocalEngine, workers: Workers, address: Address, serve: ServeSettings
+    engine: LocalEngine,
+    workers: Workers,
+    address: Address,
+    serve: ServeSettings,
+    *,
+    compared: Sequence[str] = (),
+    golden: Path | None = None,
 ) -> list[BaseRoute]:
-    """Return the routes of the page, guarded like the API's; raises as ``guard_app`` does."""
-    site = Site(engine, workers, serve.tokens())
+    """Return the routes of the page, guarded like the API's; raises as ``guard_app`` does.
+
+    ``compared`` are backends to offer in addition to our own, ``golden`` the folder of the golden
+    sets, by default ``golden`` in the home.
+    """
+    site = Site(engine, workers, serve.tokens(), compared, golden)
     own = site.routes()
     app = Starlette(
         routes=own,
@@ -76,16 +90,31 @@ class Site:
     """Answer at the page's addresses. Searches and documents come from the engine's verbs."""
 
     def __init__(
-        self, engine: LocalEngine, workers: Workers, tokens: Mapping[str, str | None]
+        self,
+        engine: LocalEngine,
+        workers: Workers,
+        tokens: Mapping[str, str | None],
+        compared: Sequence[str],
+        golden: Path | None,
     ) -> None:
         self._engine = engine
         self._workers = workers
         self._tokens = tokens
+        self._compared, self._golden = compared, golden
+
+    @cached_property
+    def _bench(self) -> Bench:
+        from catalog.interfaces.server.page.bench import Bench  # loads numpy
+
+        library = self._engine.library
+        return Bench(library, self._compared, self._golden or library.settings.home / "golden")
 
     def routes(self) -> list[Route]:
         """Return all addresses."""
         return [
             Route("/", self.search, methods=["GET"]),
+            Route("/compare", self.compare, methods=["GET", "POST"]),
+            Route("/grade", self.grade, methods=["GET", "POST"]),
             Route(LOGIN, self.login, methods=["GET", "POST"]),
             Route("/logout", self.logout, methods=["POST"]),
             Route("/assets/{name}", _asset, methods=["GET"]),
@@ -95,7 +124,37 @@ class Site:
 
     async def search(self, request: Request) -> Response:
         """Show results, documents and facets for the state in the address."""
-        return await self._show(request, "search.html.j2", search_view)
+        pairs = request.query_params.multi_items()
+        return await self._show(
+            request, "search.html.j2", partial(search_view, self._engine, pairs)
+        )
+
+    async def compare(self, request: Request) -> Response:
+        """Show two searches side by side, and keep which one is preferred."""
+        from catalog.interfaces.server.page.compare import compare_view, save_preference
+
+        if request.method == "GET":
+            pairs = request.query_params.multi_items()
+            return await self._show(
+                request, "compare.html.j2", lambda: compare_view(self._bench, pairs)
+            )
+        form = await read_form(request)
+        nonce, preferred = form.get("shown", ""), form.get("preferred", "")
+        useful = form.getlist("useful")
+        return await self._redirect(lambda: save_preference(self._bench, nonce, preferred, useful))
+
+    async def grade(self, request: Request) -> Response:
+        """Show what two searches found, and keep the grades of the documents."""
+        from catalog.interfaces.server.page.compare import grade_view, save_grades
+
+        if request.method == "GET":
+            pairs = request.query_params.multi_items()
+            return await self._show(
+                request, "grade.html.j2", lambda: grade_view(self._bench, pairs)
+            )
+        form = await read_form(request)
+        fields = form.multi_items()
+        return await self._redirect(lambda: save_grades(self._bench, form.get("shown", ""), fields))
 
     async def media(self, request: Request) -> Response:
         """Give out a recording, or the part that a ``Range`` asks for."""
@@ -142,12 +201,19 @@ class Site:
         response.delete_cookie(PASS)
         return response
 
-    async def _show(
-        self, request: Request, template: str, view: Callable[[LocalEngine, Pairs], View]
-    ) -> Response:
-        """Render the view of an address, made in a worker thread."""
-        shown = await self._run(partial(view, self._engine, request.query_params.multi_items()))
+    async def _show(self, request: Request, template: str, view: Callable[[], View]) -> Response:
+        """Render a view that is made in a worker thread."""
+        shown = await self._run(view)
         return render(request, template, shown, shown.get("status", 200))
+
+    async def _redirect(self, save: Callable[[], str]) -> Response:
+        """Save in a worker thread, and lead to the address that it returns."""
+
+        def checked() -> str:
+            self._bench.require_owner()
+            return save()
+
+        return RedirectResponse(await self._run(checked), 303)
 
     async def _run(self, work: Callable[[], ResultT]) -> ResultT:
         with asked_at("http"):
@@ -166,7 +232,7 @@ def render(request: Request, template: str, view: View, status: int = 200) -> Re
     return HTMLResponse(made.render(page={**common, **view}).encode("utf-8", "replace"), status)
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> ImmutableMultiDict[str, str]:
     """Return the fields of a form that one of this server's own pages sent.
 
     Raises :class:`HTTPException` with status 403 for any other sender: browsers send ``Origin``
@@ -180,7 +246,7 @@ async def read_form(request: Request) -> dict[str, str]:
         raise HTTPException(415, "send a form")
     try:
         body = (await request.body()).decode()
-        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=100))
+        return ImmutableMultiDict(parse_qsl(body, keep_blank_values=True, max_num_fields=200))
     except ValueError as error:
         raise InputError("the form cannot be read") from error
 

@@ -117,3 +117,10 @@ if (byId("ask")) {
   });
   settle();
 }
+
+/* One key for each choice between two lists. */
+document.addEventListener("keydown", (event) => {
+  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), select, textarea")) return;
+  for (const button of document.querySelectorAll("button[data-key]"))
+    if (button.dataset.key === event.key) button.click();
+});

@@ -1,0 +1,192 @@
+"""Ask the backends that may be compared, and keep what people judge in golden sets."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from catalog.core.errors import InputError
+from catalog.core.lru_cache import LRUCache
+from catalog.core.user_search import Ranking
+from catalog.evaluation.backends import Backends, SearchBackend
+from catalog.evaluation.golden import (
+    GoldenQuery,
+    Judgement,
+    Preference,
+    find_allowed_documents,
+)
+from catalog.evaluation.golden_files import (
+    changing_golden,
+    describe_problems,
+    load_golden,
+    next_id,
+)
+from catalog.evaluation.judging import add_judgement, add_preference
+from catalog.ingest.sync_report import Silent
+from catalog.library.names import roles_in_force
+from catalog.store.engine_types import read_stamp
+
+if TYPE_CHECKING:
+    from catalog.library.library import Library
+
+
+OWN = ("v2", "v1", "lexical", "vector")
+DEPTH = 30  # passages asked of a backend
+_NAME = re.compile(r"\w[\w.-]{0,59}", re.ASCII)
+_REMEMBERED = 2000  # rankings, and pages that were shown
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page that a person was asked to judge: the question and the backends on both sides.
+
+    ``teams`` has the side of each document in an interleaved list.
+    """
+
+    query: GoldenQuery
+    left: str
+    right: str
+    golden: str
+    dataset: str
+    mode: str
+    by: str
+    teams: tuple[str, ...] = ()
+
+
+class Bench:
+    """Backends, opened when first asked, and the folder of the golden sets. Thread-safe.
+
+    Only the backends of ``specs`` can be asked: a browser cannot name code to load.
+    """
+
+    def __init__(self, library: Library, specs: Sequence[str], folder: Path) -> None:
+        self.specs = tuple(dict.fromkeys((*OWN, *specs)))
+        self.library, self._folder = library, folder
+        self._backends = Backends(library)
+        self._open: dict[tuple[str, str], SearchBackend] = {}
+        self._locks = {spec: Lock() for spec in self.specs}
+        self._rankings: LRUCache[tuple[Hashable, ...], Ranking] = LRUCache(_REMEMBERED)
+        self._shown: LRUCache[str, Shown] = LRUCache(_REMEMBERED)
+
+    def require_owner(self) -> None:
+        """Raise :class:`InputError` for callers with a role, since not every backend keeps it."""
+        if roles_in_force(self.library.settings, None):
+            raise InputError("a role may search, but not compare searches or judge them")
+
+    def rank(self, spec: str, dataset: str, query: GoldenQuery) -> tuple[Ranking, str]:
+        """Return a backend's ranking, and the reason if it failed."""
+        if spec not in self.specs:
+            offered = ", ".join(self.specs)
+            raise InputError(
+                f"{spec!r} is not offered; 'catalog serve --compare' adds to: {offered}"
+            )
+        with self.library.database.read() as connection:
+            stamp = read_stamp(connection, dataset)
+        key = (spec, dataset, stamp, query.id, query.query, repr(query.filters))
+        if (known := self._rankings.get(key)) is not None:
+            return known, ""
+        with self._locks[spec]:
+            try:
+                ranking = self._backend(spec, dataset).search(query, dataset=dataset, top_k=DEPTH)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - of a user's search; shown
+                return Ranking(()), f"{type(error).__name__}: {error}"[:600]
+        if query.filters is not None:
+            allowed = find_allowed_documents(self.library.database, dataset, query)
+            ranking = ranking if allowed is None else ranking.within(allowed)
+        self._rankings.put(key, ranking)
+        return ranking, ""
+
+    def _backend(self, spec: str, dataset: str) -> SearchBackend:
+        backend = self._open.get((spec, dataset))
+        if backend is None:
+            backend = self._backends.load(spec)
+            backend.prepare(dataset, Silent())
+            self._open[spec, dataset] = backend
+        return backend
+
+    def sets(self) -> list[str]:
+        """Return the names of the golden sets, in order."""
+        return sorted(file.stem for file in self._folder.glob("*.jsonl"))
+
+    def file(self, name: str) -> Path:
+        """Return the file of a set; raise :class:`InputError` for a name that is not one."""
+        if not _NAME.fullmatch(name):
+            raise InputError(f"{name[:60]!r} is not a name: use letters, digits, '.', '-' and '_'")
+        return self._folder / f"{name}.jsonl"
+
+    def queries(self, name: str) -> list[GoldenQuery]:
+        """Return the questions of a set, which may not exist yet."""
+        return load_golden(self.file(name)) if name else []
+
+    def show(self, shown: Shown) -> str:
+        """Remember a page, and return the name under which its form is sent."""
+        nonce = secrets.token_urlsafe(16)
+        self._shown.put(nonce, shown)
+        return nonce
+
+    def was_shown(self, nonce: str) -> Shown:
+        """Return the page that a form answers."""
+        shown = self._shown.get(nonce)
+        if shown is None:
+            raise InputError("the server was started again since that page was shown: judge again")
+        return shown
+
+    def prefer(self, shown: Shown, preferred: str) -> str:
+        """Write a preference to the golden set, and return the question's id."""
+        sides = {"left": shown.left, "right": shown.right}
+        fields = {**sides, "preferred": preferred, "mode": shown.mode, "by": shown.by}
+        preference = _checked(Preference, {**fields, "at": _now()})
+        return self._change(shown, lambda query: add_preference(query, preference))
+
+    def grade(self, shown: Shown, grades: Sequence[dict[str, Any]]) -> str:
+        """Write grades of documents to the golden set, and return the question's id."""
+        about = {"by": shown.by, "at": _now(), "seen": (shown.left, shown.right)}
+        judgements = [_checked(Judgement, {**one, **about}) for one in grades]
+
+        def change(query: GoldenQuery) -> GoldenQuery:
+            for judgement in judgements:
+                query = add_judgement(query, judgement)
+            return query
+
+        return self._change(shown, change)
+
+    def _change(self, shown: Shown, change: Callable[[GoldenQuery], GoldenQuery]) -> str:
+        with changing_golden(self.file(shown.golden)) as queries:
+            found = find_question(queries, shown.query.query, shown.query.id)
+            if found is None:
+                found = shown.query.model_copy(update={"id": next_id(queries)})
+                queries.append(found)
+            queries[queries.index(found)] = change(found)
+        return found.id
+
+
+def find_question(queries: Sequence[GoldenQuery], text: str, name: str = "") -> GoldenQuery | None:
+    """Return the question with that id, else the one with that text."""
+    by_id = (one for one in queries if name and one.id == name)
+    by_text = (one for one in queries if text and one.query == text)
+    return next(by_id, None) or next(by_text, None)
+
+
+def new_question(text: str) -> GoldenQuery:
+    """Return a question that is in no set yet; raise :class:`InputError` for a blank one."""
+    question: GoldenQuery = _checked(GoldenQuery, {"id": "new", "query": text})
+    return question
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _checked(kind: Any, fields: dict[str, Any]) -> Any:
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise InputError(describe_problems(error, kind.model_fields)) from error

@@ -1,0 +1,267 @@
+"""Show two searches side by side, open, blind or interleaved, and take grades of documents."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from catalog.core.errors import CatalogError, InputError
+from catalog.core.user_search import RankedHit, Ranking
+from catalog.evaluation.golden import GoldenQuery
+from catalog.evaluation.golden_files import pool_hits
+from catalog.evaluation.judging import credit_teams, preference_tests, team_draft
+from catalog.evaluation.report_text import compile_words, cut_excerpt, format_ms
+from catalog.interfaces.server.http_errors import http_status
+from catalog.interfaces.server.page.bench import Bench, Shown, find_question, new_question
+from catalog.interfaces.server.page.state import Pairs, View
+
+MODES = {
+    "open": "open: names are shown",
+    "blind": "blind: names are hidden",
+    "interleaved": "interleaved: one list of both",
+}
+CHOICES = {"left": "Left", "right": "Right", "equal": "Equal", "neither": "Both bad"}
+_SHOWN = 10  # documents of each
+_QUEUE_SECONDS = 2.0  # spent on questions whose lists nobody asked for yet
+_KEPT = ("q", "id", "set", "by", "a", "b", "mode", "dataset")
+
+
+def compare_view(bench: Bench, pairs: Pairs) -> View:
+    """Return the two lists for the question in the address, or for the next one of a set."""
+    asked = _read(bench, pairs)
+    view: View = {
+        **asked,
+        "specs": bench.specs,
+        "modes": MODES,
+        "sets": bench.sets(),
+        "datasets": bench.library.datasets(),
+        "question": None,
+        "sides": [],
+        "list": [],
+        "error": "",
+        "told": "",
+        "choices": [],
+        "grade": "",
+    }
+    try:
+        queries = bench.queries(asked["set"])
+        left = [one for one in queries if not _is_judged(one, asked)]
+        if asked["set"]:
+            view["told"] = _progress(queries, left, asked)
+        question = find_question(queries, asked["q"], asked["id"])
+        if question is None and asked["q"]:
+            question = new_question(asked["q"])
+        if question is None and asked["by"]:
+            question = next(iter(queue(bench, left, asked)), None)
+        if question is not None:
+            view |= _shown(bench, question, asked)
+    except CatalogError as error:
+        view |= {"error": str(error)[:2000], "status": http_status(error)}
+    return view
+
+
+def save_preference(bench: Bench, nonce: str, preferred: str, useful: Sequence[str]) -> str:
+    """Keep a preference, and return the address of what to judge next."""
+    shown = bench.was_shown(nonce)
+    if shown.teams:
+        places = [int(one) for one in useful if one.isdecimal() and len(one) < 4]
+        preferred = credit_teams(shown.teams, places)
+    name = bench.prefer(shown, preferred)
+    return _address("/compare", shown, last=name)
+
+
+def grade_view(bench: Bench, pairs: Pairs) -> View:
+    """Return the documents that either search found, to be graded."""
+    asked = _read(bench, pairs)
+    question = find_question(bench.queries(asked["set"]), asked["q"], asked["id"])
+    if question is None:
+        question = new_question(asked["q"])
+    rankings = [bench.rank(asked[side], asked["dataset"], question)[0] for side in "ab"]
+    own = {one.path: one for one in question.judgements if one.by == asked["by"]}
+    spans = {path: one.span.text or "" for path, one in own.items() if one.span is not None}
+    words = compile_words(question.query)
+    shown = _make_shown(question, asked, (asked["a"], asked["b"]))
+    return {
+        **asked,
+        "question": question.query,
+        "nonce": bench.show(shown),
+        "back": _address("/compare", shown, id=question.id if question.id != "new" else ""),
+        "documents": [
+            {
+                **_hit(hit, words),
+                "grade": own[hit.path].grade if hit.path in own else None,
+                "span": spans.get(hit.path, ""),
+            }
+            for hit in pool_hits(rankings, (), 2 * _SHOWN)
+        ],
+    }
+
+
+def save_grades(bench: Bench, nonce: str, fields: Sequence[tuple[str, str]]) -> str:
+    """Keep the grades of a form, and return the address of what to judge next."""
+    shown, given = bench.was_shown(nonce), dict(fields)
+    grades: list[dict[str, Any]] = []
+    for name, path in fields:
+        number = name.removeprefix("path.")
+        grade = given.get(f"grade.{number}", "")
+        if name != number and grade in ("0", "1", "2", "3"):
+            span = given.get(f"span.{number}", "").strip()
+            grades.append({"path": path, "grade": int(grade), "span": span or None})
+    return _address("/compare", shown, last=bench.grade(shown, grades))
+
+
+def _read(bench: Bench, pairs: Pairs) -> dict[str, str]:
+    bench.require_owner()
+    given = {name: value.strip() for name, value in pairs if name in (*_KEPT, "last")}
+    asked = {"a": "v1", "b": "v2", "mode": "open", "last": "", **dict.fromkeys(_KEPT[:4], "")}
+    asked["dataset"] = next(iter(bench.library.datasets()), "")
+    asked |= {name: value for name, value in given.items() if value}
+    if asked["mode"] not in MODES:
+        raise InputError(f"{asked['mode'][:60]!r} is no mode; modes: {', '.join(MODES)}")
+    return asked
+
+
+def _make_shown(
+    question: GoldenQuery,
+    asked: dict[str, str],
+    names: Sequence[str],
+    teams: tuple[str, ...] = (),
+) -> Shown:
+    left, right = names
+    about = (asked["set"], asked["dataset"], asked["mode"], asked["by"])
+    return Shown(question, left, right, *about, teams)
+
+
+def _address(path: str, shown: Shown, **more: str) -> str:
+    pair = dict(zip("ab", sorted((shown.left, shown.right)), strict=True))
+    about = {"set": shown.golden, "by": shown.by, "mode": shown.mode, "dataset": shown.dataset}
+    fields = {**about, **pair, **more}
+    return f"{path}?{urlencode({name: value for name, value in fields.items() if value})}"
+
+
+def _is_judged(query: GoldenQuery, asked: dict[str, str]) -> bool:
+    pair = {asked["a"], asked["b"]}
+    return any(
+        ({one.left, one.right}, one.mode, one.by) == (pair, asked["mode"], asked["by"])
+        for one in query.preferences
+    )
+
+
+def _progress(
+    queries: Sequence[GoldenQuery], left: Sequence[GoldenQuery], asked: dict[str, str]
+) -> str:
+    """Say how many are judged, and whether that is enough, without a name."""
+    pair = {asked["a"], asked["b"]}
+    tests = [
+        one
+        for one in preference_tests(queries)
+        if ({one.baseline, one.candidate}, one.mode) == (pair, asked["mode"])
+    ]
+    told = f"{len(queries) - len(left)} of {len(queries)} questions judged"
+    is_decided = any(one.test.decided_after is not None for one in tests)
+    return f"{told}; it is decided, you may stop" if is_decided else told
+
+
+def queue(
+    bench: Bench, left: Sequence[GoldenQuery], asked: dict[str, str]
+) -> Iterator[GoldenQuery]:
+    """Yield the questions that are left, the most useful first.
+
+    First come questions whose first ten documents differ, those with the most unjudged documents
+    first; then those with another order of the same documents; then those with equal lists. Lists
+    are asked for within two seconds; questions without lists come in the order of the file.
+    """
+    until = time.monotonic() + _QUEUE_SECONDS
+    ranked: list[tuple[tuple[int, int], int]] = []
+    for number, query in enumerate(left):
+        lists = [
+            bench.rank(asked[side], asked["dataset"], query)[0].documents[:_SHOWN] for side in "ab"
+        ]
+        either = set(lists[0]) ^ set(lists[1])
+        unjudged = len(either - set(query.grades))
+        kind = 0 if either and unjudged else 1 if either or lists[0] != lists[1] else 2
+        ranked.append(((kind, -unjudged), number))
+        if time.monotonic() > until:
+            break
+    yield from (left[number] for _, number in sorted(ranked))
+    yield from left[len(ranked) :]
+
+
+def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str]) -> View:
+    """Return the lists of a question, and the form that judges them."""
+    names = [asked["a"], asked["b"]]
+    is_hidden = asked["mode"] != "open"
+    if is_hidden and secrets.randbelow(2):
+        names.reverse()
+    rankings, errors = zip(
+        *(bench.rank(name, asked["dataset"], question) for name in names), strict=True
+    )
+    words = compile_words(question.query)
+    hits = [list(ranking.best_hits.values())[:_SHOWN] for ranking in rankings]
+    has_text = not is_hidden or all(hit.text for side in hits for hit in side)
+    view: View = {"question": question.query, "sides": [], "list": []}
+    teams: tuple[str, ...] = ()
+    if asked["mode"] == "interleaved":
+        by_path = {hit.path: hit for side in hits for hit in side}
+        left, right = ([hit.path for hit in side] for side in hits)
+        drafted = team_draft(left, right, lambda: bool(secrets.randbelow(2)))[:_SHOWN]
+        teams = tuple(side for _, side in drafted)
+        view["list"] = [_hit(by_path[path], words, with_text=has_text) for path, _ in drafted]
+    else:
+        view["sides"] = [
+            _side(name, ranking, side, error, words, has_text=has_text, is_hidden=is_hidden)
+            for name, ranking, side, error in zip(names, rankings, hits, errors, strict=True)
+        ]
+        view["moves"] = _connect(*view["sides"])
+    shown = _make_shown(question, asked, names, teams)
+    if asked["set"] and asked["by"] and not any(errors):
+        view["choices"] = [] if teams else list(enumerate(CHOICES.items(), start=1))
+        view["nonce"] = bench.show(shown)
+        about = {"q": question.query} if question.id == "new" else {"id": question.id}
+        view["grade"] = _address("/grade", shown, **about)
+    return view
+
+
+def _side(
+    name: str,
+    ranking: Ranking,
+    hits: Sequence[RankedHit],
+    error: str,
+    words: Any,
+    *,
+    has_text: bool,
+    is_hidden: bool,
+) -> View:
+    if is_hidden and error:
+        error = "this search failed"
+    return {
+        "name": "" if is_hidden else name,
+        "error": error,
+        "hits": [_hit(hit, words, with_text=has_text, is_hidden=is_hidden) for hit in hits],
+        "stages": []
+        if is_hidden
+        else [(stage, format_ms(ms)) for stage, ms in ranking.stages_ms.items()],
+    }
+
+
+def _hit(hit: RankedHit, words: Any, *, with_text: bool = True, is_hidden: bool = True) -> View:
+    """Return the parts of a hit for the template; a hidden backend gives no place or reason."""
+    return {
+        "path": hit.path,
+        "excerpt": cut_excerpt(hit.text, words) if with_text else (),
+        "location": "" if is_hidden else hit.location,
+        "explain": () if is_hidden else hit.explain,
+        "only": False,
+    }
+
+
+def _connect(left: View, right: View) -> list[tuple[int, int]]:
+    """Mark documents that are in one list only; return both places (from 0) of the rest."""
+    paths = [[hit["path"] for hit in side["hits"]] for side in (left, right)]
+    for side, other in ((left, paths[1]), (right, paths[0])):
+        for hit in side["hits"]:
+            hit["only"] = hit["path"] not in other
+    return [(at, paths[1].index(path)) for at, path in enumerate(paths[0]) if path in paths[1]]

@@ -1,0 +1,226 @@
+"""Two searches side by side on the page, and what people judge of them."""
+
+import re
+from html import unescape
+
+import pytest
+from starlette.testclient import TestClient
+
+from catalog.core.scope import asked_as
+from catalog.core.settings import ServeSettings
+from catalog.evaluation.golden import GoldenQuery
+from catalog.evaluation.golden_files import read_golden, save_golden
+from catalog.evaluation.judging import preference_tests
+from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.server.security import Address
+from interfaces.server import compared
+from interfaces.server.browser import browser  # noqa: F401
+from interfaces.server.conftest import SECRET, listening
+
+GOOD, BAD, FAILING = (f"interfaces.server.compared:{name}" for name in ("good", "bad", "failing"))
+PAIR = {"a": BAD, "b": GOOD, "set": "team", "by": "ann"}
+HERE = Address("127.0.0.1", 8180)
+ORIGIN = {"origin": "http://127.0.0.1:8180"}
+
+
+@pytest.fixture
+def app(engine, tmp_path):
+    page = {"compared": [GOOD, BAD, FAILING], "golden": tmp_path}
+    return build_app(engine, HERE, ServeSettings(), SECRET, page=page)
+
+
+@pytest.fixture
+def client(app):
+    return TestClient(app, base_url="http://127.0.0.1:8180", follow_redirects=True)
+
+
+@pytest.fixture
+def team(tmp_path):
+    """A golden set of some questions; call it to read the set again."""
+    file = tmp_path / "team.jsonl"
+    save_golden(file, [GoldenQuery(id=f"q{n}", query=f"question {n}?") for n in range(4)])
+    return lambda: read_golden(file).queries
+
+
+def form_of(answer):
+    return re.search(r'name="shown" value="([^"]+)"', answer.text)[1]
+
+
+def judge(client, choice, **asked):
+    """Answer the question that is shown; return the page that follows."""
+    shown = client.get("/compare", params=asked)
+    return client.post(
+        "/compare", data={"shown": form_of(shown), "preferred": choice}, headers=ORIGIN
+    )
+
+
+def main_of(answer):
+    """The page without the form that chooses what to compare."""
+    return unescape(re.sub(r'(?s)<form id="pair".*?</form>', "", answer.text))
+
+
+def test_open_lists_show_names_what_only_one_found_and_what_moved(client):
+    page = main_of(client.get("/compare", params={"q": "rotate", "a": BAD, "b": GOOD}))
+    assert page.index(BAD) < page.index(GOOD)
+    assert len(re.findall("only here", page)) == 2
+    assert '<line x1="0" y1="1.5" x2="10" y2="1.5"/>' in page
+    assert "<button name" not in page  # without a set and a name nothing is kept
+
+
+def test_our_own_searches_explain_their_hits_and_stages(client):
+    page = main_of(client.get("/compare", params={"q": "rotate keys", "a": "lexical", "b": "v2"}))
+    assert "lexical (bm25), rank 1" in page
+    assert re.search(r"fuse [\d.]+ ms", page)
+
+
+def test_blind_lists_hide_names_and_change_sides(client, team):
+    orders = set()
+    for _ in range(30):
+        page = main_of(client.get("/compare", params={**PAIR, "mode": "blind"}))
+        assert not re.search(r"compared:|lexical|rank 1|\d ms", page)
+        orders.add(page.index("keys.md") < page.index("bread.txt"))
+    assert orders == {True, False}
+
+
+@pytest.mark.parametrize("is_reversed", [0, 1])
+def test_a_blind_choice_counts_for_the_search_that_stood_there(
+    client, team, monkeypatch, is_reversed
+):
+    monkeypatch.setattr("secrets.randbelow", lambda _: is_reversed)
+    judge(client, "left", **PAIR, mode="blind", id="q2")
+    (preference,) = team()[2].preferences
+    assert preference.winner == (GOOD if is_reversed else BAD)
+    assert (preference.by, preference.mode) == ("ann", "blind")
+    assert {preference.left, preference.right} == {GOOD, BAD}
+
+
+def test_question_after_question_comes_until_none_is_left(client, team):
+    page = client.get("/compare", params={**PAIR, "mode": "blind"})
+    for number in range(4):
+        assert f"{number} of 4 questions judged" in page.text
+        data = {"shown": form_of(page), "preferred": "equal"}
+        page = client.post("/compare", data=data, headers=ORIGIN)
+    assert "No question of this set is left to judge" in page.text
+    (test,) = preference_tests(team())
+    assert (test.test.ties, test.people) == (4, {"ann": 4})
+    assert "0 of 4" in client.get("/compare", params={**PAIR, "mode": "blind", "by": "bob"}).text
+    back = client.get("/compare", params={**PAIR, "mode": "blind", "id": "q1"})
+    assert "question 1?" in back.text
+
+
+def test_questions_whose_lists_differ_and_are_unjudged_come_first(client, team, tmp_path):
+    equal = {"a": GOOD, "b": "lexical"}
+    queries = [
+        GoldenQuery(id="same", query="backups keys rotate"),
+        GoldenQuery(id="other", query="flour"),
+    ]
+    save_golden(tmp_path / "team.jsonl", queries)
+    page = client.get("/compare", params={**PAIR, **equal})
+    assert '<h2 class="question"><bdi>flour' in page.text
+
+
+def test_a_typed_question_joins_the_set_when_it_is_judged(client, team):
+    judge(client, "right", **PAIR, q="how do I bake?")
+    assert [query.id for query in team()] == ["q0", "q1", "q2", "q3", "q005"]
+    judge(client, "left", **PAIR, q="how do I bake?")
+    (preference,) = team()[-1].preferences
+    assert preference.preferred == "left"
+
+
+def test_an_interleaved_list_is_judged_by_what_is_useful(client, team):
+    asked = {**PAIR, "mode": "interleaved", "id": "q0"}
+    page = client.get("/compare", params=asked)
+    assert "compared:" not in main_of(page)
+    paths = re.findall(r"<bdi>([^<]*\.(?:md|txt))</bdi>", page.text)
+    assert sorted(paths) == ["bread.txt", "guides/backup.md", "keys.md"]
+    data = {"shown": form_of(page), "preferred": "", "useful": [str(paths.index("keys.md"))]}
+    client.post("/compare", data=data, headers=ORIGIN)
+    (preference,) = team()[0].preferences
+    assert (preference.winner, preference.mode) == (GOOD, "interleaved")
+
+
+def test_grades_are_kept_with_who_gave_them_and_what_was_seen(client, team):
+    asked = {**PAIR, "id": "q1", "mode": "blind"}
+    page = client.get("/grade", params=asked)
+    paths = re.findall(r'name="path.\d" value="([^"]*)"', page.text)
+    grades = {f"path.{n}": path for n, path in enumerate(paths)}
+    at = paths.index("keys.md")
+    grades |= {f"grade.{at}": "3", f"span.{at}": "Rotate the API keys", "grade.9": "1"}
+    after = client.post("/grade", data={"shown": form_of(page), **grades}, headers=ORIGIN)
+    assert "back to q1" in after.text
+    (judgement,) = team()[1].judgements
+    assert (judgement.path, judgement.grade, judgement.by) == ("keys.md", 3, "ann")
+    assert set(judgement.seen) == {GOOD, BAD}
+    assert team()[1].expected[0].span.text == "Rotate the API keys"
+    again = client.get("/grade", params=asked).text
+    assert f'name="grade.{at}" value="3" checked' in again
+
+
+def test_a_search_that_fails_says_so_and_cannot_be_judged(client, team):
+    page = client.get("/compare", params={**PAIR, "a": FAILING})
+    assert "ValueError: &lt;b&gt;out of order" in page.text
+    assert 'name="preferred"' not in page.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"a": "os:system"}, "not offered"),
+        ({"a": "v2:rerank_base_url=http://evil.example"}, "not offered"),
+        ({"set": "../../etc/passwd"}, "is not a name"),
+        ({"set": ".hidden"}, "is not a name"),
+        ({"mode": "magic"}, "is no mode"),
+        ({"dataset": "nowhere", "a": "v2"}, "nowhere"),
+        ({"q": " \x00 "}, ""),
+    ],
+)
+def test_a_wrong_comparison_is_explained(client, team, asked, words):
+    page = client.get("/compare", params={**PAIR, "q": "x", **asked})
+    assert page.status_code < 500
+    assert words in unescape(page.text)
+    assert "root:" not in page.text
+
+
+def test_a_form_that_nobody_was_shown_changes_nothing(client, team):
+    data = {"shown": "made up", "preferred": "left"}
+    answer = client.post("/compare", data=data, headers=ORIGIN)
+    assert (answer.status_code, "judge again" in answer.text) == (400, True)
+    page = client.get("/compare", params=PAIR)
+    data = {"shown": form_of(page), "preferred": "v2"}
+    assert client.post("/compare", data=data, headers=ORIGIN).status_code == 400
+    assert not any(query.preferences for query in team())
+
+
+@pytest.mark.parametrize("path", ["/compare", "/grade"])
+def test_no_other_sites_page_may_judge(client, team, path):
+    data = {"shown": form_of(client.get("/compare", params=PAIR)), "preferred": "left"}
+    for headers in ({}, {"origin": "http://127.0.0.1:9"}, {**ORIGIN, "sec-fetch-site": "none"}):
+        assert client.post(path, data=data, headers=headers).status_code == 403
+    assert not any(query.preferences for query in team())
+
+
+@pytest.mark.parametrize("path", ["/compare", "/grade"])
+def test_a_role_may_not_compare_since_other_searches_know_no_roles(client, team, path):
+    data = {"shown": form_of(client.get("/compare", params=PAIR)), "preferred": "left"}
+    before = len(compared.CALLS)
+    with asked_as("guest"):
+        read = client.get(path, params={**PAIR, "q": "secret"})
+        written = client.post(path, data=data, headers=ORIGIN)
+    assert (read.status_code, written.status_code) == (400, 400)
+    assert "keys.md" not in read.text
+    assert len(compared.CALLS) == before
+    assert not any(query.preferences for query in team())
+
+
+def test_a_person_judges_with_one_key_each(app, browser, team):  # noqa: F811
+    with listening(app) as server, browser.new_context() as context:
+        page = context.new_page()
+        page.goto(
+            f"http://127.0.0.1:{server.port}/compare?mode=blind&set=team&by=ann&a={BAD}&b={GOOD}"
+        )
+        for number, key in enumerate("1234"):
+            page.wait_for_selector(f".told:has-text('{number} of 4')")
+            page.keyboard.press(key)
+        page.wait_for_selector("text=No question of this set is left")
+    chosen = [one.preferred for query in team() for one in query.preferences]
+    assert sorted(chosen) == ["equal", "left", "neither", "right"]
