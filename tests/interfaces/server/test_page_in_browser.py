@@ -3,6 +3,9 @@
 import pytest
 
 from catalog.core.settings import ServeSettings
+from catalog.evaluation.golden import GoldenQuery, Judgement, Preference
+from catalog.evaluation.golden_files import save_golden
+from catalog.evaluation.judging import add_judgement
 from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.security import Address
 from interfaces.server.browser import browser  # noqa: F401
@@ -11,9 +14,34 @@ from interfaces.server.conftest import SECRET, listening
 HERE = Address("127.0.0.1", 8180)
 
 
+PAGES = (
+    "/",
+    "/?q=rotate+keys&tag=ops",
+    "/?q=rotate+keys&doc=notes:keys.md&first=4&last=8",
+    "/?q=x&dataset=nowhere",
+    "/compare?q=rotate+keys&a=lexical&b=v2",
+    "/compare?set=team&by=ann&mode=blind&a=lexical&b=v2",
+    "/compare?set=team&by=ann&mode=interleaved&a=lexical&b=v2",
+    "/grade?set=team&by=ann&id=q1&a=lexical&b=v2",
+    "/sets",
+    "/sets?set=team",
+    "/runs",
+    "/login",
+)
+
+
 @pytest.fixture(scope="module")
-def base(engine):
-    with listening(build_app(engine, HERE, ServeSettings(), SECRET)) as server:
+def base(engine, tmp_path_factory):
+    golden = tmp_path_factory.mktemp("golden")
+    choice = {"left": "v1", "right": "v2", "preferred": "left", "mode": "blind", "by": "ann"}
+    chosen = (Preference(**choice, at="2026-03-01T12:00:00Z"),)
+    query = GoldenQuery(id="q1", query="rotate keys", preferences=chosen)
+    for by, value in (("ann", 2), ("bob", 0)):
+        judged = Judgement(path="keys.md", grade=value, by=by, at="2026-03-01T12:00:00Z")
+        query = add_judgement(query, judged)
+    save_golden(golden / "team.jsonl", [query])
+    app = build_app(engine, HERE, ServeSettings(), SECRET, page={"golden": golden})
+    with listening(app) as server:
         yield f"http://127.0.0.1:{server.port}"
 
 
@@ -111,3 +139,39 @@ def test_another_origin_reads_and_writes_nothing(browser, base, engine):  # noqa
         )
         page.wait_for_timeout(300)
         assert 403 in answers
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_accessible_and_fits_every_width_light_and_dark(browser, base, path):  # noqa: F811
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    with browser.new_context(viewport={"width": 1400, "height": 900}) as context:
+        page = context.new_page()
+        page.goto(base + path)
+        page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            found = axe.run(page).response["violations"]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+        for width in (1400, 800, 360):
+            page.set_viewport_size({"width": width, "height": 900})
+            root = "document.documentElement"
+            assert page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth"), width
+
+
+def test_the_first_paint_is_soon(browser, base):  # noqa: F811
+    with browser.new_context() as context:
+        page = context.new_page()
+        times = []
+        for _ in range(5):
+            page.goto(f"{base}/?q=rotate+keys")
+            page.wait_for_function("performance.getEntriesByName('first-paint').length")
+            times.append(page.evaluate("performance.getEntriesByName('first-paint')[0].startTime"))
+        assert min(times) < 1000  # milliseconds; 100 on a quiet machine
+
+
+def test_the_page_prints_results_without_its_controls(page, base):
+    page.goto(f"{base}/?q=rotate+keys")
+    page.emulate_media(media="print")
+    assert page.is_visible("text=Rotate the API")
+    assert not page.is_visible("#q")
+    assert not page.is_visible("#facets")

@@ -52,7 +52,6 @@ def serve(
     Examples:
         catalog serve --open
         catalog serve --http 127.0.0.1:9000 --preset vault
-        catalog serve --compare mypackage.mysearch:search --golden golden_queries
     """
     import webbrowser
 

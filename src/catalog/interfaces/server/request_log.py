@@ -46,6 +46,7 @@ REQUEST_ID = "x-request-id"
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _ROUTES = (
     *("/", "/assets", "/compare", "/grade", "/login", "/logout", "/media", "/page.png"),
+    *("/runs", "/sets", "/sets.jsonl"),
     "/call",
     "/mcp",
     METRICS,

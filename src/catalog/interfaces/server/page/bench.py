@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,7 +114,8 @@ class Bench:
 
     def sets(self) -> list[str]:
         """Return the names of the golden sets, in order."""
-        return sorted(file.stem for file in self._folder.glob("*.jsonl"))
+        names = (file.stem for file in self._folder.glob("*.jsonl"))
+        return sorted(name for name in names if _NAME.fullmatch(name))
 
     def file(self, name: str) -> Path:
         """Return the file of a set; raise :class:`InputError` for a name that is not one."""
@@ -144,7 +145,9 @@ class Bench:
         sides = {"left": shown.left, "right": shown.right}
         fields = {**sides, "preferred": preferred, "mode": shown.mode, "by": shown.by}
         preference = _checked(Preference, {**fields, "at": _now()})
-        return self._change(shown, lambda query: add_preference(query, preference))
+        return self._change(
+            shown.golden, shown.query, lambda query: add_preference(query, preference)
+        )
 
     def grade(self, shown: Shown, grades: Sequence[dict[str, Any]]) -> str:
         """Write grades of documents to the golden set, and return the question's id."""
@@ -156,13 +159,34 @@ class Bench:
                 query = add_judgement(query, judgement)
             return query
 
-        return self._change(shown, change)
+        return self._change(shown.golden, shown.query, change)
 
-    def _change(self, shown: Shown, change: Callable[[GoldenQuery], GoldenQuery]) -> str:
-        with changing_golden(self.file(shown.golden)) as queries:
-            found = find_question(queries, shown.query.query, shown.query.id)
+    def settle(self, name: str, question: str, path: str, grade: str, by: str) -> None:
+        """Write the decision between people who graded a document differently."""
+        fields = {"path": path, "grade": grade, "by": by, "at": _now(), "settled": True}
+        judgement = _checked(Judgement, fields)
+        found = find_question(self.queries(name), "", question)
+        if found is None:
+            raise InputError(f"{name} has no question {question[:60]!r}")
+        self._change(name, found, lambda query: add_judgement(query, judgement))
+
+    def edit(self, name: str, fields: Mapping[str, str | None]) -> str:
+        """Change the text, kind, difficulty and note of a question, or add one; return its id."""
+        with changing_golden(self.file(name)) as queries:
+            found = find_question(queries, "", fields.get("id") or "")
+            known = {"id": next_id(queries)} if found is None else found.model_dump()
+            edited = _checked(GoldenQuery, {**known, **fields, "id": known["id"]})
+            at = len(queries) if found is None else queries.index(found)
+            queries[at : at + 1] = [edited]
+        return str(known["id"])
+
+    def _change(
+        self, name: str, question: GoldenQuery, change: Callable[[GoldenQuery], GoldenQuery]
+    ) -> str:
+        with changing_golden(self.file(name)) as queries:
+            found = find_question(queries, question.query, question.id)
             if found is None:
-                found = shown.query.model_copy(update={"id": next_id(queries)})
+                found = question.model_copy(update={"id": next_id(queries)})
                 queries.append(found)
             queries[queries.index(found)] = change(found)
         return found.id

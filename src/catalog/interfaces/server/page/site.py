@@ -56,6 +56,10 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-cache, private",
 }
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 ResultT = TypeVar("ResultT")
 
@@ -115,6 +119,10 @@ class Site:
             Route("/", self.search, methods=["GET"]),
             Route("/compare", self.compare, methods=["GET", "POST"]),
             Route("/grade", self.grade, methods=["GET", "POST"]),
+            Route("/sets", self.sets, methods=["GET", "POST"]),
+            Route("/sets.jsonl", self.export, methods=["GET"]),
+            Route("/runs", self.runs, methods=["GET"]),
+            Route("/runs/report", self.report, methods=["GET"]),
             Route(LOGIN, self.login, methods=["GET", "POST"]),
             Route("/logout", self.logout, methods=["POST"]),
             Route("/assets/{name}", _asset, methods=["GET"]),
@@ -155,6 +163,42 @@ class Site:
         form = await read_form(request)
         fields = form.multi_items()
         return await self._redirect(lambda: save_grades(self._bench, form.get("shown", ""), fields))
+
+    async def sets(self, request: Request) -> Response:
+        """Show golden sets, and keep what is changed in one."""
+        from catalog.interfaces.server.page.sets import save_question, sets_view
+
+        if request.method == "GET":
+            pairs = request.query_params.multi_items()
+            return await self._show(request, "sets.html.j2", lambda: sets_view(self._bench, pairs))
+        form = await read_form(request)
+        return await self._redirect(lambda: save_question(self._bench, form))
+
+    async def export(self, request: Request) -> Response:
+        """Give out the file of a golden set."""
+
+        def find() -> Path:
+            self._bench.require_owner()
+            return self._bench.file(request.query_params.get("set", ""))
+
+        file = await self._run(find)
+        if not file.is_file():
+            raise HTTPException(404, "there is no such golden set")
+        return FileResponse(file, media_type="application/jsonl", filename=file.name)
+
+    async def runs(self, request: Request) -> Response:
+        """Show recorded runs."""
+        from catalog.interfaces.server.page.sets import runs_view
+
+        return await self._show(request, "runs.html.j2", lambda: runs_view(self._bench))
+
+    async def report(self, request: Request) -> Response:
+        """Show the report of two recorded runs, which has its style inside and no script."""
+        from catalog.interfaces.server.page.sets import runs_report
+
+        before, after = (request.query_params.get(name, "") for name in ("before", "after"))
+        page = await self._run(lambda: runs_report(self._bench, before, after))
+        return HTMLResponse(page, headers={"content-security-policy": _REPORT_POLICY})
 
     async def media(self, request: Request) -> Response:
         """Give out a recording, or the part that a ``Range`` asks for."""

@@ -1,0 +1,174 @@
+"""Golden sets and recorded runs on the page."""
+
+import json
+import re
+from html import unescape
+
+import pytest
+from starlette.testclient import TestClient
+
+from catalog.core.scope import asked_as
+from catalog.core.settings import ServeSettings
+from catalog.evaluation.comparison import compare_runs
+from catalog.evaluation.golden import Expected, GoldenQuery, GoldenSet, Judgement, Preference
+from catalog.evaluation.golden_files import read_golden, save_golden
+from catalog.evaluation.run_records import record_run
+from catalog.evaluation.runs import run_backends
+from catalog.interfaces.calls import LocalEngine
+from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.server.security import Address
+from catalog.library.indexing import Indexer
+from evaluation.stubs import TableBackend
+from fakes import open_library, write
+
+ORIGIN = {"origin": "http://127.0.0.1:8180"}
+AT = "2026-03-01T12:{:02}:00Z"
+
+
+def grade(path, value, by):
+    return Judgement(path=path, grade=value, by=by, at=AT.format(0))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sets")
+    write(folder / "notes", a_dot_md="# A\n\nKeys rotate.\n", b_dot_md="# B\n\nBread bakes.\n")
+    with LocalEngine(open_library(folder / "home")) as engine:
+        Indexer(engine.library).build(folder / "notes", "notes")
+        yield engine
+
+
+@pytest.fixture
+def client(store, tmp_path):
+    page = {"golden": tmp_path / "golden"}
+    app = build_app(store, Address("127.0.0.1", 8180), ServeSettings(), "5" * 64, page=page)
+    return TestClient(app, base_url="http://127.0.0.1:8180", follow_redirects=True)
+
+
+@pytest.fixture
+def team(tmp_path):
+    """A set of which 12 questions are judged; call it to read the set again."""
+    choice = {"left": "v1", "right": "v2", "preferred": "left", "mode": "blind", "by": "ann"}
+    asked = [
+        GoldenQuery(
+            id=f"q{n}", query=f"is {n} odd?", preferences=(Preference(**choice, at=AT.format(n)),)
+        )
+        for n in range(12)
+    ]
+    disputed = GoldenQuery(
+        id="d<1>",
+        query="<b>bold</b>?",
+        expected=(Expected(path="a.md", grade=2), Expected(path="gone.md", grade=1)),
+        judgements=(grade("a.md", 2, "ann"), grade("a.md", 0, "bob")),
+    )
+    file = tmp_path / "golden" / "team.jsonl"
+    save_golden(file, [*asked, disputed])
+    return lambda: read_golden(file).queries
+
+
+def words(answer):
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
+
+
+def test_a_set_shows_its_questions_labels_verdict_and_agreement(client, team):
+    assert "team 13 questions" in words(client.get("/sets"))
+    page = client.get("/sets", params={"set": "team"})
+    told = words(page)
+    assert "v1 is preferred to v2, decided after 9 0 0 0 both bad 12" in told
+    assert "Agreement of ann and bob on 1 documents: kappa 0.00" in told
+    assert "<b>bold</b>? d<1>" in told
+    assert "<b>bold" not in page.text
+    assert "2 a.md 1 gone.md" in told
+
+
+def test_a_conflict_is_settled_by_a_named_person(client, team):
+    data = {"set": "team", "id": "d<1>", "path": "a.md", "grade": "1"}
+    refused = client.post("/sets", data={**data, "by": " "}, headers=ORIGIN)
+    assert (refused.status_code, "give your name" in words(refused)) == (400, True)
+    page = client.post("/sets", data={**data, "by": "cat"}, headers=ORIGIN)
+    assert "Conflicts to settle" not in page.text
+    assert team()[-1].grades["a.md"] == 1
+    assert [one.by for one in team()[-1].judgements if one.settled] == ["cat"]
+
+
+def test_questions_are_added_edited_and_checked(client, team):
+    new = {"set": "team", "id": "", "query": "what bakes?", "difficulty": "easy", "note": "new"}
+    client.post("/sets", data={**new, "kind": ""}, headers=ORIGIN)
+    added = team()[-1]
+    assert (added.query, added.difficulty, added.kind, added.note) == (
+        "what bakes?", "easy", None, "new",
+    )  # fmt: skip
+    edit = client.get("/sets", params={"set": "team", "id": "q3"})
+    assert 'value="is 3 odd?"' in edit.text
+    client.post("/sets", data={**new, "id": "q3", "query": "is 3 even?"}, headers=ORIGIN)
+    assert (team()[3].query, team()[3].preferences[0].by) == ("is 3 even?", "ann")
+    wrong = client.post("/sets", data={**new, "id": "q4", "kind": "exact"}, headers=ORIGIN)
+    assert (wrong.status_code, "no document has a grade above 0" in words(wrong)) == (400, True)
+    check = words(client.get("/sets", params={"set": "team", "check": "1"}))
+    assert "no document 'gone.md'" in check
+
+
+def test_a_set_is_exported_as_it_is_in_the_folder(client, team):
+    answer = client.get("/sets.jsonl", params={"set": "team"})
+    assert [json.loads(line)["id"] for line in answer.text.splitlines()][-1] == "d<1>"
+    assert 'attachment; filename="team.jsonl"' in answer.headers["content-disposition"]
+    for name in ("nothing", "../team", "", "/etc/passwd"):
+        assert client.get("/sets.jsonl", params={"set": name}).status_code in (400, 404)
+
+
+def test_a_damaged_set_is_named_with_its_line(client, team, tmp_path):
+    (tmp_path / "golden" / "bad.jsonl").write_text("{}\n")
+    page = client.get("/sets", params={"set": "bad"})
+    assert page.status_code == 400
+    assert "bad.jsonl line 1" in words(page)
+
+
+@pytest.mark.parametrize(
+    "path", ["/sets?set=team", "/sets.jsonl?set=team", "/runs", "/runs/report"]
+)
+def test_a_role_sees_neither_sets_nor_runs(client, team, path):
+    with asked_as("guest"):
+        answer = client.get(path)
+    assert answer.status_code == 400
+    assert "odd?" not in answer.text
+
+
+def test_no_other_sites_page_may_edit(client, team):
+    data = {"set": "team", "id": "", "query": "planted?"}
+    for headers in ({}, {"origin": "http://evil.example"}):
+        assert client.post("/sets", data=data, headers=headers).status_code == 403
+    assert len(team()) == 13
+
+
+def record(store, golden, name, lists, now):
+    backend = TableBackend(name, lists)
+    (run,) = run_backends([backend], golden, dataset="notes", top_k=10, repeats=0)
+    scores = compare_runs(run, run, golden).candidate_scores
+    return record_run(store.library.database, run, scores, golden, now=now)
+
+
+def test_runs_are_listed_drawn_over_time_and_reported(client, store, tmp_path):
+    assert "No run is recorded yet" in client.get("/runs").text
+    queries = [
+        GoldenQuery(id=f"q{n}", query=f"what is {n}?", expected=(Expected(path="a.md"),))
+        for n in range(30)
+    ]
+    golden = GoldenSet("labelled", tuple(queries))
+    worse = {query.id: ["b.md", "a.md"] for query in queries}
+    better = {query.id: ["a.md", "b.md"] for query in queries}
+    first = record(store, golden, "mine", worse, now=1_700_000_000)
+    second = record(store, golden, "mine", better, now=1_700_086_400)
+    page = client.get("/runs")
+    assert page.text.rindex(second.id) < page.text.rindex(first.id)  # of the table
+    assert "2023-11-15 22:13" in page.text
+    assert f"{first.id}: 0.631 [0.631, 0.631]; {second.id}: 1.000 [" in page.text
+    chosen = {"before": first.id, "after": second.id}
+    refused = client.get("/runs/report", params=chosen)
+    assert (refused.status_code, "no golden set here" in words(refused)) == (400, True)
+    save_golden(tmp_path / "golden" / "other name.x.jsonl", queries)
+    save_golden(tmp_path / "golden" / "labelled.jsonl", queries)
+    report = client.get("/runs/report", params=chosen)
+    assert f"mine ({second.id}) is better than mine ({first.id})" in words(report)
+    assert "script-src" not in report.headers["content-security-policy"]
+    assert "default-src 'none'" in report.headers["content-security-policy"]
+    assert client.get("/runs/report").status_code in (400, 404)
