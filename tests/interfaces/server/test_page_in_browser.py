@@ -159,13 +159,16 @@ def test_a_page_is_accessible_and_fits_every_width_light_and_dark(browser, base,
 
 
 def test_the_first_paint_is_soon(browser, base):  # noqa: F811
+    painted = (
+        "new Promise((done) => new PerformanceObserver((list) => "
+        "done(list.getEntries()[0].startTime)).observe({type: 'paint', buffered: true}))"
+    )
     with browser.new_context() as context:
         page = context.new_page()
         times = []
         for _ in range(5):
             page.goto(f"{base}/?q=rotate+keys")
-            page.wait_for_function("performance.getEntriesByName('first-paint').length")
-            times.append(page.evaluate("performance.getEntriesByName('first-paint')[0].startTime"))
+            times.append(page.evaluate(painted))
         assert min(times) < 1000  # milliseconds; 100 on a quiet machine
 
 
