@@ -296,7 +296,7 @@ def wilson_interval(right: int, total: int, z: float = _Z95) -> tuple[float, flo
     return low, min(1.0, middle + half) if right < total else 1.0
 
 
-def mean_interval(values: Scores) -> Interval:
+def mean_interval(values: Scores, *, resamples: int = 10_000) -> Interval:
     """Compute the 95 % interval of the mean of scores.
 
     If each score is 0 or 1, the mean is a share and the interval is Wilson's, which has a width
@@ -305,7 +305,7 @@ def mean_interval(values: Scores) -> Interval:
     column = _column("scores", values)
     if np.isin(column, (0.0, 1.0)).all():
         return Interval(*wilson_interval(int(column.sum()), column.size))
-    return bootstrap_interval(column)
+    return bootstrap_interval(column, resamples=resamples)
 
 
 def mcnemar_exact(baseline_success: Outcomes, candidate_success: Outcomes) -> McNemar:

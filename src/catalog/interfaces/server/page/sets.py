@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from catalog.core.errors import CatalogError, InputError
+from catalog.core.lru_cache import LRUCache
 from catalog.evaluation.backends import RecordedBackend, require_run
 from catalog.evaluation.comparison import compare_runs
 from catalog.evaluation.golden import (
@@ -29,7 +30,9 @@ from catalog.interfaces.server.page.bench import Bench, find_question
 from catalog.interfaces.server.page.state import Pairs, View
 from catalog.store.eval_runs import EvalRun, list_runs
 
-_RUNS = 200
+_RUNS = 50
+_RESAMPLES = 1000  # enough to draw an interval
+_INTERVALS: LRUCache[tuple[str, str], Interval] = LRUCache(2000)  # by run, which never changes
 
 
 def sets_view(bench: Bench, pairs: Pairs) -> View:
@@ -119,12 +122,20 @@ def _charts(runs: Sequence[EvalRun]) -> Iterator[View]:
             points = []
             for at, run in enumerate(scored):
                 values = list(run.scores[metric].values())
-                mean, interval = sum(values) / len(values), mean_interval(values)
+                mean, interval = sum(values) / len(values), _interval(run.id, metric, values)
                 x, ends = round(at * step, 2), (interval.low, interval.high)
                 high, y, low = (round(40 * (1 - one), 2) for one in (ends[1], mean, ends[0]))
                 text = f"{run.id}: {mean:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"
                 points.append({"x": x, "y": y, "low": low, "high": high, "text": text})
             yield {"title": " · ".join((metric, *about)), "points": points}
+
+
+def _interval(run: str, metric: str, values: Sequence[float]) -> Interval:
+    known = _INTERVALS.get((run, metric))
+    if known is None:
+        known = mean_interval(values, resamples=_RESAMPLES)
+        _INTERVALS.put((run, metric), known)
+    return known
 
 
 def runs_report(bench: Bench, before: str, after: str) -> str:
