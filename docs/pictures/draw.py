@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
@@ -40,6 +41,7 @@ def main() -> None:
         run(place, "index build python --dataset python")
         draw(place, "search", 'search "how is an exception chained to its cause" --top-k 2')
         photograph(place)
+        photograph_page(place)
         written = re.findall(r'```text title="([^"]+)"\n(.*?)```', LECTURES.read_text(), re.DOTALL)
         for name, text in written:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -59,12 +61,16 @@ def run(place: Path, arguments: str) -> str:
     told = subprocess.run(
         ["sh", "-c", f"'{sys.executable}' -m catalog {arguments}"],
         cwd=place,
-        env={"IDX_HOME": str(place / "store"), "COLUMNS": str(WIDTH), "PATH": "/usr/bin:/bin"},
+        env=environment(place),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
     return told.stdout
+
+
+def environment(place: Path) -> dict[str, str]:
+    return {"IDX_HOME": str(place / "store"), "COLUMNS": str(WIDTH), "PATH": "/usr/bin:/bin"}
 
 
 def draw(place: Path, name: str, arguments: str) -> None:
@@ -87,9 +93,33 @@ def photograph(place: Path) -> None:
         return
     questions = ROOT / "examples" / "questions.jsonl"
     run(place, f"compare --dataset python --golden {questions} --report report.html")
-    options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1000,640"]
-    target = f"--screenshot={PICTURES / 'report.png'}"
-    subprocess.run([browser, *options, target, place / "report.html"], check=True)
+    take_picture(browser, "report", str(place / "report.html"), "1000,640")
+
+
+def photograph_page(place: Path) -> None:
+    """Write the search page with an open document as PNG, if Chromium is installed."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        sys.stderr.write("no Chromium: page.png stays as it was\n")
+        return
+    command = [sys.executable, "-m", "catalog", "serve", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command, cwd=place, stdout=subprocess.PIPE, text=True, env=environment(place)
+    ) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split(" on ")[1].split()[0]
+        question = "how+is+an+exception+chained+to+its+cause"
+        opened = "doc=python:raise.rst&first=1&last=83"
+        take_picture(browser, "page", f"{address}/?q={question}&{opened}", "1240,660")
+        server.terminate()
+
+
+def take_picture(browser: str, name: str, address: str, size: str) -> None:
+    options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={size}"]
+    target = f"--screenshot={PICTURES / name}.png"
+    subprocess.run([browser, *options, target, address], check=True)
+    with Image.open(PICTURES / f"{name}.png") as picture:  # 64 colours: a third of the bytes
+        picture.convert("RGB").quantize(64).save(PICTURES / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -58,18 +58,30 @@ def test_an_address_narrows_and_offers_to_widen_again(asked, engine):
 def test_a_result_opens_its_document_with_its_lines_marked(asked, engine):
     first = links(asked(engine, "GET", "/?q=rotate+keys"), "doc=")[0]
     answer = asked(engine, "GET", first.partition("#")[0])
-    cited = re.findall(r'<p(?: id="at")? class="cited">(.*)</p>', answer.text)
+    cited = re.findall(r'<p(?: id="at")? class="cited best">(.*)</p>', answer.text)
     assert any("Rotate the API keys every ninety days" in line for line in cited)
     assert not any("tags:" in line for line in cited)
     assert answer.text.count('id="at"') == 1
     assert 'aria-current="true"' in answer.text
 
 
+def test_the_lines_of_the_snippet_stand_out_of_a_long_passage(asked, tmp_path):
+    lines = [f"Line {n} tells of nothing much today." for n in range(12)]
+    lines[8] = "Rotate the keys at dawn."
+    write(tmp_path / "notes", long_dot_md="# Long\n\n" + "\n".join(lines) + "\n")
+    with LocalEngine(open_library(tmp_path / "home", chunk_size=400)) as engine:
+        Indexer(engine.library).build(tmp_path / "notes", "notes")
+        page = asked(engine, "GET", "/?q=rotate+keys&doc=notes:long.md&first=1&last=14").text
+    assert page.count('class="cited"') > 2
+    assert re.search(r'class="cited best">.*Rotate the keys at dawn', page)
+    assert not re.search(r'class="cited best">.*Line 0 ', page)
+
+
 def test_a_place_far_down_a_long_document_is_shown(asked, engine, monkeypatch):
     monkeypatch.setattr("catalog.interfaces.server.page.document._BYTES", 90)
     monkeypatch.setattr("catalog.interfaces.server.page.document._BEFORE", 1)
     answer = asked(engine, "GET", "/?doc=notes:keys.md&first=8&last=8")
-    assert re.search(r'class="cited">.*Rotate the API', answer.text)
+    assert re.search(r'class="cited best">.*Rotate the API', answer.text)
     assert "# Keys" not in answer.text
 
 

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -87,6 +88,33 @@ def ended(server, seconds=30):
     """Exit code and standard error."""
     _, err = server.communicate(timeout=seconds)
     return server.returncode, err
+
+
+def test_the_page_is_opened_in_the_browser_or_left_out(serve, built, tmp_path):
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    told = f'echo "$1" > {seen}.part && mv {seen}.part {seen} && exec sleep 20 > /dev/null 2>&1'
+    browser.write_text(f"#!/bin/sh\n{told}\n")
+    browser.chmod(0o700)
+    server = serve("--http", "127.0.0.1:0", "--open", BROWSER=str(browser), PATH=os.defpath)
+    until = time.monotonic() + 20
+    while not seen.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    address = seen.read_text().strip()
+    assert f" on {address} (the page" in server.said
+    assert "yeast" in httpx.get(address, params={"q": "yeast"}).text  # while the browser runs
+    server.terminate()
+    assert ended(server) == (0, "")
+    bare = serve("--http", "127.0.0.1:0", "--no-page")
+    assert "(/v1, /mcp)" in bare.said
+    found = read_announcement(built)
+    assert httpx.get(f"http://127.0.0.1:{found.port}/").status_code == 404
+
+
+def test_a_page_that_is_left_out_cannot_be_opened(built):
+    server = start(built, "--no-page", "--open")
+    code, err = ended(server)
+    assert code == 2
+    assert "--no-page" in err
 
 
 def test_it_is_announced_answers_and_leaves_nothing_when_it_is_stopped(serve, built):

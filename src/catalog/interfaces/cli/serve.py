@@ -53,8 +53,6 @@ def serve(
         catalog serve --open
         catalog serve --http 127.0.0.1:9000 --preset vault
     """
-    import webbrowser
-
     from catalog.core.files import home_folder, settings_key
     from catalog.interfaces.calls import LocalEngine
     from catalog.interfaces.server import asgi
@@ -74,12 +72,20 @@ def serve(
             folder,
             settings_key(folder, store.preset),
             page={"compared": compare or (), "golden": golden} if page else None,
-            opens=webbrowser.open if opens else lambda _: None,
+            opens=_open_browser if opens else lambda _: None,
         )
     except BaseException:
         engine.close()
         raise
     end_process(engine)
+
+
+def _open_browser(address: str) -> None:
+    """Open the address in a thread, since a browser in the terminal returns only when it ends."""
+    import threading
+    import webbrowser
+
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def mcp(

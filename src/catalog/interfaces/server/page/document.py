@@ -60,22 +60,29 @@ def document_view(engine: LocalEngine, state: State, found: Sequence[Mapping[str
             view["media"] = _recording(engine, state, document, passage, found)
     except CatalogError as error:  # the file is gone: the text is still there
         view["notes"] = [*view["notes"], str(error)]
-    last = state.number("last", first)
-    return {**view, "lines": list(_lines(document, first, last))}
+    cited = (first, state.number("last", first))
+    is_same = passage is not None and first in (passage["locator"][name] for name in starts)
+    best = passage["snippet_lines"] if passage is not None and is_same else None
+    return {**view, "lines": list(_lines(document, cited, best or cited))}
 
 
-def _lines(document: Mapping[str, Any], first: int, last: int) -> Iterator[View]:
-    """Yield the lines with their numbers, each number once, and the cited ones marked."""
+def _lines(
+    document: Mapping[str, Any], cited: tuple[int, int], best: tuple[int, int]
+) -> Iterator[View]:
+    """Yield the lines with their numbers, each number once, cited and best ones marked."""
     before, is_first = None, True
     for number, text in zip(document["numbers"], document["text"].split("\n"), strict=False):
-        is_cited = bool(first) and number is not None and first <= number <= last
+        is_cited, is_best = (
+            number is not None and start > 0 and start <= number <= end
+            for start, end in (cited, best)
+        )
         yield {
             "number": None if number == before else number,
             "text": text,
-            "is_cited": is_cited,
-            "is_first": is_cited and is_first,
+            "kind": " ".join(("cited",) * is_cited + ("best",) * is_best),
+            "is_first": is_best and is_first,
         }
-        is_first = is_first and not is_cited
+        is_first = is_first and not is_best
         before = number if number is not None else before
 
 
