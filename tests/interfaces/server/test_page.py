@@ -233,6 +233,14 @@ def test_no_other_sites_page_may_write(asked, engine, headers):
     assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_another_site_may_link_to_the_page_but_not_use_it_in_the_background(asked, engine, site):
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}
+    assert asked(engine, "GET", "/?q=keys", headers=headers).status_code == 403
+    headers["sec-fetch-mode"] = "navigate"
+    assert asked(engine, "GET", "/?q=keys", headers=headers).status_code == 200
+
+
 def test_pages_of_allowed_origins_may_call_the_api_but_not_read_the_page(asked, engine):
     serve = {"allowed_origins": ("http://app.example",)}
     headers = {"origin": "http://app.example"}

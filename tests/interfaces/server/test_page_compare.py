@@ -108,6 +108,26 @@ def test_question_after_question_comes_until_none_is_left(client, team):
     assert "question 1?" in back.text
 
 
+def test_fifty_blind_choices_give_the_verdict_that_the_file_gives(client, team, tmp_path):
+    queries = [GoldenQuery(id=f"q{n}", query=f"question {n}?") for n in range(50)]
+    save_golden(tmp_path / "team.jsonl", queries)
+    page = client.get("/compare", params={**PAIR, "mode": "blind"})
+    for number in range(50):
+        is_left = page.text.index("keys.md") < page.text.index("bread.txt")
+        is_wrong = number % 10 == 9  # one choice in ten is for the worse search
+        data = {"shown": form_of(page), "preferred": "left" if is_left != is_wrong else "right"}
+        page = client.post("/compare", data=data, headers=ORIGIN)
+    assert "50 of 50 questions judged; it is decided, you may stop" in page.text
+    chosen = [query.preferences[0] for query in team()]
+    assert 10 < sum(one.left == GOOD for one in chosen) < 40
+    assert sum(one.winner == GOOD for one in chosen) == 45
+    (test,) = preference_tests(team())
+    told = re.sub(r"<[^>]*>|\s+", " ", unescape(client.get("/sets", params={"set": "team"}).text))
+    low, high = test.test.interval.low, test.test.interval.high
+    assert f"{GOOD} is preferred to {BAD}, decided after {test.test.decided_after}" in told
+    assert f"90 % [{100 * low:.0f}, {100 * high:.0f}]" in told
+
+
 def test_questions_whose_lists_differ_and_are_unjudged_come_first(client, team, tmp_path):
     equal = {"a": GOOD, "b": "lexical"}
     queries = [

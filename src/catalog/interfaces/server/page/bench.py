@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 OWN = ("v2", "v1", "lexical", "vector")
 DEPTH = 30  # passages asked of a backend
 _NAME = re.compile(r"\w[\w.-]{0,59}", re.ASCII)
-_REMEMBERED = 2000  # rankings, and pages that were shown
+_RANKINGS, _PAGES = 500, 5000  # rankings that are remembered, and pages that were shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Bench:
         self._backends = Backends(library)
         self._open: dict[tuple[str, str], SearchBackend] = {}
         self._locks = {spec: Lock() for spec in self.specs}
-        self._rankings: LRUCache[tuple[Hashable, ...], Ranking] = LRUCache(_REMEMBERED)
-        self._shown: LRUCache[str, Shown] = LRUCache(_REMEMBERED)
+        self._rankings: LRUCache[tuple[Hashable, ...], Ranking] = LRUCache(_RANKINGS)
+        self._shown: LRUCache[str, Shown] = LRUCache(_PAGES)
 
     def require_owner(self) -> None:
         """Raise :class:`InputError` for callers with a role, since not every backend keeps it."""

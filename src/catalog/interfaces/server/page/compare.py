@@ -16,7 +16,7 @@ from catalog.evaluation.judging import credit_teams, preference_tests, team_draf
 from catalog.evaluation.report_text import compile_words, cut_excerpt, format_ms
 from catalog.interfaces.server.http_errors import http_status
 from catalog.interfaces.server.page.bench import Bench, Shown, find_question, new_question
-from catalog.interfaces.server.page.state import Pairs, View
+from catalog.interfaces.server.page.state import Form, Pairs, View
 
 MODES = {
     "open": "open: names are shown",
@@ -63,10 +63,11 @@ def compare_view(bench: Bench, pairs: Pairs) -> View:
     return view
 
 
-def save_preference(bench: Bench, nonce: str, preferred: str, useful: Sequence[str]) -> str:
+def save_preference(bench: Bench, form: Form) -> str:
     """Keep a preference, and return the address of what to judge next."""
-    shown = bench.was_shown(nonce)
+    shown, preferred = bench.was_shown(form.get("shown", "")), form.get("preferred", "")
     if shown.teams:
+        useful = form.getlist("useful")
         places = [int(one) for one in useful if one.isdecimal() and len(one) < 4]
         preferred = credit_teams(shown.teams, places)
     name = bench.prefer(shown, preferred)
@@ -100,15 +101,15 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
     }
 
 
-def save_grades(bench: Bench, nonce: str, fields: Sequence[tuple[str, str]]) -> str:
+def save_grades(bench: Bench, form: Form) -> str:
     """Keep the grades of a form, and return the address of what to judge next."""
-    shown, given = bench.was_shown(nonce), dict(fields)
+    shown = bench.was_shown(form.get("shown", ""))
     grades: list[dict[str, Any]] = []
-    for name, path in fields:
+    for name, path in form.items():
         number = name.removeprefix("path.")
-        grade = given.get(f"grade.{number}", "")
+        grade = form.get(f"grade.{number}", "")
         if name != number and grade in ("0", "1", "2", "3"):
-            span = given.get(f"span.{number}", "").strip()
+            span = form.get(f"span.{number}", "").strip()
             grades.append({"path": path, "grade": int(grade), "span": span or None})
     return _address("/compare", shown, last=bench.grade(shown, grades))
 

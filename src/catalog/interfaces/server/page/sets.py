@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -27,7 +27,7 @@ from catalog.evaluation.runs import run_backends
 from catalog.evaluation.significance import Interval, mean_interval
 from catalog.interfaces.server.http_errors import http_status
 from catalog.interfaces.server.page.bench import Bench, find_question
-from catalog.interfaces.server.page.state import Pairs, View
+from catalog.interfaces.server.page.state import Form, Pairs, View
 from catalog.store.eval_runs import EvalRun, list_runs
 
 _RUNS = 50
@@ -76,7 +76,7 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
     return view
 
 
-def save_question(bench: Bench, form: Mapping[str, str]) -> str:
+def save_question(bench: Bench, form: Form) -> str:
     """Settle a conflict or keep a question, and return the address of the set."""
     name, by = form.get("set", ""), form.get("by", "").strip()
     if "path" in form:
@@ -90,7 +90,7 @@ def save_question(bench: Bench, form: Mapping[str, str]) -> str:
     return f"/sets?{urlencode({'set': name, 'by': by})}"
 
 
-def runs_view(bench: Bench) -> View:
+def runs_view(bench: Bench, _: Pairs) -> View:
     """Return the recorded runs, newest first, and each metric over time."""
     bench.require_owner()
     with bench.library.database.read() as connection:

@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from hashlib import sha256
+from importlib import import_module
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
-from starlette.datastructures import ImmutableMultiDict
+from starlette.datastructures import Headers, ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -21,7 +22,7 @@ from catalog import __version__
 from catalog.core.errors import CatalogError, InputError
 from catalog.core.retrieval_events import asked_at
 from catalog.evaluation.report_text import template_environment
-from catalog.interfaces.server.http_errors import http_status
+from catalog.interfaces.server.http_errors import http_status, send_error
 from catalog.interfaces.server.page.files import draw_page, find_document_file, media_kind
 from catalog.interfaces.server.page.search import search_view
 from catalog.interfaces.server.security import PASS, guard_app, page_pass
@@ -56,6 +57,13 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-cache, private",
 }
+_WORKBENCH = {
+    "/compare": ("compare", "compare_view", "save_preference"),
+    "/grade": ("compare", "grade_view", "save_grades"),
+    "/sets": ("sets", "sets_view", "save_question"),
+    "/runs": ("sets", "runs_view", ""),
+}
+"""By path: the module, which loads numpy and is imported when used, its view, and how to save."""
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -117,11 +125,11 @@ class Site:
         """Return all addresses."""
         return [
             Route("/", self.search, methods=["GET"]),
-            Route("/compare", self.compare, methods=["GET", "POST"]),
-            Route("/grade", self.grade, methods=["GET", "POST"]),
-            Route("/sets", self.sets, methods=["GET", "POST"]),
+            *(
+                Route(path, self.workbench, methods=["GET", "POST"][: 1 + bool(save)])
+                for path, (_, _, save) in _WORKBENCH.items()
+            ),
             Route("/sets.jsonl", self.export, methods=["GET"]),
-            Route("/runs", self.runs, methods=["GET"]),
             Route("/runs/report", self.report, methods=["GET"]),
             Route(LOGIN, self.login, methods=["GET", "POST"]),
             Route("/logout", self.logout, methods=["POST"]),
@@ -137,42 +145,24 @@ class Site:
             request, "search.html.j2", partial(search_view, self._engine, pairs)
         )
 
-    async def compare(self, request: Request) -> Response:
-        """Show two searches side by side, and keep which one is preferred."""
-        from catalog.interfaces.server.page.compare import compare_view, save_preference
-
+    async def workbench(self, request: Request) -> Response:
+        """Show a page for comparing and judging, or keep what its form sends."""
+        module_name, view, save = _WORKBENCH[request.url.path]
+        module = import_module(f"{__package__}.{module_name}")
         if request.method == "GET":
             pairs = request.query_params.multi_items()
+            template = f"{request.url.path[1:]}.html.j2"
             return await self._show(
-                request, "compare.html.j2", lambda: compare_view(self._bench, pairs)
+                request, template, lambda: getattr(module, view)(self._bench, pairs)
             )
         form = await read_form(request)
-        nonce, preferred = form.get("shown", ""), form.get("preferred", "")
-        useful = form.getlist("useful")
-        return await self._redirect(lambda: save_preference(self._bench, nonce, preferred, useful))
 
-    async def grade(self, request: Request) -> Response:
-        """Show what two searches found, and keep the grades of the documents."""
-        from catalog.interfaces.server.page.compare import grade_view, save_grades
+        def keep() -> str:
+            self._bench.require_owner()
+            address: str = getattr(module, save)(self._bench, form)
+            return address
 
-        if request.method == "GET":
-            pairs = request.query_params.multi_items()
-            return await self._show(
-                request, "grade.html.j2", lambda: grade_view(self._bench, pairs)
-            )
-        form = await read_form(request)
-        fields = form.multi_items()
-        return await self._redirect(lambda: save_grades(self._bench, form.get("shown", ""), fields))
-
-    async def sets(self, request: Request) -> Response:
-        """Show golden sets, and keep what is changed in one."""
-        from catalog.interfaces.server.page.sets import save_question, sets_view
-
-        if request.method == "GET":
-            pairs = request.query_params.multi_items()
-            return await self._show(request, "sets.html.j2", lambda: sets_view(self._bench, pairs))
-        form = await read_form(request)
-        return await self._redirect(lambda: save_question(self._bench, form))
+        return RedirectResponse(await self._run(keep), 303)
 
     async def export(self, request: Request) -> Response:
         """Give out the file of a golden set."""
@@ -185,12 +175,6 @@ class Site:
         if not file.is_file():
             raise HTTPException(404, "there is no such golden set")
         return FileResponse(file, media_type="application/jsonl", filename=file.name)
-
-    async def runs(self, request: Request) -> Response:
-        """Show recorded runs."""
-        from catalog.interfaces.server.page.sets import runs_view
-
-        return await self._show(request, "runs.html.j2", lambda: runs_view(self._bench))
 
     async def report(self, request: Request) -> Response:
         """Show the report of two recorded runs, which has its style inside and no script."""
@@ -249,15 +233,6 @@ class Site:
         """Render a view that is made in a worker thread."""
         shown = await self._run(view)
         return render(request, template, shown, shown.get("status", 200))
-
-    async def _redirect(self, save: Callable[[], str]) -> Response:
-        """Save in a worker thread, and lead to the address that it returns."""
-
-        def checked() -> str:
-            self._bench.require_owner()
-            return save()
-
-        return RedirectResponse(await self._run(checked), 303)
 
     async def _run(self, work: Callable[[], ResultT]) -> ResultT:
         with asked_at("http"):
@@ -332,7 +307,11 @@ async def _show_error(request: Request, error: Exception) -> Response:
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
-    """Return the app that answers HEAD, too, and every request with the page's headers."""
+    """Return the app with the page's headers in every answer.
+
+    Requests that another site's page makes in the background (an image, a script) are refused:
+    its reader would see nothing, but a search costs time. Links from other sites work.
+    """
     own = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -344,6 +323,11 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
                 message = {**message, "headers": given}
             await send(message)
 
-        await app(scope, receive, send_with_headers)
+        headers = Headers(scope=scope)
+        is_own = headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+        if is_own or headers.get("sec-fetch-mode") == "navigate":
+            await app(scope, receive, send_with_headers)
+        else:
+            await send_error(send_with_headers, 403, "WrongOrigin", "another site's page asks")
 
     return answer

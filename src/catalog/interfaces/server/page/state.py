@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from starlette.datastructures import ImmutableMultiDict
+
 View = dict[str, Any]
 """What a template shows, by the names it uses."""
 Pairs = Sequence[tuple[str, str]]
+Form = ImmutableMultiDict[str, str]
 _KEPT = (
     *("q", "dataset", "type", "tag", "year", "after", "before", "mode", "sort", "n"),
     *("doc", "first", "last", "at", "page"),
