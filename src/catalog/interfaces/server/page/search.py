@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 SHOWN, MORE, MOST = 10, 10, 100  # results at first, added by a click, at most
-POOL = 50  # passages or documents whose facets are counted, at least
+POOL = 30  # passages or documents whose facets are counted, at least
 _VALUES = 8  # of a facet
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _TITLES = {"dataset": "Dataset", "type": "Type", "tag": "Tag", "year": "Date"}
