@@ -1,6 +1,9 @@
 """Searches that are compared on the page."""
 
+import threading
+
 CALLS = []
+STARTED, GO_ON = threading.Event(), threading.Event()
 
 
 def good(query):
@@ -14,3 +17,9 @@ def bad(query):
 
 def failing(query):
     raise ValueError("<b>out of order</b>")
+
+
+def slow(query):
+    STARTED.set()
+    GO_ON.wait(20)
+    return ["keys.md"]

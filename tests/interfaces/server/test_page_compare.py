@@ -1,6 +1,7 @@
 """Two searches side by side on the page, and what people judge of them."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
 import pytest
@@ -17,7 +18,8 @@ from interfaces.server import compared
 from interfaces.server.browser import browser  # noqa: F401
 from interfaces.server.conftest import SECRET, listening
 
-GOOD, BAD, FAILING = (f"interfaces.server.compared:{name}" for name in ("good", "bad", "failing"))
+NAMES = ("good", "bad", "failing", "slow")
+GOOD, BAD, FAILING, SLOW = (f"interfaces.server.compared:{name}" for name in NAMES)
 PAIR = {"a": BAD, "b": GOOD, "set": "team", "by": "ann"}
 HERE = Address("127.0.0.1", 8180)
 ORIGIN = {"origin": "http://127.0.0.1:8180"}
@@ -25,7 +27,7 @@ ORIGIN = {"origin": "http://127.0.0.1:8180"}
 
 @pytest.fixture
 def app(engine, tmp_path):
-    page = {"compared": [GOOD, BAD, FAILING], "golden": tmp_path}
+    page = {"compared": [GOOD, BAD, FAILING, SLOW], "golden": tmp_path}
     return build_app(engine, HERE, ServeSettings(), SECRET, page=page)
 
 
@@ -174,6 +176,21 @@ def test_grades_are_kept_with_who_gave_them_and_what_was_seen(client, team):
     assert team()[1].expected[0].span.text == "Rotate the API keys"
     again = client.get("/grade", params=asked).text
     assert f'name="grade.{at}" value="3" checked' in again
+
+
+def test_who_asks_a_search_that_is_busy_is_told_to_try_again(client, team, monkeypatch):
+    monkeypatch.setattr("catalog.interfaces.server.page.bench._WAIT_SECONDS", 0.1)
+    asked = {**PAIR, "a": SLOW, "q": "x"}
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(client.get, "/compare", params=asked)
+        try:
+            assert compared.STARTED.wait(20)
+            answer = client.get("/compare", params={**asked, "q": "y"})
+        finally:
+            compared.GO_ON.set()
+        assert first.result().status_code == 200
+    assert answer.status_code == 503
+    assert "is busy or builds its index" in answer.text
 
 
 def test_a_search_that_fails_says_so_and_cannot_be_judged(client, team):

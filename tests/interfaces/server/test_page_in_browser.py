@@ -169,7 +169,7 @@ def test_the_first_paint_is_soon(browser, base):  # noqa: F811
         for _ in range(5):
             page.goto(f"{base}/?q=rotate+keys")
             times.append(page.evaluate(painted))
-        assert min(times) < 1000  # milliseconds; 100 on a quiet machine
+        assert min(times) < 1000  # milliseconds; some 110 on two quiet cores
 
 
 def test_the_page_prints_results_without_its_controls(page, base):

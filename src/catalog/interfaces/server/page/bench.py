@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from catalog.core.errors import InputError
+from catalog.core.errors import InputError, NotReadyError
 from catalog.core.lru_cache import LRUCache
 from catalog.core.user_search import Ranking
 from catalog.evaluation.backends import Backends, SearchBackend
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 OWN = ("v2", "v1", "lexical", "vector")
 DEPTH = 30  # passages asked of a backend
+_WAIT_SECONDS = 5.0  # for a backend that another request uses; v1 builds an index at first
 _NAME = re.compile(r"\w[\w.-]{0,59}", re.ASCII)
 _RANKINGS, _PAGES = 500, 5000  # rankings that are remembered, and pages that were shown
 
@@ -93,11 +94,14 @@ class Bench:
         key = (spec, dataset, stamp, query.id, query.query, repr(query.filters))
         if (known := self._rankings.get(key)) is not None:
             return known, ""
-        with self._locks[spec]:
-            try:
-                ranking = self._backend(spec, dataset).search(query, dataset=dataset, top_k=DEPTH)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - of a user's search; shown
-                return Ranking(()), f"{type(error).__name__}: {error}"[:600]
+        if not self._locks[spec].acquire(timeout=_WAIT_SECONDS):
+            raise NotReadyError(f"{spec} is busy or builds its index: try again in a moment")
+        try:
+            ranking = self._backend(spec, dataset).search(query, dataset=dataset, top_k=DEPTH)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - of a user's search; shown
+            return Ranking(()), f"{type(error).__name__}: {error}"[:600]
+        finally:
+            self._locks[spec].release()
         if query.filters is not None:
             allowed = find_allowed_documents(self.library.database, dataset, query)
             ranking = ranking if allowed is None else ranking.within(allowed)
