@@ -5,7 +5,7 @@ Prefixes come from the model cards. A model that is not listed gets no prefix.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +26,8 @@ class EmbeddingProfile:
     dim: int | None = None
     languages: tuple[str, ...] = ()
 
+
+_LEAST_FOREIGN = 0.2  # share of passages: fewer may be short ones with a wrongly detected language
 
 _BGE_QUERY = "Represent this sentence for searching relevant passages: "
 
@@ -73,3 +75,14 @@ def published_name(model: str) -> str:
 def profile_of(model: str) -> EmbeddingProfile:
     """Return the profile of a model by its name; a plain one for a model not listed."""
     return PROFILES.get(published_name(model), EmbeddingProfile())
+
+
+def foreign_share(passages: Mapping[str, int], known: Collection[str]) -> float:
+    """Return the share of passages in languages other than the known ones, 0 if below a fifth.
+
+    ``passages`` counts them by language, with ``""`` for an unknown one. An empty ``known`` means
+    that the model knows all languages, or that its languages are unknown: then it is 0.
+    """
+    foreign = sum(count for name, count in passages.items() if name and name not in known)
+    share = foreign / max(1, sum(passages.values()))
+    return share if known and share >= _LEAST_FOREIGN else 0.0

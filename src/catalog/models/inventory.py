@@ -117,9 +117,10 @@ def check_model(entry: ModelEntry, advance: Callable[[int], None]) -> ModelEntry
         return entry
     files = ModelFiles(entry.kind, entry.provider, entry.name, offline=True)
     try:
-        if files.known:
-            wrong = list(packaged.find_wrong_files(files.known, files.folder, advance))
-            remedy = packaged.reinstall(files.known)
+        if files.known and files.found:
+            known, folder = files.known, files.found[1]
+            wrong = list(packaged.find_wrong_files(known.sha256, folder, advance))
+            remedy = packaged.reinstall(known)
         elif entry.origin == "hub cache" and hub.published_hashes(files.folder):
             wrong = list(hub.find_wrong_cached(files.folder, advance))
             remedy = f"delete {files.folder}, then: {fetch_command(entry.name)}"
@@ -157,7 +158,7 @@ def _describe(entry: ModelEntry, files: ModelFiles) -> ModelEntry:
             source=_source_of(files.known) if files.known else str(folder),
             path=str(path),
             bytes=sum(file.stat().st_size for file in _files_of(files, path)),
-            dim=_dimension(files) if entry.kind == "embedding" else None,
+            dim=_dimension(files, folder) if entry.kind == "embedding" else None,
             hashes=_HASHES[origin],
         )
     except ModelUnavailableError as error:
@@ -170,18 +171,18 @@ def _source_of(model: PackagedModel) -> str:
 
 
 def _files_of(files: ModelFiles, path: Path) -> list[Path]:
-    if files.known:
-        return [files.folder / name for name in files.known.sha256]
+    if files.known and files.found:
+        return [files.found[1] / name for name in files.known.sha256]
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 
 
-def _dimension(files: ModelFiles) -> int | None:
+def _dimension(files: ModelFiles, folder: Path) -> int | None:
     """Return the length of the model's vectors according to its files, ``None`` if unknown."""
     if files.provider == "static":
         return find_table(files.weights_file).shape[1]
     for name, key in (("2_Dense/config.json", "out_features"), ("config.json", "hidden_size")):
         try:
-            value = json.loads((files.folder / name).read_text(encoding="utf-8"))[key]
+            value = json.loads((folder / name).read_text(encoding="utf-8"))[key]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         return value if isinstance(value, int) else None
