@@ -96,7 +96,7 @@ E5_SMALL = PackagedModel(
     sha256={"e5-small-q4.bin": "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"},
     batch_invariant=False,
     converted={
-        "model.onnx": "245404c73f940cf10f95edbdc7ccc8d849ba4ed1014e314a7e753a8c8405f285",
+        "model.onnx": "26d0699d5cb55a764486abe6721b25f8210fbed71985ec8ac49f8fd67949789c",
         "tokenizer.json": "f5429abd3a42938f099a4545db870c40b5e2e57ac49c61cfd54fd3a6e17a5925",
         "config.json": "6862b0ea51de2ac19bbb72afbd1ba539b74eb13d7cc9426e3ea384d1d705e153",
     },

@@ -87,7 +87,7 @@ class Calibration:
     answer_cosine: float = 0.0
     answer_words: float = 9.436
     about: str = ""
-    english_only: bool = True
+    english_only: bool = False
 
     def relevance(self, features: Features) -> float:
         """Estimate the probability that such a passage answers: above 0, at most 1."""
