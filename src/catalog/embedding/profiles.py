@@ -129,10 +129,11 @@ _BY_LAST_PART = {name.rpartition("/")[2].casefold(): name for name in PROFILES} 
 
 
 def published_name(model: str) -> str:
-    """Return a model's name on the hub for its name on a server, or its folder; others unchanged.
+    """Return a known model's name on the hub for its name on a server, or that of its folder.
 
-    A folder counts as the model that it is named after: ``/models/mdbr-leaf-ir`` becomes
-    ``MongoDB/mdbr-leaf-ir``, and so does ``text-embedding-mdbr-leaf-ir`` of LM Studio.
+    An unknown name is returned as it was. A folder counts as the model that it is named after:
+    ``/models/mdbr-leaf-ir`` becomes ``MongoDB/mdbr-leaf-ir``, and so does
+    ``text-embedding-mdbr-leaf-ir`` of LM Studio.
     """
     name = model.removeprefix("hf:")
     if name in PROFILES:
@@ -164,7 +165,7 @@ def chosen_dim(settings: EmbeddingSettings, full: int) -> int:
 
 
 def cut_mark(settings: EmbeddingSettings) -> tuple[int, ...]:
-    """Return what a fingerprint says of the set length: nothing if it is the model's own."""
+    """Return the set length for the fingerprint; nothing if it is the model's own, or unknown."""
     own = profile_of(settings.model).dim
     return () if settings.dim is None or own in (None, settings.dim) else (settings.dim,)
 
