@@ -131,7 +131,8 @@ class FastEmbedEncoder:
 
     @cached_property
     def _pooling(self) -> Pooling:
-        return read_pooling(self._files.folder) or self._profile.pooling
+        known = self._profile.pooling  # fastembed pools its exports itself
+        return known if self._files.export else read_pooling(self._files.folder) or known
 
 
 def read_pooling(folder: Path) -> Pooling | None:
