@@ -21,6 +21,7 @@ from catalog.models.model_files import (
     list_configured,
 )
 from catalog.models.packaged import Kind, PackagedModel
+from catalog.models.published import PUBLISHED, PublishedModel
 
 HashState = Literal["known", "of the hub", "unknown", "sound", "wrong"]
 _HASHES: Mapping[Origin, HashState] = {
@@ -36,7 +37,8 @@ class ModelEntry:
 
     ``used`` says whether the settings name it, and ``is_on`` whether searches or answers use it
     under these settings. ``origin`` is ``None`` if the files are not on this machine; ``problem``
-    then says how to get them. ``source`` is the package with its version, or else the folder.
+    then says how to get them; for a model of :func:`list_published`, ``published`` what is known of
+    it. ``source`` is the package with its version, or else the folder.
     ``hashes`` says where the expected hashes of the files come from, and after a comparison its
     result; ``unknown`` without expected hashes.
     """
@@ -54,6 +56,7 @@ class ModelEntry:
     hashes: HashState = "unknown"
     sha256: str | None = None
     problem: str | None = None
+    published: PublishedModel | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -79,13 +82,24 @@ def list_models(settings: Settings) -> list[ModelEntry]:
     return entries
 
 
+def list_published(listed: Iterable[ModelEntry]) -> list[ModelEntry]:
+    """Return the known models that are not among those listed."""
+    seen = {entry.name for entry in listed}
+    return [
+        ModelEntry(model.kind, model.provider, name, published=model)
+        for name, model in PUBLISHED.items()
+        if name not in seen
+    ]
+
+
 def named_models(settings: Settings, name: str) -> list[ModelEntry]:
     """Return the models of that name; an unlisted name is treated as the embedding model."""
     entries = [entry for entry in list_models(settings) if entry.name == name]
     if entries:
         return entries
-    chosen = settings.embedding
-    model = ConfiguredModel("embedding", chosen.provider, name, False, chosen.offline)
+    chosen, known = settings.embedding, PUBLISHED.get(name)
+    kind, provider = (known.kind, known.provider) if known else ("embedding", chosen.provider)
+    model = ConfiguredModel(kind, provider, name, False, chosen.offline)
     return [replace(_describe_configured(model), used=False)]
 
 

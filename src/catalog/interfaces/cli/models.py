@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show where the files of models are, and check them.", no_args_is_help=True)
 _HEADINGS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
+_PUBLISHED_HEADINGS = ("model", "runs with", "size", "licence", "languages", "published quality")
 
 
 @app.command("list")
@@ -38,14 +39,20 @@ def list_all(
     """List the models of the settings, of installed packages and of the hub's cache.
 
     A star marks models that searches and answers use now, a circle models that are switched off.
+    Then come known models that are not here, with what their publishers say of them.
 
     Examples:
         catalog models list
         catalog models list --json
     """
-    from catalog.models.inventory import list_models
+    from catalog.models.inventory import list_models, list_published
 
-    _print(list_models(settings_for(context).settings), json=json)
+    entries = list_models(settings_for(context).settings)
+    known = list_published(entries)
+    _print([*entries, *known] if json else entries, json=json)
+    if not json:
+        rows = [(it.name, *list(asdict(it.published).values())[1:]) for it in known if it.published]
+        say("", "Known models that are not here:", *table_lines(_PUBLISHED_HEADINGS, rows))
 
 
 @app.command("check")
