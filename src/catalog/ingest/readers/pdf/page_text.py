@@ -24,7 +24,6 @@ from statistics import median
 
 from catalog.ingest.readers.pdf.layout import (
     PageLine,
-    PageWords,
     Piece,
     build_line,
     build_rows,
@@ -34,6 +33,7 @@ from catalog.ingest.readers.pdf.layout import (
     join_words,
     share_line,
 )
+from catalog.ingest.readers.pdf.words import PageWords
 
 _DEEPEST = 8
 _FEWEST_PIECES = 5
@@ -186,9 +186,10 @@ _NOTE_SIZE = 0.93
 
 def order_lines(page: PageWords) -> list[PageLine]:
     """Return the lines of a page in reading order: column after column, footnotes last."""
-    pieces = join_words(page.words)
+    pieces = [piece for piece in join_words(page.words) if piece.letters]
     if len(pieces) > _MOST_PIECES:
-        regions = [[build_line(piece.words) for piece in join_as_drawn(page.words)]]
+        drawn = [piece for piece in join_as_drawn(page.words) if piece.letters]
+        regions = [[build_line(piece.words) for piece in drawn]]
     else:
         regions = _regions(pieces)
     lines: list[PageLine] = []

@@ -30,8 +30,9 @@ from catalog.ingest.readers.base import (
     read_bytes,
 )
 from catalog.ingest.readers.metadata import normalise
-from catalog.ingest.readers.pdf.layout import PageLine, read_words
+from catalog.ingest.readers.pdf.layout import PageLine
 from catalog.ingest.readers.pdf.page_text import drop_running_lines, join_pages, order_lines
+from catalog.ingest.readers.pdf.words import read_words
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfBookmark, PdfDocument
