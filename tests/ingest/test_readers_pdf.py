@@ -256,7 +256,7 @@ def raw_pdf(objects: list[bytes]) -> bytes:
     return bytes(out)
 
 
-def test_running_titles_and_page_numbers_are_left_out() -> None:
+def test_running_titles_stay_once_and_page_numbers_are_left_out() -> None:
     def page(number: int) -> Callable[[Canvas], None]:
         return both(
             lines([f"Annual report, part {number}"], top=770),
@@ -265,10 +265,52 @@ def test_running_titles_and_page_numbers_are_left_out() -> None:
         )
 
     document = read(drawn(*[page(number) for number in range(1, 6)]))
-    assert "Annual report" not in document.text
     assert document.text.split("\n\n") == [
-        f"Only page {number} says word{number * 'x'} here." for number in range(1, 6)
+        "Annual report, part 1",
+        *(f"Only page {number} says word{number * 'x'} here." for number in range(1, 6)),
     ]
+
+
+@pytest.mark.parametrize("size", [10, 20])
+@pytest.mark.parametrize(
+    "heads",
+    [
+        ["Invoice 70411", "Invoice 70448", "Invoice 70485", "Invoice 70522", "Invoice 70559"],
+        ["Week 1", "Week 2", "Week 3", "Week 4", "Week 5"],
+        ["Minutes of 3 March", "Minutes of 10 March", "Minutes of 17 March", "Minutes of 24 March"],
+        ["1984", "1917", "2666", "300", "8"],
+        ["§ 12", "§ 14", "§ 20", "§ 21", "§ 33"],
+    ],
+)
+def test_headings_that_differ_in_a_number_stay(heads: list[str], size: int) -> None:
+    def page(head: str) -> Callable[[Canvas], None]:
+        return both(heading(head, 750, size=size), lines(BODY))
+
+    document = read(drawn(*[page(head) for head in heads]))
+    assert [text.split("\n")[0] for text in document.text.split("\n\n")[::2]] == heads
+
+
+def test_page_numbers_count_from_anywhere_and_are_set_apart() -> None:
+    def page(number: int) -> Callable[[Canvas], None]:
+        return both(
+            lines(["Results"], top=770),
+            lines([str(number)], x=520, top=770),
+            lines([f"Page {number - 1132} of 5"], top=30),
+            lines(BODY),
+        )
+
+    document = read(drawn(*[page(number) for number in range(1133, 1138)]))
+    assert document.text.split("\n\n") == ["Results 1133", *["\n".join(BODY)] * 5]
+
+
+def test_a_title_on_every_slide_stays_once() -> None:
+    def slide(text: str) -> Callable[[Canvas], None]:
+        return both(heading("Migration of the cluster", 760, size=20), lines([text]))
+
+    texts = ["Freeze all writes.", "Copy by night.", "Compare.", "Thaw the writes."]
+    document = read(drawn(*map(slide, texts)))
+    assert document.text.split("\n\n") == ["Migration of the cluster", *texts]
+    assert document.title == "Migration of the cluster"
 
 
 def test_what_repeats_on_three_pages_only_stays() -> None:

@@ -9,7 +9,7 @@ import ctypes
 import datetime as dt
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,7 +31,12 @@ from catalog.ingest.readers.base import (
 )
 from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.pdf.layout import PageLine
-from catalog.ingest.readers.pdf.page_text import drop_running_lines, join_pages, order_lines
+from catalog.ingest.readers.pdf.page_text import (
+    body_size,
+    drop_running_lines,
+    join_pages,
+    order_lines,
+)
 from catalog.ingest.readers.pdf.words import read_words
 
 if TYPE_CHECKING:
@@ -173,16 +178,6 @@ _MOST_SIZES = 5
 _LARGEST_SHARE = 0.25
 """Of all letters: where more look like headings, nothing is one."""
 _NUMBERED = re.compile(r"((?:\d{1,3}|[A-Z])(?:\.\d{1,3})*)\.?\s+[^\W\d_]")
-
-
-def body_size(pages: Sequence[Sequence[PageLine]]) -> float:
-    """Return the most frequent size of letters, in points; 0 without letters."""
-    sizes = Counter[float]()
-    for lines in pages:
-        for line in lines:
-            if line.margin != "aside":
-                sizes[line.size] += len(line.text)
-    return max(sorted(sizes), key=lambda size: sizes[size], default=0.0)
 
 
 def font_headings(pages: Sequence[Sequence[PageLine]]) -> list[HeadingLines]:
