@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from pypdf import PdfReader as PypdfReader
 from pypdf import PdfWriter
+from pypdf.generic import NameObject, TextStringObject
 from reportlab.pdfgen.canvas import Canvas
 
 from catalog.core.documents import ParsedDocument
@@ -573,3 +574,50 @@ def test_reading_twice_gives_the_same() -> None:
     page = both(heading("A Study of Ranking", 740, size=20), lines(BODY), lines(BODY, x=330))
     data = drawn(page, page)
     assert read(data) == read(data)
+
+
+def test_filled_fields_and_comments_follow_the_text_of_their_page() -> None:
+    def form(canvas: Canvas) -> None:
+        lines(["Application for a mooring"])(canvas)
+        fields = canvas.acroForm
+        fields.textfield(
+            name="owner", tooltip="Name of the owner", value="Grace Hopper", x=60, y=500
+        )
+        fields.textfield(name="not filled", value="", x=60, y=460)
+        fields.checkbox(name="winter", tooltip="Winter berth", checked=True, x=60, y=420)
+        fields.checkbox(name="summer", checked=False, x=60, y=400)
+        fields.choice(name="pier", value="North", options=["North", "South"], x=60, y=360)
+        canvas.textAnnotation("The berth is\ntoo short.", Rect=[100, 100, 120, 120])
+        canvas.freeTextAnnotation("Approved.", DA="/Helv 10 Tf", Rect=[200, 100, 400, 120])
+        canvas.linkURL("https://example.org/", (60, 590, 100, 610))
+
+    def sign(writer: PdfWriter) -> None:
+        (note,) = (
+            entry.get_object()
+            for entry in writer.pages[0]["/Annots"]
+            if entry.get_object()["/Subtype"] == "/Text"
+        )
+        note[NameObject("/T")] = TextStringObject("Ada")
+
+    document = read(rewritten(drawn(form, lines(["Second page."])), sign))
+    first = document.text[: document.pages[1]].split("\n\n")
+    assert [text for text in first if text] == [
+        "Application for a mooring",
+        "Name of the owner: Grace Hopper",
+        "Winter berth: Yes",
+        "pier: North",
+        "Ada: The berth is too short.",
+        "Approved.",
+    ]
+
+
+def test_pages_of_pictures_are_named_and_empty_ones_are_not() -> None:
+    def picture(canvas: Canvas) -> None:
+        canvas.rect(60, 60, 300, 300, fill=1)
+
+    text = lines(["A letter."])
+    data = drawn(text, picture, picture, lambda canvas: None, text, picture)
+    document, failure = read_all(data)
+    assert isinstance(document, ParsedDocument)
+    assert failure == ReadFailure("a.pdf", "no text on pages 2-3, 6, only pictures; run OCR first")
+    assert read_all(drawn(text, picture))[1].reason.startswith("no text on page 2, ")
