@@ -135,6 +135,18 @@ def test_a_file_emptied_to_nothing_no_longer_answers(tmp_path, notes):
         assert paths(library, "bake bread", mode="lexical") == []
 
 
+@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.epub", "a.pptx"])
+def test_a_document_cut_to_nothing_keeps_its_text_until_it_is_whole(tmp_path, notes, name):
+    # Under any name text is read as text, so the stored document need not be of the format.
+    (notes / name).write_text("Turnips are sown in spring.\n")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        (notes / name).write_bytes(b"")
+        report = Indexer(library).update("notes")
+        assert [failure.reason.split(",")[0] for failure in report.failed] == ["broken: 0 bytes"]
+        assert paths(library, "turnips", mode="lexical") == [name]
+
+
 def test_one_poisoned_passage_is_named_and_the_rest_of_the_run_stored(tmp_path, notes):
     (notes / "bad.md").write_text("# Bad\n\nPOISON is in this passage about turnips.\n")
     encoder = WordEncoder()

@@ -154,6 +154,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     name also decides if another package reads the extension and none of ours does.
     """
     extension = file_type(path)
+    if not head and extension in DOCUMENT_EXTENSIONS:
+        raise ReadError(f"broken: 0 bytes, which is no {extension} file")
     if extension not in EXTENSIONS and extension in list_added(_ADDED):
         return f"{_ADDED}{extension}", None
     if head.lstrip(b"\xef\xbb\xbf \t\r\n\x00").startswith(b"%PDF-") or (
