@@ -381,8 +381,8 @@ def decode(data: bytes, *, declared: bool = False) -> str:
 def decode_with_remark(data: bytes, *, declared: bool = False) -> tuple[str, str | None]:
     """Return the text of a file that is not binary, and a remark if its encoding is a guess.
 
-    Tried in turn: a byte order mark, UTF-16 without one, UTF-8, ``declared`` (the encoding that the text itself names),
-    UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
+    Tried in turn: a byte order mark, UTF-16 without one, UTF-8, ``declared`` (the encoding that the
+    text itself names), UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
     """
     mark = wide_encoding(data)
     if mark is not None:

@@ -61,6 +61,7 @@ FORMATS = (
     Format("latex", "outline.LatexReader", "tex ltx"),
     Format("manual", "outline.ManualReader"),
     Format("html", "html.HtmlReader", "html htm xhtml"),
+    Format("mhtml", "html.MhtmlReader", "mhtml mht"),
     Format("jsonl", "plain.JsonLinesReader", "jsonl ndjson"),
     Format("json", "plain.JsonReader", "json json3"),
     Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv ass ssa ttml dfxp lrc"),
