@@ -261,7 +261,9 @@ def find_cues(
         all_lines, timed_lines = all_lines + len(lines), timed_lines + len(times)
         if is_named:
             is_transcript = bool(times)
-            doubt = doubt or (_NO_TIMES_BELOW if lines and not times else None)
+            # "Captions" may as well head a chapter of a thesis.
+            is_odd = not times and _ANY_TIME.search(text, section_start, section_end) is not None
+            doubt = doubt or (_NO_TIMES_BELOW if is_odd else None)
         elif is_called_transcript and times and 3 * len(times) >= len(lines):
             is_transcript = True
         else:
