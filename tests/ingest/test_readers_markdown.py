@@ -194,7 +194,7 @@ def test_headings_of_a_text_that_is_one_list_count() -> None:
     assert titles("- one\n- #tag\n- two\n") == []
 
 
-@pytest.mark.parametrize("title", ["Captions", "Subtitles", "Transcript"])
+@pytest.mark.parametrize("title", ["Captions", "Subtitles"])
 def test_a_heading_that_may_mean_a_transcript_needs_no_remark(title: str) -> None:
     assert parse(f"# Thesis\n\n## {title}\n\nThey go below the figure.\n").untimed is None
     assert parse("# Subtitles\n\nA library.\n", "subtitle-README.md").untimed is None
