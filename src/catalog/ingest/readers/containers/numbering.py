@@ -155,10 +155,8 @@ def _format(number: int, kind: str) -> str:
         "upperLetter": lambda value: _letters(value).upper(),
         "lowerRoman": _roman,
         "upperRoman": lambda value: _roman(value).upper(),
-        "bullet": lambda _: "",
-        "none": lambda _: "",
     }
-    return makers.get(kind, str)(number)
+    return "" if kind in _UNNUMBERED else makers.get(kind, str)(number)
 
 
 def _letters(number: int) -> str:

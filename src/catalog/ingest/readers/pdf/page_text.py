@@ -301,7 +301,10 @@ def drop_running_lines(pages: Sequence[list[PageLine]]) -> list[list[PageLine]]:
 
 
 def _keys(line: PageLine, page: int, body: float) -> list[_Key]:
-    """Return what a line has in common with those it repeats: its text, and all but its number."""
+    """Return the keys by which repeated lines are found: the text, and the text without a number.
+
+    A line outside the margins has none; a number counts only if it may be a page number.
+    """
     if not line.margin:
         return []
     keys: list[_Key] = [(line.margin, " ".join(line.text.casefold().split()), None)]

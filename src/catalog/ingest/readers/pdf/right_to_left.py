@@ -38,7 +38,7 @@ def count_directions(text: str) -> tuple[int, int]:
 
 
 def is_logical(words: Iterable[str]) -> bool:
-    """Return whether words, read as placed from left to right, are right as they are.
+    """Return whether words that are spelled from left to right are already in logical order.
 
     Some programs draw Hebrew from left to right, as if it were Latin. Letters that only end words
     give this away.
@@ -72,7 +72,7 @@ def _distance(letter: tuple[str, float, float], twice_middle: float) -> float:
 
 
 def to_logical(visual: str, *, is_in_latin: bool) -> str:
-    """Return a line, given as it is seen from left to right, in the order in which it is read.
+    """Return a line in the order of reading; ``visual`` has its letters from left to right.
 
     Words and numbers that run from left to right keep doing so. Presentation forms become letters.
     ``is_in_latin``: the paragraph around it runs from left to right.
