@@ -142,6 +142,15 @@ def _ends_sentence(text: str, cue: Cue) -> bool:
     return _SENTENCE_END.search(text, max(cue.start, cue.end - _TAIL), cue.end) is not None
 
 
+def _other_names(doc: ParsedDocument) -> tuple[str, ...]:
+    """Return the names in ``aliases``, by which people look for a note."""
+    values = [value for name, value in doc.metadata.items() if name.casefold() in _ALIASES]
+    names = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    return tuple(" ".join(str(name).split())[:_LONGEST_NAME] for name in names[:_MOST_NAMES])
+
+
+_ALIASES = ("alias", "aliases")
+_MOST_NAMES, _LONGEST_NAME = 50, 200
 SMALLEST_CHUNK_SIZE = 16
 
 
@@ -210,8 +219,10 @@ class DocumentChunker:
     def cut(self, doc: ParsedDocument) -> Cut:
         """Return the passages, and whether their tokens were counted by a substitute."""
         sizes, fallback = TokenSizes.count(doc.text, self._counter)
-        cutter = _DocumentCutter(doc, sizes, self._band, self._seconds)
-        return Cut(tuple(cutter.spans()), fallback)
+        spans = list(_DocumentCutter(doc, sizes, self._band, self._seconds).spans())
+        if spans and (names := _other_names(doc)):
+            spans[0] = replace(spans[0], context=names)
+        return Cut(tuple(spans), fallback)
 
     def cut_at(self, doc: ParsedDocument, ranges: Sequence[tuple[int, int]]) -> Cut:
         """Return passages that were cut elsewhere at ``[start, end)``, with their places."""

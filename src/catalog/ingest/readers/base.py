@@ -292,13 +292,25 @@ _WEAK_SIGNATURES = {
 }
 _CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\v\f\r\b\x1b")) + b"\x7f"
 _MAX_CONTROL_SHARE = 0.1
+_FEWEST_ZEROS = 0.03
+"""Share of letters of UTF-16 with a zero byte, in a text without a mark."""
 
 
-def byte_order_mark(data: bytes) -> tuple[bytes, str] | None:
-    """Return the UTF-16 or UTF-32 mark at the start, and its encoding."""
+def wide_encoding(data: bytes) -> tuple[bytes, str] | None:
+    """Return the UTF-16 or UTF-32 mark at the start (maybe ``b""``), and the encoding."""
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
             return mark, encoding
+    sample = data[: min(len(data), _SAMPLE_BYTES) // 2 * 2]
+    for encoding, high, low in (
+        ("utf-16-le", sample[1::2], sample[::2]),
+        ("utf-16-be", sample[::2], sample[1::2]),
+    ):
+        # Even Russian or Greek has spaces and line ends, of which one byte is zero.
+        if b"\x00" not in low and _FEWEST_ZEROS * len(high) <= high.count(0) > 1:
+            text = sample.decode(encoding, "ignore")
+            if all(letter.isprintable() or letter in "\r\n\t\f" for letter in text):
+                return b"", encoding
     return None
 
 
@@ -307,7 +319,7 @@ def binary_kind(data: bytes) -> str | None:
     kind = _match_signature(data, _SIGNATURES)
     if kind is not None:
         return kind
-    if byte_order_mark(data) is not None:
+    if wide_encoding(data) is not None:
         return None
     sample = data[:_SAMPLE_BYTES]
     if b"\x00" in sample:
@@ -369,10 +381,10 @@ def decode(data: bytes, *, declared: bool = False) -> str:
 def decode_with_remark(data: bytes, *, declared: bool = False) -> tuple[str, str | None]:
     """Return the text of a file that is not binary, and a remark if its encoding is a guess.
 
-    Tried in turn: a byte order mark, UTF-8, ``declared`` (the encoding that the text itself names),
-    UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
+    Tried in turn: a byte order mark, UTF-16 without one, UTF-8, ``declared`` (the encoding that the
+    text itself names), UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
     """
-    mark = byte_order_mark(data)
+    mark = wide_encoding(data)
     if mark is not None:
         return storable(data[len(mark[0]) :].decode(mark[1], "replace")), None
     try:

@@ -115,6 +115,7 @@ def _plain_title(markup: str) -> str:
 
 
 _LIST_ITEM = re.compile(r"[ ]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)")
+_OUTLINE = re.compile(r"\s*+(?:[\w./-]++::[^\n]*+\n\s*+)*+- ")
 _FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})")
 _RAW_HTML = re.compile(r"<(?:(!--)|(pre|script|style|textarea)(?=[\s>]|$))", re.IGNORECASE)
 _CELL = re.compile(r"\s*:?-+:?\s*")
@@ -129,9 +130,10 @@ def scan_markdown(
 ) -> tuple[tuple[Heading, ...], tuple[tuple[int, int], ...]]:
     """Return the headings of ``text[start:]``, and the spans that should not be cut.
 
-    These are code fences and tables. Headings in lists and quotations do not count.
+    These are code fences and tables. Headings in lists and quotations do not count, except in a
+    text that is one list from its beginning, as Logseq writes it.
     """
-    scanner = _Scanner(text)
+    scanner = _Scanner(text, is_outline=_OUTLINE.match(text, start) is not None)
     for line in iter_lines(text, start):
         scanner.feed(line)
     scanner.finish()
@@ -155,7 +157,8 @@ class _OpenBlock:
 
 
 class _Scanner:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_outline: bool) -> None:
+        self._is_outline = is_outline
         self.headings: list[Heading] = []
         self.atomic: list[tuple[int, int]] = []
         self._text = text
@@ -192,7 +195,11 @@ class _Scanner:
 
     def _read_line(self, line: Line, raw: str, body: str) -> None:
         indent = _indent(raw)
-        if indent == 0 and body[0].isalpha() and not self._is_continued:
+        is_item = self._is_outline and body.startswith("- ")
+        if is_item and self._read_heading(line, body[2:].strip()):
+            self._is_continued = True
+            self._list_indent = indent + 2
+        elif indent == 0 and body[0].isalpha() and not self._is_continued:
             self._list_indent = 0
             self._add_to_paragraph(line)
         elif indent <= self._list_indent + _MAX_INDENT and self._read_opening(line, body, indent):

@@ -26,10 +26,12 @@ from catalog.ingest.readers.base import (
     ReadLimits,
     WholeFileReader,
     add_level,
-    byte_order_mark,
+    cap_failures,
     choose_title,
     decode,
     file_type,
+    leave_out_base64,
+    wide_encoding,
 )
 from catalog.ingest.readers.metadata import (
     LEVEL,
@@ -151,6 +153,7 @@ def _read_records(
     handle: BinaryIO, path: str, max_bytes: int
 ) -> Iterator[ParsedDocument | ReadFailure]:
     seen: set[str] = set()
+    left_out: list[ReadFailure] = []
     for number, text, is_cut in _read_lines(handle, max_bytes):
         name = f"{path}:{number}"
         if is_cut:
@@ -171,7 +174,11 @@ def _read_records(
             yield ReadFailure(name, f"_id {record.path!r} occurs in an earlier line")
         else:
             seen.add(record.path)
-            yield replace(record, places=Places("record", (0,), (number,)))
+            text, left = leave_out_base64(record.text)
+            if left is not None:
+                left_out.append(ReadFailure(name, left))
+            yield replace(record, text=text, places=Places("record", (0,), (number,)))
+    yield from cap_failures(left_out)
 
 
 def _is_record(line: str) -> bool:
@@ -280,7 +287,7 @@ def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, b
 
     A line longer than ``max_bytes`` is cut: its text is just its beginning.
     """
-    mark = byte_order_mark(handle.read(4))
+    mark = wide_encoding(handle.read(_PIECE))
     handle.seek(0 if mark is None else len(mark[0]))
     if mark is None:
         for number, line, is_cut in _split_lines(handle.readline, max_bytes, b"\n"):

@@ -61,6 +61,7 @@ FORMATS = (
     Format("latex", "outline.LatexReader", "tex ltx"),
     Format("manual", "outline.ManualReader"),
     Format("html", "html.HtmlReader", "html htm xhtml"),
+    Format("mhtml", "html.MhtmlReader", "mhtml mht"),
     Format("jsonl", "plain.JsonLinesReader", "jsonl ndjson"),
     Format("json", "plain.JsonReader", "json json3"),
     Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv ass ssa ttml dfxp lrc"),
@@ -154,6 +155,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     name also decides if another package reads the extension and none of ours does.
     """
     extension = file_type(path)
+    if not head and extension in DOCUMENT_EXTENSIONS:
+        raise ReadError(f"broken: 0 bytes, which is no {extension} file")
     if extension not in EXTENSIONS and extension in list_added(_ADDED):
         return f"{_ADDED}{extension}", None
     if head.lstrip(b"\xef\xbb\xbf \t\r\n\x00").startswith(b"%PDF-") or (

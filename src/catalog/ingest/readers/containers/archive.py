@@ -107,8 +107,11 @@ class ArchiveReader:
 
 
 def _format_of(archive: Archive) -> str:
+    main = find_related(read_relations(archive, ""), "officeDocument") or ""
     for entry in FORMATS:
-        if entry.part and entry.part in archive:
+        # Word Online calls the main part word/document2.xml.
+        is_main = bool(main) and posixpath.dirname(main) == posixpath.dirname(entry.part)
+        if entry.part and (is_main or entry.part in archive):
             return entry.name
     for part, reason in _NOT_READ.items():
         if part in archive:
