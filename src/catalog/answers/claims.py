@@ -201,7 +201,7 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
 
 
 def find_denial(text: str, result: SearchResult) -> str | None:
-    """Return why the passage says a sentence only under a heading that denies it, if it does.
+    """Return why the passage says a sentence only to deny it: in a heading, label, or afterwards.
 
     A bare title says nothing either.
     """
@@ -215,8 +215,11 @@ def find_denial(text: str, result: SearchResult) -> str | None:
     if not statements:
         return None
     nearest = max(statements, key=lambda one: words.rank(words.matches(one.text)))
-    denying = next((one for one in nearest.context if denies(one)), None)
-    return None if denying is None else f"negation: the passage says it under {denying!r}"
+    if denying := next((one for one in nearest.context if denies(one)), None):
+        return f"negation: the passage says it under {denying!r}"
+    if denies(nearest.turned, most=len(nearest.turned)) and text not in nearest.turned:
+        return f"negation: the passage goes on with {nearest.turned!r}"
+    return None
 
 
 def _supporting(text: str, cited: Mapping[int, SearchResult]) -> tuple[tuple[int, ...], Support]:
