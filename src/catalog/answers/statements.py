@@ -162,12 +162,12 @@ class _Reader:
                 continue
             if kind == "prose" and _QUOTED.match(self._text, lines[0].start):
                 kind = "quote"
-            if found and waiting and kind in ("prose", "quote") and _answers(found[0].text):
-                turn = found.pop(0)
-                waiting = [one.turned_by(turn.text, turn.end) for one in waiting]
-            elif found and waiting and kind != "table" and _is_denied(waiting[-1]):
-                turn = found.pop(0)
-                waiting[-1] = waiting[-1].turned_by(turn.text, turn.end)
+            if found and waiting and not waiting[-1].turned:
+                is_all = kind in ("prose", "quote") and _answers(found[0].text)
+                if is_all or (kind != "table" and _is_denied(waiting[-1])):
+                    turn, turned = found.pop(0), waiting if is_all else waiting[-1:]
+                    turned = [one.turned_by(turn.text, turn.end) for one in turned]
+                    waiting[-len(turned) :] = turned
             if kind != of or kind == "prose":
                 yield from waiting
                 waiting = []
@@ -378,7 +378,7 @@ class _Reader:
             bare = words.rstrip("*_ ")
             is_said = not bare.endswith((":", "?"))
             if waiting is not None:
-                if is_said and (_answers(words) or _is_denied(waiting)):
+                if is_said and not waiting.turned and (_answers(words) or _is_denied(waiting)):
                     waiting, before = waiting.turned_by(words, end), None
                     continue
                 yield waiting
@@ -438,7 +438,7 @@ def _answers(words: str) -> bool:
 def _is_denied(statement: Statement) -> bool:
     """Return whether a label denies a statement, so that the next one says what is true: *Myth:*"""
     labels = _LABELS.match(statement.text)[0]  # type: ignore[index]
-    return not statement.turned and any(denies(one, most=3) for one in labels.split(":"))
+    return any(denies(one, most=3) for one in labels.split(":"))
 
 
 def _find_delimiter(lines: Sequence[str]) -> str | None:
