@@ -115,7 +115,7 @@ def test_a_counted_document_shows_the_statement_and_what_turns_it(tmp_path):
     write(
         tmp_path / "notes",
         boats_dot_csv="boat,year,state\nHeron,1958,leaks\nSwift,2004,good\n",
-        rules_dot_md="# Rules\n\n## Not allowed\n\n- Dogs in the boathouse\n\nThe fee is 9 euros.\n",
+        rules_dot_md="# Rules\n\n## Not allowed\n\n- Dogs in the hall\n\nThe fee is 9 euros.\n",
         board_dot_md="# Heron\n\nNothing new.\n",
     )
     with open_library(tmp_path / "home") as library:
@@ -126,14 +126,12 @@ def test_a_counted_document_shows_the_statement_and_what_turns_it(tmp_path):
             sentences = answer_question(service, asking(question)).sentences[1:]
             return [f"{one.context}: {one.text}" for one in sentences]
 
-        assert lines("how many notes mention dogs") == [
-            "Rules › Not allowed: Dogs in the boathouse"
-        ]
+        assert lines("how many notes mention dogs") == ["Rules › Not allowed: Dogs in the hall"]
         assert sorted(lines("how many notes mention Heron")) == [
             "Heron: Heron",
             "boats: Heron; year: 1958; state: leaks",
         ]
         assert lines("how many notes mention state") == ["boats: Heron; year: 1958; state: leaks"]
         assert lines('which notes contain "dogs" and "euros"') == [
-            "Rules › Not allowed: Dogs in the boathouse … The fee is 9 euros."
+            "Rules › Not allowed: Dogs in the hall … The fee is 9 euros."
         ]

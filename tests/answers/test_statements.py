@@ -98,8 +98,8 @@ def test_a_sentence_that_begins_with_a_pronoun_has_the_one_before_it():
     [
         ('"You may take 40 days." This is wrong. It is 28.',
          ['"You may take 40 days." This is wrong.', "It is 28."]),
-        ("Myth: Swans bite.\nFact: No.\nWrong: Run.\nRight: Stay.\n\nWrong: Shout.\n\nRight: Hum.\n",
-         ["Myth: Swans bite. Fact: No.", "Wrong: Run. Right: Stay.", "Wrong: Shout. Right: Hum."]),
+        ("Myth: Swans bite.\nFact: No.\nWrong: Run.\nRight: Stay.\n\nWrong: Sing.\n\nRight: Hum.\n",
+         ["Myth: Swans bite. Fact: No.", "Wrong: Run. Right: Stay.", "Wrong: Sing. Right: Hum."]),
         ("- Bad: I am off.\n- Good: I ask for leave.\n- Sign.\n",
          ["Bad: I am off. Good: I ask for leave.", "Sign."]),
         ("Ann: True or false: Eiffel built it.\n\nBob: False.\n",

@@ -67,7 +67,7 @@ class ClaimReader:
     def says_no_answer(self) -> bool:
         """Return whether the model abstains."""
         said = self._beginning.casefold().replace("’", "'")
-        own = ("i don't see enough information", "i don't see content in this project")
+        own = tuple(f"i don't see {what}" for what in ("an answer", "enough", "content"))
         return said.startswith((NO_ANSWER.casefold(), *own))
 
     def feed(self, piece: str) -> Iterator[Claim]:
@@ -206,7 +206,9 @@ def find_denial(text: str, result: SearchResult) -> str | None:
     A bare title says nothing either.
     """
     words = query_words(text, language_of_words(result.text))
-    if text.strip(" .") in (result.title, *result.sections):
+    if any(
+        text.strip(" .").casefold() in one.casefold() for one in (result.title, *result.sections)
+    ):
         return "words: it is only a title"
     negated = any(word.is_negation for one in analyse_text(text).sentences for word in one)
     if negated or denies(text, most=len(text)):

@@ -103,7 +103,7 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
 
     A phrase with characters of a script without spaces (or Hangul) must occur literally, in any
     case, also inside other words. A name with characters that FTS5 does not index, such as ``c++``
-    or ``.net``, must occur literally as well, and a number must be a whole one: 500 is not in 1,500.
+    or ``.net``, must occur literally as well, and a number must be whole: 500 is not in 1,500.
     Ligatures, and invisible characters or the end of a line within a word, do not matter.
     """
     words = fts_words(phrase)[:MAX_TERMS]
