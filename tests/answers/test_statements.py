@@ -40,6 +40,7 @@ def read(text):
         "Links: [[one note]], [[another]]\n",
         "© 2024 Example Ltd. All rights reserved.\n",
         "Page 3 of 10\n",
+        "office-users@example.org\n",
         "Which plan is it?\n",
         "These are not paid:\n",
         "|---|---|\n",

@@ -41,6 +41,7 @@ NOTHING_RELATED = "I don't see an answer to that in these documents."
 NOT_ENOUGH = "I don't see enough in these documents to answer that."
 NONE_SUPPORTED = "no sentence of the language model is supported by the passages it cites"
 CITES_NOTHING = "the language model cited no passage"
+CUT = "the model repeated itself, or wrote as much as IDX_LLM__MAX_TOKENS allows"
 MODEL_ABSTAINS = "the language model found no answer in the passages"
 _NEAREST = 3
 
@@ -250,7 +251,7 @@ def _write(
         why = CITES_NOTHING if draft.cites_nothing else NONE_SUPPORTED
         return f"{why}; sentences of the documents are shown instead"
     notes += [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
-    notes += ["the model wrote as much as IDX_LLM__MAX_TOKENS allows"] if draft.is_cut else []
+    notes += [CUT] if draft.is_cut else []
     sentences = tuple(map(sources.cite, draft.sentences))
     cited = sources.of(sentences)
     return replace(answer, sentences=sentences, citations=cited, notes=tuple(notes))

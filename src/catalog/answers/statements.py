@@ -26,7 +26,9 @@ _BOLD = re.compile(r"\s*+(?:\*\*|__)([^*_]++)(?:\*\*|__)\s*+:?+\s*+\Z")
 _ITEM = re.compile(r"\s*+(?:[-*+•]|\d{1,3}[.)]|\[[ xX]\])\s++(?:\[[ xX]\]\s++)?")
 _RULE = re.compile(r"[\s:|+=-]*+\Z")
 _QUOTED = re.compile(r"\s*+(?:>\s*+)++")
-_LINK = re.compile(r"!?\[\[[^\[\]\n]*+\]\]|!?\[[^\[\]\n]*+\]\([^()\n]*+\)|https?://\S++")
+_LINK = re.compile(
+    r"!?\[\[[^\[\]\n]*+\]\]|!?\[[^\[\]\n]*+\]\([^()\n]*+\)|https?://\S++|(?<!\S)[^\s@]++@\S++"
+)
 _NO_TEXT = re.compile(  # a line of code after its prompt; of a table of contents, up to its page
     r"\A\s*+(?:>>>|\.\.\.|\$|PS>)\s|(?<!\.)(?<!\. )(?:\. ?){4,}+\s*+\d++\s*+\Z"
 )

@@ -169,10 +169,8 @@ class CheckedWriter:
         if self._summariser is None:
             return ""
         messages = build_messages(question, passages, rules=SUMMARY_RULES)
-        reply = self._reply(self._summariser, messages, max_tokens=_OF_SUMMARY)
-        said = "".join(reply)
-        self._add_tokens(reply, messages, said)
-        return clean(without_thoughts(said)).strip()
+        said, _ = self._say(self._summariser, messages, max_tokens=_OF_SUMMARY)
+        return clean(said)
 
     def read(self, messages: Sequence[Message], reader: ClaimReader) -> Iterator[AnswerSentence]:
         """Yield the reply's sentences, checked; nothing if the model says it has no answer.
@@ -190,7 +188,8 @@ class CheckedWriter:
                 if said.total() - len(said) >= _MOST_REPEATED:
                     reply.is_cut = True
                     break
-        self._end(reply, messages, reader.reply)
+        self.is_cut = reply.is_cut
+        self._add_tokens(reply, messages, reader.reply)
         if not reader.says_no_answer:
             for claim in reader.end(is_cut=reply.is_cut):
                 if not said[claim.text]:
@@ -218,10 +217,8 @@ class CheckedWriter:
         passages = [ContextPassage(one.rank, one.citation, clean(one.text)) for one in cited]
         question = f"Do the passages say this? {sentence.text}"
         messages = build_messages(question, passages, rules=JUDGE_RULES)
-        reply = self._reply(self._llm, messages, max_tokens=_OF_VERDICT)
-        said = "".join(reply)
-        self._add_tokens(reply, messages, said)
-        return without_thoughts(said).lstrip(" *\"'\n").casefold().startswith("no")
+        said, _ = self._say(self._llm, messages, max_tokens=_OF_VERDICT)
+        return said.lstrip(" *\"'\n").casefold().startswith("no")
 
     def checked(self, messages: Sequence[Message]) -> tuple[list[AnswerSentence], ClaimReader]:
         """Return all sentences of a reply."""
@@ -230,17 +227,19 @@ class CheckedWriter:
 
     def reply(self, messages: Sequence[Message]) -> str:
         """Return a whole reply, without the model's thoughts."""
-        reply = self._reply(self._llm, messages, **self._agent.options())
+        said, self.is_cut = self._say(self._llm, messages, **self._agent.options())
+        return said
+
+    def _say(
+        self, llm: LanguageModel, messages: Sequence[Message], **options: Any
+    ) -> tuple[str, bool]:
+        reply = self._reply(llm, messages, **options)
         said = "".join(reply)
-        self._end(reply, messages, said)
-        return without_thoughts(said).strip()
+        self._add_tokens(reply, messages, said)
+        return without_thoughts(said).strip(), reply.is_cut
 
     def _reply(self, llm: LanguageModel, messages: Sequence[Message], **options: Any) -> Reply:
         return Reply(llm, messages, self._seconds, deadline=self._deadline, **options)
-
-    def _end(self, reply: Reply, messages: Sequence[Message], said: str) -> None:
-        self.is_cut = reply.is_cut
-        self._add_tokens(reply, messages, said)
 
     def _add_tokens(self, reply: Reply, messages: Sequence[Message], said: str) -> None:
         prompt, written = reply.usage or (
