@@ -153,7 +153,7 @@ def _cut(words: Sequence[str]) -> ColumnElement[bool]:
     phrase = " ".join(words)
     cuts = [
         f"{phrase[:at]} {phrase[at:]}"
-        for at in range(1, len(phrase))
+        for at in range(1, min(len(phrase), MAX_TERMS))
         if " " not in phrase[at - 1 : at + 1]
     ]
     whole: ColumnElement[str] = casefolded(chunks.c.text)
