@@ -42,6 +42,9 @@ def ask(tmp_path_factory):
     files = {
         "talk.en.srt": ENGLISH,
         "talk.de.vtt": GERMAN,
+        "speech.srt": "\n\n".join(
+            f"{n}\n00:00:{n},000 --> 00:00:{n + 5},000\nWe count {n}." for n in range(10, 55, 10)
+        ),
         "talk.mp4": "\0\0\0\x20ftypisom\0\0",
         "talk_frames/frame_00m15s.md": "# Visual Frame at 00:15\n\nA slide with tusks.\n",
         "page.html": PAGE,
@@ -131,6 +134,11 @@ def test_a_link_to_a_second_gives_the_passage_around_it(get):
     given = get("talk.mp4#t=15")
     assert (given["start"], given["end"]) == (10, 25)
     assert get("talk.mp4:0:10-0:25")["text"] == given["text"]
+
+
+def test_a_link_to_a_second_gives_only_what_is_near_in_a_long_passage(get):
+    text = get("speech.srt#t=23")["text"]
+    assert text.splitlines() == ["We count 10.", "We count 20.", "We count 30."]
 
 
 def test_times_come_back_as_seconds_without_the_cues_that_touch_them(get):

@@ -33,6 +33,7 @@ Place = tuple[tuple[int, ...], tuple[int, ...]]
 """The numbers of the start and of the end, as a reference has them."""
 CITATION = "[source: "
 URI_SCHEME = "catalog://"  # of the resources that the MCP server lists
+_AROUND = 15  # seconds before and after a linked one
 _MAX_DIGITS = 18  # of a line's number
 _MAX_ADDRESS = 8000  # characters, the least that is to be expected: RFC 9110, 4.1
 _MAX_PLACE = 2000  # characters of the place at the end of a name
@@ -164,10 +165,13 @@ class DocumentPlaces:
         return any(_is_within(first, last, seconds) for _, _, first, last in self.timed)
 
     def passage_at(self, second: int) -> _Span:
-        """Return the first passage around this second, in whole seconds, or the second itself."""
+        """Return the first passage around this second, in whole seconds, or the second itself.
+
+        Of a passage that is longer, up to 15 seconds before and after it.
+        """
         for first, last in self.passages:
             if _is_within(first, last, (second, second)):
-                return int(first), int(last)
+                return max(int(first), second - _AROUND), min(int(last), second + _AROUND)
         return second, second
 
     @classmethod

@@ -141,10 +141,10 @@ class LLMSettings(BaseModel):
     )
     api_key: ApiKey = Field(None, description="API key for that server.", repr=False)
     timeout_seconds: float = Field(
-        10.0,
+        25.0,
         gt=0.0,
         le=600.0,
-        description="Time limit of a request, or of a piece of a reply; the whole reply has "
+        description="Time limit of a request and of a whole written answer; an artifact has "
         "twelve times as long.",
     )
     max_tokens: int = Field(400, ge=16, le=8192, description="Maximum length of a reply.")
