@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import SplitResult, quote, urlsplit
 
 from catalog.core.documents import Chunk, Locator
-from catalog.core.places import format_clock, format_count, whole_second
+from catalog.core.places import WITHIN, format_clock, format_count, whole_second
 from catalog.core.results import TIMED_MODALITIES, OtherPlace, ResultLocator, SearchResult
 from catalog.core.text import strip_userinfo
 
@@ -135,8 +135,12 @@ def move_link(link: str, seconds: float) -> str:
 
 
 def page_link(path: str, page: int) -> str | None:
-    """Return the link that opens a PDF at a page in a browser; ``None`` for other files."""
-    return file_link(path, f"page={page}") if path.lower().endswith(".pdf") else None
+    """Return the link that opens a PDF at a page in a browser; ``None`` for other files.
+
+    Files attached to mails cannot be opened so.
+    """
+    is_file = path.lower().endswith(".pdf") and WITHIN not in path
+    return file_link(path, f"page={page}") if is_file else None
 
 
 def file_link(path: str, fragment: str) -> str:

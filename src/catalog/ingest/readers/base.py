@@ -353,6 +353,7 @@ _NEVER = frozenset(["punycode", "idna", "unicode-escape", "raw-unicode-escape", 
     name.replace("_", "-") for name in _WIDE
 )
 """Encodings of names or literals, and those that need a mark or would hold NUL bytes."""
+_IN_ASCII = ("iso-2022", "hz", "csiso2022")
 _WORD = re.compile(r"[^\W\d_]+")
 _MISREAD = re.compile(
     "[\x80-\x9f]|[A-Za-z\u00c0-\u024f][\u0370-\u0eff]|[\u0370-\u0eff][A-Za-z\u00c0-\u024f]"
@@ -366,25 +367,33 @@ def decode(data: bytes, *, declared: bool = False) -> str:
     return decode_with_remark(data, declared=declared)[0]
 
 
-def decode_with_remark(data: bytes, *, declared: bool = False) -> tuple[str, str | None]:
+def decode_with_remark(
+    data: bytes, *, declared: bool = False, charset: str | None = None
+) -> tuple[str, str | None]:
     """Return the text of a file that is not binary, and a remark if its encoding is a guess.
 
-    Tried in turn: a byte order mark, UTF-8, ``declared`` (the encoding that the text itself names),
-    UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
+    Tried in turn: a byte order mark, UTF-8, ``charset`` (what a mail names), ``declared`` (the
+    encoding that the text itself names), UTF-8 with few errors, a statistical guess, Windows-1252
+    with replacement. A ``charset`` that writes all letters in ASCII comes first.
     """
     mark = byte_order_mark(data)
     if mark is not None:
         return storable(data[len(mark[0]) :].decode(mark[1], "replace")), None
+    if charset is not None and charset.lower().startswith(_IN_ASCII):
+        text = _decode_strictly(data, charset)
+        if text is not None:
+            return storable(text), None
     try:
         return storable(data.decode("utf-8-sig")), None
     except UnicodeDecodeError:
-        text, remark = _decode_legacy(data, declared=declared)
+        text, remark = _decode_legacy(data, declared=declared, charset=charset)
         return storable(text), remark
 
 
-def _decode_legacy(data: bytes, *, declared: bool) -> tuple[str, str | None]:
+def _decode_legacy(data: bytes, *, declared: bool, charset: str | None) -> tuple[str, str | None]:
     declaration = _DECLARATION.search(data[:_DECLARED_WITHIN]) if declared else None
-    text = None if declaration is None else _decode_strictly(data, declaration[1].decode("ascii"))
+    name = declaration[1].decode("ascii") if declaration is not None else charset
+    text = None if name is None else _decode_strictly(data, name)
     if text is None and _is_damaged_utf8(data):
         text = data.decode("utf-8-sig", "replace")
     return _decode_by_guess(data) if text is None else (text, None)

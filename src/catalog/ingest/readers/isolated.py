@@ -93,7 +93,8 @@ def receive(line: bytes) -> Message:
     fields = json.loads(line)
     match fields:
         case {"failure": {"path": str(path), "reason": str(reason)}}:
-            return ReadFailure(path, reason)
+            document = fields["failure"].get("document")
+            return ReadFailure(path, reason, document if isinstance(document, str) else None)
         case {"ended": {"outcome": "done" | "empty" | "unreadable" | "defect" as outcome}}:
             return Ended(outcome, str(fields["ended"].get("reason", "")))
         case {"document": dict(document)}:
