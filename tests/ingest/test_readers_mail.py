@@ -8,6 +8,7 @@ import zipfile
 from email.message import EmailMessage
 
 import pytest
+from outlook_file import outlook_message
 from reportlab.pdfgen.canvas import Canvas
 
 from catalog.core.errors import EmptyDocumentError, ReadError
@@ -449,6 +450,33 @@ def test_a_hostile_mail_is_refused_with_a_reason(read, content, reason):
         read(content, limits=ReadLimits(text_bytes=10_000))
 
 
+def test_a_mail_of_many_quotations_does_not_become_as_many_passages(read):
+    document = read(f"{HEAD}\n" + "> a\nb\n" * 5_000)[0]["mail.eml"]
+    assert len(document.segments) == 100
+
+
+def test_an_outlook_message_is_read_with_its_attachments(read):
+    head = (
+        "From: Ines <ines@x.org>\r\nDate: Fri, 31 May 2024 10:15:00 +0200\r\nMessage-ID: <1@x>\r\n"
+    )
+    content = outlook_message(
+        subject="Keys",
+        body="One.\r\n\r\nTwo.\r\n",
+        headers=head,
+        attached=(("t.csv", b"a;b\n" * 9),),
+    )
+    documents, failures = read(content, "mail.msg")
+    document = documents["mail.msg"]
+    assert (document.title, document.file_type) == ("Keys", "msg")
+    assert document.metadata["author"] == ("Ines", "ines@x.org")
+    assert document.places.unit == "paragraph"
+    assert lines_of(document, "Two.") == (3, 3)
+    assert documents["mail.msg › t.csv"].text == "a;b\n" * 9
+    assert failures == []
+    with pytest.raises(ReadError, match="a broken Outlook message"):
+        read(content[:600], "mail.msg")
+
+
 def test_hostile_fields_and_html_are_read_in_bounded_time(read):
     documents, _ = read("Subject: a\nTo: " + "a@x.org, " * 200_000 + "\n\nText.\n")
     assert body(documents["mail.eml"]) == "Text."
@@ -477,6 +505,8 @@ def test_a_mailbox_answers_with_the_original_and_not_with_who_quotes_it(tmp_path
         assert all(one.modality == "text" for one in others)
         (alone,) = search("walrus", dataset="d", mode="lexical", filters="author=bo@x.org").results
         assert (alone.modality, alone.snippet.splitlines()[-1]) == ("quote", f"> {said.strip()}")
+        assert alone.citation.startswith("[source: Re: Keys, quoted, line")
+        assert find_document(library.database, alone.citation).text in alone.text
         thread = search("key thanks", dataset="d", filters="thread=1@x").results
         assert {one.path for one in thread} == {"in.mbox › Keys", "in.mbox › Re: Keys"}
         found = find_document(library.database, f"{first.path}:{first.snippet_lines[0]}-99")

@@ -20,7 +20,7 @@ from catalog.ingest.readers.metadata import LEVEL
 Kind = Literal["text", "quote", "signature"]
 
 
-class Line(NamedTuple):
+class MailLine(NamedTuple):
     """A line of the text, and the first and last line of the file that hold it."""
 
     text: str
@@ -36,7 +36,7 @@ class MailText:
 
     def __init__(self, raw: bytes) -> None:
         self._raw, self._at, self._number = raw, 0, 1
-        self.lines: list[Line] = []
+        self.lines: list[MailLine] = []
         self.remarks: list[str] = []
         self.levels: list[str] = []
 
@@ -50,10 +50,10 @@ class MailText:
         while lines and not lines[-1].text.strip():
             lines.pop()
         if lines and self.lines:
-            self.lines.append(Line("", lines[0].first, lines[0].first))
+            self.lines.append(MailLine("", lines[0].first, lines[0].first))
         self.lines += lines
 
-    def _decode(self, part: Message) -> list[Line]:
+    def _decode(self, part: Message) -> list[MailLine]:
         """Return the decoded lines of a part."""
         data = part.get_payload(decode=True)
         if not isinstance(data, bytes) or not data:
@@ -76,7 +76,7 @@ class MailText:
             self._at += len(payload)
         return lines
 
-    def _html_lines(self, lines: Sequence[Line]) -> Iterator[Line]:
+    def _html_lines(self, lines: Sequence[MailLine]) -> Iterator[MailLine]:
         """Yield the lines of the visible text of HTML; those in a ``blockquote`` begin with >."""
         source = "\n".join(line.text for line in lines)
         if not source.strip():
@@ -94,7 +94,7 @@ class MailText:
                 continue
             is_blank, is_quoted = not text, bool(depth and text.strip())
             at = first.first if text else at
-            yield Line("> " * is_quoted + text, at, max(at, last.last if text else at))
+            yield MailLine("> " * is_quoted + text, at, max(at, last.last if text else at))
 
 
 _PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
@@ -119,7 +119,7 @@ def _sizes(coded: Sequence[bytes], encoding: str, size: int) -> list[float]:
     return [size / len(coded)] * len(coded)  # base64 has lines of one length
 
 
-def _place_lines(text: str, data: bytes, sizes: Sequence[float], number: int) -> Iterator[Line]:
+def _place_lines(text: str, data: bytes, sizes: Sequence[float], number: int) -> Iterator[MailLine]:
     """Yield the lines of a text with the lines of the file, the first of which is ``number``."""
     ends = list(accumulate(sizes))
     lengths = [len(line) + 1 for line in data.split(b"\n")]
@@ -130,13 +130,13 @@ def _place_lines(text: str, data: bytes, sizes: Sequence[float], number: int) ->
     for line, length in zip(texts, lengths, strict=True):
         first = min(bisect_right(ends, start), len(ends) - 1)
         last = min(bisect_left(ends, start + max(1, length - 1)), len(ends) - 1)
-        yield Line(line.removesuffix("\r"), number + first, number + max(first, last))
+        yield MailLine(line.removesuffix("\r"), number + first, number + max(first, last))
         start += length
 
 
-def _unwrap(lines: Iterable[Line], drops_space: bool) -> Iterator[Line]:
+def _unwrap(lines: Iterable[MailLine], drops_space: bool) -> Iterator[MailLine]:
     """Join the lines that a program wrapped (``format=flowed``, RFC 3676)."""
-    open_line: Line | None = None
+    open_line: MailLine | None = None
     open_depth = 0
     for line in lines:
         bare = line.text.lstrip(">")
@@ -147,10 +147,10 @@ def _unwrap(lines: Iterable[Line], drops_space: bool) -> Iterator[Line]:
             open_line = None
         if open_line is None:
             mark = ">" * depth + " " * bool(depth)
-            whole = Line(mark + content, line.first, line.last)
+            whole = MailLine(mark + content, line.first, line.last)
         else:
             before = open_line.text[:-1] if drops_space else open_line.text
-            whole = Line(before + content, open_line.first, line.last)
+            whole = MailLine(before + content, open_line.first, line.last)
         is_open = content.endswith(" ") and content != "-- "
         open_line, open_depth = (whole, depth) if is_open else (None, 0)
         if not is_open:
@@ -171,6 +171,7 @@ _WHEN = re.compile(r"\d{4}|\d:\d\d")
 _FIELDS = 3
 _LONGEST_SIGNATURE = 15
 _LONGEST_FOOTER = 8
+_MAX_SEGMENTS = 100
 
 
 def tell_kinds(lines: Sequence[str]) -> list[Kind]:
@@ -230,15 +231,21 @@ def _signature_end(lines: Sequence[str], kinds: Sequence[Kind], at: int) -> int:
 
 
 def mark_segments(lines: Sequence[str], kinds: Sequence[Kind], start: int) -> Iterator[Segment]:
-    """Yield the quotations and signatures of a text whose first line begins at ``start``."""
+    """Yield the quotations and signatures of a text whose first line begins at ``start``.
+
+    After the first hundred, quotations stay in the text, where ``>`` marks them: a passage for each
+    line would make millions of one mail.
+    """
+    left = _MAX_SEGMENTS
     for kind, group in groupby(zip(kinds, lines, strict=True), key=lambda pair: pair[0]):
         length = sum(len(line) + 1 for _, line in group)
-        if kind != "text":
+        if kind != "text" and left:
+            left -= 1
             yield Segment(start, start + length - 1, kind)
         start += length
 
 
-def place_lines(lines: Iterable[Line], unit: Unit) -> Places:
+def place_lines(lines: Iterable[MailLine], unit: Unit) -> Places:
     """Return the map of the text of these lines to the lines of the file, or to paragraphs."""
     places, offset, paragraph, is_open = PlacesBuilder(unit), 0, 0, False
     for line in lines:
@@ -252,6 +259,6 @@ def place_lines(lines: Iterable[Line], unit: Unit) -> Places:
     return places.places()
 
 
-def join_lines(lines: Iterable[Line]) -> str:
+def join_lines(lines: Iterable[MailLine]) -> str:
     """Return the text of the lines."""
     return storable("\n".join(line.text for line in lines))

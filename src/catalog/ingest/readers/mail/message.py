@@ -38,7 +38,7 @@ from catalog.ingest.readers.base import (
     read_bytes,
 )
 from catalog.ingest.readers.mail.body import (
-    Line,
+    MailLine,
     MailText,
     join_lines,
     mark_segments,
@@ -139,8 +139,8 @@ def _check_parts(data: bytes) -> None:
 
 def _make_document(
     path: str,
-    head: Sequence[Line],
-    body: Sequence[Line],
+    head: Sequence[MailLine],
+    body: Sequence[MailLine],
     fields: dict[str, MetadataValue],
     *,
     unit: Unit,
@@ -152,7 +152,7 @@ def _make_document(
         raise ReadError(f"too long: over {limits.text_bytes:,} characters")
     level = read_level(whole)
     bodies = [line._replace(text=one) for line, one in zip(body, whole.split("\n"), strict=False)]
-    gap = [Line("", 1, 1)] if head and bodies else []
+    gap = [MailLine("", 1, 1)] if head and bodies else []
     lines = [*head, *gap, *bodies]
     start = len(join_lines([*head, *gap])) + (1 if head else 0)
     texts = [line.text for line in bodies]
@@ -171,7 +171,7 @@ def _make_document(
     return add_level(document, level), left_out
 
 
-def _head_lines(message: Message, data: bytes) -> list[Line]:
+def _head_lines(message: Message, data: bytes) -> list[MailLine]:
     """Return subject, people and date as lines of the text."""
     numbers: dict[str, int] = {}
     for number, line in enumerate(data[:_MAX_HEADER].splitlines(), start=1):
@@ -182,7 +182,7 @@ def _head_lines(message: Message, data: bytes) -> list[Line]:
     for name in _SHOWN:
         if shown := one_line(_header(message, name)):
             number = numbers.get(name, 1)
-            lines.append(Line(f"{name.capitalize()}: {shown}", number, number))
+            lines.append(MailLine(f"{name.capitalize()}: {shown}", number, number))
     return lines
 
 
