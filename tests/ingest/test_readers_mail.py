@@ -8,10 +8,9 @@ import zipfile
 from email.message import EmailMessage
 
 import pytest
-from outlook_file import outlook_message
 from reportlab.pdfgen.canvas import Canvas
 
-from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.errors import EmptyDocumentError, InputError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.mail.body import tell_kinds
 from catalog.ingest.readers.registry import read_file, sniff
@@ -19,6 +18,7 @@ from catalog.library.indexing import Indexer
 from catalog.library.references import find_document
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
+from outlook_file import outlook_message
 
 HEAD = """From: Ines Dahl <ines@example.org>
 To: Bo <bo@example.org>
@@ -511,6 +511,8 @@ def test_a_mailbox_answers_with_the_original_and_not_with_who_quotes_it(tmp_path
         assert {one.path for one in thread} == {"in.mbox › Keys", "in.mbox › Re: Keys"}
         found = find_document(library.database, f"{first.path}:{first.snippet_lines[0]}-99")
         assert said.strip() in found.text
+        with pytest.raises(InputError, match="2 documents: one of them is in.mbox › Keys"):
+            find_document(library.database, "in.mbox:2-9")
         with (folder / "in.mbox").open("ab") as box_file:
             box_file.write(b"From x Fri May 31 10:18:00 2024\nSubject: New\n\nA new mail.\n")
         report = Indexer(library).build(folder, "d")

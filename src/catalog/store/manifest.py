@@ -193,6 +193,7 @@ def paths_of_records(
         chunks, chunks.c.document_id == documents.c.id
     )
     of_file = (documents.c.dataset == dataset) & (documents.c.file == file)
+    of_file &= chunks.c.places.contains('"record"')  # mails count lines of their own
     is_there = (line >= first) & (true() if last is None else line <= last)
     records = query.where(of_file & (documents.c.path != file), is_there)
     rows = connection.execute(records.group_by(documents.c.path).order_by("line"))
