@@ -1,4 +1,4 @@
-"""The text of a mail line by line: its lines in the file, and what is quoted or signs it."""
+"""The text of a mail line by line: its place in the file, quotations and the signature."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class MailText:
         if not isinstance(data, bytes) or not data:
             return []
         text, remark = decode_with_remark(data, charset=part.get_content_charset())
-        self.remarks += [remark] if remark is not None else []
+        self.remarks += [remark.partition(";")[0]] if remark is not None else []
         text = text.replace(_OPEN, "\ufffd").replace(_CLOSE, "\ufffd")
         encoding = str(part.get("content-transfer-encoding", "")).strip().casefold()
         is_coded = encoding not in _PLAIN_ENCODINGS
@@ -120,7 +120,7 @@ def _sizes(coded: Sequence[bytes], encoding: str, size: int) -> list[float]:
 
 
 def _place_lines(text: str, data: bytes, sizes: Sequence[float], number: int) -> Iterator[MailLine]:
-    """Yield the lines of a text with the lines of the file, the first of which is ``number``."""
+    """Yield the lines of a text with those of the file, which begin at ``number``."""
     ends = list(accumulate(sizes))
     lengths = [len(line) + 1 for line in data.split(b"\n")]
     texts = text.split("\n")

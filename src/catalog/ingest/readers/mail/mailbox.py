@@ -63,7 +63,7 @@ class MboxReader:
             except ReadError as error:
                 failures.append(ReadFailure(f"{path}:{line}", str(error)))
         yield from cap_failures(failures)
-        if not mailbox.count:
+        if not mailbox.contents:
             raise EmptyDocumentError("empty: no mail in it")
 
 
@@ -72,7 +72,6 @@ class _Mailbox:
     """The names, threads and contents of the mails of a file so far."""
 
     path: str
-    count: int = 0
     names: Counter[str] = field(default_factory=Counter)
     threads: dict[str, str] = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)
@@ -88,37 +87,35 @@ class _Mailbox:
             yield ReadFailure(f"{self.path}:{line}", "the same mail is above it in the file")
             return
         self.contents.add(identity)
-        self.count += 1
-        is_read = first.path == self.path  # else only an attachment has text
-        day = str(first.metadata.get("created", ""))[:10]
-        title = first.title if is_read and "title" in first.written else ""
-        name = " ".join(filter(None, (day, name_of(title)))) or "mail"
-        self.names[name] += 1
-        name += f" ({self.names[name]})" if self.names[name] > 1 else ""
-        base = f"{self.path}{WITHIN}{name}"
-        thread = str(first.metadata.get("thread", ""))
-        thread = self.threads.get(thread, thread)
-        if own := str(first.metadata.get("message_id", "")):
-            self.threads.setdefault(own, thread)
+        base = self._name(first)
+        stated = str(first.metadata.get("thread", ""))
+        thread = self.threads.get(stated, stated)
+        self.threads.setdefault(str(first.metadata.get("message_id", "")), thread)
         for item in items:
-            moved = base + item.path.removeprefix(self.path)
+            path = base + item.path.removeprefix(self.path)
             if isinstance(item, ReadFailure):
-                yield replace(item, path=moved, document=item.document and moved)
+                yield replace(item, path=path, document=item.document and path)
                 continue
             is_mail = item.path == self.path
-            is_inside = item.source_type == "mail" and not is_mail
+            is_untitled = item.title == item.path or (is_mail and "title" not in item.written)
+            is_in_thread = stated and item.metadata.get("thread") == stated
             yield replace(
                 item,
-                path=moved,
+                path=path,
+                title=path if is_untitled else item.title,
                 file_type="mbox" if is_mail else item.file_type,
-                title=base + item.title.removeprefix(self.path)
-                if item.title.startswith(self.path + WITHIN) or (is_mail and not title)
-                else item.title,
-                metadata={**item.metadata, "thread": thread}
-                if thread and not is_inside
-                else item.metadata,
+                metadata={**item.metadata, **({"thread": thread} if is_in_thread else {})},
                 places=item.places.moved(line) if is_mail else item.places,
             )
+
+    def _name(self, mail: ParsedDocument) -> str:
+        """Return the path of a mail: its date and subject, and a number if others have both."""
+        day = str(mail.metadata.get("created", ""))[:10]
+        title = mail.title if mail.path == self.path and "title" in mail.written else ""
+        name = " ".join(filter(None, (day, name_of(title)))) or "mail"
+        self.names[name] += 1
+        number = f" ({self.names[name]})" if self.names[name] > 1 else ""
+        return f"{self.path}{WITHIN}{name}{number}"
 
 
 def _split(handle: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes | None]]:
@@ -159,7 +156,7 @@ class MsgReader:
     ) -> Iterator[ParsedDocument | ReadFailure]:
         """Yield the mail, its attachments, and failures for those that are not read.
 
-        Raises ``ReadError`` if the file is broken, or has neither text nor HTML.
+        Raises ``ReadError`` if the file is broken or empty.
         """
         message, is_whole = _convert(read_bytes(handle, limits.document_bytes))
         yield from read_message(

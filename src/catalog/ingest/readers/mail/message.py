@@ -112,22 +112,14 @@ def read_message(
     fields = _read_fields(message, text.levels)
     document, left_out = _make_document(path, head, text.lines, fields, unit=unit, limits=limits)
     document = replace(document, file_type=file_type)
-    if document.text:
-        yield document
-    for remark in (*dict.fromkeys(text.remarks), left_out):
-        if remark is not None:
-            yield ReadFailure(path, remark)
-    is_empty = not document.text
-    failures = []
-    for item in _read_attachments(attached, document, limits):
-        is_empty &= isinstance(item, ReadFailure)
-        if isinstance(item, ReadFailure):
-            failures.append(item)
-        else:
-            yield item
-    yield from cap_failures(failures)
-    if is_empty:
+    items = [document, *_read_attachments(attached, document, limits)]
+    documents = [item for item in items if isinstance(item, ParsedDocument) and item.text]
+    if not documents:
         raise EmptyDocumentError("empty: a mail without subject, text and readable attachments")
+    yield from documents
+    remarks = [*dict.fromkeys(text.remarks), *([left_out] if left_out is not None else [])]
+    failures = [item for item in items if isinstance(item, ReadFailure)]
+    yield from cap_failures([*(ReadFailure(path, one) for one in remarks), *failures])
 
 
 def _check_parts(data: bytes) -> None:
