@@ -154,11 +154,12 @@ _LONG_CODED, _CODED_LINES = 200, 4
 _MAX_ADDRESS = 2000
 
 
-def leave_out_base64(text: str) -> tuple[str, str | None]:
+def leave_out_base64(text: str, lines: Sequence[int] = ()) -> tuple[str, str | None]:
     """Return the text with an ellipsis for base64 (pictures, attachments), and what was left out.
 
-    It is left out after ``;base64,``, in a long run, or in several lines; lines keep their numbers.
-    Web addresses, hashes and sequences of one case stay.
+    It is left out after ``;base64,``, in a long run, or in several lines; lines keep their numbers,
+    which are ``lines`` if the text is not the file. Web addresses, hashes and sequences of one case
+    stay.
     """
     pieces: list[str] = []
     at = left_out = first = 0
@@ -169,6 +170,7 @@ def leave_out_base64(text: str) -> tuple[str, str | None]:
         left_out, at = left_out + end - start, end
     if not pieces:
         return text, None
+    first = lines[first - 1] if lines else first
     told = f"read as text without {left_out:,} characters of base64, from line {first} on"
     return "".join([*pieces, text[at:]]), told
 

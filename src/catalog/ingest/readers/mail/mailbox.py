@@ -21,7 +21,7 @@ from catalog.core.ids import sha1_hex
 from catalog.core.places import WITHIN
 from catalog.ingest.readers.base import ReadFailure, ReadLimits, cap_failures, read_bytes
 from catalog.ingest.readers.isolated import IsolatedReader
-from catalog.ingest.readers.mail.message import name_of, read_message
+from catalog.ingest.readers.mail.message import name_of, number_name, read_message
 
 if TYPE_CHECKING:
     from oxmsg import Message
@@ -113,9 +113,7 @@ class _Mailbox:
         day = str(mail.metadata.get("created", ""))[:10]
         title = mail.title if mail.path == self.path and "title" in mail.written else ""
         name = " ".join(filter(None, (day, name_of(title)))) or "mail"
-        self.names[name] += 1
-        number = f" ({self.names[name]})" if self.names[name] > 1 else ""
-        return f"{self.path}{WITHIN}{name}{number}"
+        return f"{self.path}{WITHIN}{number_name(self.names, name)}"
 
 
 def _split(handle: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes | None]]:

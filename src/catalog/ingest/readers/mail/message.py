@@ -19,6 +19,7 @@ from email.parser import BytesParser
 from email.utils import getaddresses, parsedate_to_datetime
 from io import BytesIO
 from itertools import islice
+from posixpath import splitext
 from typing import BinaryIO, cast
 
 from catalog.core.documents import MetadataValue, ParsedDocument
@@ -139,7 +140,7 @@ def _make_document(
     limits: ReadLimits,
 ) -> tuple[ParsedDocument, str | None]:
     """Return the document of a mail, and a remark on base64 that was left out of its text."""
-    whole, left_out = leave_out_base64(join_lines(body))
+    whole, left_out = leave_out_base64(join_lines(body), [line.first for line in body])
     if len(whole) > limits.text_bytes:
         raise ReadError(f"too long: over {limits.text_bytes:,} characters")
     level = read_level(whole)
@@ -210,7 +211,7 @@ def _people(message: Message, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _date(message: Message) -> str | None:
-    """Return the date, else that of the last hop, in ISO 8601; as written if it is none."""
+    """Return the date, else that of the last hop, in ISO 8601; as written if it is no date."""
     written = _header(message, "date")
     for text in filter(None, (written, _header(message, "received").rpartition(";")[2])):
         try:
@@ -249,7 +250,7 @@ def _decode_words(text: str) -> str:
 def _split(message: Message) -> tuple[list[Message], list[Message]]:
     """Return the text parts to show, and the attachments.
 
-    Of alternatives the plain text counts, else the HTML; attachments in the others stay.
+    Of alternatives the plain text counts, else the HTML; all attachments stay.
     """
     texts: list[Message] = []
     attached: list[Message] = []
@@ -299,8 +300,8 @@ def _file_name(part: Message) -> str:
     except (ValueError, LookupError, TypeError):
         return ""
     name = one_line(name.replace("\\", "/").rpartition("/")[2]).replace(WITHIN.strip(), "-")
-    stem, dot, extension = name.strip(". ").rpartition(".")
-    return f"{stem[:_MAX_NAME]}{dot}{extension[:_MAX_NAME]}"
+    stem, suffix = splitext(name.strip(". "))
+    return f"{stem[:_MAX_NAME]}{suffix[:_MAX_NAME]}"
 
 
 def _read_attachments(
@@ -312,11 +313,8 @@ def _read_attachments(
     pictures = []
     for part in parts:
         kind, data = part.get_content_type(), _content(part)
-        name = _file_name(part) or _name_unnamed(part)
-        names[name] += 1
-        if names[name] > 1:
-            stem, dot, extension = name.rpartition(".")
-            name = f"{stem} ({names[name]}){dot}{extension}"
+        stem, suffix = splitext(_file_name(part) or _name_unnamed(part))
+        name = number_name(names, stem, suffix)
         path = f"{mail.path}{WITHIN}{name}"
         if part.get_content_maintype() in _PICTURES:
             pictures.append(name)
@@ -327,6 +325,16 @@ def _read_attachments(
             yield from _read_attachment(data, path, kind, mail, limits)
     if pictures:
         yield ReadFailure(mail.path, f"not read: {', '.join(pictures)[:MAX_TITLE]}")
+
+
+def number_name(names: Counter[str], stem: str, suffix: str = "") -> str:
+    """Return a name that is not among the names, such as ``plan (2).pdf``, and add it to them."""
+    name = f"{stem}{suffix}"
+    while names[name]:
+        names[f"{stem}{suffix}"] += 1
+        name = f"{stem} ({names[f'{stem}{suffix}']}){suffix}"
+    names[name] = 1
+    return name
 
 
 def _content(part: Message) -> bytes:
