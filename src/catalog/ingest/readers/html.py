@@ -146,9 +146,7 @@ class HtmlReader(WholeFileReader):
 
         Raises ``ReadError`` if there is no visible text at all.
         """
-        page = extract(text, keep_navigation=False, unit="line")
-        if not page.text and page.has_navigation:
-            page = extract(text, keep_navigation=True, unit="line")
+        page = extract_lines(text)
         if not page.text:
             raise EmptyDocumentError("empty: no visible text")
         first = page.headings[0].title if page.headings else None
@@ -390,6 +388,13 @@ def extract(
         source = doctype[1] + source[doctype.end() :]
     cleaned = _SURROGATE_REFERENCE.sub("\ufffd", source)
     return cast(HtmlPage, etree.fromstring(cleaned.encode("utf-8"), parser))
+
+
+def extract_lines(source: str) -> HtmlPage:
+    """Return the visible text with its source lines; navigation only if there is nothing else."""
+    page = extract(source, keep_navigation=False, unit="line")
+    is_all = page.text or not page.has_navigation
+    return page if is_all else extract(source, keep_navigation=True, unit="line")
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:

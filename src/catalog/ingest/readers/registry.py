@@ -124,7 +124,7 @@ _CONTENTS = {"txt": "plain text", "html": "a web page"}
 def read_file(
     absolute: Path, path: str, *, root: Path | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> Iterator[ParsedDocument | ReadFailure]:
-    """Yield the documents of one file: one, or for JSON Lines one for each record.
+    """Yield the documents of one file: one, or one for each record, mail or attachment.
 
     ``absolute`` is the file to open, ``path`` the document's name; with ``root`` no folder between
     there and the file may be a symlink. A part that cannot be read is yielded as a ``ReadFailure``,

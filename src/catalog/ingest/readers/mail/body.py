@@ -14,7 +14,7 @@ from catalog.core.documents import Segment
 from catalog.core.places import Places, PlacesBuilder, Unit
 from catalog.core.text import storable
 from catalog.ingest.readers.base import decode_with_remark
-from catalog.ingest.readers.html import HtmlPage, extract
+from catalog.ingest.readers.html import extract_lines
 from catalog.ingest.readers.metadata import LEVEL
 
 Kind = Literal["text", "quote", "signature"]
@@ -81,7 +81,7 @@ class MailText:
         source = "\n".join(line.text for line in lines)
         if not source.strip():
             return
-        page = _extract(_QUOTE_END.sub(_MARK_END, _QUOTE_START.sub(_MARK_START, source)))
+        page = extract_lines(_QUOTE_END.sub(_MARK_END, _QUOTE_START.sub(_MARK_START, source)))
         if LEVEL in page.meta:
             self.levels.append(page.meta[LEVEL])
         offset, depth, at, is_blank = 0, 0, lines[0].first, True
@@ -102,12 +102,6 @@ _OPEN, _CLOSE = "\ue000", "\ue001"  # stand for the tags of a quotation in the t
 _QUOTE_START = re.compile(r"<blockquote\b", re.IGNORECASE)
 _QUOTE_END = re.compile(r"</blockquote\s*+>", re.IGNORECASE)
 _MARK_START, _MARK_END = f"<p>{_OPEN}</p><blockquote", f"</blockquote><p>{_CLOSE}</p>"
-
-
-def _extract(source: str) -> HtmlPage:
-    page = extract(source, keep_navigation=False, unit="line")
-    is_all = page.text or not page.has_navigation
-    return page if is_all else extract(source, keep_navigation=True, unit="line")
 
 
 def _sizes(coded: Sequence[bytes], encoding: str, size: int) -> list[float]:
