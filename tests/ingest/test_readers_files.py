@@ -383,7 +383,7 @@ def read_text(name: str, text: str) -> tuple[ParsedDocument, list[str]]:
         ("e.md", f"# A\n\n```compressed-json\n{coded(900, 256, chr(10) * 2)}\n```\n", 4,
          "# A\n\n```compressed-json\n…" + "\n" * 9 + "```\n"),
         ("mail.eml", f"Subject: A\n\nHello.\n\n{coded(400, 76)}\n--B--\n", 5,
-         "Subject: A\n\nHello.\n\n…" + "\n" * 8 + "--B--\n"),
+         "Subject: A\n\nHello.\n\n…" + "\n" * 8 + "--B--"),
         ("d.html", f"<p>A <img src='data:image/png;base64,{coded(300)}'></p>", 0, "A"),
         ("x.json", f'{{"name": "A",\n"png": "{coded(300)}"}}', 2, '{"name": "A",\n"png": "…"}'),
         ("zeros.md", f"![](data:image/gif;base64,{'A' * 300})\n", 1,

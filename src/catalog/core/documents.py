@@ -16,8 +16,9 @@ MetadataScalar = str | int | float | bool
 MetadataValue = MetadataScalar | tuple[MetadataScalar, ...]
 
 Modality = Literal[
-    "text", "ocr", "video_transcript", "video_frame", "image_caption", "audio_transcript"
-]
+    "text", "ocr", "video_transcript", "video_frame", "image_caption", "audio_transcript",
+    "quote", "signature",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,10 @@ class Heading:
 class Segment:
     """A stretch ``text[start:end]`` of a document that is not plain text.
 
-    It is one cue of a transcript, one described frame of a video, or the OCR text or caption of an
-    image. Transcripts and frames have times in seconds (``time_start <= time_end``, not negative),
-    the rest have none; ``speaker`` is the person who speaks the cue, if known.
+    It is one cue of a transcript, one described frame of a video, the OCR text or caption of an
+    image, what a mail quotes from another one, or its signature. Transcripts and frames have times
+    in seconds (``time_start <= time_end``, not negative), the rest have none; ``speaker`` is the
+    person who speaks the cue, if known.
     """
 
     start: int

@@ -11,6 +11,8 @@ from typing import Any, Literal, get_args
 
 Unit = Literal["line", "cell", "page", "slide", "paragraph", "record", "time"]
 """The units that the citations of a document count."""
+WITHIN = " › "
+"""Separates the path of a file, in names of documents, from a mail or an attachment in it."""
 _UNITS = frozenset(get_args(Unit))
 
 

@@ -111,7 +111,7 @@ class Names:
     def records(self, is_named: Callable[[str], bool]) -> list[str]:
         """Return the paths of all records of files with such a path, or name without folders.
 
-        Each may be a document with its own path; only JSON Lines files have several documents.
+        Each may be a document with its own path; only JSON Lines files and mails have several.
         """
         files = [
             file for file in self._record_files if is_named(file) or is_named(_without_folder(file))

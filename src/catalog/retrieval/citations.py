@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import SplitResult, quote, urlsplit
 
 from catalog.core.documents import Chunk, Locator
-from catalog.core.places import format_clock, format_count, whole_second
+from catalog.core.places import WITHIN, format_clock, format_count, whole_second
 from catalog.core.results import TIMED_MODALITIES, OtherPlace, ResultLocator, SearchResult
 from catalog.core.text import strip_userinfo
 
@@ -35,7 +35,8 @@ def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
     """Return ``[source: Title, lines 120-131]`` or another place, such as ``t=12:34``.
 
     The place depends on the format: ``page 4 (pages 3-5)``, ``slide 4``, ``cell 3, lines 2-8``,
-    ``record 17 of corpus.jsonl``, or the headings and ``paragraphs 12-15``. Time and first page are
+    ``record 17 of corpus.jsonl``, or the headings and ``paragraphs 12-15``; what a mail quotes from
+    another is marked by ``quoted``. Time and first page are
     those of the best sentence, ``at``; everything else is the whole passage's. For a recording the
     time comes before the page (of a slide), otherwise the page comes before the time. A blank title
     is replaced by the path; square brackets become round ones, so that the citation stays one line
@@ -45,7 +46,8 @@ def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
     headings = ""
     if chunk.locator.unit == "paragraph":
         headings = _one_line(format_headings(chunk.heading_path, chunk.sections))
-    parts = ", ".join(filter(None, (name, headings, format_place(chunk, at))))
+    quoted = "quoted" if chunk.modality == "quote" else ""
+    parts = ", ".join(filter(None, (name, headings, quoted, format_place(chunk, at))))
     return f"[source: {parts.translate(_BRACKETS)}]"
 
 
@@ -135,8 +137,12 @@ def move_link(link: str, seconds: float) -> str:
 
 
 def page_link(path: str, page: int) -> str | None:
-    """Return the link that opens a PDF at a page in a browser; ``None`` for other files."""
-    return file_link(path, f"page={page}") if path.lower().endswith(".pdf") else None
+    """Return the link that opens a PDF at a page in a browser; ``None`` for other files.
+
+    Files attached to mails cannot be opened so.
+    """
+    is_file = path.lower().endswith(".pdf") and WITHIN not in path
+    return file_link(path, f"page={page}") if is_file else None
 
 
 def file_link(path: str, fragment: str) -> str:

@@ -154,11 +154,12 @@ _LONG_CODED, _CODED_LINES = 200, 4
 _MAX_ADDRESS = 2000
 
 
-def leave_out_base64(text: str) -> tuple[str, str | None]:
+def leave_out_base64(text: str, lines: Sequence[int] = ()) -> tuple[str, str | None]:
     """Return the text with an ellipsis for base64 (pictures, attachments), and what was left out.
 
-    It is left out after ``;base64,``, in a long run, or in several lines; lines keep their numbers.
-    Web addresses, hashes and sequences of one case stay.
+    It is left out after ``;base64,``, in a long run, or in several lines; lines keep their numbers,
+    which are ``lines`` if the text is not the file. Web addresses, hashes and sequences of one case
+    stay.
     """
     pieces: list[str] = []
     at = left_out = first = 0
@@ -169,6 +170,7 @@ def leave_out_base64(text: str) -> tuple[str, str | None]:
         left_out, at = left_out + end - start, end
     if not pieces:
         return text, None
+    first = lines[first - 1] if lines else first
     told = f"read as text without {left_out:,} characters of base64, from line {first} on"
     return "".join([*pieces, text[at:]]), told
 
@@ -365,6 +367,7 @@ _NEVER = frozenset(["punycode", "idna", "unicode-escape", "raw-unicode-escape", 
     name.replace("_", "-") for name in _WIDE
 )
 """Encodings of names or literals, and those that need a mark or would hold NUL bytes."""
+_IN_ASCII = ("iso-2022", "hz", "csiso2022")
 _WORD = re.compile(r"[^\W\d_]+")
 _MISREAD = re.compile(
     "[\x80-\x9f]|[A-Za-z\u00c0-\u024f][\u0370-\u0eff]|[\u0370-\u0eff][A-Za-z\u00c0-\u024f]"
@@ -378,25 +381,33 @@ def decode(data: bytes, *, declared: bool = False) -> str:
     return decode_with_remark(data, declared=declared)[0]
 
 
-def decode_with_remark(data: bytes, *, declared: bool = False) -> tuple[str, str | None]:
+def decode_with_remark(
+    data: bytes, *, declared: bool = False, charset: str | None = None
+) -> tuple[str, str | None]:
     """Return the text of a file that is not binary, and a remark if its encoding is a guess.
 
-    Tried in turn: a byte order mark, UTF-16 without one, UTF-8, ``declared`` (the encoding that the
-    text itself names), UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
+    Tried in turn: a byte order mark, UTF-16 without one, UTF-8, ``charset`` (what a mail names),
+    ``declared`` (the encoding that the text itself names), UTF-8 with few errors, a statistical
+    guess, Windows-1252 with replacement. A ``charset`` that writes all letters in ASCII comes first.
     """
     mark = wide_encoding(data)
     if mark is not None:
         return storable(data[len(mark[0]) :].decode(mark[1], "replace")), None
+    if charset is not None and charset.lower().startswith(_IN_ASCII):
+        text = _decode_strictly(data, charset)
+        if text is not None:
+            return storable(text), None
     try:
         return storable(data.decode("utf-8-sig")), None
     except UnicodeDecodeError:
-        text, remark = _decode_legacy(data, declared=declared)
+        text, remark = _decode_legacy(data, declared=declared, charset=charset)
         return storable(text), remark
 
 
-def _decode_legacy(data: bytes, *, declared: bool) -> tuple[str, str | None]:
+def _decode_legacy(data: bytes, *, declared: bool, charset: str | None) -> tuple[str, str | None]:
     declaration = _DECLARATION.search(data[:_DECLARED_WITHIN]) if declared else None
-    text = None if declaration is None else _decode_strictly(data, declaration[1].decode("ascii"))
+    name = declaration[1].decode("ascii") if declaration is not None else charset
+    text = None if name is None else _decode_strictly(data, name)
     if text is None and _is_damaged_utf8(data):
         text = data.decode("utf-8-sig", "replace")
     return _decode_by_guess(data) if text is None else (text, None)

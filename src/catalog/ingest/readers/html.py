@@ -174,9 +174,7 @@ class HtmlReader(WholeFileReader):
 
         Raises ``ReadError`` if there is no visible text at all.
         """
-        page = extract(text, keep_navigation=False, unit=self.unit)
-        if not page.text and page.has_navigation:
-            page = extract(text, keep_navigation=True, unit=self.unit)
+        page = extract_visible(text, self.unit)
         if not page.text:
             raise EmptyDocumentError("empty: no visible text")
         first = page.headings[0].title if page.headings else None
@@ -578,6 +576,13 @@ def _read_span(attributes: Mapping[str, str], name: str) -> int:
     value = attributes.get(name, "").strip()[:6]
     number = int(value) if value.isascii() and value.isdigit() else 1
     return number or (_MOST_ROWS if name == "rowspan" else 1)
+
+
+def extract_visible(source: str, unit: Literal["line", "paragraph"] = "line") -> HtmlPage:
+    """Return the visible text with its places; navigation only if there is nothing else."""
+    page = extract(source, keep_navigation=False, unit=unit)
+    is_all = page.text or not page.has_navigation
+    return page if is_all else extract(source, keep_navigation=True, unit=unit)
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:

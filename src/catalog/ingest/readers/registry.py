@@ -69,6 +69,9 @@ FORMATS = (
     Format("code", "plain.CodeReader", _CODE),
     Format("plain", "plain.PlainTextReader"),
     Format("notebook", "notebook.NotebookReader", "ipynb", is_isolated=True),
+    Format("mail", "mail.message.MailReader", "eml", is_isolated=True),
+    Format("mbox", "mail.mailbox.MboxReader", "mbox"),
+    Format("msg", "mail.mailbox.MsgReader", "msg", is_isolated=True, is_binary=True),
     Format("pdf", "pdf.reader.PdfReader", "pdf", is_isolated=True, is_binary=True),
     Format("archive", "containers.archive.ArchiveReader", is_isolated=True, is_binary=True),
     Format("docx", "containers.docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
@@ -99,8 +102,12 @@ _HTML = re.compile(
 )
 _MANUAL = re.compile(rb"(?:[.']\\\"[^\n]*+\n)*+\.TH ")
 _NOTEBOOK = re.compile(rb'"nbformat"\s*:')
+_MAIL = re.compile(
+    rb"(From [^\n]*+\n)?(?:[!-9;-~]++:[^\n]*+\n|[ \t][^\n]*+\n)*?"
+    rb"(?:Message-ID:\s*+<|MIME-Version:\s*+1|Received:\s++(?:from|by)\s|Return-Path:\s*+<)",
+    re.IGNORECASE,
+)
 _OLE = {  # one container for many programs: only the name tells which one wrote the file
-    "msg": "an Outlook message: save it as text or HTML",
     "xls": "an old Excel workbook: export its sheets as .csv",
     "xlsx": "an Excel workbook with a password: export its sheets as .csv",
 }
@@ -118,7 +125,7 @@ _CONTENTS = {"txt": "plain text", "html": "a web page"}
 def read_file(
     absolute: Path, path: str, *, root: Path | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> Iterator[ParsedDocument | ReadFailure]:
-    """Yield the documents of one file: one, or for JSON Lines one for each record.
+    """Yield the documents of one file: one, or one for each record, mail or attachment.
 
     ``absolute`` is the file to open, ``path`` the document's name; with ``root`` no folder between
     there and the file may be a symlink. A part that cannot be read is yielded as a ``ReadFailure``,
@@ -166,6 +173,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     binary = binary_kind(head)
     if binary == "zip":
         return "archive", None
+    if binary == "ole" and extension == "msg":
+        return "msg", None
     if binary is not None:
         by_name = _OLE.get(extension) if binary == "ole" else None
         raise ReadError(by_name or _NOT_READ.get(binary, f"binary ({binary})"))
@@ -177,6 +186,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
         return "html", "html"
     if _MANUAL.match(head):
         return "manual", None
+    if (mail := _MAIL.match(head)) is not None:
+        return ("mbox" if mail[1] else "mail"), None
     return _sniff_plain(head, extension)
 
 

@@ -228,6 +228,7 @@ def _passage_lines(passage: AgentPassage) -> Iterator[str]:
         name = passage.original or passage.path
         about = format_headings(passage.headings, passage.sections[len(passage.headings) :])
     head = f"[{passage.number}] {name}" + (f" — {about}" if about else "")
+    head += " (quoted)" if passage.modality == "quote" else ""
     place = _format_place(passage.locator, is_timed)
     if passage.evidence:
         yield head
