@@ -388,7 +388,8 @@ def decode_with_remark(
 
     Tried in turn: a byte order mark, UTF-16 without one, UTF-8, ``charset`` (what a mail names),
     ``declared`` (the encoding that the text itself names), UTF-8 with few errors, a statistical
-    guess, Windows-1252 with replacement. A ``charset`` that writes all letters in ASCII comes first.
+    guess, Windows-1252 with replacement. A ``charset`` that writes all letters in ASCII comes
+    first.
     """
     mark = wide_encoding(data)
     if mark is not None:

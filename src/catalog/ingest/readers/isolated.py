@@ -7,10 +7,10 @@ send text.
     parent ── request, bytes of the file ──> worker
            <── documents, failures, end ────
 
-PDF, Word, PowerPoint, e-book, notebook and mail files are read by large libraries. A file that makes one
-hang, crash or eat memory costs a line in the report: the worker is killed at the time limit, has no
-more memory than the limit, and a new one is started for the next file. It can open no connection,
-start no program and write no file: see :mod:`catalog.ingest.readers.worker`.
+PDF, Word, PowerPoint, e-book, notebook and mail files are read by large libraries. A file that
+makes one hang, crash or eat memory costs a line in the report: the worker is killed at the time
+limit, has no more memory than the limit, and a new one is started for the next file. It can open no
+connection, start no program and write no file: see :mod:`catalog.ingest.readers.worker`.
 """
 
 from __future__ import annotations
