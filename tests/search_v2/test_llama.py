@@ -162,7 +162,7 @@ def test_a_retriever_is_narrowed_by_stock_filters_and_documents(service):
 def test_a_depth_below_one_is_refused(service, depth):
     (name,) = depth
     for query in (None, "bread"):
-        with pytest.raises(InputError, match=f"{name} is .*: use 1 or more"):
+        with pytest.raises(InputError, match=f"{name} is .*: use a number from 1"):
             HybridRetrieverFactoryV2().build(query, "notes", **depth)
     with pytest.raises(InputError):
         CatalogRetriever("notes", top_k=0)

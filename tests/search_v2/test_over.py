@@ -231,6 +231,20 @@ def test_what_cannot_be_fused_is_refused_with_the_reason(retrievers, options, re
 # both ways of asking, and failures
 
 
+@pytest.mark.parametrize(
+    "name", ["num_queries", "mode", "use_async", "weights", "retriever_weights", "k", "bonus"]
+)
+def test_what_cannot_be_set_later_is_an_error(name):
+    fused = HybridRetrieverFactoryV2().over([Given("a", "b")])
+    with pytest.raises(InputError, match=f"{name} cannot be set here"):
+        setattr(fused, name, 1)
+    for depth in (0, "3"):
+        with pytest.raises(InputError, match="use a number from 1"):
+            fused.similarity_top_k = depth
+    fused.similarity_top_k = 1
+    assert len(fused.retrieve("a")) == 1
+
+
 def test_retrievers_run_beside_each_other_in_both_ways():
     slow = [Given("a", seconds=0.2), GivenAsync("b", seconds=0.2), Given("c", seconds=0.2)]
     started = time.perf_counter()

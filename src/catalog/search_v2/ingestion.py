@@ -257,7 +257,7 @@ class EmbeddingPrefixTransform(TransformComponent):
             model = replace(self._model, document_prefix=self.prefix)
             embedded = EmbeddedText(model, self.context, self.form, self.part_seconds)
             node.windows = embedded.windows(node.source.parsed, node.span)
-        elif type(node) is TextNode:
+        elif isinstance(node, TextNode) and not isinstance(node, ChunkNode | PrefixedNode):
             place, told = "", node.get_metadata_str(MetadataMode.EMBED)
             if self.context:
                 place = _describe_place(node, self.form)

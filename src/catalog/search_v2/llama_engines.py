@@ -37,6 +37,7 @@ from catalog.core.retrieval_events import asked_at
 from catalog.llm import GivenLLM, LanguageModel, as_language_model, complete
 from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service
+from catalog.search_v2.later_settings import LaterSettings
 from catalog.search_v2.nodes import PassageNode, link_neighbours
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _dispatcher = get_dispatcher(__name__)
 _REMEMBERED = 3000  # tokens of a conversation
 
 
-class AnswerQueryEngine(BaseQueryEngine):
+class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
     """Answer like ``catalog ask``: checked sentences that cite the source nodes, or abstain.
 
     ``ask`` are parameters of :class:`AskParams`, such as ``role``; ``llm`` writes instead of the

@@ -55,8 +55,11 @@ def find_nodes(
     bundle: QueryBundle | None = None,
     *,
     is_refined: bool = True,
+    is_filled: bool = False,
 ) -> list[NodeWithScore]:
     """Return the passages of a search as LlamaIndex nodes, or the candidates for them.
+
+    With ``is_filled`` documents give more than their share if there are not enough passages.
 
     A ``bundle`` may have an embedding, or texts to embed, instead of the query's. A failed stage is
     logged, because nodes have no place for it.
@@ -64,6 +67,8 @@ def find_nodes(
     with searching(str(service.library.settings.home)):
         params = for_agent(params, service.parts.settings)
         question = None if bundle is None else to_question(bundle)
-        found = find_passages(service.parts, params, question, is_refined=is_refined)
+        found = find_passages(
+            service.parts, params, question, is_refined=is_refined, is_filled=is_filled
+        )
         found.stages.log_failures(_log)
         return to_nodes(found.passages, service.library.database)
