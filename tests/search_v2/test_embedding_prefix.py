@@ -100,7 +100,7 @@ def test_a_changed_prefix_or_model_changes_what_is_embedded_whatever_is_cached(s
     assert "passage" not in node.get_content(MetadataMode.LLM)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("metadata", [{}, SAID, {"file_path": "/a.md"}])
 def test_a_cached_step_between_prefix_and_model_does_not_lose_the_prefix(seen, metadata):
     cache, given = IngestionCache(), [Document(text=TEXT, doc_id="a", metadata=metadata)]

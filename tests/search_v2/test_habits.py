@@ -25,7 +25,7 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from pydantic import BaseModel
 
-from catalog.core.errors import InputError
+from catalog.core.errors import InputError, StoreError
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import (
     AnswerQueryEngine,
@@ -410,6 +410,17 @@ def test_a_retriever_gives_as_many_nodes_as_asked_for_even_of_one_document(servi
     engine = QueryEngineBuilderV2().build_query_engine("ferries", similarity_top_k=12)
     assert len(engine.query("when does the ferry leave").source_nodes) == 12
     assert len(service.search("ferry", dataset="ferries", docs=["long"], top_k=5)) == 5
+
+
+def test_a_closed_service_says_so(tmp_path, notes):
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+    closed = SearchServiceV2(open_library(tmp_path / "home"))
+    ours = CatalogRetriever("notes", service=closed)
+    assert ours.retrieve("keys")
+    closed.close()
+    with pytest.raises(StoreError, match="this search service is closed"):
+        ours.retrieve("keys")
 
 
 def test_what_is_set_later_acts_or_raises(service):

@@ -552,6 +552,18 @@ def test_evidence_is_what_was_said_and_shown_around_a_node_of_theirs_and_needs_n
     assert "evidence" not in found[0].node.metadata
 
 
+@pytest.mark.parametrize(
+    "form", [str, lambda at: f"{at}.0", lambda at: f"00:{at // 60:02}:{at % 60:02}"]
+)
+def test_times_may_be_texts(form):
+    talk = [said(f"w{at}", form(at), form(at + 10), f"Words at {at}.") for at in range(0, 120, 10)]
+    (node,) = TemporalExpansion(nodes=talk).postprocess_nodes(
+        [NodeWithScore(node=talk[6], score=1.0)], query_str="words"
+    )
+    assert "> 00:01:00–00:01:10" in node.metadata["evidence"]
+    assert all(word in node.metadata["evidence"] for word in ("Words at 50.", "Words at 70."))
+
+
 def test_nodes_near_one_another_share_evidence_and_others_have_none():
     text = said("t", None, None, "No time.")
     nodes = [NodeWithScore(node=one, score=0.5) for one in (TALK[1], TALK[3], text)]

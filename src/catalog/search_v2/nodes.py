@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -25,6 +24,7 @@ from catalog.core.errors import InputError
 from catalog.core.param_fields import check_names
 from catalog.core.query import SubQueryKind
 from catalog.core.results import TIMED_MODALITIES, Certainty, Evidence, Reranked
+from catalog.ingest.readers.timed.cues import parse_timecode, valid_seconds
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.evidence import format_evidence
 from catalog.retrieval.fusion import FusedHit
@@ -269,10 +269,10 @@ def to_passage(node: NodeWithScore) -> Passage:
     """Return a node as a passage; another retriever's node has no place in a file.
 
     Its document is ``source_doc_id`` or ``file_path`` in its metadata, else its source node, else
-    the node itself. With a ``time_start`` in seconds (and ``time_end``) it is part of a recording:
-    that named ``media``, else the document. A ``modality`` tells frames from words. Its relevance
-    is the node's ``relevance``, else its score if that is from 0 to 1; its place in the lists that
-    were fused is the node's ``fused``.
+    the node itself. With a ``time_start`` (and ``time_end``), in seconds or as a clock such as
+    ``00:01:30``, it is part of a recording: that named ``media``, else the document. A ``modality``
+    tells frames from words. Its relevance is the node's ``relevance``, else its score if that is
+    from 0 to 1; its place in the lists that were fused is the node's ``fused``.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
@@ -332,8 +332,9 @@ _OF_MEDIA = ("media", "media_file", "source_url")
 
 
 def _seconds(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < math.inf else None  # type: ignore[arg-type, operator]
+    if isinstance(value, str):
+        return parse_timecode(value, bare_seconds=True)
+    return valid_seconds(value)
 
 
 class PassagePostprocessor(BaseNodePostprocessor):

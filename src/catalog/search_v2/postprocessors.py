@@ -78,7 +78,7 @@ class DistinctText(PassagePostprocessor):
 
 
 class KeepFirst(PassagePostprocessor):
-    """Keep the first ``limit`` nodes.
+    """Keep the first ``limit`` nodes; 0 keeps all.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, KeepFirst
@@ -87,10 +87,10 @@ class KeepFirst(PassagePostprocessor):
         ['recipes/bread.txt']
     """
 
-    limit: int = Field(10, ge=1)
+    limit: int = Field(10, ge=0)
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
-        return passages[: self.limit]
+        return passages[: self.limit or None]
 
 
 class KeywordChunkSelector(PassagePostprocessor):
@@ -133,11 +133,12 @@ class SimilarityThreshold(PassagePostprocessor):
     """Drop nodes whose relevance is below ``minimum``, a number in 0..1; 0 keeps all.
 
     A passage with the words of a keyword query as written, or with its quoted phrase, stays. The
-    relevance is the node's ``relevance``; for nodes without that attribute it is the score if that
-    is in 0..1. LlamaIndex calls ``minimum`` ``similarity_cutoff``. A passage of v2 that was not
-    calibrated, or a node scored by BM25, cannot be judged:
-    it stays unless ``keep_unjudged`` is off. Scores of other software's fusion are in 0..1, too,
-    without being a relevance: do not use this after one.
+    relevance is the node's ``relevance``; for nodes without that attribute it is the score, as in
+    LlamaIndex's postprocessor, if it can be a cosine: if no score is above 1. LlamaIndex
+    calls ``minimum`` ``similarity_cutoff``. A passage of v2 that was not calibrated, or a node
+    scored by BM25, cannot be judged: it stays unless ``keep_unjudged`` is off; if none can be
+    judged, that is logged. Scores of other software's fusion, and of BM25 over a few nodes, are in
+    0..1 without being a relevance: use this after a reranker there.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, SimilarityThreshold
@@ -156,6 +157,14 @@ class SimilarityThreshold(PassagePostprocessor):
         super().__init__(**settings)
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
+        plain = [one for one in passages if one.chunk.seq < 0 and not one.fused.contributions]
+        if any(one.score > 1.0 for one in plain):  # then no score is a cosine
+            passages = [
+                one._replace(relevance=None) if one in plain and one.relevance == one.score else one
+                for one in passages
+            ]
+        if self.minimum and all(passage.relevance is None for passage in passages) and passages:
+            _log.warning("no passage has a relevance, so none could be compared with the cut-off")
         return keep_relevant(passages, self.minimum, keep_unjudged=self.keep_unjudged)
 
 
