@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import pickle
 from functools import partial
 
 import pytest
@@ -421,6 +422,35 @@ def test_a_closed_service_says_so(tmp_path, notes):
     closed.close()
     with pytest.raises(StoreError, match="this search service is closed"):
         ours.retrieve("keys")
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda stage: pickle.loads(pickle.dumps(stage)),
+        lambda stage: type(stage).from_dict(stage.to_dict()),
+        lambda stage: type(stage).from_json(stage.to_json()),
+    ],
+)
+def test_a_serialised_postprocessor_is_the_same(service, copied):
+    nodes = CatalogRetriever("notes", whole=False).retrieve("the keys")
+    for stage in (
+        ServicePostprocessor(top_k=1, callback_manager=CallbackManager()),
+        MaxChunksPerDocument(limit=1),
+        SimilarityThreshold(minimum=0.4),
+        TokenBudget(limit=9),
+    ):
+        again = copied(stage)
+        assert again.to_dict() == stage.to_dict()
+        asked = {"query_str": "the keys"}
+        assert [node.node_id for node in again.postprocess_nodes(nodes, **asked)] == [
+            node.node_id for node in stage.postprocess_nodes(nodes, **asked)
+        ]
+
+
+def test_an_answer_engine_retrieves_for_a_text_too(service):
+    (one, *_) = AnswerQueryEngine("notes").retrieve("midnight backups")
+    assert one.metadata["path"] == "guides/backup.md"
 
 
 def test_what_is_set_later_acts_or_raises(service):

@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 from llama_index.core import Document
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import TextNode, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
@@ -339,3 +340,15 @@ def test_an_argument_that_no_step_has_is_an_error(service, pipeline):
     pipeline.transformations.append(Marks())
     (node,) = pipeline.run(documents=[page(1)], mark="red", show_progress=False)
     assert node.metadata["mark"] == "red"
+
+
+def test_a_pipeline_that_would_store_nothing_raises(pipeline):
+    pipeline.transformations = [SentenceSplitter()]
+    with pytest.raises(InputError, match="lost its own steps ChunkSplitter, StepResults"):
+        pipeline.run(documents=[page(1)])
+
+
+@pytest.mark.parametrize("given", ["a text", page(1), [None], [{"text": "a"}]])
+def test_what_is_no_list_of_documents_is_refused(pipeline, given):
+    with pytest.raises(InputError, match="give a list of Documents"):
+        pipeline.run(documents=given)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from httpx import Headers
-from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core import Document, StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import (
@@ -322,6 +322,13 @@ def test_texts_added_by_llama_index_come_back() -> None:
     assert {node.node_id for node in found} == {node.node_id for node in nodes}
     (point, *_), _ = client.scroll("added")
     assert str(point.payload).count("Walrus") + str(point.payload).count("Bake") == 1
+    document = Document(text="Seals dive.", doc_id="seals")
+    index.insert(document)
+    found = index.as_retriever(similarity_top_k=9).retrieve("x")
+    (seal,) = [node for node in found if "Seal" in node.text]
+    assert (seal.node.ref_doc_id, seal.metadata) == ("seals", {})
+    index.delete_ref_doc("seals")
+    assert "Seals" not in " ".join(node.text for node in index.as_retriever().retrieve("x"))
 
 
 def test_the_stock_llama_index_store_reads_a_collection_with_texts(desk: Bench):

@@ -444,6 +444,12 @@ class DatasetPipeline(IngestionPipeline):
                     f"{step.class_name()} is a step: leave it out. The pipeline embeds with the "
                     "store's model, or build_pipeline(embed_model=…)"
                 )
+        kinds = {type(step) for step in self.transformations}
+        if missing := [one.__name__ for one in (ChunkSplitter, *_LAST) if one not in kinds]:
+            raise InputError(
+                f"the pipeline lost its own steps {', '.join(missing)}: add yours to "
+                "transformations, and give a splitter as build_pipeline(splitter=…)"
+            )
         last = [step for step in self.transformations if isinstance(step, _LAST)]
         others = [step for step in self.transformations if not isinstance(step, _LAST)]
         self.transformations = [*others, *last]

@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, InstanceOf, PrivateAttr
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument, part_label
-from catalog.core.errors import CatalogError
+from catalog.core.errors import CatalogError, InputError
 from catalog.core.text import storable
 from catalog.ingest.pipeline import Source
 from catalog.ingest.readers.base import choose_title, file_type
@@ -243,6 +243,8 @@ class GivenDocuments:
         given = cls()
         texts: dict[str, list[_Text]] = {}
         for node in nodes:
+            if not isinstance(node, BaseNode):
+                raise InputError(f"give a list of Documents: {node!r:.60} is no document")
             if isinstance(node, SourceDocument):
                 source = node.source
                 given.documents[source.source_doc_id] = GivenDocument(source)

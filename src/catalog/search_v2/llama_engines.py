@@ -91,12 +91,14 @@ class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
         """The language model that writes, if any does."""
         return self._llm or (self._service or shared_service()).library.optional_llm
 
-    def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+    def retrieve(self, query_bundle: QueryBundle | str) -> list[NodeWithScore]:
         """Return the source nodes of the answer, without answering."""
+        if isinstance(query_bundle, str):
+            query_bundle = QueryBundle(query_bundle)
         with asked_at("python"):
             return self._retrieve(query_bundle)[0]
 
-    async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+    async def aretrieve(self, query_bundle: QueryBundle | str) -> list[NodeWithScore]:
         """Return the source nodes like :meth:`retrieve`."""
         return await asyncio.to_thread(self.retrieve, query_bundle)
 

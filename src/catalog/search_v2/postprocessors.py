@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
-from llama_index.core.callbacks import CBEventType, EventPayload
+from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
@@ -453,7 +453,8 @@ class ServicePostprocessor(BaseNodePostprocessor):
     """The service's own stages in one; they get the query without quotes, exclusions and types.
 
     ``stages`` are LlamaIndex postprocessors that can also be used separately. ``score`` is that of
-    :class:`CatalogRetriever`.
+    :class:`CatalogRetriever`, and ``search`` are the parameters of the search, as which they can
+    also be given. A copy that was serialised takes the shared service.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, ServicePostprocessor
@@ -463,18 +464,31 @@ class ServicePostprocessor(BaseNodePostprocessor):
         ['recipes/bread.txt']
     """
 
-    stages: list[BaseNodePostprocessor]
+    stages: list[BaseNodePostprocessor] = Field(exclude=True)
     score: ScoreName = "fused"
+    search: dict[str, Any]
     _max_chars: int = PrivateAttr()
     _mode: Mode = PrivateAttr()
 
     def __init__(
-        self, service: Searcher | None = None, *, score: ScoreName = "fused", **search: Any
+        self,
+        service: Searcher | None = None,
+        *,
+        score: ScoreName = "fused",
+        search: Mapping[str, Any] | None = None,
+        callback_manager: CallbackManager | None = None,
+        **more: Any,
     ) -> None:
         check_score(score)
-        params = SearchParams("", **search_arguments(search))
+        arguments = search_arguments({**(search or {}), **more}, "score", "callback_manager")
+        params = SearchParams("", **arguments)
         parts = (service or shared_service()).parts
-        super().__init__(stages=stages_of(parts, params), score=score)
+        super().__init__(
+            stages=stages_of(parts, params),
+            score=score,
+            search=arguments,
+            callback_manager=callback_manager or CallbackManager(),
+        )
         self._max_chars = parts.rag.max_query_chars
         self._mode = for_agent(params, parts.settings).mode or "hybrid"
 
@@ -482,6 +496,9 @@ class ServicePostprocessor(BaseNodePostprocessor):
     def class_name(cls) -> str:
         """Return the name LlamaIndex serialises."""
         return cls.__name__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_dict, (self.to_dict(),)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
