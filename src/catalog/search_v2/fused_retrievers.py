@@ -142,6 +142,9 @@ class FusedRetrievers(FusionRetriever):
         super().__init__(retrievers, top_k, callback_manager)
         self._weights, self._bonus, self._k = tuple(weights), tuple(bonus), k
         self._strict, self._stages = strict, stages
+        self._by_meaning = {
+            number for number, one in enumerate(retrievers) if isinstance(one, VectorIndexRetriever)
+        }
         names = [type(one).__name__ for one in retrievers]
         self._names = [
             name if names.count(name) == 1 else f"{name} {number}"
@@ -190,7 +193,7 @@ class FusedRetrievers(FusionRetriever):
             nodes = best | nodes
             lists.append(
                 RankedList(
-                    leg="vector" if _is_vector(self._retrievers[number]) else "lexical",
+                    leg="vector" if number in self._by_meaning else "lexical",
                     engine=self._names[number],
                     query=query,
                     origin="original",
@@ -239,9 +242,10 @@ def _is_number(value: object) -> bool:
 
 
 def _ask(retriever: BaseRetriever, bundle: QueryBundle) -> _Answer:
+    """Ask with a copy of the query, into which a vector retriever writes its embedding."""
     started = time.perf_counter()
     try:
-        found = _checked(retriever, retriever.retrieve(_own_bundle(bundle)))
+        found = _checked(retriever, retriever.retrieve(replace(bundle)))
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - another's; reported, and the rest answers
@@ -254,17 +258,12 @@ async def _ask_async(retriever: BaseRetriever, bundle: QueryBundle) -> _Answer:
         return await asyncio.to_thread(_ask, retriever, bundle)
     started = time.perf_counter()
     try:
-        found = _checked(retriever, await retriever.aretrieve(_own_bundle(bundle)))
+        found = _checked(retriever, await retriever.aretrieve(replace(bundle)))
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - another's; reported, and the rest answers
         return _Answer((), _ms_since(started), error)
     return _Answer(found, _ms_since(started))
-
-
-def _own_bundle(bundle: QueryBundle) -> QueryBundle:
-    """Return a copy: a vector retriever writes its model's embedding into the bundle it gets."""
-    return replace(bundle)
 
 
 def _is_asynchronous(retriever: BaseRetriever) -> bool:
@@ -284,10 +283,6 @@ def _checked(retriever: BaseRetriever, found: object) -> list[NodeWithScore]:
     if any(base.__module__.startswith(_BM25) for base in type(retriever).__mro__):
         return [one for one in found if one.score != 0.0]
     return list(found)
-
-
-def _is_vector(retriever: BaseRetriever) -> bool:
-    return isinstance(retriever, VectorIndexRetriever)
 
 
 def _score(found: NodeWithScore) -> float:

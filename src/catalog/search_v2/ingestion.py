@@ -1,6 +1,6 @@
 """Ingestion pipelines of LlamaIndex into a dataset, and their steps.
 
-    SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ any further steps ─ StepResults
+    Document ─ ChunkSplitter ─> ChunkNode … ─ any further steps ─ StepResults
                    ─ EmbeddingPrefixTransform ─ CachedEmbedding
                    ─ ChunkPersistenceTransform ─ PersistenceTransform ─> stored
 
@@ -79,8 +79,7 @@ class ChunkSplitter(TransformComponent):
     """Cut documents into chunks with exact offsets and deterministic ids.
 
     A LlamaIndex ``splitter`` replaces the chunker. With a ``database`` no part of a source takes
-    the name of another source that is stored. ``fallbacks`` says, by document id, why a
-    document was measured as four characters a token.
+    the name of another source that is stored.
 
     Examples:
         >>> from llama_index.core import Document
@@ -94,7 +93,6 @@ class ChunkSplitter(TransformComponent):
     """
 
     dataset: str
-    fallbacks: dict[str, str] = Field(default_factory=dict, exclude=True)
     _chunker: DocumentChunker = PrivateAttr()
     _splitter: NodeParser | None = PrivateAttr()
     _database: Database | None = PrivateAttr()
@@ -134,10 +132,8 @@ class ChunkSplitter(TransformComponent):
         if self._splitter is not None and not source.parsed.segments:
             body = source.parsed.text[source.parsed.body_start :]
             return collect_chunks(self._chunker, given, self._split(self._splitter, given, body))
-        cut = cut_document(self._chunker, source)
-        if cut.fallback is not None:
-            self.fallbacks[source.source_doc_id] = cut.fallback
-        return [ChunkNode.of(source, span, given.style) for span in cut.spans]
+        spans = cut_document(self._chunker, source).spans
+        return [ChunkNode.of(source, span, given.style) for span in spans]
 
     def _split(self, splitter: NodeParser, given: GivenDocument, body: str) -> list[BaseNode]:
         """Return the splitter's nodes with the document's metadata, templates and excluded keys.

@@ -40,17 +40,6 @@ from catalog.search_v2.nodes import FOR_MODELS, STYLE, TEMPLATES
 from catalog.store.revisions import NewRevision
 
 
-class SourceDocument(Document):
-    """A LlamaIndex ``Document`` that keeps what its reader found (headings, tables …)."""
-
-    source: InstanceOf[Source] = Field(exclude=True, repr=False)
-
-    @classmethod
-    def of(cls, source: Source) -> SourceDocument:
-        """Wrap a parsed document."""
-        return cls(id_=source.source_doc_id, text=source.parsed.text, source=source)
-
-
 class ChunkNode(TextNode):
     """A LlamaIndex ``TextNode`` for one chunk: deterministic id, exact offsets.
 
@@ -245,11 +234,6 @@ class GivenDocuments:
         for node in nodes:
             if not isinstance(node, BaseNode):
                 raise InputError(f"give a list of Documents: {node!r:.60} is no document")
-            if isinstance(node, SourceDocument):
-                source = node.source
-                given.documents[source.source_doc_id] = GivenDocument(source)
-                given.sources[source.file] = None
-                continue
             text = _Text.of(node)
             given.names[node.ref_doc_id or node.node_id] = text.source
             given.known_by[text.source] = text.known_by

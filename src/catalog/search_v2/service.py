@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.param_fields import takes_self
@@ -13,13 +12,12 @@ from catalog.core.retrieval_events import searching
 from catalog.retrieval.request import for_agent
 from catalog.retrieval.searcher import Searcher, find_passages
 from catalog.search_v2.nodes import to_nodes, to_question
-from catalog.search_v2.postprocessors import stages_of
 
 _log = logging.getLogger(__name__)
 
 
 class SearchServiceV2(Searcher):
-    """A :class:`Searcher` that also returns LlamaIndex nodes and postprocessors.
+    """A :class:`Searcher` that also returns LlamaIndex nodes.
 
     Examples:
         >>> from catalog.library.library import Library
@@ -35,18 +33,6 @@ class SearchServiceV2(Searcher):
     def retrieve(self, params: SearchParams) -> list[NodeWithScore]:
         """Return the passages of ``search`` as LlamaIndex nodes, for query engines and agents."""
         return find_nodes(self, params)
-
-    @takes_self(SearchParams)
-    def candidates(self, params: SearchParams) -> list[NodeWithScore]:
-        """Return the fused and selected passages from which ``retrieve`` starts.
-
-        There are more than ``top_k``.
-        """
-        return find_nodes(self, params, is_refined=False)
-
-    def postprocessors(self, params: SearchParams) -> list[BaseNodePostprocessor]:
-        """Return the stages between ``candidates`` and ``retrieve`` of the same params."""
-        return stages_of(self.parts, params)
 
 
 def find_nodes(
