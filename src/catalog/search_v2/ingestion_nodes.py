@@ -201,8 +201,8 @@ class GivenDocuments:
 
     ``sources`` are the names of all sources that may be stored or deleted, ``names`` the sources by
     the id of the LlamaIndex document. ``blank`` has the page numbers of sources that only bring
-    pages without text, ``known_by`` what named each source, and ``has_unused_ids`` tells whether
-    the user set random ids that named nothing.
+    pages without text, ``known_by`` what named each source, and ``has_unused_ids`` whether the
+    user set random ids that named nothing.
     """
 
     documents: dict[str, GivenDocument] = field(default_factory=dict)

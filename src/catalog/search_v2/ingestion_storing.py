@@ -37,7 +37,7 @@ class IngestionReport:
     """The paths of the documents that a run added, replaced and deleted.
 
     ``refused`` are the sources that could not be stored, with the reason; they stay as they were.
-    ``warnings`` tell of stored texts that may have been replaced by mistake.
+    ``warnings`` name stored texts that may have been replaced by mistake.
 
     Examples:
         >>> from llama_index.core import Document
@@ -224,8 +224,8 @@ def _tell_of_others(
 ) -> None:
     """Warn if pages are lost, or if other texts replace all stored ones: both may be wanted.
 
-    One text that replaces another is usual for a file that changed. So this is told only of what
-    the same pipeline stored before, and of a bare file name, which many files may have.
+    One text that replaces another is usual for a file that changed. So only two cases give a
+    warning: the same pipeline stored the first text, or many files may have this bare name.
     """
     new = frozenset().union(*map(_pages, revisions))
     if new and (lost := _stored_pages(before) - new):
