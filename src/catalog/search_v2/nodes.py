@@ -270,9 +270,10 @@ def to_passage(node: NodeWithScore) -> Passage:
 
     Its document is ``source_doc_id`` or ``file_path`` in its metadata, else its source node, else
     the node itself. With a ``time_start`` (and ``time_end``), in seconds or as a clock such as
-    ``00:01:30``, it is part of a recording: that named ``media``, else the document. Its ``modality``
-    says whether it is a frame or words. Its relevance is the node's ``relevance``, else its score if that is
-    from 0 to 1; its place in the lists that were fused is the node's ``fused``.
+    ``00:01:30``, it is part of a recording: that named ``media``, else the document. Its
+    ``modality`` says whether it is a frame or words. Its relevance is the node's ``relevance``,
+    else its score if that is from 0 to 1; its place in the lists that were fused is the node's
+    ``fused``.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
