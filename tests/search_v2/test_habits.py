@@ -219,7 +219,7 @@ def test_no_argument_of_a_postprocessor_is_swallowed(service):
 
 
 def test_a_depth_changed_later_acts(service):
-    whole, fused = CatalogRetriever("notes"), HybridRetrieverFactoryV2().build(None, "notes")
+    whole, fused = CatalogRetriever("notes"), HybridRetrieverFactoryV2().build("notes")
     assert len(whole.retrieve("the keys")) == len(fused.retrieve("the keys")) == 4
     for retriever in (whole, fused):
         retriever.similarity_top_k = 1

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -19,7 +19,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import DamagedDocumentError, InputError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
-from catalog.core.query import ParsedQuery, SubQuery, parse_query
+from catalog.core.query import SubQuery
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
 from catalog.retrieval.expansion.expanded import ExpansionPlan, MakeLegs, find_reported
 from catalog.retrieval.expansion.sources import PROMPT, LexVecSource
@@ -37,7 +37,6 @@ from catalog.retrieval.passages import Passage
 from catalog.retrieval.request import (
     SearchRequest,
     check_search,
-    for_agent,
     read_request,
     search_arguments,
     take_similarity_top_k,
@@ -213,10 +212,8 @@ class HybridRetrieverFactoryV2:
         self._given_parts = service.parts if parts is None and service is not None else parts
         self._stages = stages
 
-    @overload
     def build(
         self,
-        query: None = None,
         dataset_name: DatasetChoice = None,
         k_lex: int | None = None,
         k_dense: int | None = None,
@@ -224,82 +221,14 @@ class HybridRetrieverFactoryV2:
         *,
         mode: Mode = "hybrid",
         **narrow: Any,
-    ) -> DatasetRetriever: ...
-
-    @overload
-    def build(
-        self,
-        query: str | ParsedQuery,
-        dataset_name: DatasetChoice = None,
-        k_lex: int | None = None,
-        k_dense: int | None = None,
-        k_fused: int | None = None,
-        *,
-        within: Restriction | None = None,
-        mode: Mode = "hybrid",
-        expansion: ExpansionPlan | None = None,
-        **narrow: Any,
-    ) -> HybridRetrieverV2: ...
-
-    def build(
-        self,
-        query: str | ParsedQuery | None = None,
-        dataset_name: DatasetChoice = None,
-        k_lex: int | None = None,
-        k_dense: int | None = None,
-        k_fused: int | None = None,
-        *,
-        within: Restriction | None = None,
-        mode: Mode = "hybrid",
-        expansion: ExpansionPlan | None = None,
-        **narrow: Any,
-    ) -> HybridRetrieverV2 | DatasetRetriever:
+    ) -> DatasetRetriever:
         """Return a ``QueryFusionRetriever`` over the mode's legs; depths default to the settings.
 
-        Without a query it serves any query, each planned separately: see :class:`DatasetRetriever`.
-        With one, the query's phrases and exclusions restrict every leg, expansions included; those
-        in a part of a typed query restrict only that part. Then call the retriever with ``about``
-        of the parsed query. With an ``expansion`` the legs search for its lines as well.
-
-        ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type`` and ``name`` of
-        :class:`SearchParams`. Several datasets are searched as one, by default all. Raises
-        :class:`InputError` for a depth below 1, :class:`QueryError` for a typed query without a
-        part for the mode's legs.
+        It serves any query; see :class:`DatasetRetriever`. Several datasets are searched as one, by
+        default all. Raises :class:`InputError` for a depth below 1.
         """
-        narrow = take_similarity_top_k({"k_fused": k_fused, **narrow}, "k_fused")
-        k_fused = narrow.pop("k_fused")
-        depths = check_depths(k_lex, k_dense, k_fused)
-        if query is None:
-            return DatasetRetriever(
-                dataset_name, *depths, mode=mode, parts=self._given_parts, **narrow
-            )
-        parts = self._parts
-        rag = parts.rag
-        parsed = (
-            parse_query(query, max_chars=rag.max_query_chars) if isinstance(query, str) else query
-        )
-        if within is None:
-            narrow = search_arguments(narrow)
-            params = SearchParams(parsed.original, dataset=dataset_name, mode=mode, **narrow)
-            request = read_request(for_agent(params, parts.settings), parts, StageLog())
-            within = request.restriction
-            parsed = request.query if isinstance(query, str) else parsed
-        within = replace(within, without=parsed.exclusions, containing=parsed.required)
-        make_legs = partial(
-            plan_legs,
-            parts,
-            within,
-            mode=mode,
-            k_lex=k_lex or rag.fts_top_k,
-            k_dense=k_dense or rag.vector_top_k,
-        )
-        return HybridRetrieverV2(
-            parts,
-            plan_own_legs(make_legs, parsed, mode),
-            top_k=k_fused or rag.fusion_top_k,
-            stages=self._stages,
-            expansion=expansion,
-            make_legs=make_legs,
+        return DatasetRetriever(
+            dataset_name, k_lex, k_dense, k_fused, mode=mode, parts=self._given_parts, **narrow
         )
 
     def over(
@@ -335,9 +264,39 @@ class HybridRetrieverFactoryV2:
             stages=self._stages,
         )
 
-    @property
-    def _parts(self) -> SearchParts:
-        return self._given_parts or shared_service().parts
+
+def plan_retriever(
+    parts: SearchParts,
+    request: SearchRequest,
+    depths: tuple[int | None, int | None, int | None] = (None, None, None),
+    *,
+    stages: StageLog | None = None,
+    expansion: ExpansionPlan | None = None,
+) -> HybridRetrieverV2:
+    """Return the retriever of one request; depths default to the settings.
+
+    The query's phrases and exclusions restrict every leg, expansions included; those in a part of a
+    typed query restrict only that part. Raises :class:`QueryError` for a typed query without a part
+    for the mode's legs.
+    """
+    rag, query = parts.rag, request.query
+    k_lex, k_dense, k_fused = depths
+    make_legs = partial(
+        plan_legs,
+        parts,
+        replace(request.restriction, without=query.exclusions, containing=query.required),
+        mode=request.mode,
+        k_lex=k_lex or rag.fts_top_k,
+        k_dense=k_dense or rag.vector_top_k,
+    )
+    return HybridRetrieverV2(
+        parts,
+        plan_own_legs(make_legs, query, request.mode),
+        top_k=k_fused or rag.fusion_top_k,
+        stages=stages,
+        expansion=expansion,
+        make_legs=make_legs,
+    )
 
 
 class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
@@ -382,15 +341,9 @@ class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
         stages = StageLog(strict=self._params.strict)
         params = replace(self._params, query=query_bundle.query_str)
         request = read_request(params, parts, stages)
-        retriever = HybridRetrieverFactoryV2(parts, stages=stages).build(
-            request.query,
-            None,
-            *self._depths,
-            self.similarity_top_k,
-            within=request.restriction,
-            mode=request.mode,
-            expansion=self._plan(parts, request),
-        )
+        depths = (*self._depths, self.similarity_top_k)
+        plan = self._plan(parts, request)
+        retriever = plan_retriever(parts, request, depths, stages=stages, expansion=plan)
         question = question_about(to_question(query_bundle), request.query, request.mode)
         passages = retriever.find(question)
         stages.log_failures(_log)
