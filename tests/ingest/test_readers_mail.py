@@ -268,12 +268,15 @@ def test_a_date_comes_from_the_header_or_the_last_hop(read, date, created):
     assert str(document.metadata.get("created"))[: len(str(created))] == str(created)
 
 
-@pytest.mark.parametrize(
-    "content", ["", "X-Foo: bar\n\n", "Subject:\n\n \n"], ids=["nothing", "fields", "blank"]
-)
+@pytest.mark.parametrize("content", ["X-Foo: bar\n\n", "Subject:\n\n \n"], ids=["fields", "blank"])
 def test_a_mail_without_anything_is_empty(read, content):
     with pytest.raises(EmptyDocumentError):
         read(content)
+
+
+def test_a_mail_cut_off_to_no_byte_is_broken(read):
+    with pytest.raises(ReadError, match="broken: 0 bytes"):
+        read("")
 
 
 def test_a_mail_of_an_attachment_alone_is_read(read):
