@@ -26,7 +26,7 @@ class Locator:
 
     ``start`` and ``end`` count in ``unit``. ``page`` is the first page (or slide) and ``page_end``
     the last, equal for a single page. Lines are numbered in the file, or in a notebook within the
-    one cell of the passage; ``None`` without lines.
+    one cell of the passage; ``None`` without lines. ``cells`` are a workbook's: ``Costs!A12:F30``.
     """
 
     page: int | None = None
@@ -38,6 +38,7 @@ class Locator:
     unit: Unit = "line"
     start: int | None = None
     end: int | None = None
+    cells: str | None = None
 
 
 def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
@@ -53,7 +54,13 @@ def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
     else:
         numbers = places.numbers_of(start, end) or (None, None)
     return replace(
-        known, line_start=first, line_end=last, unit=places.unit, start=numbers[0], end=numbers[1]
+        known,
+        line_start=first,
+        line_end=last,
+        unit=places.unit,
+        start=numbers[0],
+        end=numbers[1],
+        cells=places.cells_of(start, end),
     )
 
 

@@ -34,7 +34,8 @@ class ResultLocator(Frozen):
     ``start`` and ``end`` count in ``unit``: the citation names them, and ``get`` takes them after
     the path. A ``record`` is named by its line of ``file``. In a PDF or presentation ``page`` is
     the first page or slide and ``page_end`` the last. Lines are numbered in the file; in a notebook
-    within the one cell. Fields that the format lacks, or that are unknown, are ``None``.
+    within the one cell. ``cells`` are those of a workbook, with their sheet: ``Costs!A12:F30``.
+    Fields that the format lacks, or that are unknown, are ``None``.
     """
 
     unit: Unit = "line"
@@ -47,6 +48,7 @@ class ResultLocator(Frozen):
     line_end: int | None = None
     time_start: float | None = None
     time_end: float | None = None
+    cells: str | None = None
 
 
 class Contribution(Frozen):

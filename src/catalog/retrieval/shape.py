@@ -172,6 +172,7 @@ def _to_locator(chunk: Chunk, where: Locator) -> ResultLocator:
         line_end=where.line_end,
         time_start=where.time_start,
         time_end=where.time_end,
+        cells=where.cells,
     )
 
 

@@ -52,6 +52,8 @@ _CODE = (
     "svelte svg swift toml ts tsx vb vue xml xsd xsl zig"
 )
 _WORD, _SLIDES, _BOOK = "word/document.xml", "ppt/presentation.xml", "META-INF/container.xml"
+_SHEETS = "xl/workbook.xml"
+_WORKBOOKS = "xlsx xlsm xltx xltm xlsb xls xlt ods ots"
 
 FORMATS = (
     Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx qmd rmd"),
@@ -72,6 +74,7 @@ FORMATS = (
     Format("archive", "containers.archive.ArchiveReader", is_isolated=True, is_binary=True),
     Format("docx", "containers.docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
     Format("pptx", "containers.pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
+    Format("workbook", "containers.workbook.WorkbookReader", _WORKBOOKS, True, True, _SHEETS),
     Format("epub", "containers.epub.EpubReader", "epub", True, True, _BOOK),
 )
 _BY_NAME = {entry.name: entry for entry in FORMATS}
@@ -100,8 +103,7 @@ _MANUAL = re.compile(rb"(?:[.']\\\"[^\n]*+\n)*+\.TH ")
 _NOTEBOOK = re.compile(rb'"nbformat"\s*:')
 _OLE = {  # one container for many programs: only the name tells which one wrote the file
     "msg": "an Outlook message: save it as text or HTML",
-    "xls": "an old Excel workbook: export its sheets as .csv",
-    "xlsx": "an Excel workbook with a password: export its sheets as .csv",
+    "xlsx": "an Excel workbook with a password: save it without one",
 }
 _NOT_READ = {
     "ole": "an old Word or PowerPoint file, or one with a password: "
@@ -163,6 +165,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     binary = binary_kind(head)
     if binary == "zip":
         return "archive", None
+    if binary == "ole" and extension in ("xls", "xlt"):
+        return "workbook", None
     if binary is not None:
         by_name = _OLE.get(extension) if binary == "ole" else None
         raise ReadError(by_name or _NOT_READ.get(binary, f"binary ({binary})"))

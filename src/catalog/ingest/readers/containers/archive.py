@@ -84,7 +84,6 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _NOT_READ = {
-    "xl/workbook.xml": "an Excel workbook: export its sheets as .csv",
     "content.xml": "an OpenDocument file: save it as .docx or .pptx",
 }
 # Damaged headers make zipfile raise nearly anything.
