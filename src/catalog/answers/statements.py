@@ -7,10 +7,12 @@ tables of contents and lines of links are no statements.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from catalog.core.documents import find_columns
 from catalog.ingest.chunking.boundaries import Line, iter_lines, sentence_spans
 
 _LONGEST = 400  # characters of a sentence; a longer one is taken line by line
@@ -38,6 +40,7 @@ _STRONG = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]++)\*\*(?![\w*])")
 _NUMBER = re.compile(r"[\d.,%$€£\s+-]+\Z")
 _WORDS = re.compile(r"\w+")
 _MOST_COLUMNS = 40
+_DELIMITERS = ",;\t"
 _LIST_LINE = re.compile(r"\s*+[A-ZÀ-Þ0-9][^\n]{0,78}[^\s.!?:;,]\s*\Z")  # of a list without marks
 _DENIES = re.compile(
     r"\bnot\b|\bnever\b|\bno longer\b|\bdon['’]?ts?\b|\bprohibited\b|\bforbidden\b|\bbanned\b|"
@@ -121,6 +124,9 @@ class _Reader:
         }
         self._known = known & titles
         above = [one for one in headings if " ".join(one.split()) not in titles]
+        columns = find_columns(above)
+        above = [one for one in above if one not in columns]
+        self._columns = _cells(columns[0]) or [] if columns else []
         self._headings = [(0, one) for one in above if turns_meaning(one)]
         self._lead = self._parent = self._question = ""
         self._parent_indent = 0
@@ -181,8 +187,10 @@ class _Reader:
         if self._is_heading(at):
             underlined = following < len(lines) and _UNDERLINE.match(self._line(following))
             return "heading", following + bool(underlined)
-        if _cells(line):
-            while following < len(lines) and "|" in self._line(following):
+        if self._cells(line):
+            while following < len(lines) and (
+                "|" in self._line(following) or self._cells(self._line(following))
+            ):
                 following += 1
             return "table", following
         if line.lstrip().startswith("<!--"):
@@ -222,7 +230,7 @@ class _Reader:
         bare = line.strip()
         if bare in self._known:
             return True
-        if len(bare) > _LONGEST_HEADING or _ITEM.match(line) or _cells(line):
+        if len(bare) > _LONGEST_HEADING or _ITEM.match(line) or self._cells(line):
             return False
         if at + 1 < len(self._lines) and _UNDERLINE.match(self._line(at + 1)):
             return at == 0 or not self._line(at - 1).strip()
@@ -232,7 +240,7 @@ class _Reader:
     def _continues(self, at: int, *, is_item: bool) -> bool:
         """Return whether a line goes on with the paragraph or item before it."""
         line = self._line(at)
-        if not line.strip() or _FENCE.match(line) or _ITEM.match(line) or _cells(line):
+        if not line.strip() or _FENCE.match(line) or _ITEM.match(line) or self._cells(line):
             return False
         if (
             _NO_TEXT.search(line)
@@ -259,17 +267,37 @@ class _Reader:
         first, second = (self._text[one.start : one.end].strip() for one in lines[:2])
         if first.startswith("|"):
             return _RULE.match(second) is not None
-        return not any(map(_NUMBER.match, _cells(first) or [""]))
+        return not any(map(_NUMBER.match, self._cells(first) or [""]))
+
+    def _cells(self, line: str) -> list[str] | None:
+        """Return the cells of a row of a table: between bars, or as many as columns are known."""
+        if not self._columns or " | " in line:
+            return _cells(line)
+        for mark in _DELIMITERS:
+            if len(self._columns) == 1 + line.count(mark) or (mark in line and '"' in line):
+                cells = next(csv.reader([line], delimiter=mark), [])
+                if len(cells) == len(self._columns):
+                    return [_plain(cell) for cell in cells]
+        return _cells(line)
 
     def _rows(self, lines: list[Line]) -> Iterator[Statement]:
-        """Yield the rows of a table after the first, each cell with the name of its column."""
+        """Yield the rows of a table without its header, each cell with the name of its column.
+
+        Where the passage begins within a table, the names are those that are known of it.
+        """
         rows = [
-            (line, _cells(raw) or [])
+            (line, self._cells(raw) or [])
             for line in lines
             if not _RULE.match(raw := self._text[line.start : line.end])
         ]
-        header = rows[0][1] if len(rows) > 1 and self._has_header(lines) else []
-        for line, cells in rows[1:] if header else rows:
+        is_known = not self._text[: lines[0].start].strip() or "|" not in self._text
+        if is_known and self._columns and rows and len(rows[0][1]) == len(self._columns):
+            header = self._columns
+            rows = rows[rows[0][1] == header :]
+        else:
+            header = rows[0][1] if len(rows) > 1 and self._has_header(lines) else []
+            rows = rows[bool(header) :]
+        for line, cells in rows:
             names = header if len(header) == len(cells) else [""] * len(cells)
             named = [
                 f"{name}: {cell}" if name and at else cell or name

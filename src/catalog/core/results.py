@@ -178,7 +178,8 @@ class SearchResult(PassageResult):
     probability (0 to 1) that the passage answers, never rising from result to result. ``certainty``
     is the same in a word: ``exact`` (the passage contains the one or two words of the query exactly
     as written, or its quoted phrase), ``likely`` (.5 or more) or ``possible``. ``sections`` are all
-    headings over it or in it: ``heading_path``, then the rest. ``snippet`` is whole lines of the
+    headings over it or in it: ``heading_path``, then the rest, then the column names of its table.
+    ``snippet`` is whole lines of the
     text, ``snippet_lines`` their numbers in the file and ``matches`` the ``[start, end)`` of query
     words in it. ``snippet_locator`` is the position of the snippet itself; ``moment`` is the second
     at which its best sentence begins. ``citation`` names the source and that second, or the unit

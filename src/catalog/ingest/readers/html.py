@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 from lxml import etree
 
-from catalog.core.documents import Heading, ParsedDocument
+from catalog.core.documents import Heading, ParsedDocument, Table
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
@@ -22,6 +22,7 @@ from catalog.ingest.readers.base import (
 )
 from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
 from catalog.ingest.readers.source_lines import RAW_TEXT, SourceLines
+from catalog.ingest.readers.tables import make_table, names_columns
 
 
 @dataclass(slots=True)
@@ -117,6 +118,9 @@ _LINES = frozenset(["caption", "dd", "dt", "figcaption", "legend", "li", "summar
 _HEADING_LEVELS = {f"h{level}": level for level in range(1, 7)}
 _ATOMIC = frozenset(["pre", "table"])
 _CELLS = frozenset(["td", "th"])
+_ROWS_COMPARED = 50
+_MOST_ROWS, _MOST_COLUMNS = 1000, 100
+"""Into how many rows and columns a cell may reach."""
 _SOFT = frozenset(["div", "p"])
 """Blocks that set the text of a cell rather than part it from the next cell."""
 _SURROGATE_REFERENCE = re.compile(r"&#(?:0+|x0+|x0*d[89a-f][0-9a-f]{2});?", re.IGNORECASE)
@@ -160,6 +164,7 @@ class HtmlReader(WholeFileReader):
             metadata=normalise(_fields_of(page)),
             headings=page.headings,
             atomic=page.atomic,
+            tables=page.tables,
             places=page.places,
         )
 
@@ -186,10 +191,41 @@ class HtmlPage:
     title: str
     headings: tuple[Heading, ...]
     atomic: tuple[tuple[int, int], ...]
+    tables: tuple[Table, ...]
     meta: Mapping[str, str]
     canonical: str | None
     places: Places
     has_navigation: bool
+
+
+@dataclass(slots=True)
+class _OpenTable:
+    """A table that is being read; the rows of its ``header`` are the first ones of ``th`` alone."""
+
+    ends: list[int] = field(default_factory=list)
+    """Where the text of each row ends."""
+    header: list[list[int]] = field(default_factory=list)
+    """For each row of the header, the columns over which each cell reaches."""
+    row: list[int] = field(default_factory=list)
+    """The same for the cells of the open row."""
+    column: int = 0
+    """The next one."""
+    is_header: bool = True
+    cell: tuple[int, int] = 0, 1
+    """Where the open cell begins among the pieces of text, and its ``rowspan``."""
+    reaching: dict[int, tuple[int, int, str]] = field(default_factory=dict)
+    """By column, the cells that reach into further rows: how many rows, columns, and the text."""
+
+    def end_row(self, end: int) -> None:
+        if self.is_header and self.row and len(self.header) == len(self.ends):
+            self.header.append(self.row)
+        if not self.ends or end > self.ends[-1]:
+            self.ends.append(end)
+        self.row, self.column, self.is_header = [], 0, True
+
+    def add_cell(self, columns: int) -> None:
+        self.row.append(columns)
+        self.column += columns
 
 
 class _Extractor:
@@ -214,6 +250,9 @@ class _Extractor:
         self._title: list[str] = []
         self._headings: list[Heading] = []
         self._atomic: list[tuple[int, int]] = []
+        self._open_tables: list[_OpenTable] = []
+        self._tables: list[tuple[int, _OpenTable]] = []
+        self._carried: list[int] = []
         self._meta: dict[str, str] = {}
         self._canonical: str | None = None
         self._has_navigation = False
@@ -233,6 +272,11 @@ class _Extractor:
             self._skipped += 1
             return
         self._layout(tag)
+        if tag in _CELLS and self._open_tables:
+            table = self._open_tables[-1]
+            table.is_header &= tag == "th"
+            table.cell = len(self._out.pieces), _to_span(attributes.get("rowspan"), _MOST_ROWS)
+            table.add_cell(_to_span(attributes.get("colspan"), _MOST_COLUMNS))
         if tag == "title":
             self._is_title = not self._title
         elif tag == "meta":
@@ -255,12 +299,16 @@ class _Extractor:
         self._preformatted -= tag == "pre"
         if tag in _HEADING_LEVELS or tag in _ATOMIC:
             self._close(tag)
+        if tag == "tr" and self._open_tables:
+            self._carry()
+            self._open_tables[-1].end_row(self._out.visible_end)
         if tag in _PARAGRAPHS:
             self._out.break_lines(2, soft=tag in _SOFT)
         elif tag in _LINES:
             self._out.break_lines(1)
         elif tag in _CELLS:
             self._out.drop_soft_breaks()
+            self._end_cell()
 
     def data(self, data: str) -> None:
         if not (self._is_raw or (self._skipped and self._source is None)):
@@ -284,11 +332,13 @@ class _Extractor:
 
     def close(self) -> HtmlPage:
         self._flush()
+        text = "".join(self._out.pieces).rstrip()
         return HtmlPage(
-            text="".join(self._out.pieces).rstrip(),
+            text=text,
             title="".join(self._title),
             headings=tuple(self._headings),
             atomic=tuple(self._atomic),
+            tables=tuple(one for table in self._tables for one in _name_columns(text, *table)),
             meta=self._meta,
             canonical=self._canonical,
             places=self._places.places(),
@@ -306,14 +356,46 @@ class _Extractor:
         elif tag == "br":
             out.break_lines(min(2, out.breaks + 1), soft=True, is_paragraph=False)
         elif tag in _CELLS:
-            if self._has_cell and out.length and not out.breaks:
-                out.has_space = True
-                out.write("|")
-            out.has_space = True
-            self._has_cell = True
-            self._cell_start = out.length
+            self._carry()
+            self._begin_cell()
         if tag == "tr":
             self._has_cell = False
+        elif tag == "table":
+            self._open_tables.append(_OpenTable())
+
+    def _begin_cell(self) -> None:
+        out = self._out
+        if self._has_cell and out.length and not out.breaks:
+            out.has_space = True
+            out.write("|")
+        out.has_space = True
+        self._has_cell = True
+        self._cell_start = out.length
+
+    def _end_cell(self) -> None:
+        """Note the text of a cell that reaches into the rows below."""
+        if not self._open_tables:
+            return
+        table = self._open_tables[-1]
+        begin, rows = table.cell
+        text = "".join(self._out.pieces[begin:]).strip(" |\n") if rows > 1 else ""
+        if text and len(text) <= MAX_TITLE:
+            columns = table.row[-1]
+            table.reaching[table.column - columns] = rows, columns, text
+
+    def _carry(self) -> None:
+        """Repeat the cells of rows above that reach into this row, up to the next cell."""
+        table = self._open_tables[-1] if self._open_tables else _OpenTable()
+        while table.column in table.reaching:
+            rows, columns, text = table.reaching.pop(table.column)
+            if rows > 2:
+                table.reaching[table.column] = rows - 1, columns, text
+            table.add_cell(columns)
+            self._begin_cell()
+            self._paragraph += self._out.is_paragraph
+            self._out.is_paragraph = False
+            self._out.write(text)
+            self._carried.append(self._out.length - len(text))
 
     def _write_flowing(self, data: str) -> None:
         words = data.split()
@@ -336,11 +418,15 @@ class _Extractor:
         self._out.is_paragraph = False
         self._out.write(text)
         start = self._out.length - len(text)
+        lines = [] if self._source is None else self._find_lines(words)
+        for at in self._carried:  # the line of the row, not that of the cell above
+            self._places.add(at, next(iter(lines), self._paragraph))
+        self._carried.clear()
         if self._source is None:
             self._places.add(start, self._paragraph)
             return
         end = 0
-        for word, line in zip(words, self._find_lines(words), strict=False):
+        for word, line in zip(words, lines, strict=False):
             at = text.find(word, end)
             indent = text.rfind("\n", end, at) + 1 if end else 0
             self._places.add(start + (at if end and not indent else indent), line)
@@ -351,8 +437,11 @@ class _Extractor:
 
     def _close(self, tag: str) -> None:
         mark = self._out.close(tag)
+        table = self._open_tables.pop() if tag == "table" and self._open_tables else None
         if mark is None:
             return
+        if table is not None:
+            self._tables.append((mark.start, table))
         if tag in _ATOMIC:
             self._atomic.append((mark.start, self._out.visible_end))
         elif title := one_line(self._out.beginning(mark)):
@@ -372,6 +461,25 @@ class _Extractor:
             raise ReadError("confidentiality occurs more than once")
         if name and content and not only_level:
             self._meta.setdefault(name, content)
+
+
+def _to_span(value: str | None, most: int) -> int:
+    return min(max(1, int(value)), most) if value and value.isdecimal() else 1
+
+
+def _name_columns(text: str, start: int, table: _OpenTable) -> list[Table]:
+    """Return the table with the names in its header, or in a first row that has names."""
+    if len(table.ends) < 2:
+        return []
+    end = table.ends[-1]
+    rows = [row.split(" | ") for row in text[start:end].split("\n", _ROWS_COMPARED)]
+    if not table.header:
+        return make_table(start, end, rows[:1]) if names_columns(rows) else []
+    names = [
+        [cell for cell, columns in zip(row, spans, strict=False) for _ in range(columns)]
+        for row, spans in zip(rows, table.header, strict=False)
+    ]
+    return make_table(start, end, names)
 
 
 def extract(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from itertools import accumulate, groupby
 from pathlib import PurePosixPath
-from statistics import median
 from typing import TYPE_CHECKING, BinaryIO
 
 from catalog.core.documents import Heading, ParsedDocument
@@ -29,17 +28,16 @@ from catalog.ingest.readers.base import (
 )
 from catalog.ingest.readers.containers.archive import open_archive, read_properties
 from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.tables import names_columns
 
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet
 
-_NUMBER = re.compile(r"[-+(]?[\d.,' ]*\d[\d.,' ]*\s*%?\)?")
-_DATE = re.compile(r"(?:19|20)\d\d(?:-\d\d-\d\d)?(?: \d\d:\d\d)?")
 _NAMED_SIMPLY = re.compile(r"[\w.]+")
 _LONGEST_NAME = 80
 """Characters of a column's name: every row repeats it."""
-_LONGER = 3
-"""How many times as long as their name the texts of a table of two columns are."""
+_LOOKED_AT = 50
+"""Rows from which the names of the columns are told."""
 
 
 class WorkbookReader:
@@ -281,41 +279,16 @@ def _own(row: _Row) -> list[tuple[int, str]]:
 
 def _find_names(table: Sequence[_Row], begin: int) -> tuple[list[str], int]:
     """Return the names of the columns, none if no row has them, and the first row after these."""
-    if len(table) < begin + 2 or not _names_columns(table, begin):
+    if not names_columns([row.cells for row in table[begin : begin + _LOOKED_AT]]):
         return [], begin
     names, body = table[begin].cells, begin + 1
     is_grouped = any(isinstance(text, _Spanned) for text in names)
-    if is_grouped and len(table) > body + 1 and _names_columns(table, body):
+    if is_grouped and names_columns([row.cells for row in table[body : body + _LOOKED_AT]]):
         below = table[body].cells
         pairs = zip(names, below, strict=True)
         names = [over if over == own else f"{over} {own}".strip() for over, own in pairs]
         body += 1
     return [name[:_LONGEST_NAME] for name in names], body
-
-
-def _names_columns(table: Sequence[_Row], at: int) -> bool:
-    """Return whether a row has the names of the columns: words, or years and dates beside words."""
-    row, below = table[at], table[at + 1 :]
-    texts = [text for text in row.cells if text]
-    words = [text for text in texts if not _NUMBER.fullmatch(text) and not _DATE.fullmatch(text)]
-    others = [text for text in texts if text not in words]
-    if len(texts) < 2 or not all(map(_DATE.fullmatch, others)) or texts[0].endswith(":"):
-        return False
-    if not words and (row.cells[0] or not below[0].cells[0]):
-        return False
-    if len(row.cells) > 2:
-        return True
-    return any(
-        _is_unlike(row.cells[column], [one.cells[column] for one in below]) for column in (0, 1)
-    )
-
-
-def _is_unlike(name: str, texts: Sequence[str]) -> bool:
-    """Return whether most texts are numbers or dates, or much longer than the name over them."""
-    texts = [text for text in texts if text]
-    counted = sum(bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text)) for text in texts)
-    length = median(map(len, texts)) if texts else 0
-    return bool(name) and (2 * counted > len(texts) or length > _LONGER * len(name))
 
 
 def _letters(column: int) -> str:
