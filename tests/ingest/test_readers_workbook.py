@@ -138,5 +138,10 @@ def test_a_confidentiality_in_the_properties_counts():
 
 
 def test_a_broken_workbook_is_refused():
-    with pytest.raises(ReadError, match="broken workbook"):
-        read(workbook({"Costs": "<worksheet><sheetData><row"}))
+    cells = '<row r="1"><c r="A1" t="n"><v>seven</v></c></row>'
+    broken = f"<worksheet><sheetData>{cells}</sheetData></worksheet>"
+    with pytest.raises(ReadError, match="broken sheet"):
+        read(workbook({"Costs": broken}))
+    document, failures = read(workbook({"Costs": COSTS, "Rest": broken}))
+    assert "Oak planks" in document.text
+    assert [one.path for one in failures] == ["a/budget.xlsx › Rest"]

@@ -65,7 +65,6 @@ def test_a_file_of_an_old_container_is_named_by_its_own_program(path, program):
 @pytest.mark.parametrize(
     ("head", "reason"),
     [
-        (b"{\\rtf1\\ansi", "rich text"),
         (b"%!PS-Adobe-3.0", "PostScript"),
         (
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",

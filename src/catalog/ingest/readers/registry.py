@@ -52,7 +52,7 @@ _CODE = (
     "svelte svg swift toml ts tsx vb vue xml xsd xsl zig"
 )
 _WORD, _SLIDES, _BOOK = "word/document.xml", "ppt/presentation.xml", "META-INF/container.xml"
-_SHEETS = "xl/workbook.xml"
+_SHEETS, _OPEN = "xl/workbook.xml", "content.xml"
 _WORKBOOKS = "xlsx xlsm xltx xltm xlsb xls xlt ods ots"
 
 FORMATS = (
@@ -76,6 +76,15 @@ FORMATS = (
     Format("docx", "containers.docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
     Format("pptx", "containers.pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
     Format("workbook", "containers.workbook.WorkbookReader", _WORKBOOKS, True, True, _SHEETS),
+    Format(
+        "opendocument",
+        "containers.opendocument.OpenDocumentReader",
+        "odt ott odp otp",
+        is_isolated=True,
+        is_binary=True,
+        part=_OPEN,
+    ),
+    Format("rtf", "rtf.RtfReader", "rtf", is_isolated=True, is_binary=True),
     Format("epub", "containers.epub.EpubReader", "epub", True, True, _BOOK),
 )
 _BY_NAME = {entry.name: entry for entry in FORMATS}
@@ -109,7 +118,6 @@ _OLE = {  # one container for many programs: only the name tells which one wrote
 _NOT_READ = {
     "ole": "an old Word or PowerPoint file, or one with a password: "
     "save it as .docx or .pptx without a password",
-    "rtf": "rich text: save it as .docx",
     "postscript": "PostScript: convert it to PDF",
     "mp4": "a recording (mp4): its transcript can be indexed (.srt, .vtt, .json)",
 }
@@ -166,6 +174,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     binary = binary_kind(head)
     if binary == "zip":
         return "archive", None
+    if binary == "rtf":
+        return "rtf", None if extension in ("rtf", "doc") else "rtf"
     if binary == "ole" and extension in ("xls", "xlt"):
         return "workbook", None
     if binary is not None:

@@ -18,7 +18,7 @@ _LONGEST_LINE = 600
 
 
 def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) -> bool:
-    """Return whether the first row has the names of the columns of those under it.
+    """Return whether the first row names the columns of the rows under it.
 
     It has words, or years and dates next to words. Two columns of words alone may be a form, with
     a name in the first cell of each row.

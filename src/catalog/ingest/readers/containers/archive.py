@@ -83,9 +83,7 @@ _ENCRYPTED_BIT = 0x1
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
-_NOT_READ = {
-    "content.xml": "an OpenDocument file: save it as .docx or .pptx",
-}
+_SPREADSHEET = b"application/vnd.oasis.opendocument.spreadsheet"
 # Damaged headers make zipfile raise nearly anything.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, LookupError, OSError,
@@ -106,12 +104,12 @@ class ArchiveReader:
 
 
 def _format_of(archive: Archive) -> str:
+    is_open = "mimetype" in archive and archive.read("mimetype").startswith(_SPREADSHEET)
+    if is_open or "xl/workbook.bin" in archive:
+        return "workbook"
     for entry in FORMATS:
         if entry.part and entry.part in archive:
             return entry.name
-    for part, reason in _NOT_READ.items():
-        if part in archive:
-            raise ReadError(reason)
     raise ReadError("binary (zip)")
 
 

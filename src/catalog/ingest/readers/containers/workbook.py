@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.places import PlacesBuilder, format_count
+from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     JoinedText,
     ReadFailure,
@@ -27,6 +28,7 @@ from catalog.ingest.readers.base import (
     one_line,
 )
 from catalog.ingest.readers.containers.archive import open_archive, read_properties
+from catalog.ingest.readers.containers.opendocument import read_opendocument_properties
 from catalog.ingest.readers.metadata import normalise, take_title
 from catalog.ingest.readers.tables import names_columns
 
@@ -41,10 +43,10 @@ _LOOKED_AT = 50
 
 
 class WorkbookReader:
-    """Read the sheets that a person sees, values as displayed where the file's types tell it.
+    """Read the sheets that a person sees, with dates and numbers as displayed.
 
     Formulas have the values that were saved with them. Numbers have no currency and no thousands
-    separators, because the library does not tell formats. A workbook has up to ``text_bytes``
+    separators, because the library returns bare values. A workbook has up to ``text_bytes``
     characters; rows after them are left out, and named.
     """
 
@@ -65,30 +67,41 @@ class WorkbookReader:
 
         is_archive = handle.read(2) == b"PK"
         handle.seek(0)
-        fields = read_properties(open_archive(handle, limits)) if is_archive else {}
-        metadata = normalise(fields)
+        metadata = normalise(_read_properties(handle, limits) if is_archive else {})
         handle.seek(0)
         joined, left_out = JoinedText(limits, "row"), []
         try:
             book = CalamineWorkbook.from_filelike(handle)
-            for sheet in book.sheets_metadata:
-                reason = ""
-                if sheet.typ != SheetTypeEnum.WorkSheet:
-                    reason = "a sheet without cells"
-                elif sheet.visible != SheetVisibleEnum.Visible:
-                    reason = "a hidden sheet is not read"
-                else:
-                    rows = _read_rows(book.get_sheet_by_name(sheet.name))
-                    reason = _add_sheet(joined, sheet.name, rows, limits.text_bytes)
-                if reason:
-                    left_out.append(ReadFailure(f"{path} › {sheet.name}", reason))
         except PasswordError as error:
             raise ReadError("protected by a password") from error
         except CalamineError as error:
             raise ReadError(f"a broken workbook: {one_line(error)}") from error
+        for sheet in book.sheets_metadata:
+            reason = ""
+            if sheet.typ != SheetTypeEnum.WorkSheet:
+                reason = "a sheet without cells"
+            elif sheet.visible != SheetVisibleEnum.Visible:
+                reason = "a hidden sheet is not read"
+            else:
+                try:
+                    rows = _read_rows(book.get_sheet_by_name(sheet.name))
+                    reason = _add_sheet(joined, sheet.name, rows, limits.text_bytes)
+                except CalamineError as error:
+                    reason = f"a broken sheet: {one_line(error)}"
+            if reason:
+                left_out.append(ReadFailure(f"{path} › {sheet.name}", reason))
+        if not joined.following and any("broken" in one.reason for one in left_out):
+            raise ReadError(left_out[0].reason)
         yield from cap_failures(left_out)
         title = take_title(metadata) or PurePosixPath(path).stem
         yield joined.document(path, title=title, file_type=file_type(path), metadata=metadata)
+
+
+def _read_properties(handle: BinaryIO, limits: ReadLimits) -> dict[str, object]:
+    archive = open_archive(handle, limits)
+    if "content.xml" in archive:
+        return read_opendocument_properties(archive)
+    return read_properties(archive)
 
 
 @dataclass(slots=True)
@@ -145,7 +158,7 @@ def _show(value: object) -> str:
     """Return a value as a person sees it: 12.5, 2024-03-05, 2024-03-05 09:30, 7:45, TRUE."""
     match value:
         case str():
-            return " ".join(value.split())
+            return " ".join(storable(value.replace("\0", "")).split())
         case bool():
             return str(value).upper()
         case float():
