@@ -33,6 +33,8 @@ def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) ->
         return False
     if not words and (row[0] or not below[0][0]):
         return False
+    if any(_DATE.fullmatch(name) and _is_of_dates(at, below) for at, name in enumerate(row)):
+        return False
     return (
         len(row) > 2
         or not may_be_form
@@ -41,6 +43,11 @@ def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) ->
             for at, name in enumerate(row)
         )
     )
+
+
+def _is_of_dates(column: int, rows: Sequence[Sequence[str]]) -> bool:
+    texts = [row[column] for row in rows if column < len(row) and row[column]]
+    return 2 * sum(bool(_DATE.fullmatch(text)) for text in texts) > len(texts)
 
 
 def _is_counted(text: str) -> bool:

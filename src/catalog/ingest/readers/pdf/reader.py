@@ -32,6 +32,7 @@ from catalog.ingest.readers.base import (
 from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.pdf.layout import PageLine, read_words
 from catalog.ingest.readers.pdf.page_text import drop_running_lines, join_pages, order_lines
+from catalog.ingest.readers.pdf.tables import find_tables
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfBookmark, PdfDocument
@@ -373,6 +374,7 @@ def _build_document(
         headings=tuple(
             Heading(start, end, line.level, line.title) for start, end, line in spans if end > start
         ),
+        tables=tuple(find_tables(pages, starts, ends)),
         pages=page_starts,
         places=Places("page"),
     )
