@@ -49,12 +49,12 @@ _SHOWN = (
     r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?"
     r"(?: of (?P<file>[^\[\]]{1,1000}))?)"
 )
-_AREA = r"(?:'(?:[^']|'')+'|[\w.]+)![A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?"
-_CELLS = rf"(?: ›|,) (?P<cells>{_AREA}(?:, {_AREA})*+)"
+_AREA = r"(?:'(?:[^']|''){1,99}+'|[\w.]{1,99}+)![A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?"
+_CELLS = rf" › (?P<cells>{_AREA}(?:, {_AREA})*+)"
 _CITED = re.compile(rf"(?:, {_SHOWN}|{_CELLS})\]$")
 _HEADED = re.compile(rf"(?: {_SHOWN}|{_CELLS})$")
-_SHEET = re.compile(r" › ([^›]+)$")
-_CORNER = re.compile(r"([A-Z]+)(\d+)")
+_SHEET = re.compile(r" › ([^›]++)$")
+_CORNER = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 _HEADER = re.compile(r"@@ (.*) @@", re.DOTALL)
 _RANK = re.compile(r"^\[\d{1,4}\] ")
 _AFTER_TITLE, _MAX_TITLES = " — ", 5

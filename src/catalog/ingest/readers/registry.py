@@ -183,21 +183,18 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
         raise ReadError(by_name or _NOT_READ.get(binary, f"binary ({binary})"))
     if extension == "json" and _NOTEBOOK.search(tail):
         return "notebook", "ipynb"
-    if extension in _TEXT_FORMATS:
-        return _TEXT_FORMATS[extension], None
+    named = _TEXT_FORMATS.get(extension, "plain")
+    if named not in ("plain", "csv"):
+        return named, None
     if _HTML.match(head):
         return "html", "html"
     if _MANUAL.match(head):
         return "manual", None
-    return _sniff_plain(head, extension)
-
-
-def _sniff_plain(head: bytes, extension: str) -> tuple[str, str | None]:
     from catalog.ingest.readers.timed.subtitles import looks_like_subtitles
 
     if looks_like_subtitles(decode(head)):
         return "subtitles", None
-    return "plain", "txt" if extension in DOCUMENT_EXTENSIONS else None
+    return named, "txt" if extension in DOCUMENT_EXTENSIONS else None
 
 
 def _read_ends(handle: BinaryIO) -> tuple[bytes, bytes]:

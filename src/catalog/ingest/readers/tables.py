@@ -9,7 +9,7 @@ from statistics import median
 
 from catalog.core.documents import Table
 
-_NUMBER = re.compile(r"[-+(]?[\d.,' ]*\d[\d.,' ]*\s*%?\)?")
+_NUMBER = re.compile(r"[-+(]?(?=[.,' ]*+\d)[\d.,' ]++%?\)?")
 _DATE = re.compile(r"(?:19|20)\d\d(?:-\d\d-\d\d)?(?: \d\d:\d\d)?")
 _LONGER = 3
 """How many times as long as their name the texts of a table of two columns are."""
