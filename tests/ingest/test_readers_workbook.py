@@ -12,7 +12,7 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.containers.archive import ArchiveReader
-from workbooks import Rows, sheet_xml, workbook
+from workbooks import MAIN, Rows, sheet_xml, workbook
 
 
 def read(
@@ -145,3 +145,15 @@ def test_a_broken_workbook_is_refused():
     document, failures = read(workbook({"Costs": COSTS, "Rest": broken}))
     assert "Oak planks" in document.text
     assert [one.path for one in failures] == ["a/budget.xlsx › Rest"]
+
+
+def test_a_bomb_and_a_sheet_of_a_million_rows_end_within_the_limits():
+    with pytest.raises(ReadError, match="over 200 times its size"):
+        read(workbook({"Costs": COSTS}, xl__media_dot_bin=b"\0" * 60_000_000))
+    corners = (
+        f'<row r="{at[1:]}"><c r="{at}"><v>{at[1:]}</v></c></row>' for at in ("A1", "B1048576")
+    )
+    xml = f'<worksheet xmlns="{MAIN}"><sheetData>{"".join(corners)}</sheetData></worksheet>'
+    document, failures = read(workbook({"Data": xml}))
+    assert (document.text, failures) == ("Data\n1\n\n1048576", [])
+    assert document.places.cells_of(0, len(document.text)) == "Data!A1:B1048576"
