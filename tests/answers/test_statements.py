@@ -81,6 +81,22 @@ def test_rows_without_marks_at_their_ends_are_rows_too():
     assert [one for one, _ in read("Width | 60 kg\n28 mm | 5.0 bar\n")] == ["28 mm; 60 kg: 5.0 bar"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "statements"),
+    [
+        ("| Walrus | North | 7 |\n| Otter | South | 9 |", ["Walrus; Sea: North; Age: 7", ...]),
+        ("Walrus | North | 7\nOtter | South | 9", ["Walrus; Sea: North; Age: 7", ...]),
+        ('Walrus;"North";7\nOtter;South;9', ["Walrus; Sea: North; Age: 7", ...]),
+        ("Animal,Sea,Age\nWalrus,North,7\nOtter,South,9", ["Walrus; Sea: North; Age: 7", ...]),
+        ("Walrus swims; it sleeps, too.\n", ["Walrus swims; it sleeps, too."]),
+    ],
+)
+def test_a_row_has_the_known_names_of_its_columns(rows, statements):
+    found = [one.text for one in read_statements(rows, ["Zoo", "| Animal | Sea | Age |"])]
+    assert found == [*statements[:1], *(["Otter; Sea: South; Age: 9"] if statements[1:] else [])]
+    assert not any(one.context for one in read_statements(rows, ["| Only | Old | 2019 |"]))
+
+
 def test_an_answer_has_its_question():
     assert read("May I eat here? Only in the kitchen. It is warm.") == [
         ("Only in the kitchen.", ("May I eat here?",)),

@@ -539,7 +539,7 @@ def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, no
 def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_changes(
     tmp_path, monkeypatch
 ):
-    write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_rtf="{\\rtf1 rich}")
+    write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_ps="%!PS rich")
     files_read = []
     real = catalog.ingest.reading.read_file
     monkeypatch.setattr(
@@ -551,14 +551,14 @@ def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_chang
     with open_library(tmp_path / "home") as library:
         first = Indexer(library).build(tmp_path / "notes", "notes")
         again = Indexer(library).update("notes")
-    assert files_read == ["bad.rtf", "good.md"]
+    assert files_read == ["bad.ps", "good.md"]
     assert [failure.reason for failure in again.failed] == [
         failure.reason for failure in first.failed
     ]
     with open_library(tmp_path / "home", ingest={"read_seconds": 5.0}) as library:
         Indexer(library).update("notes")
-        assert files_read == ["bad.rtf", "good.md", "bad.rtf"]
-        (tmp_path / "notes/bad.rtf").write_text("plain now")
+        assert files_read == ["bad.ps", "good.md", "bad.ps"]
+        (tmp_path / "notes/bad.ps").write_text("plain now")
         assert Indexer(library).update("notes").failed == ()
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from catalog.core.documents import find_columns
 from catalog.ingest.chunking.boundaries import Line, iter_lines, sentence_spans
 
 _LONGEST = 400  # characters of a sentence; a longer one is taken line by line
@@ -143,13 +144,18 @@ class _Reader:
     def __init__(self, text: str, headings: Sequence[str] = ()) -> None:
         self._text = text
         self._lines = list(iter_lines(text))
-        self._delimiter = _find_delimiter([text[one.start : one.end] for one in self._lines])
         known = {" ".join(one.split()) for one in headings}
         titles = {
             _title(self._line(at)) for at in range(len(self._lines)) if self._line(at).strip()
         }
         self._known = known & titles
         above = [one for one in headings if " ".join(one.split()) not in titles]
+        columns = find_columns(above)
+        above = [one for one in above if one not in columns]
+        names = columns[0].strip("| ").split("|") if columns else []
+        self._columns = [_plain(name) for name in names]
+        lines = [text[one.start : one.end] for one in self._lines]
+        self._delimiter = _find_delimiter(lines, len(self._columns))
         self._headings = [(0, one) for one in above if turns_meaning(one)]
         self._lead = self._parent = self._question = self._over = ""
         self._parent_indent = 0
@@ -336,14 +342,23 @@ class _Reader:
         return is_lower or has_digits or len(set(cells)) < len(cells)
 
     def _rows(self, lines: list[Line]) -> Iterator[Statement]:
-        """Yield the rows of a table after the first, each cell with the name of its column."""
+        """Yield the rows of a table without its header, each cell with the name of its column.
+
+        Where the passage begins within a table, the names are those that are known of it.
+        """
         rows = [
             (line, self._cells(raw) or [])
             for line in lines
             if not _RULE.match(raw := self._text[line.start : line.end])
         ]
-        header = rows[0][1] if len(rows) > 1 and self._has_header(lines) else []
-        for line, cells in rows[1:] if header else rows:
+        is_known = not self._text[: lines[0].start].strip() or "|" not in self._text
+        if is_known and self._columns and rows and len(rows[0][1]) == len(self._columns):
+            header = self._columns
+            rows = rows[rows[0][1] == header :]
+        else:
+            header = rows[0][1] if len(rows) > 1 and self._has_header(lines) else []
+            rows = rows[bool(header) :]
+        for line, cells in rows:
             names = header if len(header) == len(cells) else [""] * len(cells)
             named = [
                 f"{name}: {cell}" if name and at else cell or name
@@ -443,15 +458,20 @@ def _is_denied(statement: Statement) -> bool:
     return any(denies(one, most=3) for one in labels.split(":"))
 
 
-def _find_delimiter(lines: Sequence[str]) -> str | None:
-    """Return what separates the cells of a passage that is CSV as a whole, else ``None``."""
+def _find_delimiter(lines: Sequence[str], columns: int) -> str | None:
+    """Return what separates the cells of a passage that is CSV as a whole, else ``None``.
+
+    ``columns`` is the number of columns, 0 if it is not known.
+    """
     lines = [line.strip() for line in lines if line.strip()]
-    for delimiter in ",;\t" if len(lines) > 1 else "":
+    if len(lines) < 2 - bool(columns) or any(" | " in line for line in lines):
+        return None
+    for delimiter in ",;\t":
         rows = [next(csv.reader([line], delimiter=delimiter), []) for line in lines]
-        counts = Counter(map(len, rows))
+        [(width, alike)] = Counter(map(len, rows)).most_common(1)
         spaced = sum(cell.startswith(" ") for row in rows for cell in row)  # as in prose
-        [(width, alike)] = counts.most_common(1)
-        if 1 < width <= _MOST_COLUMNS and alike >= _ALIKE * len(rows) and spaced < len(rows):
+        is_table = width == columns if columns else spaced < len(rows)
+        if is_table and 1 < width <= _MOST_COLUMNS and alike >= _ALIKE * len(rows):
             return delimiter
     return None
 

@@ -35,14 +35,17 @@ def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
     """Return ``[source: Title, lines 120-131]`` or another place, such as ``t=12:34``.
 
     The place depends on the format: ``page 4 (pages 3-5)``, ``slide 4``, ``cell 3, lines 2-8``,
-    ``record 17 of corpus.jsonl``, or the headings and ``paragraphs 12-15``; what a mail quotes from
-    another is marked by ``quoted``. Time and first page are
+    ``record 17 of corpus.jsonl``, the headings and ``paragraphs 12-15``, or the cells of a
+    workbook: ``[source: Budget › Costs!A12:F30]``. What a mail quotes from another is marked by
+    ``quoted``. Time and first page are
     those of the best sentence, ``at``; everything else is the whole passage's. For a recording the
     time comes before the page (of a slide), otherwise the page comes before the time. A blank title
     is replaced by the path; square brackets become round ones, so that the citation stays one line
     with one closing bracket.
     """
     name = _one_line(chunk.title) or _one_line(chunk.path)
+    if chunk.locator.cells is not None:
+        return f"[source: {f'{name} › {format_place(chunk, at)}'.translate(_BRACKETS)}]"
     headings = ""
     if chunk.locator.unit == "paragraph":
         headings = _one_line(format_headings(chunk.heading_path, chunk.sections))
@@ -79,7 +82,8 @@ def format_snippet_place(result: SearchResult) -> str:
     """Return ``notes/keys.md:120-131``: the path and the snippet's lines.
 
     For a recording this is ``talk.vtt 12:34-13:05``, the snippet's seconds. Other units are added
-    or replace the lines: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``.
+    or replace the lines: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``, ``budget.xlsx ›
+    Costs!A12:F30``.
     """
     return _format_path(result, result.snippet_locator or result.locator, result.snippet_lines)
 
@@ -105,7 +109,7 @@ def _format_path(
     if lines is not None:
         return f"{path}:{_format_range(*map(str, lines))}"
     place = _one_line(_format_place(where, file=where.file))
-    return " ".join(filter(None, (path, place)))
+    return (" › " if where.cells else " ").join(filter(None, (path, place)))
 
 
 def split_at_matches(
@@ -154,6 +158,8 @@ def _format_place(
     where: ResultLocator | Locator, *, file: str | None = None, best_page: int | None = None
 ) -> str:
     """Return the unit and its numbers, such as ``pages 3-4``; "" if unknown."""
+    if where.cells is not None:
+        return where.cells
     if where.page is not None:
         unit = "slide" if where.unit == "slide" else "page"
         pages = format_count(unit, where.page, where.page_end)

@@ -49,7 +49,7 @@ def collect_chunks(
         style = {name: getattr(node, name) for name in GIVEN_STYLE}
         told = _excluding_title(node).get_metadata_str(MetadataMode.EMBED)
         lines = (" ".join(storable(line).split()) for line in told.splitlines())
-        span = replace(span, context=tuple(filter(None, lines)), metadata=own)
+        span = replace(span, context=(*span.context, *filter(None, lines)), metadata=own)
         chunk = ChunkNode.of(source, span, style)
         chunk.relationships |= family
         chunks.append(chunk)

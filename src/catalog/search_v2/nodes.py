@@ -19,7 +19,7 @@ from llama_index.core.schema import (
 )
 from pydantic import BaseModel, PrivateAttr
 
-from catalog.core.documents import Chunk, Locator
+from catalog.core.documents import Chunk, Locator, find_columns
 from catalog.core.errors import InputError
 from catalog.core.param_fields import check_names
 from catalog.core.query import SubQueryKind
@@ -62,7 +62,9 @@ class PassageNode(TextNode):
         at, page = chunk.locator, chunk.locator.page
         found = {
             "title": chunk.title,
-            "section": format_headings(chunk.heading_path, chunk.sections),
+            "section": format_headings(
+                chunk.heading_path, (*chunk.sections, *find_columns(chunk.context))
+            ),
             "place": format_place(chunk),
             "citation": format_citation(chunk),
             "link": find_link(chunk, at) or chunk.metadata.get("source_url"),

@@ -244,6 +244,7 @@ class _DocumentCutter:
         self._packer_without_overlap = Packer(doc, sizes, replace(band, overlap=0))
         self._windows = TranscriptWindows(doc.text, window_seconds, self._fits)
         self._is_by_time = window_seconds > 0
+        self._tables = sorted(doc.tables)
 
     def spans(self) -> Iterator[ChunkSpan]:
         for stream in split_streams(self._doc, self._outline):
@@ -342,7 +343,19 @@ class _DocumentCutter:
             page_breaks=tuple(offset - start for offset in breaks),
             sections=self._outline.sections_within(start, end, path),
             places=places,
+            context=self._columns(start, end),
         )
+
+    def _columns(self, start: int, end: int) -> tuple[str, ...]:
+        """Return the column names of the table in which the passage begins, or which fills it."""
+        first = max(0, bisect_right(self._tables, (start, end)) - 1)
+        for table in self._tables[first:]:
+            if table.start >= end:
+                break
+            shared = min(end, table.end) - max(start, table.start)
+            if table.start <= start < table.end or 2 * shared > end - start:
+                return (table.columns,)
+        return ()
 
     def _fits(self, start: int, end: int) -> bool:
         return self._sizes.size(start, end) <= self._band.chunk_size

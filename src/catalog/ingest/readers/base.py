@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, Literal, Protocol
 
-from catalog.core.documents import Heading, MetadataValue, ParsedDocument
+from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Table
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder, Unit
 from catalog.core.text import storable
@@ -481,6 +481,7 @@ class JoinedText:
     unit: Unit
     headings: list[Heading] = field(default_factory=list)
     atomic: list[tuple[int, int]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
     _blocks: list[str] = field(default_factory=list)
     _length: int = 0
     _places: PlacesBuilder = field(init=False)
@@ -500,6 +501,7 @@ class JoinedText:
         atomic: Iterable[tuple[int, int]] = (),
         *,
         places: Places | None = None,
+        tables: Iterable[Table] = (),
     ) -> None:
         """Append a block unless it is blank, without white space at its end.
 
@@ -520,6 +522,7 @@ class JoinedText:
         if places is not None:
             self._places.add_all(places, start)
         self.atomic += [(start + first, start + min(last, len(block))) for first, last in atomic]
+        self.tables += [Table(start + first, start + last, names) for first, last, names in tables]
 
     def document(
         self,
@@ -545,6 +548,7 @@ class JoinedText:
             metadata=metadata,
             headings=tuple(self.headings),
             atomic=tuple(self.atomic),
+            tables=tuple(self.tables),
             pages=tuple(min(page, len(text)) for page in pages),
             places=self._places.places(),
         )

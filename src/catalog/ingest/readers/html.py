@@ -11,7 +11,7 @@ from typing import BinaryIO, ClassVar, Literal, cast
 
 from lxml import etree
 
-from catalog.core.documents import Heading, ParsedDocument
+from catalog.core.documents import Heading, ParsedDocument, Table
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
@@ -27,6 +27,7 @@ from catalog.ingest.readers.base import (
 )
 from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
 from catalog.ingest.readers.source_lines import RAW_TEXT, SourceLines
+from catalog.ingest.readers.tables import MOST_COLUMNS, MOST_ROWS, OpenTable, find_table, to_span
 
 
 @dataclass(slots=True)
@@ -127,7 +128,6 @@ _SOFT = frozenset(["div", "p"])
 _LABEL_WORDS = 4
 """Words of a button from which on it is text, such as a question that opens its answer."""
 _OPENS_TEXT = re.compile(r"accordion|collaps|expand|faq|question|toggle", re.IGNORECASE)
-_MOST_ROWS = 65_534
 _MATH_SIGNS = {
     "msup": "^",
     "mover": "^",
@@ -186,6 +186,7 @@ class HtmlReader(WholeFileReader):
             metadata=normalise(_fields_of(page)),
             headings=page.headings,
             atomic=page.atomic,
+            tables=page.tables,
             places=page.places,
         )
 
@@ -243,22 +244,11 @@ class HtmlPage:
     title: str
     headings: tuple[Heading, ...]
     atomic: tuple[tuple[int, int], ...]
+    tables: tuple[Table, ...]
     meta: Mapping[str, str]
     canonical: str | None
     places: Places
     has_navigation: bool
-
-
-@dataclass(slots=True)
-class _Table:
-    """An open table: the column of the next cell, and the cells that reach down to more rows."""
-
-    column: int = 0
-    cell_rows: int = 1
-    cell_columns: int = 1
-    cell_piece: int = 0
-    spans: dict[int, tuple[int, int, str]] = field(default_factory=dict)
-    """Rows left, columns and text of a cell over several rows, by its first column."""
 
 
 class _Extractor:
@@ -272,7 +262,6 @@ class _Extractor:
     ) -> None:
         self._dropped = dropped
         self._repeatable = repeatable  # characters of repeated cells
-        self._tables: list[_Table] = []
         self._formula: list[tuple[str, int]] = []  # open elements with their numbers of parts
         self._button: list[str] | None = None
         self._is_label = False
@@ -290,6 +279,9 @@ class _Extractor:
         self._title: list[str] = []
         self._headings: list[Heading] = []
         self._atomic: list[tuple[int, int]] = []
+        self._open_tables: list[OpenTable] = []
+        self._tables: list[tuple[int, OpenTable]] = []
+        self._carried: list[int] = []
         self._meta: dict[str, str] = {}
         self._canonical: str | None = None
         self._has_navigation = False
@@ -319,7 +311,13 @@ class _Extractor:
         elif self._button is not None and tag in _HEADING_LEVELS:
             self._is_label = True
             self._close_button()
-        self._layout(tag, attributes)
+        self._layout(tag)
+        if tag in _CELLS and self._open_tables:
+            table = self._open_tables[-1]
+            table.is_header &= tag == "th"
+            rows = to_span(attributes.get("rowspan"), MOST_ROWS, zero=MOST_ROWS)
+            table.cell = len(self._out.pieces), rows
+            table.add_cell(to_span(attributes.get("colspan"), MOST_COLUMNS))
         if tag == "title":
             self._is_title = not self._title
         elif tag == "meta":
@@ -347,16 +345,16 @@ class _Extractor:
         self._preformatted -= tag == "pre"
         if tag in _HEADING_LEVELS or tag in _ATOMIC:
             self._close(tag)
-        if tag == "tr" and self._tables:
-            self._repeat_cells()
-        elif tag == "table" and self._tables:
-            self._tables.pop()
+        if tag == "tr" and self._open_tables:
+            self._carry()
+            self._open_tables[-1].end_row(self._out.visible_end)
         if tag in _PARAGRAPHS:
             self._out.break_lines(2, soft=tag in _SOFT)
         elif tag in _LINES:
             self._out.break_lines(1)
         elif tag in _CELLS:
-            self._close_cell()
+            self._out.drop_soft_breaks()
+            self._end_cell()
 
     def data(self, data: str) -> None:
         if not (self._is_raw or (self._skipped and self._source is None)):
@@ -385,11 +383,13 @@ class _Extractor:
 
     def close(self) -> HtmlPage:
         self._flush()
+        text = "".join(self._out.pieces).rstrip()
         return HtmlPage(
-            text="".join(self._out.pieces).rstrip(),
+            text=text,
             title="".join(self._title),
             headings=tuple(self._headings),
             atomic=tuple(self._atomic),
+            tables=tuple(one for table in self._tables for one in find_table(text, *table)),
             meta=self._meta,
             canonical=self._canonical,
             places=self._places.places(),
@@ -429,47 +429,7 @@ class _Extractor:
         if tag == "(":
             self._write(")", [])
 
-    def _close_cell(self) -> None:
-        self._out.drop_soft_breaks()
-        if self._tables:
-            table = self._tables[-1]
-            if table.cell_rows > 1:
-                text = one_line(self._out.beginning(Mark("td", table.cell_piece)))
-                table.spans[table.column] = table.cell_rows - 1, table.cell_columns, text
-            table.column += table.cell_columns
-            table.cell_rows = table.cell_columns = 1
-
-    def _open_cell(self) -> None:
-        out = self._out
-        if self._has_cell and out.length and not out.breaks:
-            out.has_space = True
-            out.write("|")
-        out.has_space = True
-        self._has_cell = True
-        self._cell_start = out.length
-
-    def _repeat_cells(self, attributes: Mapping[str, str] | None = None) -> None:
-        """Write the cells that reach down from rows above: up to the next cell, or all others."""
-        table = self._tables[-1]
-        columns = [table.column] if attributes is not None else sorted(table.spans)
-        for column in columns:
-            while column >= table.column and column in table.spans:
-                rows, width, text = table.spans.pop(column)
-                self._repeatable -= len(text) + 1
-                if self._repeatable < 0:  # a table made to grow without end
-                    table.spans.clear()
-                    break
-                if rows > 1:
-                    table.spans[column] = rows - 1, width, text
-                if text:
-                    self._open_cell()
-                    self._write(text, [])
-                table.column = column = column + width
-        if attributes is not None:
-            table.cell_rows = _read_span(attributes, "rowspan")
-            table.cell_columns = _read_span(attributes, "colspan")
-
-    def _layout(self, tag: str, attributes: Mapping[str, str]) -> None:
+    def _layout(self, tag: str) -> None:
         out = self._out
         if tag in _SOFT and out.length == self._cell_start:
             return
@@ -480,17 +440,50 @@ class _Extractor:
         elif tag == "br":
             out.break_lines(min(2, out.breaks + 1), soft=True, is_paragraph=False)
         elif tag in _CELLS:
-            if self._tables:
-                self._repeat_cells(attributes)
-            self._open_cell()
-            if self._tables:
-                self._tables[-1].cell_piece = len(out.pieces)
+            self._carry()
+            self._begin_cell()
         if tag == "tr":
             self._has_cell = False
-            if self._tables:
-                self._tables[-1].column = 0
         elif tag == "table":
-            self._tables.append(_Table())
+            self._open_tables.append(OpenTable())
+
+    def _begin_cell(self) -> None:
+        out = self._out
+        if self._has_cell and out.length and not out.breaks:
+            out.has_space = True
+            out.write("|")
+        out.has_space = True
+        self._has_cell = True
+        self._cell_start = out.length
+
+    def _end_cell(self) -> None:
+        """Note the text of a cell that reaches into the rows below."""
+        if not self._open_tables:
+            return
+        table = self._open_tables[-1]
+        begin, rows = table.cell
+        text = "".join(self._out.pieces[begin:]).strip(" |\n") if rows > 1 else ""
+        if text and len(text) <= MAX_TITLE:
+            columns = table.row[-1]
+            table.reaching[table.column - columns] = rows, columns, text
+
+    def _carry(self) -> None:
+        """Repeat the cells of rows above that reach into this row, up to the next cell."""
+        table = self._open_tables[-1] if self._open_tables else OpenTable()
+        while table.column in table.reaching:
+            rows, columns, text = table.reaching.pop(table.column)
+            self._repeatable -= len(text) + 1
+            if self._repeatable < 0:  # a table made to grow without end
+                table.reaching.clear()
+                return
+            if rows > 2:
+                table.reaching[table.column] = rows - 1, columns, text
+            table.add_cell(columns)
+            self._begin_cell()
+            self._paragraph += self._out.is_paragraph
+            self._out.is_paragraph = False
+            self._out.write(text)
+            self._carried.append(self._out.length - len(text))
 
     def _write_flowing(self, data: str) -> None:
         words = data.split()
@@ -513,11 +506,15 @@ class _Extractor:
         self._out.is_paragraph = False
         self._out.write(text)
         start = self._out.length - len(text)
+        lines = [] if self._source is None else self._find_lines(words)
+        for at in self._carried:  # the line of the row, not that of the cell above
+            self._places.add(at, next(iter(lines), self._paragraph))
+        self._carried.clear()
         if self._source is None:
             self._places.add(start, self._paragraph)
             return
         end = 0
-        for word, line in zip(words, self._find_lines(words), strict=False):
+        for word, line in zip(words, lines, strict=False):
             at = text.find(word, end)
             indent = text.rfind("\n", end, at) + 1 if end else 0
             self._places.add(start + (at if end and not indent else indent), line)
@@ -528,8 +525,11 @@ class _Extractor:
 
     def _close(self, tag: str) -> None:
         mark = self._out.close(tag)
+        table = self._open_tables.pop() if tag == "table" and self._open_tables else None
         if mark is None:
             return
+        if table is not None:
+            self._tables.append((mark.start, table))
         if tag in _ATOMIC:
             self._atomic.append((mark.start, self._out.visible_end))
         elif title := one_line(self._out.beginning(mark)):
@@ -569,13 +569,6 @@ def extract(
         source = doctype[1] + source[doctype.end() :]
     cleaned = _SURROGATE_REFERENCE.sub("\ufffd", source)
     return cast(HtmlPage, etree.fromstring(cleaned.encode("utf-8"), parser))
-
-
-def _read_span(attributes: Mapping[str, str], name: str) -> int:
-    """Return how many rows or columns a cell takes; 0 rows are all that follow."""
-    value = attributes.get(name, "").strip()[:6]
-    number = int(value) if value.isascii() and value.isdigit() else 1
-    return number or (_MOST_ROWS if name == "rowspan" else 1)
 
 
 def extract_visible(source: str, unit: Literal["line", "paragraph"] = "line") -> HtmlPage:

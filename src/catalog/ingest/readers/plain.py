@@ -6,10 +6,12 @@ in BEIR collections. The file is streamed, with one line in memory at a time.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from io import TextIOWrapper
 from itertools import islice
@@ -20,6 +22,7 @@ from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import CutShortError, ReadError
 from catalog.core.places import Places
 from catalog.core.text import storable
+from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import (
     LevelPlace,
     ReadFailure,
@@ -42,6 +45,7 @@ from catalog.ingest.readers.metadata import (
     normalise,
     read_level,
 )
+from catalog.ingest.readers.tables import make_table, names_columns
 from catalog.ingest.readers.timed.source_media import describe_source, is_called_transcript
 from catalog.ingest.readers.timed.timed_markdown import add_segments
 from catalog.ingest.readers.timed.transcript_json import read_transcript_json
@@ -56,6 +60,70 @@ class PlainTextReader(WholeFileReader):
         if ".log" in PurePosixPath(path.lower()).suffixes:
             return document
         return add_segments(document, describe_source(path, {}, has_header=False))
+
+
+class CsvReader(PlainTextReader):
+    """Read rows unchanged; the names of their columns go with each passage of them."""
+
+    def parse(self, text: str, path: str) -> ParsedDocument:
+        """Return the document unchanged, with its table, or as a transcript."""
+        document = super().parse(text, path)
+        return document if document.segments else _add_table(document)
+
+
+_DELIMITERS = ",;\t|"
+_ROWS_COMPARED = 50
+
+
+def _add_table(document: ParsedDocument) -> ParsedDocument:
+    """Add the table of a text with delimiters, and rows of several lines that should stay whole.
+
+    The delimiter is the one that gives most of the first rows one number of columns. Lines above
+    the first of these rows are a title.
+    """
+    text = document.text
+    tried = [
+        (*_count_columns(rows), -at, rows)
+        for at, mark in enumerate(_DELIMITERS)
+        if (rows := [row for row, *_ in islice(_read_rows(text, mark), _ROWS_COMPARED)])
+    ]
+    if not tried:
+        return document
+    _, columns, at, rows = max(tried)
+    first = next(number for number, row in enumerate(rows) if len(row) == columns)
+    starts, atomic = [], []
+    for _, start, end, has_lines in _read_rows(text, _DELIMITERS[-at]):
+        starts.append(start)
+        atomic += [(start, end)] if has_lines else []
+    has_names = columns > 1 and names_columns(rows[first:], may_be_form=False)
+    tables = make_table(starts[first], len(text), [rows[first]]) if has_names else ()
+    return replace(document, tables=tuple(tables), atomic=tuple(atomic))
+
+
+def _count_columns(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Return how many rows have the most frequent number of columns, if over 1, and that number."""
+    counts = Counter(len(row) for row in rows)
+    columns = max(counts, key=lambda number: (counts[number], number))
+    return (counts[columns], columns) if columns > 1 else (0, columns)
+
+
+def _read_rows(text: str, delimiter: str) -> Iterator[tuple[list[str], int, int, bool]]:
+    """Yield the cells of each row, its start and end, and whether it has several lines.
+
+    It ends at a row that the library refuses, such as one with a quotation that is not closed.
+    """
+    spans = list[tuple[int, int]]()
+
+    def lines() -> Iterator[str]:
+        for line in iter_lines(text):
+            spans.append((line.start, line.end))
+            yield text[line.start : line.next]
+
+    with suppress(csv.Error):
+        for row in csv.reader(lines(), delimiter=delimiter):
+            if row:
+                yield [cell.strip() for cell in row], spans[0][0], spans[-1][1], len(spans) > 1
+            spans.clear()
 
 
 class CodeReader(WholeFileReader):

@@ -52,6 +52,8 @@ _CODE = (
     "svelte svg swift toml ts tsx vb vue xml xsd xsl zig"
 )
 _WORD, _SLIDES, _BOOK = "word/document.xml", "ppt/presentation.xml", "META-INF/container.xml"
+_SHEETS, _OPEN = "xl/workbook.xml", "content.xml"
+_WORKBOOKS = "xlsx xlsm xltx xltm xlsb xls xlt ods ots"
 
 FORMATS = (
     Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx qmd rmd"),
@@ -65,6 +67,7 @@ FORMATS = (
     Format("jsonl", "plain.JsonLinesReader", "jsonl ndjson"),
     Format("json", "plain.JsonReader", "json json3"),
     Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv ass ssa ttml dfxp lrc"),
+    Format("csv", "plain.CsvReader", "csv tsv tab psv"),
     Format("yaml", "plain.YamlReader", "yaml yml"),
     Format("code", "plain.CodeReader", _CODE),
     Format("plain", "plain.PlainTextReader"),
@@ -76,6 +79,16 @@ FORMATS = (
     Format("archive", "containers.archive.ArchiveReader", is_isolated=True, is_binary=True),
     Format("docx", "containers.docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
     Format("pptx", "containers.pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
+    Format("workbook", "containers.workbook.WorkbookReader", _WORKBOOKS, True, True, _SHEETS),
+    Format(
+        "opendocument",
+        "containers.opendocument.OpenDocumentReader",
+        "odt ott odp otp",
+        is_isolated=True,
+        is_binary=True,
+        part=_OPEN,
+    ),
+    Format("rtf", "rtf.RtfReader", "rtf", is_isolated=True, is_binary=True),
     Format("epub", "containers.epub.EpubReader", "epub", True, True, _BOOK),
 )
 _BY_NAME = {entry.name: entry for entry in FORMATS}
@@ -108,13 +121,11 @@ _MAIL = re.compile(
     re.IGNORECASE,
 )
 _OLE = {  # one container for many programs: only the name tells which one wrote the file
-    "xls": "an old Excel workbook: export its sheets as .csv",
-    "xlsx": "an Excel workbook with a password: export its sheets as .csv",
+    "xlsx": "an Excel workbook with a password: save it without one",
 }
 _NOT_READ = {
     "ole": "an old Word or PowerPoint file, or one with a password: "
     "save it as .docx or .pptx without a password",
-    "rtf": "rich text: save it as .docx",
     "postscript": "PostScript: convert it to PDF",
     "mp4": "a recording (mp4): its transcript can be indexed (.srt, .vtt, .json)",
 }
@@ -175,28 +186,29 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
         return "archive", None
     if binary == "ole" and extension == "msg":
         return "msg", None
+    if binary == "rtf":
+        return "rtf", None if extension in ("rtf", "doc") else "rtf"
+    if binary == "ole" and extension in ("xls", "xlt"):
+        return "workbook", None
     if binary is not None:
         by_name = _OLE.get(extension) if binary == "ole" else None
         raise ReadError(by_name or _NOT_READ.get(binary, f"binary ({binary})"))
     if extension == "json" and _NOTEBOOK.search(tail):
         return "notebook", "ipynb"
-    if extension in _TEXT_FORMATS:
-        return _TEXT_FORMATS[extension], None
+    named = _TEXT_FORMATS.get(extension, "plain")
+    if named not in ("plain", "csv"):
+        return named, None
     if _HTML.match(head):
         return "html", "html"
     if _MANUAL.match(head):
         return "manual", None
     if (mail := _MAIL.match(head)) is not None:
         return ("mbox" if mail[1] else "mail"), None
-    return _sniff_plain(head, extension)
-
-
-def _sniff_plain(head: bytes, extension: str) -> tuple[str, str | None]:
     from catalog.ingest.readers.timed.subtitles import looks_like_subtitles
 
     if looks_like_subtitles(decode(head)):
         return "subtitles", None
-    return "plain", "txt" if extension in DOCUMENT_EXTENSIONS else None
+    return named, "txt" if extension in DOCUMENT_EXTENSIONS else None
 
 
 def _read_ends(handle: BinaryIO) -> tuple[bytes, bytes]:

@@ -76,7 +76,7 @@ class DocxReader:
         title = take_title(metadata)
         page = extract(_to_html(archive), keep_navigation=True)
         joined = JoinedText(limits, "paragraph")
-        joined.add(page.text, page.headings, page.atomic, places=page.places)
+        joined.add(page.text, page.headings, page.atomic, places=page.places, tables=page.tables)
         yield joined.document(path, title=title, file_type="docx", metadata=metadata)
 
 

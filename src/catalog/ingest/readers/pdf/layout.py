@@ -127,7 +127,8 @@ class PageLine:
     ``base`` is its baseline, in points from the top; ``x0`` and ``x1`` are its edges, ``size`` the
     size of most of its letters, ``first`` the number of its first word in drawing order.
     ``starts``: a paragraph begins with it. ``margin`` is "top" or "bottom" at the place of running
-    titles and page numbers, "aside" for text in another direction, else "".
+    titles and page numbers, "aside" for text in another direction, else "". ``cells`` are the parts
+    with wide gaps between, from left to right.
     """
 
     text: str
@@ -139,6 +140,7 @@ class PageLine:
     first: int = 0
     starts: bool = False
     margin: str = ""
+    cells: tuple[str, ...] = ()
 
 
 _MOST_BLOCKS = 50
@@ -146,6 +148,8 @@ _MOST_BLOCKS = 50
 _SOFT_HYPHEN = "\u00ad"
 _GAP = 0.18
 """White space, in letter sizes, that parts words."""
+_CELL_GAP = 1.0
+"""White space, in letter sizes, that parts the cells of a table."""
 
 
 def build_rows(region: Iterable[Piece]) -> list[list[PageLine]]:
@@ -180,6 +184,7 @@ def build_line(words: list[Word]) -> PageLine:
         x0=min(word.x0 for word in words),
         x1=max(word.x1 for word in words),
         first=min(word.order for word in words),
+        cells=_split_cells(words, size),
     )
 
 
@@ -204,6 +209,17 @@ def _join_visual(words: Sequence[Word], size: float) -> str:
     text = " ".join(text.split())
     from_right, from_left = count_directions(text)
     return to_logical(text, is_in_latin=not is_mirrored and from_left > from_right)
+
+
+def _split_cells(words: Sequence[Word], size: float) -> tuple[str, ...]:
+    words = sorted(words, key=lambda word: word.x0)
+    cells = [words[0].text]
+    for before, word in pairwise(words):
+        if word.x0 - before.x1 > _CELL_GAP * size:
+            cells.append(word.text)
+        else:
+            cells[-1] += (" " if _is_space(before, word) else "") + word.text
+    return tuple(cells) if len(cells) > 1 else ()
 
 
 def _is_space(before: Word, word: Word) -> bool:

@@ -37,6 +37,7 @@ from catalog.ingest.readers.pdf.page_text import (
     join_pages,
     order_lines,
 )
+from catalog.ingest.readers.pdf.tables import find_tables
 from catalog.ingest.readers.pdf.words import read_words
 
 if TYPE_CHECKING:
@@ -393,6 +394,7 @@ def _build_document(
         headings=tuple(
             Heading(start, end, line.level, line.title) for start, end, line in spans if end > start
         ),
+        tables=tuple(find_tables(pages, starts, ends)),
         pages=page_starts,
         places=Places("page"),
     )
