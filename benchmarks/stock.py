@@ -1,7 +1,7 @@
 """The stock LlamaIndex stack as a system to measure.
 
 ``QueryFusionRetriever`` over ``BM25Retriever`` and ``QdrantVectorStore`` on a local path, over the
-same passages and vectors.
+same passages and vectors: the parts of ``catalog compare --baseline stock``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import uuid
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from catalog.evaluation.stock import stock_fusion, stock_vectors
 from given import ASKED_EXACTLY, Given
 from ours import model, sections
 from step import WARM_UP, latency, memory, seconds
@@ -28,7 +30,7 @@ def build(folder: Path) -> dict[str, float]:
 
     def index() -> None:
         nodes = _nodes(folder, embedding)
-        _index(folder, embedding, nodes)
+        _vectors(folder, embedding, nodes)
         lexical = BM25Retriever.from_defaults(nodes=nodes, similarity_top_k=20)
         lexical.persist(str(folder / "bm25"))
 
@@ -37,8 +39,6 @@ def build(folder: Path) -> dict[str, float]:
 
 def serve(folder: Path, count: int, *, is_given: bool = False) -> dict[str, float]:
     """Open what was built, query it, then replace one file."""
-    from llama_index.core.llms.mock import MockLLM
-    from llama_index.core.retrievers import QueryFusionRetriever
     from llama_index.retrievers.bm25 import BM25Retriever
 
     embedding = model(Given(folder / "given") if is_given else None)
@@ -47,15 +47,9 @@ def serve(folder: Path, count: int, *, is_given: bool = False) -> dict[str, floa
 
     def start() -> None:
         lexical = BM25Retriever.from_persist_dir(str(folder / "bm25"))
-        vector = _index(folder, embedding, []).as_retriever(similarity_top_k=20)
-        fusion = QueryFusionRetriever(
-            [lexical, vector],
-            llm=MockLLM(),
-            mode="reciprocal_rerank",
-            similarity_top_k=30,
-            num_queries=1,
-            use_async=False,
-        )
+        vector = _vectors(folder, embedding)
+        fusion = stock_fusion([lexical, vector])
+        fusion.similarity_top_k = 30
         fusion.retrieve(texts[0])
         parts.extend((lexical, vector, fusion))
 
@@ -91,18 +85,12 @@ def _nodes(folder: Path, embedding: Any) -> list[Any]:
     ]
 
 
-def _index(folder: Path, embedding: Any, nodes: list[Any]) -> Any:
-    from llama_index.core import StorageContext, VectorStoreIndex
-    from llama_index.vector_stores.qdrant import QdrantVectorStore
+def _vectors(folder: Path, embedding: Any, nodes: Sequence[Any] = ()) -> Any:
     from qdrant_client import QdrantClient
 
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    store = QdrantVectorStore("bench", client=QdrantClient(path=str(folder / "qdrant")))
-    if not nodes:
-        return VectorStoreIndex.from_vector_store(store, embed_model=embedding)
-    context = StorageContext.from_defaults(vector_store=store)
-    return VectorStoreIndex(nodes, storage_context=context, embed_model=embedding)
+    return stock_vectors(QdrantClient(path=str(folder / "qdrant")), embedding, nodes)
 
 
 def _recall(retriever: Any, nodes: list[Any]) -> float:

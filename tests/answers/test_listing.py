@@ -6,7 +6,8 @@ from answers.conftest import asking, serve
 from catalog.answers.answering import answer_events, answer_question
 from catalog.answers.listing import read_listing
 from catalog.library.indexing import Indexer
-from fakes import open_library
+from catalog.search_v2 import SearchServiceV2
+from fakes import open_library, write
 
 COUNT = 14
 
@@ -108,3 +109,29 @@ def test_a_count_knows_roles_and_conditions(store):
 def test_a_count_streams_its_results_then_its_sentences(store):
     kinds = [one.kind for one in answer_events(store, asking("which notes mention a budget"))]
     assert kinds == ["results", "sentence", "sentence", "sentence", "answer"]
+
+
+def test_a_counted_document_shows_the_statement_and_what_turns_it(tmp_path):
+    write(
+        tmp_path / "notes",
+        boats_dot_csv="boat,year,state\nHeron,1958,leaks\nSwift,2004,good\n",
+        rules_dot_md="# Rules\n\n## Not allowed\n\n- Dogs in the hall\n\nThe fee is 9 euros.\n",
+        board_dot_md="# Heron\n\nNothing new.\n",
+    )
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "notes", "notes")
+        service = SearchServiceV2(library)
+
+        def lines(question):
+            sentences = answer_question(service, asking(question)).sentences[1:]
+            return [f"{one.context}: {one.text}" for one in sentences]
+
+        assert lines("how many notes mention dogs") == ["Rules › Not allowed: Dogs in the hall"]
+        assert sorted(lines("how many notes mention Heron")) == [
+            "Heron: Heron",
+            "boats: Heron; year: 1958; state: leaks",
+        ]
+        assert lines("how many notes mention state") == ["boats: Heron; year: 1958; state: leaks"]
+        assert lines('which notes contain "dogs" and "euros"') == [
+            "Rules › Not allowed: Dogs in the hall … The fee is 9 euros."
+        ]

@@ -20,7 +20,6 @@ from catalog.retrieval.relevance import WORDS_ONLY, Calibration, save_calibratio
 from catalog.search_v2 import (
     CatalogRetriever,
     DatasetRetriever,
-    HybridRetrieverFactoryV2,
     SearchServiceV2,
 )
 from catalog.search_v2.precomputed.semantic_types import AgentContextConfig
@@ -143,10 +142,6 @@ def test_nodes_and_candidates_are_the_agents_too(opened):
     ]
     by_llama = CatalogRetriever(service=opened.service, agent="brief").retrieve(WORDS)
     assert [node.node_id for node in by_llama] == [node.node_id for node in nodes]
-    legs = HybridRetrieverFactoryV2(opened.service.parts).build(
-        WORDS, "notes", mode="lexical", agent="code-analyzer"
-    )
-    assert {node.metadata["path"] for node in legs.retrieve(WORDS)} == {"keys.md", "salaries.md"}
     with pytest.raises(InputError, match="fusion"):
         DatasetRetriever("notes", agent="brief")
 

@@ -40,6 +40,7 @@ def read(text):
         "Links: [[one note]], [[another]]\n",
         "© 2024 Example Ltd. All rights reserved.\n",
         "Page 3 of 10\n",
+        "office-users@example.org\n",
         "Which plan is it?\n",
         "These are not paid:\n",
         "|---|---|\n",
@@ -80,6 +81,22 @@ def test_rows_without_marks_at_their_ends_are_rows_too():
     assert [one for one, _ in read("Width | 60 kg\n28 mm | 5.0 bar\n")] == ["28 mm; 60 kg: 5.0 bar"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "statements"),
+    [
+        ("| Walrus | North | 7 |\n| Otter | South | 9 |", ["Walrus; Sea: North; Age: 7", ...]),
+        ("Walrus | North | 7\nOtter | South | 9", ["Walrus; Sea: North; Age: 7", ...]),
+        ('Walrus;"North";7\nOtter;South;9', ["Walrus; Sea: North; Age: 7", ...]),
+        ("Animal,Sea,Age\nWalrus,North,7\nOtter,South,9", ["Walrus; Sea: North; Age: 7", ...]),
+        ("Walrus swims; it sleeps, too.\n", ["Walrus swims; it sleeps, too."]),
+    ],
+)
+def test_a_row_has_the_known_names_of_its_columns(rows, statements):
+    found = [one.text for one in read_statements(rows, ["Zoo", "| Animal | Sea | Age |"])]
+    assert found == [*statements[:1], *(["Otter; Sea: South; Age: 9"] if statements[1:] else [])]
+    assert not any(one.context for one in read_statements(rows, ["| Only | Old | 2019 |"]))
+
+
 def test_an_answer_has_its_question():
     assert read("May I eat here? Only in the kitchen. It is warm.") == [
         ("Only in the kitchen.", ("May I eat here?",)),
@@ -91,6 +108,56 @@ def test_a_sentence_that_begins_with_a_pronoun_has_the_one_before_it():
     (first, second) = read("The pump leaks. It must be replaced.")
     assert first[0] == "The pump leaks."
     assert second[0] == "The pump leaks. It must be replaced."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"You may take 40 days." This is wrong. It is 28.',
+         ['"You may take 40 days." This is wrong.', "It is 28."]),
+        ("Myth: Swans bite.\nFact: No.\nWrong: Run.\nRight: Stay.\n\nWrong: Sing.\n\nRight: Hum.\n",
+         ["Myth: Swans bite. Fact: No.", "Wrong: Run. Right: Stay.", "Wrong: Sing. Right: Hum."]),
+        ("- Bad: I am off.\n- Good: I ask for leave.\n- Sign.\n",
+         ["Bad: I am off. Good: I ask for leave.", "Sign."]),
+        ("Ann: True or false: Eiffel built it.\n\nBob: False.\n",
+         ["Ann: True or false: Eiffel built it. Bob: False."]),
+        ("Members may use the bus. Not so since 2024.",
+         ["Members may use the bus. Not so since 2024."]),
+        ("> The depot is sold.\n\nThis is untrue.\n", ["The depot is sold. This is untrue."]),
+        ("They say:\n\n- it is closed\n- it is free\n\nNeither is true.\n",
+         ["it is closed. Neither is true.", "it is free. Neither is true."]),
+        ("Some say it is 90 m high. Wrong: it is 60 m.",
+         ["Some say it is 90 m high. Wrong: it is 60 m."]),
+        ("The fee is 20 euros. No dogs are allowed.",
+         ["The fee is 20 euros.", "No dogs are allowed."]),
+        ("The sky is grey. It will rain.", ["The sky is grey.", "The sky is grey. It will rain."]),
+    ],
+)  # fmt: skip
+def test_a_statement_goes_on_to_what_turns_its_meaning(text, expected):
+    assert [statement for statement, _ in read(text)] == expected
+
+
+@pytest.mark.parametrize(
+    "lead",
+    ["The following is no longer valid:", "The rules below are outdated.", "Do not write:"],
+)
+def test_a_paragraph_has_a_lead_in_that_turns_it(lead):
+    statements = read(f"{lead}\n\nUse the form.\n\nSign it.\n")
+    assert statements[-2:] == [("Use the form.", (lead.rstrip(".:"),)), ("Sign it.", ())]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plan,pays\nMedical,100 %\nDental,75 %\n", ["Medical; pays: 100 %", "Dental; pays: 75 %"]),
+        ("Medical,100 %\nDental,75 %\n", ["Medical; 100 %", "Dental; 75 %"]),
+        ('Name;Role\n"Smith; Ann";lead\nBob;lead\n', ["Smith; Ann; Role: lead", "Bob; Role: lead"]),
+        ("city\tstate\nBern\tBern\n", ["Bern; state: Bern"]),
+        ("Bring rope, tape.\nStay dry, warm.\n", ["Bring rope, tape.", "Stay dry, warm."]),
+    ],
+)
+def test_a_row_of_csv_has_the_names_of_its_columns_if_it_has_any(text, expected):
+    assert [statement for statement, _ in read(text)] == expected
 
 
 @pytest.fixture(scope="module")

@@ -137,7 +137,8 @@ def test_two_passages_give_a_stretch_each():
 
 RULES = (
     "# Club rules\n\n## Not allowed\n\n- Dogs in the boathouse\n- Open fire\n\n"
-    "## Allowed\n\n- Cats in the boathouse\n\n## I do not see my key\n\nAsk the porter for it.\n"
+    "## Allowed\n\n- Cats in the boathouse\n\n## I do not see my key\n\nAsk the porter for it.\n\n"
+    "Some say that the tower is open on Sundays. This is untrue.\n"
 )
 
 
@@ -149,6 +150,10 @@ RULES = (
         ("Cats are allowed in the boathouse.", None),
         ("Ask the porter for the key.", None),
         ("Club rules", "words: it is only a title"),
+        (
+            "The tower is open on Sundays.",
+            "negation: the passage goes on with 'This is untrue.'",
+        ),
     ],
 )
 def test_a_heading_that_denies_a_sentence_speaks_against_it(sentence, reason):

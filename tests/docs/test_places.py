@@ -12,6 +12,7 @@ from reportlab.pdfgen.canvas import Canvas
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
+from workbooks import workbook
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 PLACES = PAGE.partition("## Places")[2].partition("\n## ")[0]
@@ -57,6 +58,8 @@ def ask(tmp_path_factory):
     deck.core_properties.title = "deck"
     deck.save(str(folder / "deck.pptx"))
     thesis.save(str(folder / "thesis.docx"))
+    rows = [["Animal", "Teeth"], ["Walrus", 2], ["Walrus calf", 0], ["Nobody", 1]]
+    (folder / "budget.xlsx").write_bytes(workbook({"Costs": rows}))
     with LocalEngine(open_library(tmp_path_factory.mktemp("home"))) as engine:
         assert Indexer(engine.library).build(folder, "vault").failed == ()
         yield lambda verb, **asked: engine.ask(verb, asked)
@@ -65,7 +68,7 @@ def ask(tmp_path_factory):
 def test_the_table_has_every_form_and_every_unit():
     assert [name for name, _ in ROWS] == ["reference", "citation", "link", "header"]
     assert len(EXAMPLES) > 20
-    for unit in ("lines", "cell", "page", "slide", "paragraphs", "record", "t="):
+    for unit in ("lines", "cell", "page", "slide", "paragraphs", "record", " › ", "t="):
         assert any(unit in example for example in EXAMPLES if "[source: " in example), unit
 
 

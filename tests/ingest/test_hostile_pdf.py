@@ -165,7 +165,7 @@ def test_what_is_called_pdf_and_is_not_is_read_as_what_it_is(tmp_path):
     ]  # fmt: skip
     assert [each.file_type for each in parsed] == ["docx", "html", "video", "txt"]
     assert refused(tmp_path, "a.pdf", archives.packed({"a.txt": "hello"})) == "binary (zip)"
-    assert refused(tmp_path, "a.pdf", b"") == "empty"
+    assert refused(tmp_path, "a.pdf", b"") == "broken: 0 bytes, which is no pdf file"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.docx", "a.md", "a.html", "a.srt", "a"])

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import struct
 import time
 from pathlib import Path
 
@@ -43,6 +44,32 @@ def test_line_ends_are_kept_and_a_byte_order_mark_is_not(tmp_path: Path) -> None
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_wide_encodings_are_known_by_their_mark(tmp_path: Path, encoding: str) -> None:
     assert read(written(tmp_path, "Grüße, 世界\n".encode(encoding))).text == "Grüße, 世界\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "text", ["Grüße\r\nam Morgen, 世界\n", "Мама мыла раму, и шлюз закрыли.\nКонец.\n"]
+)
+def test_utf_16_is_known_without_its_mark(tmp_path: Path, text: str, encoding: str) -> None:
+    assert read(written(tmp_path, text.encode(encoding))).text == text
+    (tmp_path / "a.jsonl").write_bytes('{"_id": "1", "text": "é"}\n'.encode(encoding))
+    (record,) = read_file(tmp_path / "a.jsonl", "a.jsonl")
+    assert isinstance(record, ParsedDocument)
+    assert record.text == "é"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x01\x00\x02\x00\x03\x00\x04\x00" * 50,
+        random.Random(7).randbytes(4000),
+        struct.pack("<200h", *range(200)),
+        "words\x00words".encode("utf-16-le"),
+    ],
+)
+def test_numbers_are_not_taken_for_utf_16(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(ReadError, match="binary"):
+        read(written(tmp_path, data))
 
 
 _POLISH = (
@@ -312,6 +339,16 @@ def test_surrogates_and_nul_in_json_escapes_are_replaced(tmp_path: Path) -> None
     assert doc.text == "a\ufffdb\ufffdc 😀"
 
 
+def test_base64_in_records_is_left_out_and_reported(tmp_path: Path) -> None:
+    picture = f"A pump. ![](data:image/png;base64,{coded(900)}) It leaks."
+    line = json.dumps({"_id": "1", "text": picture}) + "\n"
+    document, (path, reason) = records(tmp_path, line, max_bytes=10_000)
+    assert isinstance(document, ParsedDocument)
+    assert document.text == "A pump. ![](data:image/png;base64,…) It leaks."
+    assert path == "corpus.jsonl:1"
+    assert "1,200 characters of base64" in reason
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_json_lines_in_wide_encodings_are_records_too(tmp_path: Path, encoding: str) -> None:
     items = records(
@@ -346,7 +383,7 @@ def read_text(name: str, text: str) -> tuple[ParsedDocument, list[str]]:
         ("e.md", f"# A\n\n```compressed-json\n{coded(900, 256, chr(10) * 2)}\n```\n", 4,
          "# A\n\n```compressed-json\n…" + "\n" * 9 + "```\n"),
         ("mail.eml", f"Subject: A\n\nHello.\n\n{coded(400, 76)}\n--B--\n", 5,
-         "Subject: A\n\nHello.\n\n…" + "\n" * 8 + "--B--\n"),
+         "Subject: A\n\nHello.\n\n…" + "\n" * 8 + "--B--"),
         ("d.html", f"<p>A <img src='data:image/png;base64,{coded(300)}'></p>", 0, "A"),
         ("x.json", f'{{"name": "A",\n"png": "{coded(300)}"}}', 2, '{"name": "A",\n"png": "…"}'),
         ("zeros.md", f"![](data:image/gif;base64,{'A' * 300})\n", 1,

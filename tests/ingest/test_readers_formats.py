@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,87 @@ def test_html_nested_twenty_thousand_deep_is_read(tag: str) -> None:
         "",
         " ",
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        # Buttons that open text, by their state, class, place, question or length; others do not.
+        ("<button aria-expanded=false>Returns</button><p>Yes.</p>", "Returns\n\nYes."),
+        ("<button class='accordion'>Returns</button><p>Yes.</p>", "Returns\n\nYes."),
+        ("<button><h3>Returns</h3></button><p>Yes.</p>", "Returns\n\nYes."),
+        ("<h3><button>May <b>I</b> swim?</button></h3><p>Yes.</p>", "May I swim?\n\nYes."),
+        ("<p>Code.</p><button>Copy</button><button>Add to cart</button>", "Code."),
+        ("<button>Open", ""),
+        # What a browser shows without a plug-in.
+        ("<object data=x><p>A map of the piers.</p></object>", "A map of the piers."),
+        # Formulas.
+        ("<p>So <math><mi>m</mi> <msup><mi>c</mi><mn>2</mn></msup></math>.</p>", "So mc^2."),
+        (
+            "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow>"
+            "<msqrt><mn>2</mn></msqrt></mfrac></math>",
+            "(a+b)/√2",
+        ),
+        (
+            "<math><msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup>"
+            "<annotation>x_i^2</annotation></math>",
+            "x_i^2",
+        ),
+        ("<b class='mwe-math-mathml' style='display: none'><math><mi>k</mi></math></b>", "k"),
+        # Readings above a word, and signs that only break lines.
+        ("<p><ruby>縄<rp>(</rp><rt>なわ</rt><rp>)</rp></ruby>を引く</p>", "縄を引く"),
+        ("<p>s&shy;pli\u00adce a&#8203;b &amp;shy;</p>", "splice ab &shy;"),
+        # Cells over several rows and columns.
+        (
+            "<table><tr><td rowspan=2>970<td>Harald<tr><td>Svein<tr><td>986<td>Olaf</table>",
+            "970 | Harald\n970 | Svein\n986 | Olaf",
+        ),
+        (
+            "<table><tr><td>a<td rowspan=3>b<tr><td>c<tr><td>d<tr><td>e<td>f</table>",
+            "a | b\nc | b\nd | b\ne | f",
+        ),
+        (
+            "<table><tr><td rowspan=2 colspan=2>a<td>b<tr><td>c<tr><td>d<td>e<td>f</table>",
+            "a | b\na | c\nd | e | f",
+        ),
+        (
+            "<table><tr><td rowspan=2>a<td><table><tr><td>x<tr><td>y</table><tr><td>b</table>",
+            "a |\n\nx\ny\n\na | b",
+        ),
+        (
+            "<table><tr><td rowspan=0>a<td>b<tr><td>c</table><table><tr><td>d</table>",
+            "a | b\na | c\n\nd",
+        ),
+    ],
+)  # fmt: skip
+def test_html_keeps_what_a_reader_sees(source: str, text: str) -> None:
+    assert html.extract(source, keep_navigation=False).text == text
+    assert html.extract(source, keep_navigation=False, unit="line").text == text
+
+
+def test_repeated_cells_do_not_let_a_page_grow_without_end() -> None:
+    source = "<table><tr>" + "<td rowspan=65534>word" * 2_000 + "<tr>" * 20_000 + "</table>"
+    start = time.process_time()
+    assert len(html.extract(source, keep_navigation=False).text) < 4 * len(source)
+    assert time.process_time() - start < 5
+
+
+def test_a_web_archive_is_read_as_its_page(tmp_path: Path) -> None:
+    message = EmailMessage()
+    message["Subject"] = "Pumps"
+    message["Snapshot-Content-Location"] = "https://example.org/pumps"
+    page = "<title>Pumps</title><h1>Pumps</h1><p>Une pompe coûte 30\xa0€. " + "Long. " * 40
+    message.set_content(page, subtype="html", cte="quoted-printable")
+    message.add_related(b"\x89PNG", "image", "png", cid="<a>")
+    (tmp_path / "a.mhtml").write_bytes(bytes(message))
+    (document,) = read_file(tmp_path / "a.mhtml", "a.mhtml")
+    assert isinstance(document, ParsedDocument)
+    assert document.text.startswith("Pumps\n\nUne pompe coûte 30 €. Long. Long.")
+    assert (document.title, document.places.unit) == ("Pumps", "paragraph")
+    assert dict(document.metadata) == {"source_url": "https://example.org/pumps"}
+    (tmp_path / "b.mht").write_text("Subject: no page\n\nJust text.\n")
+    with pytest.raises(ReadError, match="without a page"):
+        list(read_file(tmp_path / "b.mht", "b.mht"))
 
 
 def test_rst_levels_follow_the_order_in_which_styles_appear() -> None:

@@ -185,3 +185,19 @@ def test_front_matter_with_values_that_nothing_can_print_is_read_all_the_same(li
         )
     )
     assert "walrus" in document.text
+
+
+def test_headings_of_a_text_that_is_one_list_count() -> None:
+    text = "tags:: pumps\n\n- # Pumps\n\t- ## Valves #\n\t\t- Open slowly.\n- ### [[Seals]]\n"
+    assert titles(text) == [(1, "Pumps"), (2, "Valves"), (3, "[[Seals]]")]
+    assert titles("Intro.\n\n- # not one\n") == []
+    assert titles("- one\n- #tag\n- two\n") == []
+
+
+@pytest.mark.parametrize("title", ["Captions", "Subtitles"])
+def test_a_heading_that_may_mean_a_transcript_needs_no_remark(title: str) -> None:
+    assert parse(f"# Thesis\n\n## {title}\n\nThey go below the figure.\n").untimed is None
+    assert parse("# Subtitles\n\nA library.\n", "subtitle-README.md").untimed is None
+    assert parse("Hello.\n", "talk.subtitles.en.md").untimed is not None
+    doubted = parse(f"# Talk\n\n## {title}\n\nHello (at 0:05)\n\nGoodbye (at 1:05)\n")
+    assert "begins with a time" in (doubted.untimed or "")

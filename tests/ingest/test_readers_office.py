@@ -20,7 +20,12 @@ from pptx.util import Inches
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
-from catalog.ingest.readers.containers.archive import Archive, inside, open_archive
+from catalog.ingest.readers.containers.archive import (
+    Archive,
+    ArchiveReader,
+    inside,
+    open_archive,
+)
 from catalog.ingest.readers.containers.docx import DocxReader
 from catalog.ingest.readers.containers.pptx import PptxReader
 
@@ -434,3 +439,132 @@ def test_references_stay_inside_the_archive(base: str, reference: str, name: str
 def test_reading_twice_gives_the_same() -> None:
     data = saved(deck("A", "B"))
     assert read_deck(data) == read_deck(data)
+
+
+def numbered(text: str, level: int, list_id: int = 1) -> str:
+    place = f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{list_id}"/></w:numPr>'
+    return f"<w:p><w:pPr>{place}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def level(number: int, kind: str, text: str, more: str = "") -> str:
+    return (
+        f'<w:lvl w:ilvl="{number}"><w:start w:val="1"/><w:numFmt w:val="{kind}"/>{more}'
+        f'<w:lvlText w:val="{text}"/></w:lvl>'
+    )
+
+
+CLAUSES = (
+    f"<w:numbering {NAMESPACES}><w:abstractNum w:abstractNumId='7'>"
+    + level(0, "upperRoman", "Article %1")
+    + level(1, "decimal", "%1.%2", "<w:pStyle w:val='Clause'/><w:isLgl/>")
+    + level(2, "lowerLetter", "(%3)")
+    + level(3, "bullet", "•")
+    + "</w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='7'/></w:num>"
+    "<w:num w:numId='2'><w:abstractNumId w:val='7'/><w:lvlOverride w:ilvl='0'>"
+    "<w:startOverride w:val='1'/></w:lvlOverride></w:num></w:numbering>"
+)
+
+
+def test_automatic_numbers_of_clauses_are_text() -> None:
+    styles = (
+        f"<w:styles {NAMESPACES}><w:style w:type='paragraph' w:styleId='Clause'>"
+        "<w:name w:val='Clause'/><w:pPr><w:numPr><w:numId w:val='1'/></w:numPr></w:pPr></w:style>"
+        "<w:style w:type='paragraph' w:styleId='Sub'><w:name w:val='Sub'/>"
+        "<w:basedOn w:val='Clause'/><w:pPr><w:outlineLvl w:val='1'/></w:pPr></w:style></w:styles>"
+    )
+    body = (
+        numbered("Scope", 0)
+        + p("The works.", "Clause")
+        + p("The site.", "Sub")
+        + numbered("Sheds", 2)
+        + numbered("Piers", 2)
+        + numbered("a point", 3)
+        + p("Not numbered.")
+        + numbered("Payment", 0)
+        + p("The price.", "Clause")
+        + numbered("Stairs", 2)
+        + numbered("", 1)
+        + p("Liability", "Sub")
+        + numbered("Annex", 0, list_id=2)
+        + numbered("unknown list", 0, list_id=9)
+    )
+    document = read_word(word(body, numbering=CLAUSES, styles=styles))
+    assert [line for line in document.text.split("\n") if line] == [
+        "Article I Scope",
+        "1.1 The works.",
+        "1.2 The site.",
+        "(a) Sheds",
+        "(b) Piers",
+        "a point",
+        "Not numbered.",
+        "Article II Payment",
+        "2.1 The price.",
+        "(a) Stairs",
+        "2.3 Liability",
+        "Article I Annex",
+        "unknown list",
+    ]
+    assert [heading.title for heading in document.headings] == ["1.2 The site.", "2.3 Liability"]
+
+
+def test_lists_of_a_real_file_are_numbered() -> None:
+    document = docx.Document()
+    for text in ("Loosen the bolts.", "Lift the cover."):
+        document.add_paragraph(text, "List Number")
+    document.add_paragraph("A point.", "List Bullet")
+    text = read_word(saved(document)).text
+    assert text == "1. Loosen the bolts.\n2. Lift the cover.\n\nA point."
+
+
+def test_headers_and_footers_come_last_and_once() -> None:
+    document = docx.Document()
+    document.add_paragraph("The body.")
+    first, second = document.sections[0], document.add_section()
+    second.header.is_linked_to_previous = False
+    for section in (first, second):
+        section.header.paragraphs[0].text = "Harbour board, draft of May"
+    first.footer.paragraphs[0].text = "Page 1 of 12"
+    second.footer.is_linked_to_previous = False
+    second.footer.paragraphs[0].text = "Not for release"
+    parsed = read_word(saved(document))
+    assert parsed.text == "The body.\n\nHarbour board, draft of May\n\nNot for release"
+
+
+def test_controls_and_fields_of_forms_show_what_was_filled_in() -> None:
+    def control(text: str, settings: str) -> str:
+        return f"<w:sdt><w:sdtPr>{settings}</w:sdtPr><w:sdtContent>{p(text)}</w:sdtContent></w:sdt>"
+
+    def old_field(data: str) -> str:
+        return (
+            '<w:p><w:r><w:fldChar w:fldCharType="begin">'
+            f"<w:ffData>{data}</w:ffData></w:fldChar></w:r>"
+            "<w:r><w:instrText>FORMCHECKBOX</w:instrText></w:r><w:r><w:fldChar "
+            'w:fldCharType="end"/></w:r><w:r><w:t xml:space="preserve"> as told</w:t></w:r></w:p>'
+        )
+
+    body = control("North pier", "<w:dropDownList/>")
+    body += control("Click here to enter text.", "<w:showingPlcHdr/>")
+    body += old_field("<w:checkBox><w:default w:val='0'/><w:checked/></w:checkBox>")
+    body += old_field("<w:checkBox><w:default w:val='0'/></w:checkBox>")
+    entries = "<w:listEntry w:val='sail'/><w:listEntry w:val='motor'/>"
+    body += old_field(f"<w:ddList><w:result w:val='1'/>{entries}</w:ddList>")
+    text = read_word(word(body)).text
+    assert text == "North pier\n\n☒ as told\n\n☐ as told\n\nmotor as told"
+
+
+def test_the_main_part_may_have_another_name() -> None:
+    document = docx.Document()
+    document.add_paragraph("Written in a browser.")
+
+    def rename(name: str, content: bytes) -> bytes:
+        return content.replace(b"word/document.xml", b"word/document2.xml")
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved(document))) as old, zipfile.ZipFile(packed, "w") as new:
+        for name in old.namelist():
+            renamed = name.replace("word/document.xml", "word/document2.xml")
+            renamed = renamed.replace("document.xml.rels", "document2.xml.rels")
+            new.writestr(renamed, rename(name, old.read(name)))
+    (parsed,) = ArchiveReader().read(io.BytesIO(packed.getvalue()), "a.docx", limits=DEFAULT_LIMITS)
+    assert isinstance(parsed, ParsedDocument)
+    assert (parsed.text, parsed.file_type) == ("Written in a browser.", "docx")

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from pypdf import PdfReader as PypdfReader
 from pypdf import PdfWriter
+from pypdf.generic import NameObject, TextStringObject
 from reportlab.pdfgen.canvas import Canvas
 
 from catalog.core.documents import ParsedDocument
@@ -256,7 +257,7 @@ def raw_pdf(objects: list[bytes]) -> bytes:
     return bytes(out)
 
 
-def test_running_titles_and_page_numbers_are_left_out() -> None:
+def test_running_titles_stay_once_and_page_numbers_are_left_out() -> None:
     def page(number: int) -> Callable[[Canvas], None]:
         return both(
             lines([f"Annual report, part {number}"], top=770),
@@ -265,10 +266,52 @@ def test_running_titles_and_page_numbers_are_left_out() -> None:
         )
 
     document = read(drawn(*[page(number) for number in range(1, 6)]))
-    assert "Annual report" not in document.text
     assert document.text.split("\n\n") == [
-        f"Only page {number} says word{number * 'x'} here." for number in range(1, 6)
+        "Annual report, part 1",
+        *(f"Only page {number} says word{number * 'x'} here." for number in range(1, 6)),
     ]
+
+
+@pytest.mark.parametrize("size", [10, 20])
+@pytest.mark.parametrize(
+    "heads",
+    [
+        ["Invoice 70411", "Invoice 70448", "Invoice 70485", "Invoice 70522", "Invoice 70559"],
+        ["Week 1", "Week 2", "Week 3", "Week 4", "Week 5"],
+        ["Minutes of 3 March", "Minutes of 10 March", "Minutes of 17 March", "Minutes of 24 March"],
+        ["1984", "1917", "2666", "300", "8"],
+        ["§ 12", "§ 14", "§ 20", "§ 21", "§ 33"],
+    ],
+)
+def test_headings_that_differ_in_a_number_stay(heads: list[str], size: int) -> None:
+    def page(head: str) -> Callable[[Canvas], None]:
+        return both(heading(head, 750, size=size), lines(BODY))
+
+    document = read(drawn(*[page(head) for head in heads]))
+    assert [text.split("\n")[0] for text in document.text.split("\n\n")[::2]] == heads
+
+
+def test_page_numbers_count_from_anywhere_and_are_set_apart() -> None:
+    def page(number: int) -> Callable[[Canvas], None]:
+        return both(
+            lines(["Results"], top=770),
+            lines([str(number)], x=520, top=770),
+            lines([f"Page {number - 1132} of 5"], top=30),
+            lines(BODY),
+        )
+
+    document = read(drawn(*[page(number) for number in range(1133, 1138)]))
+    assert document.text.split("\n\n") == ["Results 1133", *["\n".join(BODY)] * 5]
+
+
+def test_a_title_on_every_slide_stays_once() -> None:
+    def slide(text: str) -> Callable[[Canvas], None]:
+        return both(heading("Migration of the cluster", 760, size=20), lines([text]))
+
+    texts = ["Freeze all writes.", "Copy by night.", "Compare.", "Thaw the writes."]
+    document = read(drawn(*map(slide, texts)))
+    assert document.text.split("\n\n") == ["Migration of the cluster", *texts]
+    assert document.title == "Migration of the cluster"
 
 
 def test_what_repeats_on_three_pages_only_stays() -> None:
@@ -511,7 +554,9 @@ def test_pictures_without_text_are_empty() -> None:
 
 
 def test_a_partly_scanned_file_is_read_as_far_as_there_is_text() -> None:
-    document = read(drawn(lambda canvas: canvas.rect(10, 10, 500, 500, fill=1), lines(["Text."])))
+    scan = drawn(lambda canvas: canvas.rect(10, 10, 500, 500, fill=1), lines(["Text."]))
+    document, _ = read_all(scan)
+    assert isinstance(document, ParsedDocument)
     assert document.text == "Text."
     assert document.pages == (0, 0)
 
@@ -531,3 +576,50 @@ def test_reading_twice_gives_the_same() -> None:
     page = both(heading("A Study of Ranking", 740, size=20), lines(BODY), lines(BODY, x=330))
     data = drawn(page, page)
     assert read(data) == read(data)
+
+
+def test_filled_fields_and_comments_follow_the_text_of_their_page() -> None:
+    def form(canvas: Canvas) -> None:
+        lines(["Application for a mooring"])(canvas)
+        fields = canvas.acroForm
+        fields.textfield(
+            name="owner", tooltip="Name of the owner", value="Grace Hopper", x=60, y=500
+        )
+        fields.textfield(name="not filled", value="", x=60, y=460)
+        fields.checkbox(name="winter", tooltip="Winter berth", checked=True, x=60, y=420)
+        fields.checkbox(name="summer", checked=False, x=60, y=400)
+        fields.choice(name="pier", value="North", options=["North", "South"], x=60, y=360)
+        canvas.textAnnotation("The berth is\ntoo short.", Rect=[100, 100, 120, 120])
+        canvas.freeTextAnnotation("Approved.", DA="/Helv 10 Tf", Rect=[200, 100, 400, 120])
+        canvas.linkURL("https://example.org/", (60, 590, 100, 610))
+
+    def sign(writer: PdfWriter) -> None:
+        (note,) = (
+            entry.get_object()
+            for entry in writer.pages[0]["/Annots"]
+            if entry.get_object()["/Subtype"] == "/Text"
+        )
+        note[NameObject("/T")] = TextStringObject("Ada")
+
+    document = read(rewritten(drawn(form, lines(["Second page."])), sign))
+    first = document.text[: document.pages[1]].split("\n\n")
+    assert [text for text in first if text] == [
+        "Application for a mooring",
+        "Name of the owner: Grace Hopper",
+        "Winter berth: Yes",
+        "pier: North",
+        "Ada: The berth is too short.",
+        "Approved.",
+    ]
+
+
+def test_pages_of_pictures_are_named_and_empty_ones_are_not() -> None:
+    def picture(canvas: Canvas) -> None:
+        canvas.rect(60, 60, 300, 300, fill=1)
+
+    text = lines(["A letter."])
+    data = drawn(text, picture, picture, lambda canvas: None, text, picture)
+    document, failure = read_all(data)
+    assert isinstance(document, ParsedDocument)
+    assert failure == ReadFailure("a.pdf", "no text on pages 2-3, 6, only pictures; run OCR first")
+    assert read_all(drawn(text, picture))[1].reason.startswith("no text on page 2, ")

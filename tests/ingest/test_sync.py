@@ -135,6 +135,30 @@ def test_a_file_emptied_to_nothing_no_longer_answers(tmp_path, notes):
         assert paths(library, "bake bread", mode="lexical") == []
 
 
+def test_a_note_is_found_by_its_aliases_until_they_change(tmp_path, notes):
+    note = "---\naliases: [Haven, Roadstead]\n---\n# Port\n\nBoats lie here in storms.\n"
+    (notes / "port.md").write_text(note)
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        assert paths(library, "roadstead", mode="lexical") == ["port.md"]
+        (notes / "port.md").write_text(note.replace("Roadstead", "Anchorage"))
+        Indexer(library).update("notes")
+        assert paths(library, "anchorage", mode="lexical") == ["port.md"]
+        assert paths(library, "roadstead", mode="lexical") == []
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.epub", "a.pptx"])
+def test_a_document_cut_to_nothing_keeps_its_text_until_it_is_whole(tmp_path, notes, name):
+    # Under any name text is read as text, so the stored document need not be of the format.
+    (notes / name).write_text("Turnips are sown in spring.\n")
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+        (notes / name).write_bytes(b"")
+        report = Indexer(library).update("notes")
+        assert [failure.reason.split(",")[0] for failure in report.failed] == ["broken: 0 bytes"]
+        assert paths(library, "turnips", mode="lexical") == [name]
+
+
 def test_one_poisoned_passage_is_named_and_the_rest_of_the_run_stored(tmp_path, notes):
     (notes / "bad.md").write_text("# Bad\n\nPOISON is in this passage about turnips.\n")
     encoder = WordEncoder()
@@ -515,7 +539,7 @@ def test_a_failing_publication_is_not_blamed_on_the_file_being_read(tmp_path, no
 def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_changes(
     tmp_path, monkeypatch
 ):
-    write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_rtf="{\\rtf1 rich}")
+    write(tmp_path / "notes", good_dot_md="A walrus.", bad_dot_ps="%!PS rich")
     files_read = []
     real = catalog.ingest.reading.read_file
     monkeypatch.setattr(
@@ -527,14 +551,14 @@ def test_a_file_that_cannot_be_read_is_not_read_again_before_it_or_a_limit_chang
     with open_library(tmp_path / "home") as library:
         first = Indexer(library).build(tmp_path / "notes", "notes")
         again = Indexer(library).update("notes")
-    assert files_read == ["bad.rtf", "good.md"]
+    assert files_read == ["bad.ps", "good.md"]
     assert [failure.reason for failure in again.failed] == [
         failure.reason for failure in first.failed
     ]
     with open_library(tmp_path / "home", ingest={"read_seconds": 5.0}) as library:
         Indexer(library).update("notes")
-        assert files_read == ["bad.rtf", "good.md", "bad.rtf"]
-        (tmp_path / "notes/bad.rtf").write_text("plain now")
+        assert files_read == ["bad.ps", "good.md", "bad.ps"]
+        (tmp_path / "notes/bad.ps").write_text("plain now")
         assert Indexer(library).update("notes").failed == ()
 
 

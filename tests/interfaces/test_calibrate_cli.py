@@ -34,7 +34,7 @@ def catalog(monkeypatch, command, tmp_path, settings, reranker):
     with open_library(tmp_path / "home", **settings) as library:
         Indexer(library).build(folder, "docs")
 
-    def opened(context, home, preset):
+    def opened(context):
         return open_library(tmp_path / "home", WordEncoder(), **settings)
 
     monkeypatch.setattr("catalog.retrieval.search_parts.get_reranker", lambda *_, **__: reranker)

@@ -20,7 +20,7 @@ def catalog(monkeypatch, command, tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
     monkeypatch.setattr(
-        golden_sets, "open_library", lambda context, home, preset: open_library(tmp_path / "home")
+        golden_sets, "open_library", lambda context: open_library(tmp_path / "home")
     )
 
     return partial(command, "golden")

@@ -516,6 +516,37 @@ def test_what_does_not_exist_is_named(listing, bad, error):
         listing.query(**{"dataset": "notes", **bad})
 
 
+@pytest.mark.parametrize(
+    ("phrase", "found"),
+    [
+        ("500", ["one"]),
+        ("500 euros", ["one"]),
+        ("1,500", ["many"]),
+        ("3.1", ["one"]),
+        ("-5", ["one"]),
+        ("5", ["one"]),
+        ("2026-03", ["many"]),
+        ("finance", ["signs"]),
+        ("zerowidth", ["signs"]),
+        ("softhyphen", ["signs"]),
+        ("indemnity clause", ["signs"]),
+        ("can not", ["many"]),
+        ("cannot", []),
+    ],
+)
+def test_a_phrase_is_found_whole_also_where_signs_cut_it(tmp_path, phrase, found):
+    write(
+        tmp_path / "docs",
+        many_dot_md="It is 1,500 euros or 1500.5 on 2026-03-04, not 2.3.1. We can not pay.\n",
+        one_dot_md="It is 500. Or 500 euros. Version 3.1. It was -5 degrees.\n",
+        signs_dot_txt="\ufb01nance, zero\u200bwidth, soft\u00adhyphen, indem-\nnity clause\n",
+    )
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "docs", "d")
+        page = DocumentCatalog(library).query(containing=[phrase])
+    assert [entry.path.split(".")[0] for entry in page.entries] == found
+
+
 def test_documents_that_contain_words_are_all_listed_with_their_places(tmp_path):
     write(
         tmp_path / "docs",

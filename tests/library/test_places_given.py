@@ -8,6 +8,7 @@ from catalog.core.errors import InputError
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
+from workbooks import workbook
 
 ENGLISH = """1
 00:00:10,000 --> 00:00:14,000
@@ -42,6 +43,9 @@ def ask(tmp_path_factory):
     files = {
         "talk.en.srt": ENGLISH,
         "talk.de.vtt": GERMAN,
+        "speech.srt": "\n\n".join(
+            f"{n}\n00:00:{n},000 --> 00:00:{n + 5},000\nWe count {n}." for n in range(10, 55, 10)
+        ),
         "talk.mp4": "\0\0\0\x20ftypisom\0\0",
         "talk_frames/frame_00m15s.md": "# Visual Frame at 00:15\n\nA slide with tusks.\n",
         "page.html": PAGE,
@@ -54,6 +58,11 @@ def ask(tmp_path_factory):
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
+    sheets = {
+        "Costs": [["Item", "Amount"], *([f"plank {at}", at] for at in range(1, 9))],
+        "Q1 Staff": [["Name", "Hours", "Town"], ["Anna", 38, "Harwich"], ["Bo", 20, "Ely"]],
+    }
+    (folder / "budget.xlsx").write_bytes(workbook(sheets))
     cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": "a = 1\nb = 2\nc = 3"}
     (folder / "nb.ipynb").write_text(
         json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
@@ -131,6 +140,11 @@ def test_a_link_to_a_second_gives_the_passage_around_it(get):
     given = get("talk.mp4#t=15")
     assert (given["start"], given["end"]) == (10, 25)
     assert get("talk.mp4:0:10-0:25")["text"] == given["text"]
+
+
+def test_a_link_to_a_second_gives_only_what_is_near_in_a_long_passage(get):
+    text = get("speech.srt#t=23")["text"]
+    assert text.splitlines() == ["We count 10.", "We count 20.", "We count 30."]
 
 
 def test_times_come_back_as_seconds_without_the_cues_that_touch_them(get):
@@ -240,3 +254,38 @@ def test_a_cut_says_how_to_go_on_after_what_was_given(ask):
     assert rest["text"].startswith("Twin")
     within = ask("get", reference="records.jsonl:3-9", max_bytes=50)
     assert "cut within record 9 of 9" in within["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("reference", "text"),
+    [
+        ("budget.xlsx › Costs!A3:B4", "Item: plank 2; Amount: 2\nItem: plank 3; Amount: 3"),
+        ("[source: budget › Costs!B3]", "Item: plank 2; Amount: 2"),
+        ("[2] Costs — budget.xlsx › Costs!A3:B3", "Item: plank 2; Amount: 2"),
+        ("budget.xlsx › 'Q1 Staff'!A3:C3", "Name: Bo; Hours: 20; Town: Ely"),
+        (
+            "budget.xlsx › Costs!A9:B9, 'Q1 Staff'!A2:C2",
+            "Item: plank 8; Amount: 8\nName: Anna; Hours: 38; Town: Harwich",
+        ),
+        ("budget.xlsx:9", "Item: plank 8; Amount: 8"),
+    ],
+)
+def test_cells_of_a_workbook_give_their_rows(get, ask, reference, text):
+    given = get(reference)
+    assert (given["unit"], given["text"], given["notes"]) == ("row", text, [])
+    (document,) = ask("multi_get", patterns=[reference])["documents"]
+    assert document["text"] == text
+
+
+def test_a_sheet_is_named_by_its_name_alone(get):
+    assert get("budget.xlsx › Q1 Staff")["text"].splitlines()[:2] == [
+        "Q1 Staff",
+        "Name | Hours | Town",
+    ]
+    with pytest.raises(InputError, match="its sheets are Costs, 'Q1 Staff'"):
+        get("budget.xlsx › Costs!A40:B50")
+
+
+def test_a_cut_workbook_tells_the_next_row(get, ask):
+    given = ask("get", reference="budget.xlsx", max_bytes=60)
+    assert given["notes"] == ["cut at max_bytes 60; the next row is budget.xlsx › Costs!A3:B3"]

@@ -158,11 +158,13 @@ def test_a_model_that_fastembed_does_not_know_is_told_where_there_is_a_network(m
 
 def test_weights_in_several_files_are_distinguished_by_each_of_them(tmp_path):
     seen = set()
-    for content in (b"a", b"b"):
-        (tmp_path / "model-1-of-2.safetensors").write_bytes(b"first")
-        (tmp_path / "model-2-of-2.safetensors").write_bytes(content)
-        seen.add(hash_weights(tmp_path / "model-1-of-2.safetensors"))
-    assert len(seen) == 2
+    (tmp_path / "2_Dense").mkdir()
+    for name in ("model-2-of-2.safetensors", "2_Dense/model.safetensors"):
+        for content in (b"a", b"b"):
+            (tmp_path / "model-1-of-2.safetensors").write_bytes(b"first")
+            (tmp_path / name).write_bytes(content)
+            seen.add(hash_weights(tmp_path / "model-1-of-2.safetensors"))
+    assert len(seen) == 4
 
 
 def test_the_least_deep_weights_are_the_models(tmp_path):

@@ -28,8 +28,14 @@ def open_at(file: Path, locator: dict) -> str:
         case "slide":
             return "\n".join(_slides(file)[first - 1 : last])
         case "paragraph":
-            paragraphs = _docx_paragraphs if file.suffix == ".docx" else _epub_paragraphs
+            paragraphs = {
+                ".docx": _docx_paragraphs,
+                ".odt": _odt_paragraphs,
+                ".rtf": _rtf_paragraphs,
+            }.get(file.suffix, _epub_paragraphs)
             return "\n".join(paragraphs(file)[first - 1 : last])
+        case "row":
+            return _open_sheets(file, locator["cells"])
         case "time":
             said = [text for start, end, text in _said(file) if start <= last and end >= first]
             return "\n".join(said)
@@ -79,6 +85,37 @@ def _open_cells(file: Path, first: int, last: int, line: int | None, line_end: i
         output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs
     ]
     return "\n".join("".join(part) for part in parts)
+
+
+def _odt_paragraphs(file: Path) -> list[str]:
+    with zipfile.ZipFile(file) as archive:
+        root = ET.fromstring(archive.read("content.xml"))
+    blocks = (block for block in root.iter() if block.tag in ("{urn:t}h", "{urn:t}p"))
+    texts = ["".join(block.itertext()) for block in blocks]
+    return [text for text in texts if text]
+
+
+def _rtf_paragraphs(file: Path) -> list[str]:
+    parts = (part.rpartition("cpg1252 ")[2] for part in file.read_text().split("\\par"))
+    return [part for part in parts if part.strip(" \n}")]
+
+
+def _open_sheets(file: Path, cells: str) -> str:
+    """Return the texts of these cells: ``'On walnuts'!A1:C4, Costs!E2``."""
+    found = []
+    with zipfile.ZipFile(file) as archive:
+        root = ET.fromstring(archive.read("xl/workbook.xml"))
+        names = [sheet.get("name") for sheet in root.iter() if sheet.tag.endswith("}sheet")]
+        for one in re.finditer(r"(?:'((?:[^']|'')+)'|(\w+))!([A-Z])(\d+)(?::([A-Z])(\d+))?", cells):
+            name = (one[1] or one[2]).replace("''", "'")
+            left, top, right, bottom = one[3], int(one[4]), one[5] or one[3], int(one[6] or one[4])
+            sheet = ET.fromstring(archive.read(f"xl/s{names.index(name) + 1}.xml"))
+            for cell in (each for each in sheet.iter() if each.tag.endswith("}c")):
+                column, row = cell.get("r")[0], int(cell.get("r")[1:])
+                if left <= column <= right and top <= row <= bottom:
+                    found.append("".join(cell.itertext()))
+            found.append(name)
+    return "\n".join(found)
 
 
 def _slides(file: Path) -> list[str]:

@@ -25,6 +25,8 @@ CORPORA = {
     "blanks.txt": "The backup report\n" + " " * 100_000 + "backup restore takes a day\n",
     "word.txt": "backup restore " + "a" * 100_000,
     "fields.eml": "X-Backup: restore\n" * 2 * MANY,
+    "quotes.eml": "Subject: backup\n\n" + "> backup restore\nyes\n" * MANY,
+    "mails.mbox": "From x Fri May 31 10:15:00 2024\nSubject: backup restore\n\nyes\n\n" * MANY,
     "cells.csv": "backup restore," + "x," * 20 * MANY,
     "records.jsonl": "".join(
         f'{{"_id": "{at}", "title": "backup", "text": "restore"}}\n' for at in range(500)

@@ -15,6 +15,7 @@ from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from fakes import open_library
 from reliability.opened_file import open_at, read_text
+from workbooks import workbook
 
 WORDS = ("quarry", "lantern", "meadow", "orchard", "pebble", "walnut", "thistle", "harbour")
 FILLER = [f"Sentence {n} says more of what nobody asks for." for n in range(12)]
@@ -236,7 +237,43 @@ TEXTS = {
     "lines.jsonl": "\n".join(json.dumps([title, *lines]) for title, lines in paragraphs()),
     "cells.ipynb": notebook(),
 }
+
+
+def write_workbook(path):
+    """A sheet for each word: a table, and remarks next to it that begin lower."""
+    sheets = {}
+    for word, lines in paragraphs():
+        rows = [["Number", "Words", "Half", None, None], [0, lines[0], 0.5]]
+        rows += [[at, line, at / 2, None, f"remark {at}"] for at, line in enumerate(lines[1:], 1)]
+        sheets[f"On {word}'s"] = rows
+    path.write_bytes(workbook(sheets))
+
+
+def write_opendocument(path):
+    blocks = "".join(
+        f'<text:h text:outline-level="1">{title}</text:h><text:p/>'
+        + "".join(f"<text:p>{line.replace('&', '&amp;')}</text:p>" for line in lines)
+        for title, lines in paragraphs()
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
+        archive.writestr(
+            "content.xml",
+            '<office:document-content xmlns:office="urn:o" xmlns:text="urn:t"><office:body>'
+            f"<office:text>{blocks}</office:text></office:body></office:document-content>",
+        )
+
+
+def write_rich_text(path):
+    lines = (line for title, lines in paragraphs() for line in (title, "", *lines))
+    text = "\\par\n".join(lines).replace("ï", "\\'ef")
+    path.write_text(f"{{\\rtf1\\ansi\\ansicpg1252 {text}\\par}}")
+
+
 WRITERS = {
+    "budget.xlsx": write_workbook,
+    "paper.odt": write_opendocument,
+    "paper.rtf": write_rich_text,
     "paper.pdf": write_pdf,
     "paper.docx": write_docx,
     "deck.pptx": write_pptx,
@@ -246,6 +283,9 @@ UNITS = {
     "cells.ipynb": "cell",
     "paper.pdf": "page",
     "paper.docx": "paragraph",
+    "paper.odt": "paragraph",
+    "paper.rtf": "paragraph",
+    "budget.xlsx": "row",
     "deck.pptx": "slide",
     "book.epub": "paragraph",
     "records.jsonl": "record",

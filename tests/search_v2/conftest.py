@@ -1,5 +1,7 @@
 """The shared service of a process, and the events of LlamaIndex's instrumentation."""
 
+import asyncio
+
 import pytest
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers.base import BaseEventHandler
@@ -35,3 +37,13 @@ def events():
     root.add_event_handler(handler)
     yield handler.seen
     root.event_handlers.remove(handler)
+
+
+@pytest.fixture
+def loop():
+    """LlamaIndex's extractors leave the loop open that they make when there is none."""
+    made = asyncio.new_event_loop()
+    asyncio.set_event_loop(made)
+    yield
+    made.close()
+    asyncio.set_event_loop(None)

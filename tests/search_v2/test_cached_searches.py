@@ -5,9 +5,8 @@ from llama_index.core.schema import QueryBundle
 
 from catalog.core.errors import StageFailedError
 from catalog.library.indexing import Indexer
-from catalog.retrieval.expansion.expanded import ExpansionPlan
 from catalog.retrieval.search_parts import SearchParts
-from catalog.search_v2.retrievers import HybridRetrieverFactoryV2
+from catalog.search_v2.retrievers import QueryExpansionRetrieverV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from scripted import ScriptedSource
@@ -229,9 +228,8 @@ def test_a_query_that_brings_its_embedding_is_not_kept(opened):
     service, engine = opened()
     vector = [1.0] * 64
     for _ in range(2):
-        plan = ExpansionPlan(service.parts)
-        factory = HybridRetrieverFactoryV2(service.parts)
-        factory.build(QUERY, "docs", expansion=plan).retrieve(QueryBundle(QUERY, embedding=vector))
+        words = QueryExpansionRetrieverV2("docs", service=service)
+        words.retrieve(QueryBundle(QUERY, embedding=vector))
     assert len(engine.asked) == 6
 
 

@@ -233,7 +233,11 @@ def test_a_missing_collection_is_an_error_that_lists_the_existing_ones(client):
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
-    [({"query": "  "}, QueryError), ({"query": "x", "top_k": 0}, InputError)],
+    [
+        ({"query": "  "}, QueryError),
+        ({"query": "x", "top_k": 0}, InputError),
+        ({"query": "x", "top_k": "3"}, InputError),
+    ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_is_sent(server, arguments, error):
     with pytest.raises(error):
@@ -335,6 +339,10 @@ def test_llama_index_gets_nodes_with_their_citations(client):
     bundle = QueryBundle("whatever", embedding=own)
     nodes = asyncio.run(retriever.aretrieve(bundle))
     assert nodes[0].get_content() == PASSAGES[1][0]
+    retriever.similarity_top_k = 1
+    assert len(retriever.retrieve("a lidar sensor")) == 1
+    with pytest.raises(InputError, match="filters cannot be set here"):
+        retriever.filters = {}
 
 
 @pytest.mark.parametrize("size", [3, DIM])

@@ -3,11 +3,12 @@
 import pickle
 
 import pytest
-from llama_index.core import Document, MockEmbedding
+from llama_index.core import Document, MockEmbedding, VectorStoreIndex
 from llama_index.core.extractors import BaseExtractor
 from llama_index.core.ingestion import IngestionCache, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.schema import IndexNode, MetadataMode, TextNode
+from pydantic import PrivateAttr
 
 from catalog.embedding.model import EmbeddingModel
 from catalog.search_v2 import EmbeddingPrefixTransform
@@ -99,7 +100,7 @@ def test_a_changed_prefix_or_model_changes_what_is_embedded_whatever_is_cached(s
     assert "passage" not in node.get_content(MetadataMode.LLM)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("metadata", [{}, SAID, {"file_path": "/a.md"}])
 def test_a_cached_step_between_prefix_and_model_does_not_lose_the_prefix(seen, metadata):
     cache, given = IngestionCache(), [Document(text=TEXT, doc_id="a", metadata=metadata)]
@@ -148,3 +149,40 @@ def test_a_node_with_a_prefix_survives_a_copy_of_its_own():
     assert node.get_content(MetadataMode.EMBED) == "passage: team: red\n\nRevoke them."
     node.metadata["topic"] = "keys"
     assert "keys" in node.get_content(MetadataMode.LLM)
+
+
+class Own(TextNode):
+    """Somebody's class of nodes."""
+
+    color: str = "red"
+    _seen: int = PrivateAttr(default=0)
+
+
+@pytest.mark.parametrize(
+    "given", [IndexNode(text=TEXT, index_id="i"), Own(text=TEXT, color="blue")]
+)
+def test_a_node_of_another_class_keeps_its_class_and_gets_the_prefix(given):
+    (node,) = EmbeddingPrefixTransform(prefix="passage: ")([given])
+    kind = type(given)
+    for one in (node, pickle.loads(pickle.dumps(node)), node.model_copy(deep=True)):
+        assert isinstance(one, kind)
+        assert one.get_content(MetadataMode.EMBED) == "passage: Rotate them."
+        assert one.get_content(MetadataMode.LLM) == TEXT
+    plain = kind.from_dict(node.to_dict())
+    assert plain.get_content(MetadataMode.EMBED) == "passage: Rotate them."
+    Records()([node])
+    again = kind.from_dict(node.to_dict())
+    assert (again, type(again)) == (given.model_copy(update={"embedding": node.embedding}), kind)
+
+
+def test_what_an_index_stores_has_no_prefix_in_it():
+    step, model = EmbeddingPrefixTransform(prefix="passage: "), Records()
+    given = TextNode(text=TEXT, metadata=SAID)
+    index = VectorStoreIndex(
+        IngestionPipeline(transformations=[step, model]).run(nodes=[given]), embed_model=model
+    )
+    (stored,) = index.docstore.docs.values()
+    (found,) = index.as_retriever().retrieve("keys")
+    for node in (stored, found.node):
+        assert node.metadata == SAID
+        assert node.get_content(MetadataMode.LLM) == given.get_content(MetadataMode.LLM)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import pickle
 from functools import partial
 
 import pytest
@@ -11,6 +12,7 @@ from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
 from llama_index.core.schema import (
@@ -24,7 +26,7 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from pydantic import BaseModel
 
-from catalog.core.errors import InputError
+from catalog.core.errors import InputError, StoreError
 from catalog.library.indexing import Indexer
 from catalog.search_v2 import (
     AnswerQueryEngine,
@@ -217,7 +219,7 @@ def test_no_argument_of_a_postprocessor_is_swallowed(service):
 
 
 def test_a_depth_changed_later_acts(service):
-    whole, fused = CatalogRetriever("notes"), HybridRetrieverFactoryV2().build(None, "notes")
+    whole, fused = CatalogRetriever("notes"), HybridRetrieverFactoryV2().build("notes")
     assert len(whole.retrieve("the keys")) == len(fused.retrieve("the keys")) == 4
     for retriever in (whole, fused):
         retriever.similarity_top_k = 1
@@ -390,3 +392,89 @@ def test_every_part_takes_the_service_by_name(tmp_path, notes, monkeypatch):
         pipeline = IngestionPipelineBuilderV2(service=service).build_pipeline("more")
         pipeline.run(documents=[Document(text="A walrus.", metadata={"file_name": "w.txt"})])
         assert paths(CatalogRetriever("more", service=service).retrieve("walrus")) == ["w.txt"]
+
+
+def test_a_retriever_gives_as_many_nodes_as_asked_for_even_of_one_document(service):
+    text = " ".join(f"Ferry {n} leaves pier {n} at noon." for n in range(60))
+    splitter = SentenceSplitter(chunk_size=40, chunk_overlap=0)
+    pipeline = IngestionPipelineBuilderV2().build_pipeline("ferries", splitter=splitter)
+    pipeline.run(documents=[Document(text=text, doc_id="long")])
+    ours = CatalogRetriever("ferries", similarity_top_k=8)
+    found = ours.retrieve("when does the ferry leave")
+    scores = [node.score for node in found]
+    assert (len(found), scores) == (8, sorted(scores, reverse=True))
+    assert len({node.node_id for node in found}) == 8
+    pipeline.run(documents=[Document(text=f"The ferry of {n}.", doc_id=f"d{n}") for n in range(9)])
+    found = ours.retrieve("when does the ferry leave")
+    assert len(found) == 8
+    assert sum(node.metadata["path"] == "long" for node in found) <= 3
+    engine = QueryEngineBuilderV2().build_query_engine("ferries", similarity_top_k=12)
+    assert len(engine.query("when does the ferry leave").source_nodes) == 12
+    assert len(service.search("ferry", dataset="ferries", docs=["long"], top_k=5)) == 5
+
+
+def test_a_closed_service_says_so(tmp_path, notes):
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(notes, "notes")
+    closed = SearchServiceV2(open_library(tmp_path / "home"))
+    ours = CatalogRetriever("notes", service=closed)
+    assert ours.retrieve("keys")
+    closed.close()
+    with pytest.raises(StoreError, match="this search service is closed"):
+        ours.retrieve("keys")
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda stage: pickle.loads(pickle.dumps(stage)),
+        lambda stage: type(stage).from_dict(stage.to_dict()),
+        lambda stage: type(stage).from_json(stage.to_json()),
+    ],
+)
+def test_a_serialised_postprocessor_is_the_same(service, copied):
+    nodes = CatalogRetriever("notes", whole=False).retrieve("the keys")
+    for stage in (
+        ServicePostprocessor(top_k=1, callback_manager=CallbackManager()),
+        MaxChunksPerDocument(limit=1),
+        SimilarityThreshold(minimum=0.4),
+        TokenBudget(limit=9),
+    ):
+        again = copied(stage)
+        assert again.to_dict() == stage.to_dict()
+        asked = {"query_str": "the keys"}
+        assert [node.node_id for node in again.postprocess_nodes(nodes, **asked)] == [
+            node.node_id for node in stage.postprocess_nodes(nodes, **asked)
+        ]
+
+
+def test_an_answer_engine_retrieves_for_a_text_too(service):
+    (one, *_) = AnswerQueryEngine("notes").retrieve("midnight backups")
+    assert one.metadata["path"] == "guides/backup.md"
+
+
+def test_what_is_set_later_acts_or_raises(service):
+    ours = CatalogRetriever("notes", top_k=5)
+    ours.top_k = 1
+    assert (len(ours.retrieve("midnight backups")), ours.top_k, ours.similarity_top_k) == (1, 1, 1)
+    ours.score, ours.filters = "relevance", {"path": "keys.md"}
+    (node,) = ours.retrieve("midnight backups")
+    assert (node.metadata["path"], 0 <= node.score <= 1) == ("keys.md", True)
+    fused = HybridRetrieverFactoryV2().build(dataset_name="notes")
+    fused.mode, fused.k_lex, fused.docs = "lexical", 1, ["guides/backup.md"]
+    assert paths(fused.retrieve("midnight backups keys")) == ["guides/backup.md"]
+    engine = AnswerQueryEngine("notes")
+    engine.top_k = 1
+    assert len(engine.query("when do backups run").source_nodes) == 1
+    for part, name, value, said in (
+        (ours, "top_kk", 3, "did you mean top_k"),
+        (ours, "top_k", 0, "top_k must be"),
+        (ours, "mode", "dense", "no mode"),
+        (ours, "score", "cosine", "no score"),
+        (fused, "num_queries", 4, "num_queries"),
+        (fused, "top_k", 4, "k_fused is its depth"),
+        (fused, "k_dense", 0, "k_dense is 0"),
+        (engine, "response_mode", "refine", "no argument 'response_mode'"),
+    ):
+        with pytest.raises(InputError, match=said):
+            setattr(part, name, value)

@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 from llama_index.core import Document
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import TextNode, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
@@ -262,3 +263,92 @@ def test_a_cache_or_docstore_of_llama_index_is_refused(service, pipeline):
     other.docstore = SimpleDocumentStore()
     with pytest.raises(InputError, match="neither LlamaIndex's cache nor a docstore"):
         other.run(documents=[page(1)])
+
+
+def test_a_part_takes_no_other_documents_name(service, pipeline):
+    one = Document(text="Walrus of the id.", doc_id="f#2")
+    two = [Document(text=f"Walrus {n} of f.", doc_id="f") for n in (1, 2)]
+    expected = ["Walrus 1 of f.", "Walrus 2 of f.", "Walrus of the id."]
+    pipeline.run(documents=[one, *two])
+    assert texts(service, "walrus") == expected
+    for batches in ([[one], two], [two, [one]], [[one, *two]]):
+        again = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+        for batch in batches:
+            again.run(documents=batch)
+            assert again.report.refused == {}
+        assert texts(service, "walrus") == expected
+    pipeline.delete("f")
+    assert texts(service, "walrus") == ["Walrus of the id."]
+
+
+@pytest.mark.parametrize("said", [{"file_path": "/docs/b.epub"}, {"file_name": "readme.md"}])
+def test_texts_of_one_file_in_separate_runs_replace_each_other_and_that_is_told(
+    service, pipeline, said
+):
+    for n in range(3):
+        pipeline.run(documents=[Document(text=f"Walrus {n}.", metadata=said)])
+        assert bool(pipeline.report.warnings) == (n > 0)
+    assert "all 1 stored texts are replaced by 1 others" in pipeline.report.warnings[0]
+    again = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+    again.run(documents=[Document(text="Walrus, now.", metadata=said)])
+    assert bool(again.report.warnings) == ("file_name" in said)  # a file may have changed
+    again.run(documents=[Document(text="Walrus, now.", metadata=said)])
+    assert again.report.warnings == []
+
+
+def test_nodes_of_one_document_in_separate_runs_are_told(pipeline):
+    related = {"1": Document(text="", doc_id="zoo").as_related_node_info()}
+    for text in ("Walrus one.", "Walrus two."):
+        pipeline.run(nodes=[TextNode(text=text, relationships=related)])
+    assert "all 1 stored texts" in pipeline.report.warnings[0]
+
+
+def test_a_document_that_its_id_names_may_change_without_a_warning(pipeline):
+    for text in ("Walrus one.", "Walrus two."):
+        pipeline.run(documents=[Document(text=text, doc_id="a", metadata={"file_path": "/a"})])
+    assert pipeline.report.warnings == []
+
+
+def test_a_random_id_beside_an_address_names_nothing_and_that_is_told(service, pipeline):
+    for n in range(2):
+        said = {"url": "https://zoo.org/walrus"}
+        pipeline.run(
+            documents=[Document(text=f"Walrus {n}.", doc_id=str(uuid.uuid4()), metadata=said)]
+        )
+        assert "random UUID" in pipeline.report.warnings[0]
+    assert texts(service, "walrus") == ["Walrus 1."]
+    pipeline.run(documents=[page(1)])
+    assert pipeline.report.warnings == []
+    ids = [str(uuid.uuid5(uuid.NAMESPACE_URL, name)) for name in "ab"]
+    pipeline.run(
+        documents=[Document(text=f"Seal {one}.", doc_id=one, metadata=said) for one in ids]
+    )
+    assert (len(texts(service, "seal")), pipeline.report.warnings) == (2, [])
+
+
+def test_an_argument_that_no_step_has_is_an_error(service, pipeline):
+    class Marks(TransformComponent):
+        def __call__(self, nodes, mark="", **_):
+            for node in nodes:
+                node.metadata["mark"] = mark
+            return nodes
+
+    with pytest.raises(InputError, match="no argument 'document'; did you mean documents"):
+        pipeline.run(document=[page(1)])
+    with pytest.raises(InputError, match="no argument 'mark'"):
+        pipeline.run(documents=[page(1)], mark="red")
+    pipeline.transformations.append(Marks())
+    (node,) = pipeline.run(documents=[page(1)], mark="red", show_progress=False)
+    assert node.metadata["mark"] == "red"
+
+
+def test_a_pipeline_that_would_store_nothing_raises(pipeline):
+    pipeline.transformations = [SentenceSplitter()]
+    with pytest.raises(InputError, match="lost its own steps ChunkSplitter, StepResults"):
+        pipeline.run(documents=[page(1)])
+
+
+@pytest.mark.parametrize("given", ["a text", page(1), [None], [{"text": "a"}]])
+def test_what_is_no_list_of_documents_is_refused(pipeline, given):
+    with pytest.raises(InputError, match="give a list of Documents"):
+        pipeline.run(documents=given)

@@ -28,6 +28,8 @@ KEYS = (
 )
 ENGINES = ("bm25", "fts")
 
+pytestmark = pytest.mark.usefixtures("loop")
+
 
 SIZES = {"chunk_min_size": 4, "chunk_size": 20, "chunk_overlap": 0}
 
@@ -42,16 +44,6 @@ def service(request, tmp_path):
 @pytest.fixture
 def pipeline(service):
     return IngestionPipelineBuilderV2(service).build_pipeline("notes")
-
-
-@pytest.fixture(autouse=True)
-def loop():
-    """LlamaIndex's extractors leave the loop open that they make when there is none."""
-    made = asyncio.new_event_loop()
-    asyncio.set_event_loop(made)
-    yield
-    made.close()
-    asyncio.set_event_loop(None)
 
 
 class Scripted(CustomLLM):

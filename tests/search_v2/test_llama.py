@@ -153,21 +153,19 @@ def test_a_retriever_is_narrowed_by_stock_filters_and_documents(service):
         ({"doc_ids": ["bread.txt"]}, {"bread.txt"}),
         ({"doc_ids": []}, set()),
     ):
-        assert set(paths(factory.build(None, "notes", **narrow).retrieve("the keys"))) == allowed
-        assert set(paths(factory.build("keys", "notes", **narrow).retrieve("keys"))) == allowed
+        assert set(paths(factory.build("notes", **narrow).retrieve("the keys"))) == allowed
         assert set(paths(CatalogRetriever("notes", **narrow).retrieve("the keys"))) == allowed
 
 
 @pytest.mark.parametrize("depth", [{"k_lex": 0}, {"k_dense": -1}, {"k_fused": 0}])
 def test_a_depth_below_one_is_refused(service, depth):
     (name,) = depth
-    for query in (None, "bread"):
-        with pytest.raises(InputError, match=f"{name} is .*: use 1 or more"):
-            HybridRetrieverFactoryV2().build(query, "notes", **depth)
+    with pytest.raises(InputError, match=f"{name} is .*: use a number from 1"):
+        HybridRetrieverFactoryV2().build("notes", **depth)
     with pytest.raises(InputError):
         CatalogRetriever("notes", top_k=0)
     with pytest.raises(InputError, match="top_k"):
-        HybridRetrieverFactoryV2().build(None, "notes", top_k=3)
+        HybridRetrieverFactoryV2().build("notes", top_k=3)
 
 
 def test_names_that_llama_index_users_know_are_taken(service):

@@ -231,6 +231,20 @@ def test_what_cannot_be_fused_is_refused_with_the_reason(retrievers, options, re
 # both ways of asking, and failures
 
 
+@pytest.mark.parametrize(
+    "name", ["num_queries", "mode", "use_async", "weights", "retriever_weights", "k", "bonus"]
+)
+def test_what_cannot_be_set_later_is_an_error(name):
+    fused = HybridRetrieverFactoryV2().over([Given("a", "b")])
+    with pytest.raises(InputError, match=f"{name} cannot be set here"):
+        setattr(fused, name, 1)
+    for depth in (0, "3"):
+        with pytest.raises(InputError, match="use a number from 1"):
+            fused.similarity_top_k = depth
+    fused.similarity_top_k = 1
+    assert len(fused.retrieve("a")) == 1
+
+
 def test_retrievers_run_beside_each_other_in_both_ways():
     slow = [Given("a", seconds=0.2), GivenAsync("b", seconds=0.2), Given("c", seconds=0.2)]
     started = time.perf_counter()
@@ -536,6 +550,18 @@ def test_evidence_is_what_was_said_and_shown_around_a_node_of_theirs_and_needs_n
     assert "evidence" not in done.node.excluded_llm_metadata_keys
     assert (done.score, done.fused) == (found[0].score, found[0].fused)
     assert "evidence" not in found[0].node.metadata
+
+
+@pytest.mark.parametrize(
+    "form", [str, lambda at: f"{at}.0", lambda at: f"00:{at // 60:02}:{at % 60:02}"]
+)
+def test_times_may_be_texts(form):
+    talk = [said(f"w{at}", form(at), form(at + 10), f"Words at {at}.") for at in range(0, 120, 10)]
+    (node,) = TemporalExpansion(nodes=talk).postprocess_nodes(
+        [NodeWithScore(node=talk[6], score=1.0)], query_str="words"
+    )
+    assert "> 00:01:00–00:01:10" in node.metadata["evidence"]
+    assert all(word in node.metadata["evidence"] for word in ("Words at 50.", "Words at 70."))
 
 
 def test_nodes_near_one_another_share_evidence_and_others_have_none():

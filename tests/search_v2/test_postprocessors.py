@@ -22,6 +22,7 @@ from catalog.retrieval.passages import Passage
 from catalog.search_v2.nodes import ScoredPassage
 from catalog.search_v2.postprocessors import (
     DistinctText,
+    KeepFirst,
     KeywordChunkSelector,
     MaxChunksPerDocument,
     SimilarityThreshold,
@@ -157,7 +158,23 @@ def test_a_node_that_cannot_be_judged_stays_by_default(score):
     nodes = [node("odd", score=score), node("good", score=0.6), judged("sure", 0.7, score)]
     assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["odd", "good", "sure"]
     strict = SimilarityThreshold(minimum=0.5, keep_unjudged=False)
-    assert kept(strict, nodes) == ["good", "sure"]
+    assert kept(strict, nodes) == (["sure"] if score == 7.5 else ["good", "sure"])
+
+
+def test_scores_of_bm25_are_no_relevance_and_that_is_told(caplog):
+    nodes = [node("a", score=1.14), node("b", score=0.3), node("c", score=0.2)]
+    assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["a", "b", "c"]
+    assert "no passage has a relevance" in caplog.text
+    caplog.clear()
+    assert kept(SimilarityThreshold(minimum=0.25), nodes[1:]) == ["b"]
+    assert kept(SimilarityThreshold(), nodes) == ["a", "b", "c"]
+    assert caplog.text == ""
+
+
+def test_a_limit_of_zero_keeps_all():
+    nodes = [node("a", score=0.9), node("b", score=0.5)]
+    for stage in (KeepFirst(limit=0), MaxChunksPerDocument(limit=0), TokenBudget(limit=0)):
+        assert kept(stage, nodes) == ["a", "b"]
 
 
 @pytest.mark.parametrize("minimum", [-0.1, 1.1])

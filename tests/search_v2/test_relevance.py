@@ -236,10 +236,15 @@ def test_a_passage_without_a_cosine_that_was_fitted_is_judged_by_words(heard, fi
         ("Die Schlüssel werden gedreht, wenn der Dienst neu gestartet wird.", BY_WORDS),
     ],
 )
-def test_passages_in_another_language_are_judged_by_words(text, fit):
+def test_passages_in_another_language_are_judged_by_words_if_the_fit_is_of_english(text, fit):
     found = passages(ranked("vector", ("a", 0.9)), texts={"a": text})
-    [judged], _ = judge_relevance(list(found.values()), LONG, find_made)
+    of_english = replace(MADE, english_only=True)
+    [judged], _ = judge_relevance(
+        list(found.values()), LONG, lambda with_cosine: of_english if with_cosine else BY_WORDS
+    )
     assert judged.relevance == fit.relevance(seen(found)["a"])
+    [judged], _ = judge_relevance(list(found.values()), LONG, find_made)
+    assert judged.relevance == MADE.relevance(seen(found)["a"])
 
 
 def test_the_estimator_judges_passages_in_their_order_and_leaves_other_nodes_alone():

@@ -11,6 +11,7 @@ from catalog.core.params import MODES
 from catalog.core.scope import Scope
 from catalog.library.indexing import Indexer
 from catalog.retrieval.candidates import shortlist
+from catalog.search_v2 import CatalogRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.schema import document_cards
@@ -122,7 +123,7 @@ def test_only_the_chosen_documents_answer(tmp_path, folder, mode, lexical, vecto
         assert route(answer).note == "2 documents chosen"
         nodes = service.retrieve("cedar damson keys", **asked)
         assert {node.chunk.path for node in nodes} <= {"cedar.md", "damson.md"}
-        more = service.candidates("cedar damson keys", **asked)
+        more = CatalogRetriever(service=service, whole=False, **asked).retrieve("cedar damson keys")
         assert {node.chunk.path for node in more} <= {"cedar.md", "damson.md"}
 
 
@@ -151,7 +152,8 @@ def test_nothing_outside_the_scope_or_filter_is_let_in(service, narrowing, allow
     asked = {"dataset": "trees", "mode": mode, "top_k": top_k, **narrowing}
     assert paths(service.search("birch keys", **asked)) <= allowed
     assert {one.chunk.path for one in service.retrieve("birch keys", **asked)} <= allowed
-    assert {one.chunk.path for one in service.candidates("birch keys", **asked)} <= allowed
+    candidates = CatalogRetriever(service=service, whole=False, **asked).retrieve("birch keys")
+    assert {one.chunk.path for one in candidates} <= allowed
 
 
 def test_documents_of_another_dataset_are_never_chosen(own_service, library, tmp_path):

@@ -203,10 +203,9 @@ def test_a_typed_part_is_not_bound_by_a_phrase_that_no_passage_holds(service):
     assert '"days thirty"' in found.notes[0]
 
 
-def test_the_retriever_of_one_query_reads_its_quotes_as_a_search_does(service):
-    factory = HybridRetrieverFactoryV2(service.parts)
-    retriever = factory.build('"days thirty" bread', "notes")
-    assert len(retriever.retrieve("days thirty bread")) > 0
+def test_a_fusion_retriever_reads_quotes_as_a_search_does(service):
+    retriever = HybridRetrieverFactoryV2(service.parts).build("notes")
+    assert len(retriever.retrieve('"days thirty" bread')) > 0
 
 
 @pytest.fixture(scope="module")
@@ -422,10 +421,10 @@ def test_the_json_form_holds_what_the_contract_names(service):
 
 def test_the_hybrid_retriever_is_a_query_fusion_retriever_in_sync_and_async(service):
     factory = HybridRetrieverFactoryV2(service.parts)
-    retriever = factory.build("bake bread", "notes", 5, 5, 5)
+    retriever = factory.build("notes", 5, 5, 5)
     assert isinstance(retriever, QueryFusionRetriever)
     found = [node.node_id for node in retriever.retrieve("bake bread")]
-    again = factory.build("bake bread", "notes", 5, 5, 5)
+    again = factory.build("notes", 5, 5, 5)
     later = asyncio.run(again.aretrieve(QueryBundle("bake bread")))
     assert found == [node.node_id for node in later]
     assert found
@@ -448,7 +447,7 @@ def test_the_legs_run_at_the_same_time(own_service, library, monkeypatch, how):
 
     for engine in (library.indexes.lexical("notes"), library.indexes.vector("notes")):
         monkeypatch.setattr(engine, "search", meet_then(engine.search))
-    retriever = HybridRetrieverFactoryV2(own_service.parts).build("bake bread", "notes")
+    retriever = HybridRetrieverFactoryV2(own_service.parts).build("notes")
     if how == "sync":
         found = retriever.retrieve("bake bread")
     else:

@@ -207,7 +207,7 @@ def test_a_retriever_takes_one_dataset_several_or_none(service):
     several = CatalogRetriever(["notes", "secrets"], service=service, top_k=20)
     assert datasets(several.retrieve(query)) == {"notes", "secrets"}
     assert datasets(asyncio.run(several.aretrieve(query))) == {"notes", "secrets"}
-    everything = HybridRetrieverFactoryV2(service.parts).build("key")
+    everything = HybridRetrieverFactoryV2(service.parts).build()
     assert datasets(everything.retrieve(query)) == {"notes", "manuals", "secrets"}
 
 

@@ -24,7 +24,7 @@ from catalog.retrieval.frame_text import short_frame_text
 from catalog.retrieval.fusion import FusedHit
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.temporal import TemporalExpander, merge_windows, seconds_around
-from catalog.search_v2 import QueryEngineBuilderV2
+from catalog.search_v2 import CatalogRetriever, QueryEngineBuilderV2
 from catalog.search_v2.nodes import PassageNode
 from catalog.search_v2.postprocessors import TemporalExpansion
 from catalog.search_v2.service import SearchServiceV2
@@ -440,7 +440,9 @@ def test_a_failure_is_a_failed_stage_and_the_answer_stands(opened, monkeypatch):
     assert (stage(found).status, stage(found).note) == ("failed", "StoreError: no more disk")
     assert found[0].evidence is None
     assert found[0].link == "talks/lecture.srt#t=65"
-    nodes = SearchServiceV2(library).candidates("normalisation", dataset="vault", mode="lexical")
+    service = SearchServiceV2(library)
+    ours = CatalogRetriever("vault", service=service, mode="lexical", whole=False)
+    nodes = ours.retrieve("normalisation")
     assert TemporalExpansion(library.database).postprocess_nodes(nodes) == nodes
     with pytest.raises(StageFailedError, match="temporal"):
         ask(library, strict=True)

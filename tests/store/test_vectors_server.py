@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from httpx import Headers
-from llama_index.core import VectorStoreIndex
+from llama_index.core import Document, StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import (
     MetadataFilter,
     MetadataFilters,
@@ -304,6 +305,30 @@ def test_llama_index_reads_the_collection_with_texts_from_the_truth(desk: Bench)
     assert [node.get_content() for node in store.query(only).nodes or []] == ["3.md passage 0"]
     store.delete("notes:3.md")
     assert store.query(only).nodes == []
+
+
+def test_texts_added_by_llama_index_come_back() -> None:
+    nodes = [TextNode(text="Walrus swims.", metadata={"a": 1}), TextNode(text="Bake bread.")]
+    client = QdrantClient(":memory:")
+    store = MinimalQdrantVectorStore("added", client)
+    context = StorageContext.from_defaults(vector_store=store)
+    model = MockEmbedding(embed_dim=DIM)
+    index = VectorStoreIndex(nodes, storage_context=context, embed_model=model)
+    found = index.as_retriever().retrieve("anything")
+    assert {node.text: node.metadata for node in found} == {
+        "Walrus swims.": {"a": 1},
+        "Bake bread.": {},
+    }
+    assert {node.node_id for node in found} == {node.node_id for node in nodes}
+    (point, *_), _ = client.scroll("added")
+    assert str(point.payload).count("Walrus") + str(point.payload).count("Bake") == 1
+    document = Document(text="Seals dive.", doc_id="seals")
+    index.insert(document)
+    found = index.as_retriever(similarity_top_k=9).retrieve("x")
+    (seal,) = [node for node in found if "Seal" in node.text]
+    assert (seal.node.ref_doc_id, seal.metadata) == ("seals", {})
+    index.delete_ref_doc("seals")
+    assert "Seals" not in " ".join(node.text for node in index.as_retriever().retrieve("x"))
 
 
 def test_the_stock_llama_index_store_reads_a_collection_with_texts(desk: Bench):

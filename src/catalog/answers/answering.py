@@ -37,13 +37,11 @@ if TYPE_CHECKING:
     from catalog.retrieval.searcher import Searcher
 
 
-NOTHING_RELATED = (
-    "I don't see content in this project that directly answers that question yet. "
-    "Try indexing documents that say something about it and run this again."
-)
-NOT_ENOUGH = "I don't see enough information in this brain to answer that yet."
+NOTHING_RELATED = "I don't see an answer to that in these documents."
+NOT_ENOUGH = "I don't see enough in these documents to answer that."
 NONE_SUPPORTED = "no sentence of the language model is supported by the passages it cites"
 CITES_NOTHING = "the language model cited no passage"
+CUT = "the model repeated itself, or wrote as much as IDX_LLM__MAX_TOKENS allows"
 MODEL_ABSTAINS = "the language model found no answer in the passages"
 _NEAREST = 3
 
@@ -247,13 +245,13 @@ def _write(
     notes = [about_bound] if about_bound else []
     answer = replace(answer, model=llm.name, tokens=draft.tokens, notes=tuple(notes))
     if not supported:
-        if draft.cites_nothing:
-            return f"{CITES_NOTHING}; sentences of the documents are shown instead"
-        reason = NONE_SUPPORTED if count else MODEL_ABSTAINS
-        refused = refuse(service, params, answer.results, reason, had_passages=True)
-        return replace(answer, abstained=refused)
+        if not count and not draft.is_cut:
+            refused = refuse(service, params, answer.results, MODEL_ABSTAINS, had_passages=True)
+            return replace(answer, abstained=refused)
+        why = CITES_NOTHING if draft.cites_nothing else NONE_SUPPORTED
+        return f"{why}; sentences of the documents are shown instead"
     notes += [f"unsupported sentences left out: {draft.dropped}"] if draft.dropped else []
-    notes += ["the model wrote as much as IDX_LLM__MAX_TOKENS allows"] if draft.is_cut else []
+    notes += [CUT] if draft.is_cut else []
     sentences = tuple(map(sources.cite, draft.sentences))
     cited = sources.of(sentences)
     return replace(answer, sentences=sentences, citations=cited, notes=tuple(notes))

@@ -67,7 +67,7 @@ class ClaimReader:
     def says_no_answer(self) -> bool:
         """Return whether the model abstains."""
         said = self._beginning.casefold().replace("’", "'")
-        own = ("i don't see enough information", "i don't see content in this project")
+        own = tuple(f"i don't see {what}" for what in ("an answer", "enough", "content"))
         return said.startswith((NO_ANSWER.casefold(), *own))
 
     def feed(self, piece: str) -> Iterator[Claim]:
@@ -201,12 +201,14 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
 
 
 def find_denial(text: str, result: SearchResult) -> str | None:
-    """Return why the passage says a sentence only under a heading that denies it, if it does.
+    """Return why the passage says a sentence only to deny it: in a heading, label, or afterwards.
 
     A bare title says nothing either.
     """
     words = query_words(text, language_of_words(result.text))
-    if text.strip(" .") in (result.title, *result.sections):
+    if any(
+        text.strip(" .").casefold() in one.casefold() for one in (result.title, *result.sections)
+    ):
         return "words: it is only a title"
     negated = any(word.is_negation for one in analyse_text(text).sentences for word in one)
     if negated or denies(text, most=len(text)):
@@ -215,8 +217,11 @@ def find_denial(text: str, result: SearchResult) -> str | None:
     if not statements:
         return None
     nearest = max(statements, key=lambda one: words.rank(words.matches(one.text)))
-    denying = next((one for one in nearest.context if denies(one)), None)
-    return None if denying is None else f"negation: the passage says it under {denying!r}"
+    if denying := next((one for one in nearest.context if denies(one)), None):
+        return f"negation: the passage says it under {denying!r}"
+    if denies(nearest.turned, most=len(nearest.turned)) and text not in nearest.turned:
+        return f"negation: the passage goes on with {nearest.turned!r}"
+    return None
 
 
 def _supporting(text: str, cited: Mapping[int, SearchResult]) -> tuple[tuple[int, ...], Support]:

@@ -29,7 +29,6 @@ class MeasurementUnit(NamedTuple):
         return self.dimension.split(":")[0]
 
 
-_SECONDS_OF_DAY = 86_400.0
 _TABLE = """
     mass      1e-9 ng nanogram; 1e-6 µg ug mcg microgram; 1e-3 mg milligram; 1 g gram gramme
     mass      1e3 kg kilogram kilo; 1e6 t tonne ton; 453.59237 lb lbs pound; 28.349523 oz ounce

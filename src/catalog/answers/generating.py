@@ -42,6 +42,7 @@ from catalog.core.answers import (
     ArtifactSection,
     TokenCounts,
 )
+from catalog.core.bounded_calls import WHOLE
 from catalog.core.errors import ArtifactSchemaError, ConfigError, InputError, LLMError
 from catalog.core.param_fields import takes
 from catalog.core.params import KINDS, ArtifactKind, GenerateParams
@@ -139,7 +140,9 @@ def write_sections(
     """
     most = llm.context_tokens // _MOST_OF_WINDOW
     agent = agent.model_copy(update={"max_tokens": min(agent.max_tokens or most, most)})
-    writer = CheckedWriter(llm, results, settings, seconds, agent, summariser)
+    writer = CheckedWriter(
+        llm, results, settings, seconds, agent, summariser, whole=WHOLE * seconds
+    )
     messages, passages = writer.prompt(
         f"Generate a {kind} on: {topic}", artifact_rules(kind, sections), parts=len(sections)
     )

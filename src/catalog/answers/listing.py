@@ -14,10 +14,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.cited_sources import Sources, find_quote
+from catalog.answers.neutralising import neutralise
+from catalog.answers.statements import Statement, read_statements, turns_meaning
 from catalog.core.answers import Answer, AnswerEvent, AnswerSentence
 from catalog.core.params import MAX_DOCUMENTS, AskParams, BrowseParams, SearchParams
 from catalog.core.results import CatalogPage, SearchResult, SearchResults
 from catalog.library.browse import DocumentCatalog
+from catalog.retrieval.query_words import language_of_words, query_words
 from catalog.store.lexical.languages import stop_words
 
 if TYPE_CHECKING:
@@ -161,11 +164,23 @@ def _headline(phrases: tuple[str, ...], page: CatalogPage) -> str:
 
 
 def _line(result: SearchResult, count: int, phrases: tuple[str, ...]) -> AnswerSentence:
-    start, end = find_quote(result, " ".join(phrases))
+    """Return the statements of a passage that contain the phrases; without one, the line."""
+    found: dict[int, Statement] = {}
+    statements = list(read_statements(result.text, result.sections))
+    for phrase in phrases:
+        words = query_words(phrase, language_of_words(result.text))
+        ranked = [(words.rank(words.matches(one.text)), one) for one in statements]
+        best = max(ranked, key=lambda pair: pair[0], default=None)
+        if best is not None and any(words.matches(best[1].text)):
+            found.setdefault(best[1].start, best[1])
+    spans = [(one.start, one.end) for one in found.values()]
+    start, end = spans[0] if spans else find_quote(result, " ".join(phrases))
+    texts = [one.text for one in found.values()] or [result.text[start:end].lstrip("#>-*+ ")]
     times = "" if count == 1 else f" ({count:,} passages)"
+    above = [part for one in found.values() for part in one.context if turns_meaning(part)]
     return AnswerSentence(
-        text=" ".join(result.text[start:end].split()),
-        context=f"{result.title}{times}",
+        text=neutralise(" … ".join(" ".join(text.split()) for text in texts), [result]),
+        context=" › ".join(dict.fromkeys([f"{result.title}{times}", *above])),
         citations=(result.rank,),
         supported=True,
         breaks="\n",

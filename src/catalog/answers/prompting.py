@@ -12,8 +12,6 @@ from catalog.core.text import clean, mark_as_data
 from catalog.llm import LanguageModel, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from catalog.core.answers import AnswerSentence
     from catalog.core.params import ArtifactKind
     from catalog.core.results import SearchResult
@@ -107,15 +105,11 @@ def _beginning(text: str, room: int, count: Callable[[str], int]) -> str:
     if room < _LEAST_PART:
         return ""
     kept = 0
-    for end in _ends(text):
+    for _, end in sentence_bounds(text):
         if count(text[:end]) > room:
             break
         kept = end
     return text[:kept]
-
-
-def _ends(text: str) -> Iterator[int]:
-    return (end for _, end in sentence_bounds(text))
 
 
 NO_ANSWER = "NO ANSWER"

@@ -7,10 +7,13 @@ tables of contents and lines of links are no statements.
 
 from __future__ import annotations
 
+import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from catalog.core.documents import find_columns
 from catalog.ingest.chunking.boundaries import Line, iter_lines, sentence_spans
 
 _LONGEST = 400  # characters of a sentence; a longer one is taken line by line
@@ -24,7 +27,9 @@ _BOLD = re.compile(r"\s*+(?:\*\*|__)([^*_]++)(?:\*\*|__)\s*+:?+\s*+\Z")
 _ITEM = re.compile(r"\s*+(?:[-*+•]|\d{1,3}[.)]|\[[ xX]\])\s++(?:\[[ xX]\]\s++)?")
 _RULE = re.compile(r"[\s:|+=-]*+\Z")
 _QUOTED = re.compile(r"\s*+(?:>\s*+)++")
-_LINK = re.compile(r"!?\[\[[^\[\]\n]*+\]\]|!?\[[^\[\]\n]*+\]\([^()\n]*+\)|https?://\S++")
+_LINK = re.compile(
+    r"!?\[\[[^\[\]\n]*+\]\]|!?\[[^\[\]\n]*+\]\([^()\n]*+\)|https?://\S++|(?<!\S)[^\s@]++@\S++"
+)
 _NO_TEXT = re.compile(  # a line of code after its prompt; of a table of contents, up to its page
     r"\A\s*+(?:>>>|\.\.\.|\$|PS>)\s|(?<!\.)(?<!\. )(?:\. ?){4,}+\s*+\d++\s*+\Z"
 )
@@ -37,22 +42,39 @@ _PRONOUN = re.compile(
 _STRONG = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]++)\*\*(?![\w*])")
 _NUMBER = re.compile(r"[\d.,%$€£\s+-]+\Z")
 _WORDS = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
 _MOST_COLUMNS = 40
+_ALIKE = 0.8  # of the lines of CSV have as many cells as one another: some have line breaks
 _LIST_LINE = re.compile(r"\s*+[A-ZÀ-Þ0-9][^\n]{0,78}[^\s.!?:;,]\s*\Z")  # of a list without marks
 _DENIES = re.compile(
     r"\bnot\b|\bnever\b|\bno longer\b|\bdon['’]?ts?\b|\bprohibited\b|\bforbidden\b|\bbanned\b|"
     r"\brejected\b|\bdeclined\b|\brefused\b|\bdiscontinued\b|\bwithdrawn\b|\bexclu(?:ded|sions)\b|"
-    r"\bmyths?\b|\buntrue\b|\bfalse\b",
+    r"\bmyths?\b|\buntrue\b|\bfalse\b|(?<!went )\bwrong\b|\bincorrect\b|\bbad:?\s*\Z|"
+    r"\bnothing\b|\bnone\b|\bneither\b|\bnonsense\b|\boutdated\b|\bobsolete\b",
     re.I,
 )
 _TURNS = re.compile(
     rf"{_DENIES.pattern}|\bwithout\b|\bexcept\w*|\bold\b|\bformer(?:ly)?\b|\bprevious\b|"
-    r"\bobsolete\b|\bdeprecated\b|\boutdated\b|\bsuperseded\b|\bexpired\b|\bcancelled\b|\bdraft\b|"
-    r"\bpropos(?:ed|als?)\b|\bplanned\b|\brumou?rs?\b|\bmistakes?\b|\bclosed\b|\bsold out\b|"
-    r"\bout of stock\b|\bonly\b|\bunless\b|\b(?:19|20)\d\d\b",
+    r"\bdeprecated\b|\bsuperseded\b|\bexpired\b|\bcancelled\b|\bdraft\b|\bpropos(?:ed|als?)\b|"
+    r"\bplanned\b|\brumou?rs?\b|\bmistaken?s?\b|\bclosed\b|\bsold out\b|\bout of stock\b|"
+    r"\bonly\b|\bunless\b",
     re.I,
 )
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _MOST_DENYING = 5  # words of a heading that denies what is under it; a longer one tells a story
+_LABELS = re.compile(r"\W*+(?:[^\W_](?:[^:.!?\n]|:(?=\d)){0,40}:\s+){0,3}")  # Greta: Myth: …
+_ANSWERS = re.compile(  # what is before it, if it turns that
+    r"\W*+(?:this|that|these|those|none|nothing|neither|not|no(?=[,.;:!])|never|only|unless|except|"
+    r"false|wrong|untrue|incorrect|nonsense|however|but|otherwise|actually|"
+    r"(?:it|they) (?:is|are|was|were|has|have|does|do)\b)",
+    re.I,
+)
+_STOPS = re.compile(r"[.!?…:]\W*\Z")
+_NEAR = 80  # characters of its beginning in which it does so
+_ANNOUNCES = re.compile(
+    r"\bthe following\b|\b(?:is|are|text|rules?|advice|steps?|examples?|table|list) below\b",
+    re.I,
+)
 
 
 class Statement(NamedTuple):
@@ -61,7 +83,8 @@ class Statement(NamedTuple):
     ``context`` are the heading, the lead-in of a list or the question above it, outermost first.
     ``depends`` says that it means little without the last of them, as an item of a list does.
     The cells of a row have the names of their columns, and a sentence that begins with a pronoun
-    has the sentence before it.
+    has the sentence before it. ``turned`` is the sentence after it that turns its meaning, as
+    *This is wrong.* does; ``text`` ends with it.
     """
 
     start: int
@@ -69,6 +92,12 @@ class Statement(NamedTuple):
     text: str
     context: tuple[str, ...] = ()
     depends: bool = False
+    turned: str = ""
+
+    def turned_by(self, words: str, end: int) -> Statement:
+        """Return the statement together with what follows it and ends at ``end``."""
+        stop = "" if _STOPS.search(self.text) else "."
+        return self._replace(end=end, text=f"{self.text}{stop} {words}", turned=words)
 
 
 def read_statements(text: str, headings: Sequence[str] = ()) -> Iterator[Statement]:
@@ -87,7 +116,7 @@ def turns_meaning(context: str) -> bool:
     >>> turns_meaning('Rejected proposals'), turns_meaning('Opening hours')
     (True, False)
     """
-    return _TURNS.search(context) is not None
+    return bool(_TURNS.search(context) or _YEAR.search(context))
 
 
 def denies(context: str, *, most: int = _MOST_DENYING) -> bool:
@@ -121,23 +150,51 @@ class _Reader:
         }
         self._known = known & titles
         above = [one for one in headings if " ".join(one.split()) not in titles]
+        columns = find_columns(above)
+        above = [one for one in above if one not in columns]
+        names = columns[0].strip("| ").split("|") if columns else []
+        self._columns = [_plain(name) for name in names]
+        lines = [text[one.start : one.end] for one in self._lines]
+        self._delimiter = _find_delimiter(lines, len(self._columns))
         self._headings = [(0, one) for one in above if turns_meaning(one)]
-        self._lead = self._parent = self._question = ""
+        self._lead = self._parent = self._question = self._over = ""
         self._parent_indent = 0
         self._list_end = 0  # of a list without marks, which is read only once
 
     def read(self) -> Iterator[Statement]:
+        waiting: list[Statement] = []  # of a paragraph or list, which the next one may turn
+        of = ""
         for kind, lines in self.blocks():
-            start, end = lines[0].start, lines[-1].end
-            if kind == "heading":
-                self._enter(self._text[start:end])
-            elif kind == "table":
-                yield from self._rows(lines)
-            elif kind == "item":
-                yield from self._item(start, end)
-            elif kind == "prose":
-                self._lead = self._parent = ""
-                yield from self._of_spans(list(self.cut(start, end)), is_item=False)
+            found = list(self._of_block(kind, lines))
+            if kind == "none":
+                continue
+            if kind == "prose" and _QUOTED.match(self._text, lines[0].start):
+                kind = "quote"
+            if found and waiting and not waiting[-1].turned:
+                is_all = kind in ("prose", "quote") and _answers(found[0].text)
+                if is_all or (kind != "table" and _is_denied(waiting[-1])):
+                    turn, turned = found.pop(0), waiting if is_all else waiting[-1:]
+                    turned = [one.turned_by(turn.text, turn.end) for one in turned]
+                    waiting[-len(turned) :] = turned
+            if kind != of or kind == "prose":
+                yield from waiting
+                waiting = []
+            waiting += found
+            of = kind
+        yield from waiting
+
+    def _of_block(self, kind: str, lines: list[Line]) -> Iterator[Statement]:
+        start, end = lines[0].start, lines[-1].end
+        if kind == "heading":
+            self._enter(self._text[start:end])
+        elif kind == "table":
+            yield from self._rows(lines)
+        elif kind == "item":
+            yield from self._item(start, end)
+        elif kind == "prose":
+            self._over = self._lead if turns_meaning(self._lead) else ""
+            self._lead = self._parent = ""
+            yield from self._of_spans(list(self.cut(start, end)), is_item=False)
 
     def blocks(self) -> Iterator[tuple[str, list[Line]]]:
         """Yield the kind and the lines of each block: prose, item, table, heading, code, none."""
@@ -160,6 +217,17 @@ class _Reader:
                     if first < high and last > low
                 )
 
+    def _cells(self, line: str) -> list[str] | None:
+        """Return the cells of a row of a table; ``None`` for any other line."""
+        bare = line.strip()
+        if self._delimiter is not None:
+            cells = next(csv.reader([bare], delimiter=self._delimiter), [])
+        elif " | " in bare or (bare.startswith("|") and bare.endswith("|") and len(bare) > 1):
+            cells = bare.removeprefix("|").removesuffix("|").split("|")
+        else:
+            return None
+        return [_plain(cell) for cell in cells] if 1 < len(cells) <= _MOST_COLUMNS else None
+
     def _line(self, at: int) -> str:
         line = self._lines[at]
         return self._text[line.start : line.end]
@@ -181,8 +249,9 @@ class _Reader:
         if self._is_heading(at):
             underlined = following < len(lines) and _UNDERLINE.match(self._line(following))
             return "heading", following + bool(underlined)
-        if _cells(line):
-            while following < len(lines) and "|" in self._line(following):
+        if self._cells(line):
+            mark = self._delimiter or "|"
+            while following < len(lines) and mark in self._line(following):
                 following += 1
             return "table", following
         if line.lstrip().startswith("<!--"):
@@ -222,7 +291,7 @@ class _Reader:
         bare = line.strip()
         if bare in self._known:
             return True
-        if len(bare) > _LONGEST_HEADING or _ITEM.match(line) or _cells(line):
+        if len(bare) > _LONGEST_HEADING or _ITEM.match(line) or self._cells(line):
             return False
         if at + 1 < len(self._lines) and _UNDERLINE.match(self._line(at + 1)):
             return at == 0 or not self._line(at - 1).strip()
@@ -232,7 +301,7 @@ class _Reader:
     def _continues(self, at: int, *, is_item: bool) -> bool:
         """Return whether a line goes on with the paragraph or item before it."""
         line = self._line(at)
-        if not line.strip() or _FENCE.match(line) or _ITEM.match(line) or _cells(line):
+        if not line.strip() or _FENCE.match(line) or _ITEM.match(line) or self._cells(line):
             return False
         if (
             _NO_TEXT.search(line)
@@ -254,22 +323,42 @@ class _Reader:
     def _has_header(self, lines: list[Line]) -> bool:
         """Return whether the first row names the columns.
 
-        In Markdown a rule follows it. Else none of its cells may be a number alone.
+        In Markdown a rule follows it. Else none of its cells may be a number alone. In CSV none may
+        have a digit, be empty or occur again, and the rows below must look otherwise: they have
+        digits, capitals where it has none, or values that occur again.
         """
-        first, second = (self._text[one.start : one.end].strip() for one in lines[:2])
-        if first.startswith("|"):
-            return _RULE.match(second) is not None
-        return not any(map(_NUMBER.match, _cells(first) or [""]))
+        rows = [self._text[one.start : one.end].strip() for one in lines]
+        if rows[0].startswith("|"):
+            return _RULE.match(rows[1]) is not None
+        names = self._cells(rows[0]) or [""]
+        if self._delimiter is None:
+            return not any(map(_NUMBER.match, names))
+        below = [self._cells(row) or [] for row in rows[1:]]
+        cells = [(at, cell) for row in below for at, cell in enumerate(row) if cell]
+        if not all(names) or any(map(_DIGIT.search, names)) or set(enumerate(names)) & set(cells):
+            return False
+        is_lower = "".join(names).islower() and not all(cell.islower() for _, cell in cells)
+        has_digits = any(_DIGIT.search(cell) for _, cell in cells)
+        return is_lower or has_digits or len(set(cells)) < len(cells)
 
     def _rows(self, lines: list[Line]) -> Iterator[Statement]:
-        """Yield the rows of a table after the first, each cell with the name of its column."""
+        """Yield the rows of a table without its header, each cell with the name of its column.
+
+        Where the passage begins within a table, the names are those that are known of it.
+        """
         rows = [
-            (line, _cells(raw) or [])
+            (line, self._cells(raw) or [])
             for line in lines
             if not _RULE.match(raw := self._text[line.start : line.end])
         ]
-        header = rows[0][1] if len(rows) > 1 and self._has_header(lines) else []
-        for line, cells in rows[1:] if header else rows:
+        is_known = not self._text[: lines[0].start].strip() or "|" not in self._text
+        if is_known and self._columns and rows and len(rows[0][1]) == len(self._columns):
+            header = self._columns
+            rows = rows[rows[0][1] == header :]
+        else:
+            header = rows[0][1] if len(rows) > 1 and self._has_header(lines) else []
+            rows = rows[bool(header) :]
+        for line, cells in rows:
             names = header if len(header) == len(cells) else [""] * len(cells)
             named = [
                 f"{name}: {cell}" if name and at else cell or name
@@ -300,26 +389,38 @@ class _Reader:
 
     def _of_spans(self, spans: list[tuple[int, int]], *, is_item: bool) -> Iterator[Statement]:
         before: tuple[int, str] | None = None
+        waiting: Statement | None = None  # the last one, which the next sentence may turn
         for start, end in spans:
             words = _plain(self._text[start:end])
             bare = words.rstrip("*_ ")
-            if bare.endswith(":"):
-                self._lead = self._lead if is_item else bare.strip("*_ :")
-            elif bare.endswith("?"):
-                self._question = bare.strip("*_ ")
-            else:
+            is_said = not bare.endswith((":", "?"))
+            if waiting is not None:
+                if is_said and not waiting.turned and (_answers(words) or _is_denied(waiting)):
+                    waiting, before = waiting.turned_by(words, end), None
+                    continue
+                yield waiting
+                waiting = None
+            if is_said:
                 if _is_statement(words):
-                    begin = start
+                    begin, whole = start, words
                     if before is not None and _PRONOUN.match(words):
-                        begin, words = before[0], f"{before[1]} {words}"
-                    yield self._statement(begin, end, words, depends=is_item)
+                        begin, whole = before[0], f"{before[1]} {words}"
+                    waiting = self._statement(begin, end, whole, depends=is_item)
+                    if _ANNOUNCES.search(words) and turns_meaning(words):
+                        self._lead = self._over = bare.rstrip(".")
                 self._question = ""
-                before = start, _plain(self._text[start:end])
+                before = start, words
                 continue
+            if bare.endswith("?"):
+                self._question = bare.strip("*_ ")
+            elif not is_item:
+                self._lead = bare.strip("*_ :")
             before = None
+        if waiting is not None:
+            yield waiting
 
     def _statement(self, start: int, end: int, words: str, *, depends: bool = False) -> Statement:
-        leads = (self._lead, self._parent) if depends else ()
+        leads = (self._lead, self._parent) if depends else (self._over,)
         titles = (title for _, title in self._headings)
         context = tuple(filter(None, (*titles, *leads, self._question)))
         return Statement(start, end, words, context, depends and bool(context))
@@ -345,14 +446,34 @@ def _framed(line: str) -> bool:
     )
 
 
-def _cells(line: str) -> list[str] | None:
-    """Return the cells of a row of a table; ``None`` for any other line."""
-    bare = line.strip()
-    if " | " not in bare and not (bare.startswith("|") and bare.endswith("|") and len(bare) > 1):
+def _answers(words: str) -> bool:
+    """Return whether a sentence turns the meaning of what is before it: *This is wrong.*"""
+    said = words[_LABELS.match(words).end() :]  # type: ignore[union-attr]
+    return any(_ANSWERS.match(one) and _TURNS.search(one[:_NEAR]) for one in (words, said))
+
+
+def _is_denied(statement: Statement) -> bool:
+    """Return whether a label denies a statement, so that the next one says what is true: *Myth:*"""
+    labels = _LABELS.match(statement.text)[0]  # type: ignore[index]
+    return any(denies(one, most=3) for one in labels.split(":"))
+
+
+def _find_delimiter(lines: Sequence[str], columns: int) -> str | None:
+    """Return what separates the cells of a passage that is CSV as a whole, else ``None``.
+
+    ``columns`` is the number of columns, 0 if it is not known.
+    """
+    lines = [line.strip() for line in lines if line.strip()]
+    if len(lines) < 2 - bool(columns) or any(" | " in line for line in lines):
         return None
-    bare = bare.removeprefix("|").removesuffix("|")
-    cells = [_plain(cell) for cell in bare.split("|")]
-    return cells if 1 < len(cells) <= _MOST_COLUMNS else None
+    for delimiter in ",;\t":
+        rows = [next(csv.reader([line], delimiter=delimiter), []) for line in lines]
+        [(width, alike)] = Counter(map(len, rows)).most_common(1)
+        spaced = sum(cell.startswith(" ") for row in rows for cell in row)  # as in prose
+        is_table = width == columns if columns else spaced < len(rows)
+        if is_table and 1 < width <= _MOST_COLUMNS and alike >= _ALIKE * len(rows):
+            return delimiter
+    return None
 
 
 def _plain(text: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import closing
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from catalog.answers.claims import Claim, ClaimReader, check_claim, without_thoughts
 from catalog.answers.prompting import (
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 _OF_SUMMARY = 200  # tokens that a summary may have
 _OF_VERDICT = 16  # tokens of a judge's reply
+_MOST_REPEATED = 4  # sentences of a reply; it goes on for ever with more
 _OF_FORM = 60  # tokens that the parts of a conversation take besides their text
 
 
@@ -113,7 +117,8 @@ class CheckedWriter:
     """Ask a model about passages as an agent would, count its tokens, and check what it writes.
 
     ``summariser`` sums up the passages for it first. A sentence with a score below ``least`` (0 to
-    1) is unsupported. ``is_cut`` tells whether its last reply was as long as it may be.
+    1) is unsupported. ``is_cut`` tells whether its last reply was as long as it may be. All its
+    calls together have ``whole`` seconds, ``seconds`` without it.
     """
 
     def __init__(
@@ -125,7 +130,9 @@ class CheckedWriter:
         agent: Agent,
         summariser: LanguageModel | None = None,
         least: float = 0.0,
+        whole: float | None = None,
     ) -> None:
+        self._deadline = monotonic() + (whole or seconds)
         self._agent, self._summariser, self._least = agent, summariser, least
         self._llm, self._settings, self._seconds = llm, settings, seconds
         self._results = results
@@ -162,22 +169,31 @@ class CheckedWriter:
         if self._summariser is None:
             return ""
         messages = build_messages(question, passages, rules=SUMMARY_RULES)
-        reply = Reply(self._summariser, messages, self._seconds, max_tokens=_OF_SUMMARY)
-        said = "".join(reply)
-        self._add_tokens(reply, messages, said)
-        return clean(without_thoughts(said)).strip()
+        said, _ = self._say(self._summariser, messages, max_tokens=_OF_SUMMARY)
+        return clean(said)
 
     def read(self, messages: Sequence[Message], reader: ClaimReader) -> Iterator[AnswerSentence]:
-        """Yield the reply's sentences, checked; nothing if the model says it has no answer."""
-        reply = Reply(self._llm, messages, self._seconds, **self._agent.options())
-        for piece in reply:
-            for claim in reader.feed(piece):
-                if not reader.says_no_answer:
-                    yield self.check(claim)
-        self._end(reply, messages, reader.reply)
+        """Yield the reply's sentences, checked; nothing if the model says it has no answer.
+
+        A sentence that it repeats is left out, and a reply that only repeats itself is not read on.
+        """
+        reply = self._reply(self._llm, messages, **self._agent.options())
+        said: Counter[str] = Counter()
+        with closing(iter(reply)) as pieces:
+            for piece in pieces:
+                for claim in reader.feed(piece):
+                    said[claim.text] += 1
+                    if said[claim.text] == 1 and not reader.says_no_answer:
+                        yield self.check(claim)
+                if said.total() - len(said) >= _MOST_REPEATED:
+                    reply.is_cut = True
+                    break
+        self.is_cut = reply.is_cut
+        self._add_tokens(reply, messages, reader.reply)
         if not reader.says_no_answer:
             for claim in reader.end(is_cut=reply.is_cut):
-                yield self.check(claim)
+                if not said[claim.text]:
+                    yield self.check(claim)
 
     def check(self, claim: Claim) -> AnswerSentence:
         """Check a sentence: its passages, a promised bound, and a judge if set."""
@@ -201,10 +217,8 @@ class CheckedWriter:
         passages = [ContextPassage(one.rank, one.citation, clean(one.text)) for one in cited]
         question = f"Do the passages say this? {sentence.text}"
         messages = build_messages(question, passages, rules=JUDGE_RULES)
-        reply = Reply(self._llm, messages, self._seconds, max_tokens=_OF_VERDICT)
-        said = "".join(reply)
-        self._add_tokens(reply, messages, said)
-        return without_thoughts(said).lstrip(" *\"'\n").casefold().startswith("no")
+        said, _ = self._say(self._llm, messages, max_tokens=_OF_VERDICT)
+        return said.lstrip(" *\"'\n").casefold().startswith("no")
 
     def checked(self, messages: Sequence[Message]) -> tuple[list[AnswerSentence], ClaimReader]:
         """Return all sentences of a reply."""
@@ -213,14 +227,19 @@ class CheckedWriter:
 
     def reply(self, messages: Sequence[Message]) -> str:
         """Return a whole reply, without the model's thoughts."""
-        reply = Reply(self._llm, messages, self._seconds, **self._agent.options())
-        said = "".join(reply)
-        self._end(reply, messages, said)
-        return without_thoughts(said).strip()
+        said, self.is_cut = self._say(self._llm, messages, **self._agent.options())
+        return said
 
-    def _end(self, reply: Reply, messages: Sequence[Message], said: str) -> None:
-        self.is_cut = reply.is_cut
+    def _say(
+        self, llm: LanguageModel, messages: Sequence[Message], **options: Any
+    ) -> tuple[str, bool]:
+        reply = self._reply(llm, messages, **options)
+        said = "".join(reply)
         self._add_tokens(reply, messages, said)
+        return without_thoughts(said).strip(), reply.is_cut
+
+    def _reply(self, llm: LanguageModel, messages: Sequence[Message], **options: Any) -> Reply:
+        return Reply(llm, messages, self._seconds, deadline=self._deadline, **options)
 
     def _add_tokens(self, reply: Reply, messages: Sequence[Message], said: str) -> None:
         prompt, written = reply.usage or (

@@ -62,19 +62,18 @@ class BoundedCalls:
         return run.result()
 
     def stream(
-        self, function: Callable[[], Iterable[ResultT]], seconds: float
+        self, function: Callable[[], Iterable[ResultT]], seconds: float, deadline: float
     ) -> Iterator[ResultT]:
         """Yield the pieces of ``function()``, each within ``seconds`` of the previous one.
 
-        The last one must arrive within :data:`WHOLE` times ``seconds`` from now. The function runs
+        The last one must arrive before ``deadline``, a time of ``monotonic()``. The function runs
         in a separate thread. After the time limit, or when the caller stops reading, it runs to its
         next piece only; a slow caller gets every piece that was in time. Raises like :meth:`call`;
         an error of the function is raised after the pieces before it.
         """
         pieces: SimpleQueue[ResultT | _End] = SimpleQueue()
         is_wanted = True
-        deadline = monotonic() + WHOLE * seconds
-        too_long = LLMTimeoutError(f"the answer did not end within {WHOLE * seconds:g} s")
+        too_long = LLMTimeoutError("the answer did not end in time")
 
         def produce() -> None:
             try:

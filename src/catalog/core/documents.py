@@ -16,8 +16,9 @@ MetadataScalar = str | int | float | bool
 MetadataValue = MetadataScalar | tuple[MetadataScalar, ...]
 
 Modality = Literal[
-    "text", "ocr", "video_transcript", "video_frame", "image_caption", "audio_transcript"
-]
+    "text", "ocr", "video_transcript", "video_frame", "image_caption", "audio_transcript",
+    "quote", "signature",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Locator:
 
     ``start`` and ``end`` count in ``unit``. ``page`` is the first page (or slide) and ``page_end``
     the last, equal for a single page. Lines are numbered in the file, or in a notebook within the
-    one cell of the passage; ``None`` without lines.
+    one cell of the passage; ``None`` without lines. ``cells`` are a workbook's: ``Costs!A12:F30``.
     """
 
     page: int | None = None
@@ -38,6 +39,7 @@ class Locator:
     unit: Unit = "line"
     start: int | None = None
     end: int | None = None
+    cells: str | None = None
 
 
 def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
@@ -53,7 +55,13 @@ def locate(places: Places, start: int, end: int, known: Locator) -> Locator:
     else:
         numbers = places.numbers_of(start, end) or (None, None)
     return replace(
-        known, line_start=first, line_end=last, unit=places.unit, start=numbers[0], end=numbers[1]
+        known,
+        line_start=first,
+        line_end=last,
+        unit=places.unit,
+        start=numbers[0],
+        end=numbers[1],
+        cells=places.cells_of(start, end),
     )
 
 
@@ -93,9 +101,10 @@ class Heading:
 class Segment:
     """A stretch ``text[start:end]`` of a document that is not plain text.
 
-    It is one cue of a transcript, one described frame of a video, or the OCR text or caption of an
-    image. Transcripts and frames have times in seconds (``time_start <= time_end``, not negative),
-    the rest have none; ``speaker`` is the person who speaks the cue, if known.
+    It is one cue of a transcript, one described frame of a video, the OCR text or caption of an
+    image, what a mail quotes from another one, or its signature. Transcripts and frames have times
+    in seconds (``time_start <= time_end``, not negative), the rest have none; ``speaker`` is the
+    person who speaks the cue, if known.
     """
 
     start: int
@@ -106,15 +115,24 @@ class Segment:
     speaker: str | None = None
 
 
+class Table(NamedTuple):
+    """A table ``text[start:end]``, with the names of its ``columns``: ``| Name | Town |``."""
+
+    start: int
+    end: int
+    columns: str
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
     """One document as a reader returns it.
 
     ``text`` is canonical: every offset anywhere refers to it, and it is stored unchanged (no NUL,
     no lone surrogate). ``body_start`` is where retrievable text begins (after front matter).
-    ``atomic`` spans (code fences, tables) are not cut where they fit into a chunk. ``pages[n - 1]``
-    is the offset where page (or slide) ``n`` begins, ascending. ``segments`` are disjoint and in
-    the order of the text; text outside them is plain text. ``metadata`` holds user metadata and the
+    ``atomic`` spans (code fences, tables) are not cut where they fit into a chunk. The passages of
+    ``tables`` have the names of the columns as context. ``pages[n - 1]`` is the offset where page
+    (or slide) ``n`` begins, ascending. ``segments`` are disjoint and in the order of the text; text
+    outside them is plain text. ``metadata`` holds user metadata and the
     first-class fields the reader knows (``tags``, ``created``, ``modified``, ``source_url`` …);
     ``written`` names the fields that the author wrote (``title`` too, if the author wrote it), and
     ``remarks`` say which of the author's words could not be read. ``untimed`` says why a document
@@ -130,6 +148,7 @@ class ParsedDocument:
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
     headings: tuple[Heading, ...] = ()
     atomic: tuple[tuple[int, int], ...] = ()
+    tables: tuple[Table, ...] = ()
     body_start: int = 0
     pages: tuple[int, ...] = ()
     segments: tuple[Segment, ...] = ()
@@ -137,6 +156,11 @@ class ParsedDocument:
     written: frozenset[str] = frozenset()
     remarks: tuple[str, ...] = ()
     places: Places = AS_IN_FILE
+
+
+def find_columns(context: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines of a passage's context that name the columns of its table."""
+    return tuple(line for line in context if line.startswith("| ") and line.endswith(" |"))
 
 
 class Cue(NamedTuple):
@@ -156,8 +180,9 @@ class ChunkSpan:
     ``heading_path`` goes from the outermost heading to the chunk's own; ``sections`` are the other
     headings in it, in order. ``tokens`` is its size as the chunker counts it. ``cues``,
     ``page_breaks`` (where the page after ``locator.page`` begins, and the one after that, …) and
-    ``places`` have offsets in the chunk. ``context`` are further lines that both legs search and
-    nobody is shown; ``metadata`` is the passage's own, in addition to its document's.
+    ``places`` have offsets in the chunk. ``context`` are further lines that both legs search: the
+    column names of its table (:func:`find_columns`), which people are shown, and metadata, which
+    they are not. ``metadata`` is the passage's own, in addition to its document's.
     """
 
     start: int

@@ -74,6 +74,7 @@ _NAMES_BY_EXTENSIONS = {
     "jpg jpeg": "jpg jpeg",
     "yaml yml": "yaml yml",
     "jsonl ndjson": "jsonl ndjson",
+    "eml mbox msg": "mail mails email emails message messages",
 }
 _TYPES = {
     name: types.split() for types, names in _NAMES_BY_EXTENSIONS.items() for name in names.split()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 from operator import sub
 from typing import Any, Literal, get_args
 
-Unit = Literal["line", "cell", "page", "slide", "paragraph", "record", "time"]
+Unit = Literal["line", "cell", "row", "page", "slide", "paragraph", "record", "time"]
 """The units that the citations of a document count."""
+WITHIN = " › "
+"""Separates the path of a file, in names of documents, from a mail or an attachment in it."""
 _UNITS = frozenset(get_args(Unit))
 
 
@@ -20,20 +22,23 @@ class Places:
 
     From ``offsets[n]`` to the next offset, the text is at number ``numbers[n]`` of the ``unit``,
     and in a notebook in line ``lines[n]`` of that cell (``None`` if it has no line, such as an
-    output). Offsets ascend; numbers need not. Without steps, text of the unit ``line`` is the
-    file's, and other units are known in another way (pages, seconds).
+    output). In a workbook ``areas[n]`` names the sheet of the row and its columns: ``Costs!A:F``.
+    Offsets ascend; numbers need not. Without steps, text of the unit ``line`` is the file's, and
+    other units are known in another way (pages, seconds).
     """
 
     unit: Unit = "line"
     offsets: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
     lines: tuple[int | None, ...] = ()
+    areas: tuple[str, ...] = ()
 
     def part(self, start: int, end: int) -> Places:
         """Return the map of ``text[start:end]``, with its offsets."""
         first, stop = self._steps(start, end)
         offsets = tuple(max(0, offset - start) for offset in self.offsets[first:stop])
-        return Places(self.unit, offsets, self.numbers[first:stop], self.lines[first:stop])
+        numbers, lines = self.numbers[first:stop], self.lines[first:stop]
+        return Places(self.unit, offsets, numbers, lines, self.areas[first:stop])
 
     def moved(self, count: int) -> Places:
         """Return the map with ``count`` added to every number."""
@@ -55,10 +60,29 @@ class Places:
         is_known = numbers[0] == numbers[1] and len(lines) == stop - first
         return (min(lines), max(lines)) if is_known and lines else None
 
+    def cells_of(self, start: int, end: int) -> str | None:
+        """Return the cells of a workbook: ``Costs!A12:F30, Costs!H3:H4``; ``None`` without any."""
+        if not self.areas:
+            return None
+        first, stop = self._steps(start, end)
+        boxes: list[tuple[str, list[tuple[int, str, int]]]] = []
+        for area, row in zip(self.areas[first:stop], self.numbers[first:stop], strict=True):
+            sheet, _, columns = area.rpartition("!")
+            if not boxes or boxes[-1][0] != sheet or row < boxes[-1][1][-1][2]:
+                boxes.append((sheet, []))
+            boxes[-1][1].extend((len(one), one, row) for one in columns.split(":"))
+        return ", ".join(_format_box(*box) for box in boxes)
+
     def number_at(self, offset: int) -> int | None:
         """Return the number of the character at ``offset``, ``None`` if not mapped."""
         numbers = self.numbers_of(offset, offset + 1)
         return None if numbers is None else numbers[0]
+
+    def steps(self) -> Iterator[tuple[int, int, int | None, str]]:
+        """Yield offset, number, line and area of each step."""
+        count = len(self.offsets)
+        lines: Sequence[int | None] = self.lines or (None,) * count
+        yield from zip(self.offsets, self.numbers, lines, self.areas or ("",) * count, strict=True)
 
     def _steps(self, start: int, end: int) -> tuple[int, int]:
         """Return the range of steps for ``text[start:end]``."""
@@ -75,6 +99,8 @@ class Places:
         form: dict[str, Any] = {"unit": self.unit}
         if self.offsets:
             form |= {"offsets": _differences(self.offsets), "numbers": _differences(self.numbers)}
+        if self.areas:
+            form["areas"] = [(area, len(list(same))) for area, same in groupby(self.areas)]
         return form | ({"lines": list(self.lines)} if self.lines else {})
 
     @classmethod
@@ -86,7 +112,8 @@ class Places:
         offsets, numbers = (
             tuple(accumulate(form.get(name, ()))) for name in ("offsets", "numbers")
         )
-        return cls(unit, offsets, numbers, tuple(form.get("lines", ())))
+        areas = tuple(area for area, count in form.get("areas", ()) for _ in range(count))
+        return cls(unit, offsets, numbers, tuple(form.get("lines", ())), areas)
 
 
 AS_IN_FILE = Places()
@@ -95,6 +122,13 @@ AS_IN_FILE = Places()
 
 def _differences(values: Sequence[int]) -> list[int]:
     return [*values[:1], *map(sub, values[1:], values)]
+
+
+def _format_box(sheet: str, corners: Sequence[tuple[int, str, int]]) -> str:
+    """Return the cells around all corners: length and letters of the column, and the row."""
+    rows = [row for *_, row in corners]
+    first, last = f"{min(corners)[1]}{min(rows)}", f"{max(corners)[1]}{max(rows)}"
+    return f"{sheet}!{first}" if first == last else f"{sheet}!{first}:{last}"
 
 
 def format_count(unit: str, first: float | None, last: float | None, *, dash: str = "-") -> str:
@@ -112,28 +146,32 @@ class PlacesBuilder:
     _offsets: list[int] = field(default_factory=list)
     _numbers: list[int] = field(default_factory=list)
     _lines: list[int | None] = field(default_factory=list)
+    _areas: list[str] = field(default_factory=list)
 
-    def add(self, offset: int, number: int, line: int | None = None) -> None:
+    def add(self, offset: int, number: int, line: int | None = None, area: str = "") -> None:
         """Add a step: the text has this number from ``offset`` on, which must not decrease."""
-        if self._offsets and (self._numbers[-1], self._lines[-1]) == (number, line):
+        step = number, line, area
+        if self._offsets and (self._numbers[-1], self._lines[-1], self._areas[-1]) == step:
             return
         if self._offsets and self._offsets[-1] == offset:
-            self._numbers[-1], self._lines[-1] = number, line
+            self._numbers[-1], self._lines[-1], self._areas[-1] = step
             return
         self._offsets.append(offset)
         self._numbers.append(number)
         self._lines.append(line)
+        self._areas.append(area)
 
     def add_all(self, places: Places, start: int) -> None:
         """Add the steps of a part that begins at ``start``."""
-        lines: Iterable[int | None] = places.lines or (None,) * len(places.offsets)
-        for offset, number, line in zip(places.offsets, places.numbers, lines, strict=True):
-            self.add(start + offset, number, line)
+        for offset, number, line, area in places.steps():
+            self.add(start + offset, number, line, area)
 
     def places(self) -> Places:
         """Return the map."""
         lines = self._lines if any(line is not None for line in self._lines) else ()
-        return Places(self.unit, tuple(self._offsets), tuple(self._numbers), tuple(lines))
+        areas = self._areas if any(self._areas) else ()
+        steps = tuple(self._offsets), tuple(self._numbers), tuple(lines), tuple(areas)
+        return Places(self.unit, *steps)
 
 
 def format_clock(seconds: float) -> str:

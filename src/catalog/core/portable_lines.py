@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, Cue, Locator, Modality
 from catalog.core.errors import InputError
-from catalog.core.places import AS_IN_FILE, Places
+from catalog.core.places import AS_IN_FILE, Places, Unit
 from catalog.core.text import all_storable, format_timecode
 
 FORMAT, VERSION = "catalog-chunks", 1
@@ -144,10 +144,11 @@ class WindowPart(_Line):
 class PlacesPart(_Line):
     """The stored form of :class:`~catalog.core.places.Places`."""
 
-    unit: Literal["line", "cell", "page", "slide", "paragraph", "record", "time"]
+    unit: Unit
     offsets: tuple[_Count, ...] = ()
     numbers: tuple[_Number, ...] = ()
     lines: tuple[_Count | None, ...] = ()
+    areas: tuple[tuple[str, _Count], ...] = ()
 
 
 class ChunkLine(_Line):
@@ -310,9 +311,10 @@ def _problems(line: ChunkLine) -> Iterator[str]:
     if places is not None and (
         len(places.offsets) != len(places.numbers)
         or len(places.lines) not in (0, len(places.offsets))
+        or sum(count for _, count in places.areas) not in (0, len(places.offsets))
         or sum(places.offsets) > length
     ):
-        yield "places must have equal numbers of offsets, numbers and lines, within the text"
+        yield "places must have equal numbers of offsets, numbers, lines and areas, within the text"
 
 
 def _timecode(seconds: float | None) -> str | None:

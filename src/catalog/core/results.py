@@ -34,7 +34,8 @@ class ResultLocator(Frozen):
     ``start`` and ``end`` count in ``unit``: the citation names them, and ``get`` takes them after
     the path. A ``record`` is named by its line of ``file``. In a PDF or presentation ``page`` is
     the first page or slide and ``page_end`` the last. Lines are numbered in the file; in a notebook
-    within the one cell. Fields that the format lacks, or that are unknown, are ``None``.
+    within the one cell. ``cells`` are those of a workbook, with their sheet: ``Costs!A12:F30``.
+    Fields that the format lacks, or that are unknown, are ``None``.
     """
 
     unit: Unit = "line"
@@ -47,6 +48,7 @@ class ResultLocator(Frozen):
     line_end: int | None = None
     time_start: float | None = None
     time_end: float | None = None
+    cells: str | None = None
 
 
 class Contribution(Frozen):
@@ -176,7 +178,8 @@ class SearchResult(PassageResult):
     probability (0 to 1) that the passage answers, never rising from result to result. ``certainty``
     is the same in a word: ``exact`` (the passage contains the one or two words of the query exactly
     as written, or its quoted phrase), ``likely`` (.5 or more) or ``possible``. ``sections`` are all
-    headings over it or in it: ``heading_path``, then the rest. ``snippet`` is whole lines of the
+    headings over it or in it: ``heading_path``, then the rest, then the column names of its table.
+    ``snippet`` is whole lines of the
     text, ``snippet_lines`` their numbers in the file and ``matches`` the ``[start, end)`` of query
     words in it. ``snippet_locator`` is the position of the snippet itself; ``moment`` is the second
     at which its best sentence begins. ``citation`` names the source and that second, or the unit

@@ -341,6 +341,8 @@ def _to_number(value: object) -> float | None:
 
 def _format_location(locator: object) -> str:
     """Return the page, or another counted unit, and the lines."""
+    if cells := _get(locator, "cells"):
+        return str(cells)
     unit = _get(locator, "unit")
     counted = (unit, _get(locator, "start"), _get(locator, "end"))
     if unit in (None, "line", "page", "time"):

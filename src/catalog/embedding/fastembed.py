@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.profiles import profile_of
+from catalog.embedding.profiles import Pooling, chosen_dim, cut_mark, profile_of
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.models.model_files import ModelFiles
 
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from catalog.embedding.encoder import Vector
+
+
+_FINISHED = "sentence_embedding"  # the output of graphs that pool themselves
+_POOLINGS: Mapping[str, Pooling] = {  # in its two forms, as a value and as a key
+    "cls": "cls",
+    "pooling_mode_cls_token": "cls",
+    "mean": "mean",
+    "pooling_mode_mean_tokens": "mean",
+}
 
 
 def _count_cores() -> int:
@@ -48,9 +57,8 @@ class FastEmbedEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """Identify the weights, their pooling and the tokens read."""
-        return make_fingerprint(
-            "fastembed", self._files.weights_hash, self._profile.pooling, self.max_tokens
-        )
+        parts = self._files.weights_hash, self._pooling, self.max_tokens
+        return make_fingerprint("fastembed", *parts, *cut_mark(self._settings))
 
     @cached_property
     def _config(self) -> dict[str, Any]:
@@ -64,7 +72,7 @@ class FastEmbedEncoder:
     @property
     def dim(self) -> int:
         """Length of every vector."""
-        return self._profile.dim or int(self._config["hidden_size"])
+        return chosen_dim(self._settings, self._profile.dim or int(self._config["hidden_size"]))
 
     @property
     def max_tokens(self) -> int:
@@ -85,8 +93,12 @@ class FastEmbedEncoder:
         interrupted build ends with the same vectors as any other. There are as many parallel calls
         as threads, with one thread each, because several threads in a call wait for each other.
         """
+        return self._profile.cut(self._encode(texts), self.dim)
+
+    def _encode(self, texts: Sequence[str]) -> list[Vector]:
         if not self.is_run_alone:
-            return list(self._loaded.embed(list(texts), batch_size=self._settings.batch_size))
+            vectors = list(self._loaded.embed(list(texts), batch_size=self._settings.batch_size))
+            return [_at_length_one(vector) for vector in vectors] if self._files.export else vectors
         threads = min(self._settings.threads or _count_cores(), len(texts))
         if threads < 2:
             return list(self._loaded.embed(list(texts), batch_size=1))
@@ -109,13 +121,41 @@ class FastEmbedEncoder:
             return OnnxModel(
                 self._files.weights_file,
                 folder / "tokenizer.json",
-                pooling=self._profile.pooling,
+                pooling=self._pooling,
                 max_tokens=self.max_tokens,
                 threads=threads,
             )
         from fastembed import TextEmbedding
 
         return TextEmbedding(self._files.export, specific_model_path=str(folder), threads=threads)
+
+    @cached_property
+    def _pooling(self) -> Pooling:
+        known = self._profile.pooling  # fastembed pools its exports itself
+        return known if self._files.export else read_pooling(self._files.folder) or known
+
+
+def read_pooling(folder: Path) -> Pooling | None:
+    """Return how sentence-transformers makes a vector, by the files in a folder; ``None`` without.
+
+    Any layer after the pooling counts as ``other``.
+    """
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        paths = {module["type"].rpartition(".")[2]: module["path"] for module in modules}
+        pooling = json.loads((folder / paths["Pooling"] / "config.json").read_text("utf-8"))
+        flags = (name for name in pooling if name.startswith("pooling_mode_") and pooling[name])
+        modes = [str(pooling["pooling_mode"])] if "pooling_mode" in pooling else list(flags)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    is_plain = len(modes) == 1 and set(paths) <= {"Transformer", "Pooling", "Normalize"}
+    return _POOLINGS.get(modes[0], "other") if is_plain else "other"
+
+
+def _at_length_one(vector: Vector) -> Vector:
+    import numpy as np
+
+    return vector / max(float(np.linalg.norm(vector)), 1e-12)  # not so from fastembed's nomic
 
 
 class OnnxModel:
@@ -131,7 +171,7 @@ class OnnxModel:
         *,
         max_tokens: int,
         threads: int | None,
-        pooling: Literal["cls", "mean"] = "cls",
+        pooling: Pooling = "cls",
     ) -> None:
         import onnxruntime
         from tokenizers import Tokenizer
@@ -144,6 +184,15 @@ class OnnxModel:
         providers = [cuda if has_cuda else "CPUExecutionProvider"]
         self._session = onnxruntime.InferenceSession(str(weights), options, providers=providers)
         self._inputs = {node.name for node in self._session.get_inputs()}
+        self._outputs = [self._session.get_outputs()[0].name]
+        if pooling not in ("cls", "mean"):
+            self._outputs = [_FINISHED]
+            if _FINISHED not in {node.name for node in self._session.get_outputs()}:
+                raise ModelUnavailableError(
+                    f"the graph {weights} lacks the last steps of the model, from tokens to a "
+                    "vector: run it from a folder of safetensors with "
+                    "IDX_EMBEDDING__PROVIDER=huggingface"
+                )
         self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.enable_truncation(max_tokens)
         self._tokenizer.enable_padding(**{**(self._tokenizer.padding or {}), "length": None})
@@ -154,7 +203,9 @@ class OnnxModel:
         import numpy as np
 
         for states, mask in self._run(texts, batch_size):
-            if self._pooling == "cls":
+            if states.ndim == 2:  # finished by the graph
+                pooled = states
+            elif self._pooling == "cls":
                 pooled = states[:, 0]
             else:
                 real = mask[:, :, np.newaxis].astype(bool)
@@ -166,6 +217,11 @@ class OnnxModel:
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_size: int) -> Iterator[float]:
         """Yield the first logit of each pair of query and passage, in order."""
         for logits, _ in self._run(pairs, batch_size):
+            if logits.ndim != 2:
+                raise ModelUnavailableError(
+                    "its graph lacks the last steps, from tokens to a score: run it from a folder "
+                    "of safetensors with IDX_RAG_V2__RERANK_PROVIDER=sentence_transformers"
+                )
             yield from logits[:, 0].tolist()
 
     def _run(
@@ -183,4 +239,4 @@ class OnnxModel:
                 "token_type_ids": np.array([one.type_ids for one in encoded], dtype=np.int64),
             }
             known = {name: array for name, array in given.items() if name in self._inputs}
-            yield self._session.run(None, known)[0], mask
+            yield self._session.run(self._outputs, known)[0], mask

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import MissingExtraError
+from catalog.core.errors import MissingExtraError, ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
 from catalog.core.tokens import TokenCounter
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.profiles import profile_of
+from catalog.embedding.profiles import chosen_dim, cut_mark, profile_of
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.models.model_files import ModelFiles
 
@@ -36,12 +36,14 @@ class HuggingFaceEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """Identify the weights and the tokens read."""
-        return make_fingerprint("huggingface", self._files.weights_hash, self.max_tokens)
+        parts = self._files.weights_hash, self.max_tokens, *cut_mark(self._settings)
+        return make_fingerprint("huggingface", *parts)
 
     @property
     def dim(self) -> int:
         """Length of every vector."""
-        return self._profile.dim or int(self._loaded.get_embedding_dimension())
+        full = self._profile.dim or int(self._loaded.get_embedding_dimension())
+        return chosen_dim(self._settings, full)
 
     @property
     def max_tokens(self) -> int:
@@ -66,7 +68,7 @@ class HuggingFaceEncoder:
             normalize_embeddings=True,
             show_progress_bar=False,
         )
-        return list(np.asarray(vectors, dtype=np.float32))
+        return self._profile.cut(list(np.asarray(vectors, dtype=np.float32)), self.dim)
 
     @cached_property
     def _loaded(self) -> Any:
@@ -75,4 +77,14 @@ class HuggingFaceEncoder:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise MissingExtraError("the huggingface provider", "huggingface") from error
-        return SentenceTransformer(str(self._files.folder))
+        folder = self._files.folder
+        if b'"num_experts"' in (folder / "config.json").read_bytes():  # would be left out silently
+            raise ModelUnavailableError(
+                f"{self.model} needs code of its own, which is never run here: use a server that "
+                "has it, such as Ollama, with IDX_EMBEDDING__PROVIDER=openai"
+            )
+        try:
+            return SentenceTransformer(str(folder), local_files_only=True)
+        except (ValueError, OSError) as error:
+            message = f"{folder} has no usable sentence-transformers model: {error}"
+            raise ModelUnavailableError(message) from error

@@ -21,7 +21,13 @@ from catalog.core.text import storable
 from catalog.core.tokens import EstimatedTokenCounter
 from catalog.embedding.encoder import PROBE, EmbeddingUsage, make_fingerprint
 from catalog.embedding.json_server import JsonServer, ServerAnswer
-from catalog.embedding.profiles import PROFILES, profile_of, published_name
+from catalog.embedding.profiles import (
+    PROFILES,
+    chosen_dim,
+    cut_mark,
+    profile_of,
+    published_name,
+)
 
 if TYPE_CHECKING:
     from catalog.embedding.encoder import Vector
@@ -254,13 +260,15 @@ class ServedEncoder:
         """Identify form, model and window, and the server of a model that is not published."""
         name = published_name(self.model)
         server = "" if name in PROFILES else self._server.public_url
-        return make_fingerprint("server", self._settings.provider, name, self.max_tokens, server)
+        parts = self._settings.provider, name, self.max_tokens, server
+        return make_fingerprint("server", *parts, *cut_mark(self._settings))
 
     @cached_property
     def dim(self) -> int:
         """Length of every vector; the server is asked once if it is unknown."""
-        known = self._settings.dim or self._profile.dim
-        return known or len(self.encode([PROBE])[0])
+        if self._profile.dim:
+            return chosen_dim(self._settings, self._profile.dim)
+        return self._settings.dim or len(self.encode([PROBE])[0])
 
     @property
     def max_tokens(self) -> int:
@@ -282,7 +290,7 @@ class ServedEncoder:
         vectors: list[Vector] = []
         for start in range(0, len(texts), self._form.most_texts):
             vectors += self._encode(texts[start : start + self._form.most_texts])
-        return vectors
+        return self._profile.cut(vectors, self.dim) if self._profile.shorter else vectors
 
     def _encode(self, texts: Sequence[str]) -> list[Vector]:
         body = self._form.request(self.model, [storable(text) for text in texts], self._side)

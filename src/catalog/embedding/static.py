@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from catalog.core.settings import EmbeddingSettings
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.profiles import profile_of
+from catalog.embedding.profiles import chosen_dim, profile_of
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.models.model_files import ModelFiles, find_table
 
@@ -45,7 +45,7 @@ class StaticEncoder:
     @property
     def dim(self) -> int:
         """Length of every vector."""
-        return self._profile.dim or int(self._table.shape[1])
+        return chosen_dim(self._settings, self._profile.dim or int(self._table.shape[1]))
 
     @property
     def max_tokens(self) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -173,7 +173,7 @@ def _fit(
     share /= (member * (member.T @ share)).sum(axis=1)  # groups get equal weights
     weights = share * len(labels) / len(groups)
     solution = _newton(np.hstack([values, member]), labels, weights)
-    slopes = dict(zip(names, map(float, solution), strict=False))
+    slopes: dict[str, Any] = dict(zip(names, map(float, solution), strict=False))
     return Calibration(float(solution[len(names) :].mean()), **slopes, about=about)
 
 

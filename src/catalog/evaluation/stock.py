@@ -18,9 +18,15 @@ from catalog.store.engine_types import read_stamp
 from catalog.store.vectors.sample import draw_passages, read_windows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.retrievers import QueryFusionRetriever, VectorIndexRetriever
     from llama_index.core.schema import BaseNode
+    from qdrant_client import QdrantClient
 
     from catalog.core.documents import Chunk
+    from catalog.embedding import EmbeddingModel
     from catalog.library.library import Library
     from catalog.store.engine_types import Stamp
 
@@ -30,6 +36,39 @@ _PACKAGES = (
     *("llama-index-core", "llama-index-retrievers-bm25", "llama-index-vector-stores-qdrant"),
     *("bm25s", "qdrant-client"),
 )
+
+
+def stock_vectors(
+    client: QdrantClient, model: EmbeddingModel, nodes: Iterable[BaseNode] = ()
+) -> VectorIndexRetriever:
+    """Return LlamaIndex's retriever over its Qdrant store, after adding nodes with vectors."""
+    from llama_index.core import VectorStoreIndex
+    from llama_index.core.retrievers import VectorIndexRetriever
+    from llama_index.vector_stores.qdrant import QdrantVectorStore
+
+    from catalog.search.embed_model import ResilientEmbedding
+
+    store = QdrantVectorStore("stock", client=client, index_doc_id=False)
+    if added := [node for node in nodes if node.embedding is not None]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a local one is not for many passages
+            store.add(added)
+    index = VectorStoreIndex.from_vector_store(store, embed_model=ResilientEmbedding(model))
+    return VectorIndexRetriever(index, similarity_top_k=DEPTH)
+
+
+def stock_fusion(retrievers: list[BaseRetriever]) -> QueryFusionRetriever:
+    """Return LlamaIndex's fusion of retrievers by reciprocal ranks."""
+    from llama_index.core.llms.mock import MockLLM
+    from llama_index.core.retrievers import QueryFusionRetriever
+
+    return QueryFusionRetriever(
+        retrievers,
+        llm=MockLLM(),  # never asked; without one the class looks for OpenAI
+        mode="reciprocal_rerank",  # type: ignore[arg-type]  # as their documentation has it
+        num_queries=1,
+        use_async=False,
+    )
 
 
 class StockBackend:
@@ -82,30 +121,12 @@ class StockBackend:
         self._made_of = (dataset, stamp)
 
     def _index(self, nodes: list[BaseNode]) -> None:
-        from llama_index.core import VectorStoreIndex
-        from llama_index.core.llms.mock import MockLLM
-        from llama_index.core.retrievers import QueryFusionRetriever, VectorIndexRetriever
-        from llama_index.vector_stores.qdrant import QdrantVectorStore
         from qdrant_client import QdrantClient
 
-        from catalog.search.embed_model import ResilientEmbedding
-
         self._client = QdrantClient(":memory:")
-        store = QdrantVectorStore("stock", client=self._client, index_doc_id=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that in memory is not for many passages
-            store.add([node for node in nodes if node.embedding is not None])
-        index = VectorStoreIndex.from_vector_store(
-            store, embed_model=ResilientEmbedding(self._library.model)
-        )
+        vectors = stock_vectors(self._client, self._library.model, nodes)
         lexical = self._make_lexical(nodes=nodes, similarity_top_k=min(DEPTH, len(nodes)))
-        self._fusion = QueryFusionRetriever(
-            [lexical, VectorIndexRetriever(index, similarity_top_k=DEPTH)],
-            llm=MockLLM(),  # never asked; without one the class looks for OpenAI
-            mode="reciprocal_rerank",  # type: ignore[arg-type]  # as their documentation has it
-            num_queries=1,
-            use_async=False,
-        )
+        self._fusion = stock_fusion([lexical, vectors])
 
     def search(self, query: GoldenQuery, *, dataset: str, top_k: int) -> Ranking:
         """Search with both halves at their depth, so at most twice that is found."""

@@ -27,7 +27,7 @@ _Rules = tuple[tuple[str, GlobRules], ...]
 IGNORE_FILES = (".gitignore", ".catalogignore")
 IGNORED_FOLDERS = frozenset(["node_modules", "__pycache__"])
 CONVERTED_FOLDER = ".converted"
-STREAMED = frozenset(["jsonl", "ndjson"])
+STREAMED = frozenset(["jsonl", "ndjson", "mbox"])
 MAX_STREAMED_BYTES = 2_000_000_000
 LATEST_NS = 2**63 - 1
 _MAX_IGNORE_FILE = 100_000  # bytes; each listed file is compared with every line
@@ -99,9 +99,9 @@ def discover(
     ``include`` means everything. Hidden files and folders, ``node_modules``, ``__pycache__`` and
     names in ``.gitignore`` or ``.catalogignore`` files (nested ones, too) are left out silently.
     Everything else that is not listed is ``skipped`` with a reason. Symlinks to folders, and those
-    that lead out of the root, are not followed. ``limits`` sets the largest file; JSON Lines are
-    streamed, so they may have 2 GB. A file given as ``root`` is listed whatever its name. A folder
-    ``.converted`` is not hidden, because converters put their Markdown there.
+    that lead out of the root, are not followed. ``limits`` sets the largest file; JSON Lines and
+    mailboxes are streamed, so they may have 2 GB. A file given as ``root`` is listed whatever its
+    name. A folder ``.converted`` is not hidden, because converters put their Markdown there.
 
     Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
     folder, and ``InputError`` for an invalid pattern.

@@ -174,6 +174,9 @@ def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | 
             break
         count += 1
     cut, unit = document.first(max(count, 1)), document.unit
+    if following := next(filter(None, document.cells[max(count, 1) :]), None):
+        name = f"{document.document.path} › {following}"
+        return cut, f"cut at max_bytes {max_bytes}; the next row is {name}"
     last, rest = cut.end, [number for number in document.numbers[count:] if number is not None]
     if count == 0:
         beginning = document.lines[0].encode()[:max_bytes].decode(errors="ignore")

@@ -330,6 +330,7 @@ def _first_lines(result: SearchResult, dataset: str, width: int | None) -> Itera
         title, place = f"{within}{evidence.media}", result.modality.replace("_", " ")
     else:
         title, place = _title(result), f"{within}{format_snippet_place(result)}"
+        title += " (quoted)" if result.modality == "quote" else ""
         if result.original is not None:
             place = f"{result.original} — {place}"
     title, place = safe(one_line(title)), safe(one_line(place))

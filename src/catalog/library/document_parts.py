@@ -33,6 +33,7 @@ Place = tuple[tuple[int, ...], tuple[int, ...]]
 """The numbers of the start and of the end, as a reference has them."""
 CITATION = "[source: "
 URI_SCHEME = "catalog://"  # of the resources that the MCP server lists
+_AROUND = 15  # seconds before and after a linked one
 _MAX_DIGITS = 18  # of a line's number
 _MAX_ADDRESS = 8000  # characters, the least that is to be expected: RFC 9110, 4.1
 _MAX_PLACE = 2000  # characters of the place at the end of a name
@@ -49,8 +50,12 @@ _SHOWN = (
     r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?"
     r"(?: of (?P<file>[^\[\]]{1,1000}))?)"
 )
-_CITED = re.compile(rf", {_SHOWN}\]$")
-_HEADED = re.compile(rf" {_SHOWN}$")
+_AREA = r"(?:'(?:[^']|''){1,99}+'|[\w.]{1,99}+)![A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?"
+_CELLS = rf" › (?P<cells>{_AREA}(?:, {_AREA})*+)"
+_CITED = re.compile(rf"(?:, {_SHOWN}|{_CELLS})\]$")
+_HEADED = re.compile(rf"(?: {_SHOWN}|{_CELLS})$")
+_SHEET = re.compile(r" › ([^›]++)$")
+_CORNER = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 _HEADER = re.compile(r"@@ (.*) @@", re.DOTALL)
 _RANK = re.compile(r"^\[\d{1,4}\] ")
 _AFTER_TITLE, _MAX_TITLES = " — ", 5
@@ -61,16 +66,20 @@ _SUFFIX = re.compile(r"\.\w{1,8}$")
 class Part:
     """The requested part of a document: numbers of its unit, lines of a cell, or seconds.
 
-    Both ends of each range are included; ``None`` is from the beginning, or to the end.
+    Both ends of each range are included; ``None`` is from the beginning, or to the end. ``cells``
+    are a workbook's: ``Costs!A12:F30``, or a whole sheet, ``Costs``.
     """
 
     first: int | None = None
     last: int | None = None
     lines: _Span | None = None
     seconds: _Span | None = None
+    cells: str | None = None
 
-    def holds(self, number: int, line: int | None) -> bool:
-        """Return whether the part contains this number, or this line of that cell."""
+    def holds(self, number: int, line: int | None, area: str) -> bool:
+        """Return whether the part contains this number, line of that cell, or row of that area."""
+        if self.cells is not None:
+            return _overlaps(self.cells, number, area)
         if self.lines is not None and (line is None or not self.lines[0] <= line <= self.lines[1]):
             return False
         is_after = self.first is None or number >= self.first
@@ -85,8 +94,9 @@ class DocumentLines:
     a blank line of extracted text, and for all lines if only seconds are counted. ``ranges`` are
     the least and the greatest number of each line. ``total`` is the last number with text.
     ``ending`` is the line end after the last line, if the part goes to the end of a document that
-    has one. ``part`` is the requested part. ``others`` are the paths of further documents made from
-    the same original, ``notes`` are remarks for the reader.
+    has one. ``part`` is the requested part, ``cells`` are those of each line of a workbook.
+    ``others`` are the paths of further documents made from the same original, ``notes`` are remarks
+    for the reader.
     """
 
     document: StoredDocument
@@ -99,6 +109,7 @@ class DocumentLines:
     ranges: tuple[_Span | None, ...] = ()
     part: Part = Part()
     notes: tuple[str, ...] = ()
+    cells: tuple[str | None, ...] = ()
 
     @property
     def start(self) -> int | None:
@@ -164,10 +175,13 @@ class DocumentPlaces:
         return any(_is_within(first, last, seconds) for _, _, first, last in self.timed)
 
     def passage_at(self, second: int) -> _Span:
-        """Return the first passage around this second, in whole seconds, or the second itself."""
+        """Return the first passage around this second, in whole seconds, or the second itself.
+
+        Of a passage that is longer, up to 15 seconds before and after it.
+        """
         for first, last in self.passages:
             if _is_within(first, last, (second, second)):
-                return int(first), int(last)
+                return max(int(first), second - _AROUND), min(int(last), second + _AROUND)
         return second, second
 
     @classmethod
@@ -181,34 +195,33 @@ class DocumentPlaces:
     @classmethod
     def _of_passages(cls, rows: Iterable[Any]) -> DocumentPlaces:
         unit: Unit = "line"
-        steps: list[tuple[int, int, int | None]] = []
+        steps: list[tuple[int, int, int | None, str]] = []
         timed: dict[_Timed, None] = {}
         passages: list[tuple[float, float]] = []
         covered = 0
         for row in rows:
             places, start = parse_places(row.places, row.page), row.start_offset
             unit = places.unit
-            for offset, number, line in _steps(places, row):
+            for offset, *step in _steps(places, row):
                 if start + offset >= covered:  # passages may share their ends
-                    steps.append((start + offset, number, line))
+                    steps.append((start + offset, *step))
             cues = json.loads(row.cues or "[]")
             for first, last, begin, end, *_ in cues:
                 timed[start + first, start + last, begin, end] = None
             if cues:
                 passages.append((min(cue[2] for cue in cues), max(cue[3] for cue in cues)))
             covered = max(covered, row.end_offset)
-        offsets, numbers, lines = zip(*steps, strict=True) if steps else ((), (), ())
-        return cls(Places(unit, offsets, numbers, lines), tuple(timed), tuple(passages))
+        columns = zip(*steps, strict=True) if steps else ((), (), (), ())
+        return cls(Places(unit, *columns), tuple(timed), tuple(passages))
 
 
-def _steps(places: Places, row: Any) -> Iterator[tuple[int, int, int | None]]:
+def _steps(places: Places, row: Any) -> Iterator[tuple[int, int, int | None, str]]:
     if places.unit in ("page", "slide"):
         breaks = json.loads(row.page_breaks or "[]")
         for number, offset in enumerate((0, *breaks)):
-            yield offset, row.page + number, None
+            yield offset, row.page + number, None, ""
         return
-    lines: Sequence[int | None] = places.lines or (None,) * len(places.offsets)
-    yield from zip(places.offsets, places.numbers, lines, strict=True)
+    yield from places.steps()
 
 
 def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> DocumentLines:
@@ -229,6 +242,7 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
     lines: list[str] = []
     numbers: list[int | None] = []
     ranges: list[_Span | None] = []
+    cells: list[str | None] = []
     for start, end in spans:
         if is_file:  # a number for each line, and there may be millions
             found = [
@@ -247,6 +261,8 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
             at = start + line.start + first
             numbers.append(None if is_blank else places.number_at(at))
             ranges.append(None if is_blank else places.numbers_of(at, start + line.end))
+            if places.unit == "row":
+                cells.append(None if is_blank else places.cells_of(at, start + line.end))
     has_ending = spans[-1][1] == len(text) and text.endswith(("\n", "\r"))
     return DocumentLines(
         document,
@@ -257,6 +273,7 @@ def cut_part(document: StoredDocument, of_file: DocumentPlaces, part: Part) -> D
         "\n" if has_ending and len(text) > 1 else "",
         ranges=tuple(ranges),
         part=part,
+        cells=tuple(cells),
     )
 
 
@@ -292,10 +309,8 @@ def _spans(places: Places, timed: Iterable[_Timed], part: Part, text: str) -> li
         seconds = part.seconds
         found = [(at, to) for at, to, first, last in timed if _is_within(first, last, seconds)]
     else:
-        lines = places.lines or (None,) * len(places.offsets)
-        ends = (*places.offsets[1:], len(text))
-        steps = zip(places.offsets, ends, places.numbers, lines, strict=True)
-        found = [(at, to) for at, to, number, line in steps if part.holds(number, line)]
+        steps = zip(places.steps(), (*places.offsets[1:], len(text)), strict=True)
+        found = [(step[0], to) for step, to in steps if part.holds(*step[1:])]
         if part.lines is not None:
             found = [_without_fences(text, at, to) for at, to in found]
     merged: list[_Span] = []
@@ -337,11 +352,29 @@ def _without_fences(text: str, start: int, end: int) -> _Span:
 def _nothing_there(document: StoredDocument, places: Places, part: Part) -> str:
     if part.seconds is not None:
         return f"{document.path} has no speech at that time"
+    if part.cells is not None:
+        sheets = ", ".join(dict.fromkeys(area.rpartition("!")[0] for area in places.areas))
+        return f"{document.path} has nothing in {part.cells}; its sheets are {sheets}"
     has = f"{places.unit}s {min(places.numbers)}-{max(places.numbers)}"
     if part.lines is not None:
         return f"{document.path} has no text in those lines of {places.unit} {part.first}"
     last = part.last if part.last is not None else max(places.numbers)
     return f"{document.path} has {has}, not {1 if part.first is None else part.first}-{last}"
+
+
+def _overlaps(cells: str, row: int, area: str) -> bool:
+    """Return whether a row of an area, ``Costs!A:F``, has some of these cells."""
+    sheet, _, columns = area.rpartition("!")
+    if cells in (sheet, sheet.strip("'").replace("''", "'")):
+        return True
+    least, most = ((len(one), one) for one in columns.split(":"))
+    for found in re.finditer(_AREA, cells):
+        name, _, corners = found[0].rpartition("!")
+        ends = [((len(one), one), int(at)) for one, at in _CORNER.findall(corners)]
+        (left, top), (right, bottom) = ends[0], ends[-1]
+        if name == sheet and top <= row <= bottom and left <= most and least <= right:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,10 +422,15 @@ def read_cited_place(name: str) -> CitedPlace | None:
         return CitedPlace(name, "time", Part(seconds=at))
     is_citation, end = name.startswith(CITATION), name[-_MAX_PLACE:]
     shown = (_CITED if is_citation else _HEADED).search(end)
+    sheet = _SHEET.search(end)
+    if shown is None and sheet is not None and not is_citation:
+        return CitedPlace(name[: sheet.start() - len(end)], "row", Part(cells=sheet[1]))
     if shown is None:
         return None
     if not is_citation:
         name = name[: shown.start() - len(end)]
+    if shown["cells"]:
+        return CitedPlace(name, "row", Part(cells=shown["cells"]))
     if shown["unit"] is None:
         first, last = shown["clock"] or shown["from"], shown["to"]
         begin = read_clock(map(int, first.split(":")))
@@ -468,6 +506,8 @@ def read_clock(clock: Iterable[int]) -> int:
 
 def refer_to(path: str, locator: Locator) -> str:
     """Return the reference to a part of a document: ``notes.md:3-9``, ``talk.srt:0:14-0:20``."""
+    if locator.cells is not None:
+        return f"{path} › {locator.cells}"
     if locator.time_start is not None and locator.page is None:
         ends = (locator.time_start, locator.time_end or locator.time_start)
         return f"{path}:{'-'.join(map(format_clock, ends))}"

@@ -18,9 +18,11 @@ from catalog.core.errors import (
     SourceError,
     StoreDamagedError,
     StoreError,
+    install_command,
 )
 from catalog.core.files import describe_os_error
 from catalog.core.ids import check_dataset_name
+from catalog.embedding.profiles import foreign_share, profile_of
 from catalog.ingest.changes import SyncPreview, preview_sync
 from catalog.ingest.embedding import EmbeddingReport, embed_waiting
 from catalog.ingest.executors import open_executor
@@ -169,6 +171,7 @@ class Indexer:
         notes += (*embedding.notes, *_refresh("vector index", refresh))
         measure = partial(refresh_agreement, library, dataset)
         notes += (*_refresh("agreement of vectors and words", measure),)
+        notes += self._language_notes(dataset) if embedding.embedded else ()
         unused = describe_unused_fits(library.database, library.wanted_model.fingerprint)
         notes += (unused,) if unused else ()
         notes += (library.adoption_note,) if library.adoption else ()
@@ -393,6 +396,19 @@ class Indexer:
                 f"FOLDER --dataset {dataset}'"
             )
         return stored
+
+    def _language_notes(self, dataset: str) -> tuple[str, ...]:
+        """Name a model for the languages of the passages, if the model in use lacks them."""
+        model = self._library.wanted_model.model
+        languages = self._library.indexes.lexical(dataset).languages()
+        share = foreign_share(languages, profile_of(model).languages)
+        if not share:
+            return ()
+        return (
+            f"{share:.0%} of the passages are in languages that {model} does not know, so only "
+            "their words are searched: --preset multilingual has a model that knows a hundred "
+            f"({install_command('multilingual')})",
+        )
 
     def _waiting_notes(self, dataset: str) -> tuple[str, ...]:
         with self._library.database.read() as connection:

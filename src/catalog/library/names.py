@@ -111,7 +111,7 @@ class Names:
     def records(self, is_named: Callable[[str], bool]) -> list[str]:
         """Return the paths of all records of files with such a path, or name without folders.
 
-        Each may be a document with its own path; only JSON Lines files have several documents.
+        Each may be a document with its own path; only JSON Lines files and mails have several.
         """
         files = [
             file for file in self._record_files if is_named(file) or is_named(_without_folder(file))
@@ -190,9 +190,11 @@ class Names:
         citation = _CITATION.fullmatch(name)
         title = _one_line(citation[1] if citation else name)
         yield self.documents.whole(self._by_title.get(title, ()))
-        for _ in range(title.count(", ", -_MAX_PLACE) if citation else 0):  # what follows: a place
-            title = title.rpartition(", ")[0]
-            yield self.documents.whole(self._by_title.get(title, ()))
+        for mark in (", ", " › ") if citation else ():  # what follows one: a place
+            before = title
+            for _ in range(title.count(mark, -_MAX_PLACE)):
+                before = before.rpartition(mark)[0]
+                yield self.documents.whole(self._by_title.get(before, ()))
 
     def _records_named(self, name: str) -> list[str]:
         """Return the paths of the records at the lines in a reference or a citation."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError, InputError
 from catalog.core.globs import Glob
 from catalog.core.params import MAX_DOCUMENTS, MAX_TEXT_BYTES
+from catalog.core.places import WITHIN
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
 from catalog.library.document_parts import (
@@ -243,9 +244,12 @@ def _find_groups(
         file = reference.removeprefix(f"{one}:")
         records = names.records(file.__eq__)
         if records and file not in names.paths:
+            one_of = f"{file}:12 is the one in line 12, {file}:12-20 those of these lines"
+            kind = "records"
+            if WITHIN in records[0]:
+                kind, one_of = "documents", f"one of them is {records[0]}"
             raise DocumentReferenceError(
-                f"{file} has {len(records):,} records: {file}:12 is the one in line 12, "
-                f"{file}:12-20 those of these lines, multi_get {file} returns all"
+                f"{file} has {len(records):,} {kind}: {one_of}, multi_get {file} returns all"
             )
         paths = names.resolve(reference)
         while paths:

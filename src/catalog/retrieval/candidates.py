@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from catalog.core.errors import StoreError
 from catalog.core.results import Recency
@@ -232,8 +232,15 @@ def _search(
                 break
         factor *= 4
     stages.join(round_stages)
+    missing = request.top_k - len(selected) if request.is_filled and limit > 1 else 0
+    if missing > 0:
+        whole = select_passages(found, question.text, rag, 0, distinct=request.distinct)
+        kept = {passage.chunk.seq for passage in selected}
+        kept |= set(islice((one.chunk.seq for one in whole if one.chunk.seq not in kept), missing))
+        selected = [passage for passage in whole if passage.chunk.seq in kept]
     with stages.run("select") as notes:
-        notes.append(f"{len(selected)} of {len(found)} kept, {limit or 'any'} per document")
+        shown = "any" if missing > 0 or not limit else limit
+        notes.append(f"{len(selected)} of {len(found)} kept, {shown} per document")
         if copies := sum(len(passage.copies) for passage in selected):
             notes.append(f"{copies} say the same as another")
         if factor > rag.overfetch:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import SplitResult, quote, urlsplit
 
 from catalog.core.documents import Chunk, Locator
-from catalog.core.places import format_clock, format_count, whole_second
+from catalog.core.places import WITHIN, format_clock, format_count, whole_second
 from catalog.core.results import TIMED_MODALITIES, OtherPlace, ResultLocator, SearchResult
 from catalog.core.text import strip_userinfo
 
@@ -35,17 +35,22 @@ def format_citation(chunk: Chunk, at: Locator | None = None) -> str:
     """Return ``[source: Title, lines 120-131]`` or another place, such as ``t=12:34``.
 
     The place depends on the format: ``page 4 (pages 3-5)``, ``slide 4``, ``cell 3, lines 2-8``,
-    ``record 17 of corpus.jsonl``, or the headings and ``paragraphs 12-15``. Time and first page are
+    ``record 17 of corpus.jsonl``, the headings and ``paragraphs 12-15``, or the cells of a
+    workbook: ``[source: Budget › Costs!A12:F30]``. What a mail quotes from another is marked by
+    ``quoted``. Time and first page are
     those of the best sentence, ``at``; everything else is the whole passage's. For a recording the
     time comes before the page (of a slide), otherwise the page comes before the time. A blank title
     is replaced by the path; square brackets become round ones, so that the citation stays one line
     with one closing bracket.
     """
     name = _one_line(chunk.title) or _one_line(chunk.path)
+    if chunk.locator.cells is not None:
+        return f"[source: {f'{name} › {format_place(chunk, at)}'.translate(_BRACKETS)}]"
     headings = ""
     if chunk.locator.unit == "paragraph":
         headings = _one_line(format_headings(chunk.heading_path, chunk.sections))
-    parts = ", ".join(filter(None, (name, headings, format_place(chunk, at))))
+    quoted = "quoted" if chunk.modality == "quote" else ""
+    parts = ", ".join(filter(None, (name, headings, quoted, format_place(chunk, at))))
     return f"[source: {parts.translate(_BRACKETS)}]"
 
 
@@ -77,7 +82,8 @@ def format_snippet_place(result: SearchResult) -> str:
     """Return ``notes/keys.md:120-131``: the path and the snippet's lines.
 
     For a recording this is ``talk.vtt 12:34-13:05``, the snippet's seconds. Other units are added
-    or replace the lines: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``.
+    or replace the lines: ``book.pdf pages 3-4``, ``notes.ipynb cell 3, line 2``, ``budget.xlsx ›
+    Costs!A12:F30``.
     """
     return _format_path(result, result.snippet_locator or result.locator, result.snippet_lines)
 
@@ -103,7 +109,7 @@ def _format_path(
     if lines is not None:
         return f"{path}:{_format_range(*map(str, lines))}"
     place = _one_line(_format_place(where, file=where.file))
-    return " ".join(filter(None, (path, place)))
+    return (" › " if where.cells else " ").join(filter(None, (path, place)))
 
 
 def split_at_matches(
@@ -135,8 +141,12 @@ def move_link(link: str, seconds: float) -> str:
 
 
 def page_link(path: str, page: int) -> str | None:
-    """Return the link that opens a PDF at a page in a browser; ``None`` for other files."""
-    return file_link(path, f"page={page}") if path.lower().endswith(".pdf") else None
+    """Return the link that opens a PDF at a page in a browser; ``None`` for other files.
+
+    Files attached to mails cannot be opened so.
+    """
+    is_file = path.lower().endswith(".pdf") and WITHIN not in path
+    return file_link(path, f"page={page}") if is_file else None
 
 
 def file_link(path: str, fragment: str) -> str:
@@ -148,6 +158,8 @@ def _format_place(
     where: ResultLocator | Locator, *, file: str | None = None, best_page: int | None = None
 ) -> str:
     """Return the unit and its numbers, such as ``pages 3-4``; "" if unknown."""
+    if where.cells is not None:
+        return where.cells
     if where.page is not None:
         unit = "slide" if where.unit == "slide" else "page"
         pages = format_count(unit, where.page, where.page_end)

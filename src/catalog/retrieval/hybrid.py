@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from operator import itemgetter
 
-from catalog.core.errors import DamagedDocumentError
+from catalog.core.errors import DamagedDocumentError, StoreError
 from catalog.core.settings import RAGv2Settings
 from catalog.retrieval.adaptive import AS_WRITTEN, HAS_WORDS, PRIOR, Balance, adaptive
 from catalog.retrieval.fusion import FusedHit, Leg, RankedList, relative_score, rrf, single
@@ -77,10 +77,13 @@ def find(
 
     def run_beside(legs: Sequence[LegQuery], question: Question) -> list[LegRun]:
         *others, last = legs
-        jobs = [
-            parts.threads.submit(contextvars.copy_context().run, run_leg, leg, question)
-            for leg in others
-        ]
+        try:
+            jobs = [
+                parts.threads.submit(contextvars.copy_context().run, run_leg, leg, question)
+                for leg in others
+            ]
+        except RuntimeError as error:
+            raise StoreError("this search service is closed: open another one") from error
         in_this_thread = run_leg(last, question)
         return [*(job.result() for job in jobs), in_this_thread]
 

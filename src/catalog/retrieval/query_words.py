@@ -11,7 +11,7 @@ from itertools import chain, compress, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from catalog.core.documents import Chunk
+from catalog.core.documents import Chunk, find_columns
 from catalog.retrieval.adaptive import OTHER_JOINTS, rarity_of
 from catalog.retrieval.fusion import FoundWords
 from catalog.store.chunks import load_chunks
@@ -272,7 +272,7 @@ def cover_of(
     words = query_words(query, language)
     if not words.words:
         return 1.0
-    above = "\n".join((chunk.title, *chunk.heading_path))
+    above = "\n".join((chunk.title, *chunk.heading_path, *find_columns(chunk.context)))
     tokens = unite(m.tokens for text in (chunk.text, above) for m in words.matches(text))
     heaviest = max(weights.values(), default=1.0)
     sizes = [weights.get(raw, heaviest) for raw in words.raws]

@@ -70,7 +70,10 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The coefficients of the module's formulas; ``about`` names the labels of the fit."""
+    """The coefficients of the module's formulas; ``about`` names the labels of the fit.
+
+    ``english_only`` says that its cosines are valid only for passages in English.
+    """
 
     constant: float
     cosine: float = 0.0
@@ -84,6 +87,7 @@ class Calibration:
     answer_cosine: float = 0.0
     answer_words: float = 9.436
     about: str = ""
+    english_only: bool = False
 
     def relevance(self, features: Features) -> float:
         """Estimate the probability that such a passage answers: above 0, at most 1."""
@@ -123,7 +127,8 @@ def judge_relevance(
     if not passages:
         return [], 0.0
     by_words, with_cosine = find(False), find(True)
-    if not is_english([passage.chunk.text for passage in passages[:TELLING]]):
+    first = [passage.chunk.text for passage in passages[:TELLING]]
+    if with_cosine.english_only and not is_english(first):
         with_cosine = by_words
     seen = extract_features(passages, query)
     fits = [with_cosine if "vec" in one.kinds_answered else by_words for one in passages]

@@ -48,7 +48,8 @@ class SearchRequest:
 
     ``visible`` is the restriction by the caller's own scope and filters; ``restriction`` adds file
     type, name and dates. ``distinct`` merges passages that say the same. ``is_one_document``: scope
-    or filter select a single document. ``notes`` are for the results.
+    or filter select a single document. ``is_filled``: documents give more than their share if there
+    are too few passages. ``notes`` are for the results.
     """
 
     query: ParsedQuery
@@ -63,6 +64,7 @@ class SearchRequest:
     sort: Order = "best"
     recency_half_life_days: float = 0.0
     is_one_document: bool = False
+    is_filled: bool = False
     notes: tuple[str, ...] = ()
 
 

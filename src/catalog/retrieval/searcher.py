@@ -155,14 +155,18 @@ def find_passages(
     question: Question | None = None,
     *,
     is_refined: bool = True,
+    is_filled: bool = False,
 ) -> Found:
     """Find the passages of a search; without ``is_refined``, the candidates for them.
+
+    With ``is_filled`` documents give more than their share if there are not enough passages.
 
     A ``question`` may have an embedding, or texts to embed, instead of the query's. An agent in the
     params is ignored.
     """
     stages = StageLog(strict=params.strict)
     request = correct_spelling(read_request(params, parts, stages), parts)
+    request = replace(request, is_filled=is_filled)
     if request.rerank:
         _ = parts.reranker  # a missing setting is an error, not a failed stage
     wanted = candidates_wanted(parts.rag, request.top_k, rerank=request.rerank)

@@ -23,11 +23,12 @@ def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
     bullets, emphasis and heading marks do not count. Case counts, and so does every number, name
     and word: two versions of a contract are both kept. A passage without text equals no other. In a
     video frame, the heading with its time does not count, so a slide that stays on the screen is
-    one text.
+    one text. What a mail quotes is a copy of the passage whose words it quotes, in any place.
 
     >>> keep_distinct([])
     []
     """
+    passages = _fold_quotes(passages)
     texts = [_text_shown(passage) for passage in passages]
     compared = _compared_forms(texts)
     selected: list[Passage] = []
@@ -43,11 +44,42 @@ def keep_distinct(passages: Sequence[Passage]) -> list[Passage]:
     return selected
 
 
+def _fold_quotes(passages: Sequence[Passage]) -> Sequence[Passage]:
+    """Make quotations copies of the passages that contain their words, if those are there."""
+    quotes = [one for one in passages if one.chunk.modality == "quote"]
+    if not quotes:
+        return passages
+    kept = [one for one in passages if one.chunk.modality != "quote"]
+    said = [f" {_letters_and_digits(one.chunk.text)} " for one in kept]
+    left: list[Passage] = []
+    for quote in quotes:
+        words = f" {_letters_and_digits(_quoted_text(quote.chunk.text))} "
+        at = next((at for at, text in enumerate(said) if words.strip() and words in text), None)
+        if at is None:
+            left.append(quote)
+        else:
+            kept[at] = kept[at]._replace(copies=(*kept[at].copies, *quote.chunks))
+    places = {id(one.chunk): at for at, one in enumerate(passages)}
+    return sorted((*kept, *left), key=lambda one: places[id(one.chunk)])
+
+
+def _quoted_text(text: str) -> str:
+    """Return the lines that a mail itself quotes: those with fewest ``>``, else all after a gap."""
+    lines = [line for line in text.split("\n") if line.startswith(">")]
+    if not lines:
+        return text.partition("\n\n")[2] or text
+    depths = [len(_QUOTE_MARKS.match(line)[0].replace(" ", "")) for line in lines]  # type: ignore[index]
+    return "\n".join(
+        line for line, depth in zip(lines, depths, strict=True) if depth == min(depths)
+    )
+
+
 def _text_shown(passage: Passage) -> str:
     chunk = passage.chunk
     return frame_text(chunk.text) if chunk.modality == "video_frame" else chunk.text
 
 
+_QUOTE_MARKS = re.compile(r"[> ]*")
 _OPENING_WORDS = 8  # enough to distinguish most passages
 _LETTERS_OR_DIGITS = re.compile(r"[^\W_]+")
 _BULLET = re.compile(r"^[ \t]*[-+*•][ \t]+(?=[^\W\d_])", re.MULTILINE)  # "- 5" may be a number

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from catalog.core.dates import format_timestamp
-from catalog.core.documents import Chunk, Locator
+from catalog.core.documents import Chunk, Locator, find_columns
 from catalog.core.query import ParsedQuery
 from catalog.core.results import (
     TIMED_MODALITIES,
@@ -63,7 +63,7 @@ def to_result(
         "chunk_id": chunk.chunk_id,
         "title": chunk.title,
         "heading_path": chunk.heading_path,
-        "sections": (*chunk.heading_path, *chunk.sections),
+        "sections": (*chunk.heading_path, *chunk.sections, *find_columns(chunk.context)),
         "modality": chunk.modality,
         "locator": _to_locator(chunk, chunk.locator),
         "start_offset": chunk.start_offset,
@@ -172,6 +172,7 @@ def _to_locator(chunk: Chunk, where: Locator) -> ResultLocator:
         line_end=where.line_end,
         time_start=where.time_start,
         time_end=where.time_end,
+        cells=where.cells,
     )
 
 

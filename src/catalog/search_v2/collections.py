@@ -31,6 +31,7 @@ from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.retrieval.legs import is_foreign
 from catalog.retrieval.search_parts import FOREIGN_EMBEDDING
 from catalog.retrieval.stages import StageLog
+from catalog.search_v2.later_settings import is_own
 from catalog.store.vectors.foreign_collection import (
     CollectionShape,
     ForeignCollection,
@@ -324,8 +325,8 @@ class CollectionSearch:
         if not text:
             raise QueryError("the query is empty")
         count = self._settings.rag_v2.top_k if top_k is None else top_k
-        if not 1 <= count <= MOST:
-            raise InputError(f"top_k must be from 1 to {MOST}, not {count}")
+        if not isinstance(count, int) or not 1 <= count <= MOST:
+            raise InputError(f"top_k must be a number from 1 to {MOST}, not {count!r}")
         return text, count, parse_filters(filters)
 
     def _compile(
@@ -422,6 +423,11 @@ class CollectionRetriever(BaseRetriever):
         self._filters = parse_filters(filters)
         self._has_told_foreign = False
         super().__init__(callback_manager or LlamaSettings.callback_manager)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "similarity_top_k" and not is_own(self, name):
+            raise InputError(f"{name} cannot be set here, only similarity_top_k")
+        super().__setattr__(name, value)
 
     def close(self) -> None:
         """Close the client unless its caller owns it."""

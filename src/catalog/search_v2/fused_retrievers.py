@@ -10,20 +10,21 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms.mock import MockLLM
 from llama_index.core.retrievers import QueryFusionRetriever, VectorIndexRetriever
-from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
+from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN_PROMPT
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from pydantic import PrivateAttr
 
 from catalog.core.errors import EngineError, InputError
 from catalog.retrieval.fusion import FusedHit, RankedList, rrf
 from catalog.retrieval.stages import StageLog
+from catalog.search_v2.later_settings import is_own
 
 _log = logging.getLogger(__name__)
 _BM25 = "llama_index.retrievers.bm25"
@@ -67,7 +68,59 @@ class _Answer(NamedTuple):
     error: Exception | None = None
 
 
-class FusedRetrievers(QueryFusionRetriever):
+class FusionRetriever(QueryFusionRetriever):
+    """A ``QueryFusionRetriever`` by type only: legs and fusion are ours.
+
+    The stock class ignores weights, merges equal texts, counts ranks from 0, requires an LLM and
+    runs synchronous retrievers one after the other. Retrievals are reported to the
+    ``callback_manager``, or else to that of LlamaIndex's ``Settings``. Of its settings only
+    ``similarity_top_k`` can be set later.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[BaseRetriever],
+        top_k: int | None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
+        vars(self).update(
+            num_queries=1,
+            query_gen_prompt=QUERY_GEN_PROMPT,
+            mode=FUSION_MODES.RECIPROCAL_RANK,
+            use_async=False,
+        )
+        self.similarity_top_k = cast("int", top_k)  # without one, that of the settings
+        self._retrievers, self._llm = list(retrievers), MockLLM()
+        self._retriever_weights = [1.0 / max(1, len(retrievers))] * len(retrievers)
+        BaseRetriever.__init__(self, callback_manager or LlamaSettings.callback_manager)
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "similarity_top_k":
+            check_depths(None, None, value)
+        elif not is_own(self, name):
+            raise InputError(
+                f"{name} cannot be set here, only similarity_top_k: build another retriever"
+            )
+        super().__setattr__(name, value)
+
+
+def check_depths(
+    k_lex: int | None, k_dense: int | None, k_fused: int | None
+) -> tuple[int | None, int | None, int | None]:
+    """Return the depths; raise :class:`InputError` for one below 1."""
+    for name, depth in (("k_lex", k_lex), ("k_dense", k_dense), ("k_fused", k_fused)):
+        if depth is None:
+            continue
+        if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+            raise InputError(f"{name} is {depth!r}: use a number from 1, or leave it out")
+    return k_lex, k_dense, k_fused
+
+
+class FusedRetrievers(FusionRetriever):
     """Fuse any retrievers by weighted reciprocal ranks with the top-rank bonus, by node id.
 
     Built by ``HybridRetrieverFactoryV2.over``, which has the rules.
@@ -86,17 +139,12 @@ class FusedRetrievers(QueryFusionRetriever):
         callback_manager: CallbackManager | None = None,
     ) -> None:
         _check(retrievers, weights, bonus, k)
-        super().__init__(
-            list(retrievers),
-            llm=MockLLM(),  # never asked; without one the class looks for OpenAI
-            mode=FUSION_MODES.RECIPROCAL_RANK,
-            similarity_top_k=top_k,
-            num_queries=1,
-            use_async=False,
-            callback_manager=callback_manager or LlamaSettings.callback_manager,
-        )
+        super().__init__(retrievers, top_k, callback_manager)
         self._weights, self._bonus, self._k = tuple(weights), tuple(bonus), k
         self._strict, self._stages = strict, stages
+        self._by_meaning = {
+            number for number, one in enumerate(retrievers) if isinstance(one, VectorIndexRetriever)
+        }
         names = [type(one).__name__ for one in retrievers]
         self._names = [
             name if names.count(name) == 1 else f"{name} {number}"
@@ -145,7 +193,7 @@ class FusedRetrievers(QueryFusionRetriever):
             nodes = best | nodes
             lists.append(
                 RankedList(
-                    leg="vector" if _is_vector(self._retrievers[number]) else "lexical",
+                    leg="vector" if number in self._by_meaning else "lexical",
                     engine=self._names[number],
                     query=query,
                     origin="original",
@@ -194,9 +242,10 @@ def _is_number(value: object) -> bool:
 
 
 def _ask(retriever: BaseRetriever, bundle: QueryBundle) -> _Answer:
+    """Ask with a copy of the query, into which a vector retriever writes its embedding."""
     started = time.perf_counter()
     try:
-        found = _checked(retriever, retriever.retrieve(_own_bundle(bundle)))
+        found = _checked(retriever, retriever.retrieve(replace(bundle)))
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - another's; reported, and the rest answers
@@ -209,17 +258,12 @@ async def _ask_async(retriever: BaseRetriever, bundle: QueryBundle) -> _Answer:
         return await asyncio.to_thread(_ask, retriever, bundle)
     started = time.perf_counter()
     try:
-        found = _checked(retriever, await retriever.aretrieve(_own_bundle(bundle)))
+        found = _checked(retriever, await retriever.aretrieve(replace(bundle)))
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - another's; reported, and the rest answers
         return _Answer((), _ms_since(started), error)
     return _Answer(found, _ms_since(started))
-
-
-def _own_bundle(bundle: QueryBundle) -> QueryBundle:
-    """Return a copy: a vector retriever writes its model's embedding into the bundle it gets."""
-    return replace(bundle)
 
 
 def _is_asynchronous(retriever: BaseRetriever) -> bool:
@@ -239,10 +283,6 @@ def _checked(retriever: BaseRetriever, found: object) -> list[NodeWithScore]:
     if any(base.__module__.startswith(_BM25) for base in type(retriever).__mro__):
         return [one for one in found if one.score != 0.0]
     return list(found)
-
-
-def _is_vector(retriever: BaseRetriever) -> bool:
-    return isinstance(retriever, VectorIndexRetriever)
 
 
 def _score(found: NodeWithScore) -> float:

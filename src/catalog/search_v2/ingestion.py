@@ -1,6 +1,6 @@
 """Ingestion pipelines of LlamaIndex into a dataset, and their steps.
 
-    SourceDocument ─ ChunkSplitter ─> ChunkNode … ─ any further steps ─ StepResults
+    Document ─ ChunkSplitter ─> ChunkNode … ─ any further steps ─ StepResults
                    ─ EmbeddingPrefixTransform ─ CachedEmbedding
                    ─ ChunkPersistenceTransform ─ PersistenceTransform ─> stored
 
@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +32,7 @@ from pydantic import Field, PrivateAttr
 
 from catalog.core.errors import EmbeddingMismatchError, InputError
 from catalog.core.ids import check_dataset_name, sha1_hex
+from catalog.core.param_fields import check_names
 from catalog.core.settings import get_settings
 from catalog.embedding import EmbeddingModel, as_model, get_model
 from catalog.ingest.chunking import DocumentChunker
@@ -50,8 +52,8 @@ from catalog.search_v2.ingestion_nodes import (
     GivenDocument,
     GivenDocuments,
     PrefixedNode,
-    collect_chunks,
 )
+from catalog.search_v2.ingestion_places import collect_chunks
 from catalog.search_v2.ingestion_storing import (
     RUN,
     ChunkPersistenceTransform,
@@ -61,6 +63,7 @@ from catalog.search_v2.ingestion_storing import (
 )
 from catalog.store import Database, embedding_cache
 from catalog.store.embedding_cache import StoredModel, require_model
+from catalog.store.manifest import files_of_paths
 
 if TYPE_CHECKING:
     from llama_index.core.node_parser import NodeParser
@@ -75,8 +78,8 @@ _log = logging.getLogger(__name__)
 class ChunkSplitter(TransformComponent):
     """Cut documents into chunks with exact offsets and deterministic ids.
 
-    A LlamaIndex ``splitter`` replaces the chunker. ``fallbacks`` says, by document id, why a
-    document was measured as four characters a token.
+    A LlamaIndex ``splitter`` replaces the chunker. With a ``database`` no part of a source takes
+    the name of another source that is stored.
 
     Examples:
         >>> from llama_index.core import Document
@@ -90,15 +93,20 @@ class ChunkSplitter(TransformComponent):
     """
 
     dataset: str
-    fallbacks: dict[str, str] = Field(default_factory=dict, exclude=True)
     _chunker: DocumentChunker = PrivateAttr()
     _splitter: NodeParser | None = PrivateAttr()
+    _database: Database | None = PrivateAttr()
 
     def __init__(
-        self, chunker: DocumentChunker, *, dataset: str, splitter: NodeParser | None = None
+        self,
+        chunker: DocumentChunker,
+        *,
+        dataset: str,
+        splitter: NodeParser | None = None,
+        database: Database | None = None,
     ) -> None:
         super().__init__(dataset=dataset)
-        self._chunker, self._splitter = chunker, splitter
+        self._chunker, self._splitter, self._database = chunker, splitter, database
 
     @property
     def chunker(self) -> DocumentChunker:
@@ -107,19 +115,25 @@ class ChunkSplitter(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Return the chunks of the documents as :class:`ChunkNode`, in document order."""
-        given = GivenDocuments.read(nodes, self.dataset)
-        RUN.set(IngestionRun(given, IngestionReport(refused=dict(given.refused))))
+        if (run := RUN.get()) is None:
+            RUN.set(run := IngestionRun())
+        run.start(given := GivenDocuments.read(nodes, self.dataset, self._find_files))
         return [chunk for one in given.documents.values() for chunk in self._cut(one)]
+
+    def _find_files(self, path: str) -> list[str]:
+        """Return the sources in the store that have a document at this path."""
+        if self._database is None:
+            return []
+        with self._database.read() as connection:
+            return files_of_paths(connection, self.dataset, [path])
 
     def _cut(self, given: GivenDocument) -> list[ChunkNode]:
         source = given.source
         if self._splitter is not None and not source.parsed.segments:
             body = source.parsed.text[source.parsed.body_start :]
             return collect_chunks(self._chunker, given, self._split(self._splitter, given, body))
-        cut = cut_document(self._chunker, source)
-        if cut.fallback is not None:
-            self.fallbacks[source.source_doc_id] = cut.fallback
-        return [ChunkNode.of(source, span, given.style) for span in cut.spans]
+        spans = cut_document(self._chunker, source).spans
+        return [ChunkNode.of(source, span, given.style) for span in spans]
 
     def _split(self, splitter: NodeParser, given: GivenDocument, body: str) -> list[BaseNode]:
         """Return the splitter's nodes with the document's metadata, templates and excluded keys.
@@ -239,7 +253,7 @@ class EmbeddingPrefixTransform(TransformComponent):
             model = replace(self._model, document_prefix=self.prefix)
             embedded = EmbeddedText(model, self.context, self.form, self.part_seconds)
             node.windows = embedded.windows(node.source.parsed, node.span)
-        elif type(node) is TextNode:
+        elif isinstance(node, TextNode) and not isinstance(node, ChunkNode | PrefixedNode):
             place, told = "", node.get_metadata_str(MetadataMode.EMBED)
             if self.context:
                 place = _describe_place(node, self.form)
@@ -368,17 +382,18 @@ class DatasetPipeline(IngestionPipeline):
     ) -> Sequence[BaseNode]:
         """Store the documents and return their chunks; see ``IngestionPipeline.run``.
 
-        Raises :class:`InputError` for ``num_workers``, a cache, a docstore and a step that embeds,
-        and :class:`EmbeddingMismatchError` if the store adopted another model meanwhile.
+        Raises :class:`InputError` for ``num_workers``, a cache, a docstore, a step that embeds and
+        an argument that neither LlamaIndex nor a step has, and :class:`EmbeddingMismatchError` if
+        the store adopted another model meanwhile.
         """
-        with self._reported(num_workers):
+        with self._reported(num_workers, more):
             return super().run(*arguments, **more)
 
     async def arun(
         self, *arguments: Any, num_workers: int | None = None, **more: Any
     ) -> Sequence[BaseNode]:
         """Store the documents like :meth:`run`."""
-        with self._reported(num_workers):
+        with self._reported(num_workers, more):
             return await super().arun(*arguments, **more)
 
     def delete(self, ref_doc_id: str) -> Removal:
@@ -390,7 +405,11 @@ class DatasetPipeline(IngestionPipeline):
         return Indexer(self._library).remove_document(self._dataset, name)
 
     @contextmanager
-    def _reported(self, num_workers: int | None) -> Iterator[None]:
+    def _reported(self, num_workers: int | None, more: Mapping[str, Any]) -> Iterator[None]:
+        taking = (IngestionPipeline.run, *(type(step).__call__ for step in self.transformations))
+        taken = (one for call in taking for one in signature(call).parameters.values())
+        names = {one.name: () for one in taken if one.kind is not one.VAR_KEYWORD}
+        check_names(more, names)
         if num_workers is not None and num_workers > 1:
             raise InputError(
                 f"num_workers is {num_workers}: leave it out. One process writes the store, and "
@@ -403,14 +422,13 @@ class DatasetPipeline(IngestionPipeline):
             )
         self._arrange()
         require_model(self._library.database, self._model)
-        self._report = IngestionReport()
-        RUN.set(None)
+        run = IngestionRun(earlier=frozenset(self._names.values()))
+        RUN.set(run)
         try:
             yield
         finally:
-            if (run := RUN.get()) is not None:
-                self._report = run.report
-                self._names |= run.given.names
+            self._report = run.report
+            self._names |= run.given.names
             RUN.set(None)
         self._log()
 
@@ -422,6 +440,12 @@ class DatasetPipeline(IngestionPipeline):
                     f"{step.class_name()} is a step: leave it out. The pipeline embeds with the "
                     "store's model, or build_pipeline(embed_model=…)"
                 )
+        kinds = {type(step) for step in self.transformations}
+        if missing := [one.__name__ for one in (ChunkSplitter, *_LAST) if one not in kinds]:
+            raise InputError(
+                f"the pipeline lost its own steps {', '.join(missing)}: add yours to "
+                "transformations, and give a splitter as build_pipeline(splitter=…)"
+            )
         last = [step for step in self.transformations if isinstance(step, _LAST)]
         others = [step for step in self.transformations if not isinstance(step, _LAST)]
         self.transformations = [*others, *last]
@@ -496,7 +520,9 @@ class IngestionPipelineBuilderV2:
         if splitter is not None:
             fingerprint = sha1_hex(f"{fingerprint}|{splitter.to_json()}")[:16]
         text, encoder = made.embedded, model.encoder
-        cut = ChunkSplitter(made.chunker, dataset=name, splitter=splitter)
+        cut = ChunkSplitter(
+            made.chunker, dataset=name, splitter=splitter, database=library.database
+        )
         return DatasetPipeline(
             [
                 cut,

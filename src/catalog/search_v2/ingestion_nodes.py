@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from functools import cache
+from itertools import accumulate, chain, count
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from llama_index.core.schema import (
@@ -19,37 +20,24 @@ from llama_index.core.schema import (
     RelatedNodeInfo,
     TextNode,
 )
-from pydantic import Field, InstanceOf
+from pydantic import BaseModel, Field, InstanceOf, PrivateAttr
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument, part_label
-from catalog.core.errors import CatalogError, InputError, ReadError
-from catalog.core.places import AS_IN_FILE
+from catalog.core.errors import CatalogError, InputError
 from catalog.core.text import storable
-from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.pipeline import Source, cut_document
+from catalog.ingest.pipeline import Source
 from catalog.ingest.readers.base import choose_title, file_type
 from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.ingest.readers.metadata import (
-    check_no_level,
     is_level_name,
     is_web_address,
     normalise,
     take_title,
 )
 from catalog.ingest.reading import TOLD_BY_CONTENT, drop_claims
+from catalog.search_v2.nodes import FOR_MODELS, STYLE, TEMPLATES
 from catalog.store.revisions import NewRevision
-
-
-class SourceDocument(Document):
-    """A LlamaIndex ``Document`` that keeps what its reader found (headings, tables …)."""
-
-    source: InstanceOf[Source] = Field(exclude=True, repr=False)
-
-    @classmethod
-    def of(cls, source: Source) -> SourceDocument:
-        """Wrap a parsed document."""
-        return cls(id_=source.source_doc_id, text=source.parsed.text, source=source)
 
 
 class ChunkNode(TextNode):
@@ -90,13 +78,14 @@ class ChunkNode(TextNode):
         )
 
 
+KnownBy = Literal["id", "address", "name", "text"]
+"""What names a source: the user's id, a path or address, the bare name of a file, or the text."""
 _ROW = "source_doc_id"  # in the relationship of a chunk to its source: which stored document
-_STYLE = (
+GIVEN_STYLE = (
     "metadata",
     "excluded_embed_metadata_keys",
     "excluded_llm_metadata_keys",
-    "metadata_template",
-    "metadata_separator",
+    *TEMPLATES,
 )
 
 
@@ -105,24 +94,41 @@ def _copy_style(style: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class PrefixedNode(TextNode):
-    """A plain text node with ``lead`` before its text for the embedding model.
+    """A text node of any class with ``lead`` before its text for the embedding model.
 
-    It is stored as a ``TextNode``. Until it is embedded, the stored form keeps the lead in
-    metadata that no language model reads, since LlamaIndex's cache restores only plain nodes.
+    It is stored as a node of its own class. Until it is embedded, the stored form keeps the lead in
+    metadata that no language model reads, since LlamaIndex's cache restores only its own classes.
     """
 
     lead: str = Field("", exclude=True)
+    _was_embedded: bool = PrivateAttr(default=False)
 
     @classmethod
     def of(cls, node: TextNode, lead: str) -> PrefixedNode:
         """Return the same node, which a model sees with the lead."""
-        fields = {name: getattr(node, name) for name in TextNode.model_fields}
-        return cls.model_construct(**fields, lead=lead)
+        fields = {name: getattr(node, name) for name in type(node).model_fields}
+        made = _prefixed(type(node)).model_construct(**fields, lead=lead)
+        vars_of = made.__pydantic_private__ or {}
+        vars_of |= node.__pydantic_private__ or {}
+        return made
+
+    @classmethod
+    def _kind(cls) -> type[TextNode]:
+        plain = (base for base in cls.__mro__ if not issubclass(base, PrefixedNode))
+        return next(base for base in plain if issubclass(base, TextNode))
 
     @classmethod
     def class_name(cls) -> str:
         """Return the name under which LlamaIndex stores it."""
-        return TextNode.class_name()
+        return cls._kind().class_name()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._kind(), self.__getstate__())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "embedding" and value is not None:
+            self._was_embedded = True
 
     def get_content(self, metadata_mode: MetadataMode = MetadataMode.NONE) -> str:
         """Return the text to embed in that mode, else the node's own content.
@@ -130,14 +136,14 @@ class PrefixedNode(TextNode):
         In the mode of all metadata, by which LlamaIndex's cache goes, the lead is included.
         """
         if metadata_mode == MetadataMode.EMBED:
-            return self.lead + self.text
+            return self.lead + super().get_content(MetadataMode.NONE)
         if metadata_mode == MetadataMode.ALL:
             return self._stored_form().get_content(metadata_mode)
         return super().get_content(metadata_mode)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the form for LlamaIndex's cache and document stores."""
-        if self.embedding is not None:
+        if self._was_embedded or self.embedding is not None:
             return super().to_dict(**kwargs)
         return self._stored_form().to_dict(**kwargs)
 
@@ -150,8 +156,8 @@ class PrefixedNode(TextNode):
         prompt = self.get_metadata_str(MetadataMode.LLM)
         more = told | ({"prompt_metadata": prompt} if prompt else {})
         own, space = list(self.metadata), self.lead[len(self.lead.rstrip()) :]
-        fields = {name: getattr(self, name) for name in TextNode.model_fields}
-        return TextNode.model_construct(
+        fields = {name: getattr(self, name) for name in self._kind().model_fields}
+        return self._kind().model_construct(
             **fields
             | {
                 "metadata": self.metadata | more,
@@ -161,6 +167,21 @@ class PrefixedNode(TextNode):
                 "excluded_llm_metadata_keys": [*own, "embedding_lead"],
             }
         )
+
+
+@cache
+def _prefixed(kind: type[TextNode]) -> type[PrefixedNode]:
+    """Return the class of nodes of this class that have a lead."""
+    if kind is TextNode:
+        return PrefixedNode
+    return type(f"Prefixed{kind.__name__}", (PrefixedNode, kind), {})
+
+
+def _unpickled(kind: type[TextNode], state: dict[str, Any]) -> PrefixedNode:
+    made = _prefixed(kind)
+    node = made.__new__(made)
+    BaseModel.__setstate__(node, state)
+    return node
 
 
 @dataclass(frozen=True)
@@ -180,7 +201,8 @@ class GivenDocuments:
 
     ``sources`` are the names of all sources that may be stored or deleted, ``names`` the sources by
     the id of the LlamaIndex document. ``blank`` has the page numbers of sources that only bring
-    pages without text.
+    pages without text, ``known_by`` what named each source, and ``has_unused_ids`` whether the
+    user set random ids that named nothing.
     """
 
     documents: dict[str, GivenDocument] = field(default_factory=dict)
@@ -188,37 +210,51 @@ class GivenDocuments:
     sources: dict[str, None] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     blank: dict[str, frozenset[str]] = field(default_factory=dict)
+    known_by: dict[str, KnownBy] = field(default_factory=dict)
+    has_unused_ids: bool = False
 
     @classmethod
-    def read(cls, nodes: Iterable[BaseNode], dataset: str) -> GivenDocuments:
+    def read(
+        cls,
+        nodes: Iterable[BaseNode],
+        dataset: str,
+        find_files: Callable[[str], Iterable[str]] = lambda _: (),
+    ) -> GivenDocuments:
         """Return the documents behind nodes, in order.
 
         A source is named by the id that the user set, else by its full path or address, else by its
         file name, else by its text. Its texts are ``name``, ``name#2``, ``name#3`` …; a text that
         is repeated with the same metadata counts once. Consecutive pages (``page_label``) with the
-        same metadata are one document, named by the first page unless that is 1. A text is Markdown
-        if its path says so or has no suffix.
+        same metadata are one document, named by the first page unless that is 1. ``find_files``
+        returns the sources that have a path already: no part takes the name of another source. A
+        text is Markdown if its path says so or has no suffix.
         """
         given = cls()
         texts: dict[str, list[_Text]] = {}
         for node in nodes:
-            if isinstance(node, SourceDocument):
-                source = node.source
-                given.documents[source.source_doc_id] = GivenDocument(source)
-                given.sources[source.file] = None
-                continue
+            if not isinstance(node, BaseNode):
+                raise InputError(f"give a list of Documents: {node!r:.60} is no document")
             text = _Text.of(node)
             given.names[node.ref_doc_id or node.node_id] = text.source
+            given.known_by[text.source] = text.known_by
+            given.has_unused_ids |= text.has_unused_id
             texts.setdefault(text.source, []).append(text)
         for name, group in texts.items():
-            given._add(name, group, dataset)
+
+            def is_free(path: str, name: str = name) -> bool:
+                is_other = path != name and path in texts
+                return "#" not in path or not (is_other or {*find_files(path)} - {name})
+
+            given._add(name, group, dataset, is_free)
         return given
 
-    def _add(self, name: str, group: list[_Text], dataset: str) -> None:
+    def _add(
+        self, name: str, group: list[_Text], dataset: str, is_free: Callable[[str], bool]
+    ) -> None:
         try:
             made = [
                 GivenDocument(Source(dataset, name, parsed), style)
-                for parsed, style in _parse(name, group)
+                for parsed, style in _parse(name, group, is_free)
             ]
         except CatalogError as error:
             self.refused[name] = str(error)
@@ -244,11 +280,13 @@ class _Text:
     label: str = ""
     page: int | None = None
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
+    known_by: KnownBy = "id"
+    has_unused_id: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, node: BaseNode) -> _Text:
         text = storable(node.get_content(metadata_mode=MetadataMode.NONE))
-        style = {name: getattr(node, name) for name in _STYLE}
+        style = {name: getattr(node, name) for name in GIVEN_STYLE}
         address, bare = _find_address(node.metadata)
         name = _find_id(node, has_address=bool(address))
         source = storable(name or address or bare)
@@ -260,7 +298,13 @@ class _Text:
         given = {"doc_id": name} if name else {}
         if not isinstance(node, Document) and not _is_drawn(node.node_id):
             given["node_id"] = node.node_id
-        return cls(source or _path_of(text), path, text, style, label, page, given)
+        known_by: KnownBy = "id" if name else "address" if address else "name" if bare else "text"
+        if name and not isinstance(node, Document) and node.ref_doc_id:
+            known_by = "address"  # other nodes may be of the same document
+        unused = not name and isinstance(node, Document) and "id_" in node.model_fields_set
+        return cls(
+            source or _path_of(text), path, text, style, label, page, given, known_by, unused
+        )
 
     @property
     def is_markdown(self) -> bool:
@@ -307,7 +351,9 @@ def _path_of(text: str) -> str:
     return f"text-{int(ids.sha1_hex(text)[:12], 16)}"
 
 
-def _parse(name: str, group: list[_Text]) -> Iterator[tuple[ParsedDocument, Mapping[str, Any]]]:
+def _parse(
+    name: str, group: list[_Text], is_free: Callable[[str], bool]
+) -> Iterator[tuple[ParsedDocument, Mapping[str, Any]]]:
     """Yield the documents of one source's texts, with their styles."""
     if all(text.page is not None for text in group):
         group = sorted(group, key=lambda text: text.page or 0)
@@ -316,9 +362,9 @@ def _parse(name: str, group: list[_Text]) -> Iterator[tuple[ParsedDocument, Mapp
         first = pages[0]
         if not any(text.text.strip() for text in pages):
             continue
-        marks = [first.label or str(number), *(str(n) for n in range(number, len(group) + 2))]
+        marks = chain([first.label or str(number)], map(str, count(number)))
         paths = (name if mark == "1" else f"{name}#{mark}" for mark in marks)
-        path = next(path for path in paths if path not in used)
+        path = next(path for path in paths if path not in used and is_free(path))
         used.add(path)
         yield _parse_pages(path, pages), first.style
 
@@ -346,7 +392,10 @@ def _given_ids(pages: list[_Text]) -> dict[str, str]:
 
 
 def _metadata_of(said: Mapping[str, Any]) -> dict[str, MetadataValue]:
-    """Return the metadata as stored; fields that become first-class ones keep their names, too."""
+    """Return the metadata as stored; fields that become first-class ones keep their names, too.
+
+    Nested values, which filters know by dotted names, are kept as JSON.
+    """
     own = {
         key: value
         for key, value in said.items()
@@ -354,7 +403,28 @@ def _metadata_of(said: Mapping[str, Any]) -> dict[str, MetadataValue]:
         and not is_level_name(key)
         and key.casefold() != "title"
     }
-    return own | normalise({_DATES.get(key, key): value for key, value in said.items()})
+    stored = own | normalise({_DATES.get(key, key): value for key, value in said.items()})
+    nested = {key: value for key, value in said.items() if _is_nested(value)}
+    return stored | ({f"{STYLE}metadata": json.dumps(nested, default=str)} if nested else {})
+
+
+def _is_nested(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return any(isinstance(item, Mapping | list | tuple) for item in value)
+    return isinstance(value, Mapping)
+
+
+def _stored_style(style: Mapping[str, Any]) -> dict[str, MetadataValue]:
+    """Return what templates and excluded keys change in the prompts of passages."""
+    stored: dict[str, MetadataValue] = {
+        f"{STYLE}{name}": style[name]
+        for name in TEMPLATES
+        if style[name] != TextNode.model_fields[name].default
+    }
+    for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
+        if keys := tuple(key for key in FOR_MODELS if key in style[name]):
+            stored[f"{STYLE}{name}"] = keys
+    return stored
 
 
 def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
@@ -366,6 +436,9 @@ def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
     if metadata.get("path", first.source) != first.source:  # else the document's own path hides it
         metadata.setdefault("file_path", metadata.pop("path"))
     title = take_title(metadata)
+    metadata |= _stored_style(first.style)
+    if title is not None and "title" in first.style["excluded_embed_metadata_keys"]:
+        metadata["title"], title = title, None  # the title of a document is searched
     unnamed = "" if first.path else first.text.strip().partition("\n")[0][:_UNNAMED_TITLE]
     if first.is_markdown and first.page is None:
         parsed = drop_claims(MarkdownReader().parse(first.text, path))
@@ -383,133 +456,3 @@ def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
         source_type="llama_index",
         metadata={**parsed.metadata, **metadata},
     )
-
-
-def collect_chunks(
-    chunker: DocumentChunker, given: GivenDocument, nodes: Sequence[BaseNode]
-) -> list[ChunkNode]:
-    """Return the chunks of a document from the nodes that steps made of it, in their order.
-
-    Added metadata become the chunk's own, and both legs search what templates and exclusion keys
-    leave of metadata. Passages that follow each other in the document's text keep their place.
-    Otherwise steps rewrote the text, and the document consists of the nodes' texts.
-    """
-    nodes = [node for node in nodes if node.get_content(metadata_mode=MetadataMode.NONE).strip()]
-    source, spans = given.source, [node.span for node in nodes if isinstance(node, ChunkNode)]
-    text = source.parsed.text
-    is_same = len(spans) == len(nodes) and all(
-        text[span.start : span.end] == node.get_content(metadata_mode=MetadataMode.NONE)
-        for node, span in zip(nodes, spans, strict=True)
-    )
-    if not is_same:
-        source, spans = _place(chunker, source, nodes)
-    chunks = []
-    for node, span in zip(nodes, spans, strict=True):
-        own = _own_metadata(given, node)
-        style = {name: getattr(node, name) for name in _STYLE}
-        told = _excluding_title(node).get_metadata_str(MetadataMode.EMBED)
-        lines = (" ".join(storable(line).split()) for line in told.splitlines())
-        span = replace(span, context=tuple(filter(None, lines)), metadata=own)
-        chunks.append(ChunkNode.of(source, span, style))
-    return chunks
-
-
-def _excluding_title(node: BaseNode) -> BaseNode:
-    """Return the node without a title in its metadata: the title is searched as such."""
-    titles = [key for key in node.metadata if key.casefold() == "title"]
-    excluded = [*node.excluded_embed_metadata_keys, *titles]
-    return node.model_copy(update={"excluded_embed_metadata_keys": excluded}) if titles else node
-
-
-def _own_metadata(given: GivenDocument, node: BaseNode) -> dict[str, MetadataValue]:
-    known = given.style.get("metadata", {})
-    added = {
-        key: value
-        for key, value in node.metadata.items()
-        if key not in known or known[key] != value
-    }
-    try:
-        check_no_level([added])
-    except ReadError as error:
-        raise InputError(f"{given.source.parsed.path}: a step adds a level: {error}") from error
-    return normalise(added)
-
-
-def _place(
-    chunker: DocumentChunker, source: Source, nodes: Sequence[BaseNode]
-) -> tuple[Source, list[ChunkSpan]]:
-    """Return the document of the nodes, and the place of each in it."""
-    texts = [node.get_content(metadata_mode=MetadataMode.NONE).strip() for node in nodes]
-    ranges = find_passages(source.parsed, texts)
-    if ranges is not None:
-        return source, list(cut_document(chunker, replace(source, cut=None), ranges).spans)
-    starts = accumulate((len(text) + 2 for text in texts), initial=0)
-    ranges = [(start, start + len(text)) for start, text in zip(starts, texts, strict=False)]
-    parsed = replace(
-        source.parsed,
-        text="\n\n".join(texts),
-        headings=(),
-        atomic=(),
-        body_start=0,
-        pages=(),
-        segments=(),
-        places=AS_IN_FILE,
-    )
-    rewritten = replace(source, parsed=parsed, cut=None)
-    spans = cut_document(chunker, rewritten, ranges).spans
-    return rewritten, [_as_before(span, node) for span, node in zip(spans, nodes, strict=True)]
-
-
-def _as_before(span: ChunkSpan, node: BaseNode) -> ChunkSpan:
-    """Return the span of a rewritten chunk with the headings, pages and times that it had."""
-    if not isinstance(node, ChunkNode):
-        return span
-    before, length = node.span, span.end - span.start
-    at = before.locator
-    locator = replace(
-        span.locator,
-        page=at.page,
-        page_end=at.page_end,
-        time_start=at.time_start,
-        time_end=at.time_end,
-    )
-    breaks = tuple(min(offset, length) for offset in before.page_breaks)
-    headings = before.heading_path
-    return replace(
-        span,
-        heading_path=headings,
-        modality=before.modality,
-        locator=locator,
-        page_breaks=breaks,
-    )
-
-
-_SPACE = re.compile(r"\s*")
-
-
-def find_passages(doc: ParsedDocument, texts: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return the offsets of passages in ``doc.text``: ``[start, end)``; ``None`` if one is missing.
-
-    Each begins after the one before. LlamaIndex searches for its offsets after the cut: in
-    repetitive text they are too low, and with chained splitters they count from an inner node.
-    """
-    ranges: list[tuple[int, int]] = []
-    for text in texts:
-        start = _find(doc, text, *ranges[-1]) if ranges else doc.text.find(text, doc.body_start)
-        if start < 0:
-            return None
-        ranges.append((start, start + len(text)))
-    return ranges
-
-
-def _find(doc: ParsedDocument, text: str, before: int, end: int) -> int:
-    """Return the start of the passage that follows ``[before, end)``; -1 if not found.
-
-    It is directly after it, else where the two share as little as possible, else anywhere after it.
-    """
-    space = _SPACE.match(doc.text, end)
-    behind = end if space is None else space.end()
-    if doc.text.startswith(text, behind):
-        return behind
-    shared = doc.text.rfind(text, before + 1, end + len(text) - 1)
-    return shared if shared >= 0 else doc.text.find(text, behind)

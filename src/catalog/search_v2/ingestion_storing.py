@@ -37,6 +37,7 @@ class IngestionReport:
     """The paths of the documents that a run added, replaced and deleted.
 
     ``refused`` are the sources that could not be stored, with the reason; they stay as they were.
+    ``warnings`` name stored texts that may have been replaced by mistake.
 
     Examples:
         >>> from llama_index.core import Document
@@ -44,21 +45,42 @@ class IngestionReport:
         >>> pipeline = IngestionPipelineBuilderV2().build_pipeline("menu")
         >>> nodes = pipeline.run(documents=[Document(text="Soup at noon.", doc_id="soup.txt")])
         >>> pipeline.report
-        IngestionReport(added=['soup.txt'], replaced=[], deleted=[], refused={})
+        IngestionReport(added=['soup.txt'], replaced=[], deleted=[], refused={}, warnings=[])
     """
 
     added: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass
 class IngestionRun:
-    """The state that the steps of one run share: parallel runs of a pipeline have one each."""
+    """The state that the steps of one run share: parallel runs of a pipeline have one each.
 
-    given: GivenDocuments
+    ``earlier`` are the sources of the pipeline's earlier runs.
+    """
+
+    given: GivenDocuments = field(default_factory=GivenDocuments)
     report: IngestionReport = field(default_factory=IngestionReport)
+    earlier: frozenset[str] = frozenset()
+
+    def start(self, given: GivenDocuments) -> None:
+        """Take the documents of the run."""
+        self.given = given
+        self.report.refused |= given.refused
+        if given.has_unused_ids:
+            self.warn(
+                "documents with a path or an address are known by that, not by their doc_id: it is "
+                "a random UUID, such as LlamaIndex draws for every document it reads. To have the "
+                "id count, set one of another form"
+            )
+
+    def warn(self, text: str) -> None:
+        """Report and log a warning."""
+        self.report.warnings.append(text)
+        _log.warning(text)
 
 
 RUN: ContextVar[IngestionRun | None] = ContextVar("catalog_ingestion_run", default=None)
@@ -126,7 +148,7 @@ class PersistenceTransform(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Commit every source; a search sees all of it or nothing."""
-        run = RUN.get() or IngestionRun(GivenDocuments())
+        run = RUN.get() or IngestionRun()
         sources: dict[str, list[NewRevision]] = {name: [] for name in run.given.sources}
         for node in nodes:
             if isinstance(node, ChunkNode) and (revision := node.revision) is not None:
@@ -164,7 +186,7 @@ class PersistenceTransform(TransformComponent):
                 continue
             if not _are_new_pages(before, revisions):
                 gone += [path for path in before if path not in paths]
-                _tell_of_others(name, before, revisions)
+                _tell_of_others(run, name, before, revisions)
             report.added += [path for path in paths if path not in before]
             report.replaced += [path for path in paths if path in before]
         report.deleted += gone
@@ -195,27 +217,33 @@ def _stored_pages(before: Mapping[str, StoredPart]) -> frozenset[str]:
 
 
 def _tell_of_others(
-    name: str, before: Mapping[str, StoredPart], revisions: Sequence[NewRevision]
+    run: IngestionRun,
+    name: str,
+    before: Mapping[str, StoredPart],
+    revisions: Sequence[NewRevision],
 ) -> None:
-    """Warn if pages are lost, or several new texts replace all stored ones: both may be wanted."""
+    """Warn if pages are lost, or if other texts replace all stored ones: both may be wanted.
+
+    One text that replaces another is usual for a file that changed. So only two cases give a
+    warning: the same pipeline stored the first text, or many files may have this bare name.
+    """
     new = frozenset().union(*map(_pages, revisions))
     if new and (lost := _stored_pages(before) - new):
-        _log.warning(
-            "%s: the stored pages %s are deleted, for this run has only others. Run all pages of a "
-            "source together, or only new ones",
-            name,
-            ", ".join(sorted(lost, key=lambda page: (len(page), page))[:_SHOWN]),
+        pages = ", ".join(sorted(lost, key=lambda page: (len(page), page))[:_SHOWN])
+        run.warn(
+            f"{name}: the stored pages {pages} are deleted, for this run has only others. Run all "
+            "pages of a source together, or only new ones"
         )
         return
     hashes = {part.content_hash for part in before.values()}
-    is_other = hashes.isdisjoint(revision.content_hash for revision in revisions)
-    if before and is_other and len(revisions) > 1:
-        _log.warning(
-            "%s: all %d stored texts are replaced by %d others. To keep both, give each an id of "
-            "its own (doc_id) or a page_label",
-            name,
-            len(before),
-            len(revisions),
+    if not before or not hashes.isdisjoint(revision.content_hash for revision in revisions):
+        return
+    known_by = run.given.known_by.get(name, "id")
+    is_unsure = known_by == "name" or (known_by == "address" and name in run.earlier)
+    if is_unsure or len(revisions) > 1:
+        run.warn(
+            f"{name}: all {len(before)} stored texts are replaced by {len(revisions)} others. To "
+            "keep both, give each an id of its own (doc_id) or a page_label, or run them together"
         )
 
 

@@ -37,6 +37,7 @@ from catalog.core.retrieval_events import asked_at
 from catalog.llm import GivenLLM, LanguageModel, as_language_model, complete
 from catalog.retrieval.request import search_arguments
 from catalog.retrieval.shared import shared_service
+from catalog.search_v2.later_settings import LaterSettings
 from catalog.search_v2.nodes import PassageNode, link_neighbours
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _dispatcher = get_dispatcher(__name__)
 _REMEMBERED = 3000  # tokens of a conversation
 
 
-class AnswerQueryEngine(BaseQueryEngine):
+class AnswerQueryEngine(LaterSettings[AskParams], BaseQueryEngine):
     """Answer like ``catalog ask``: checked sentences that cite the source nodes, or abstain.
 
     ``ask`` are parameters of :class:`AskParams`, such as ``role``; ``llm`` writes instead of the
@@ -90,12 +91,14 @@ class AnswerQueryEngine(BaseQueryEngine):
         """The language model that writes, if any does."""
         return self._llm or (self._service or shared_service()).library.optional_llm
 
-    def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+    def retrieve(self, query_bundle: QueryBundle | str) -> list[NodeWithScore]:
         """Return the source nodes of the answer, without answering."""
+        if isinstance(query_bundle, str):
+            query_bundle = QueryBundle(query_bundle)
         with asked_at("python"):
             return self._retrieve(query_bundle)[0]
 
-    async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+    async def aretrieve(self, query_bundle: QueryBundle | str) -> list[NodeWithScore]:
         """Return the source nodes like :meth:`retrieve`."""
         return await asyncio.to_thread(self.retrieve, query_bundle)
 

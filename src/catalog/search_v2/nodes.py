@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -19,11 +19,12 @@ from llama_index.core.schema import (
 )
 from pydantic import BaseModel, PrivateAttr
 
-from catalog.core.documents import Chunk, Locator
+from catalog.core.documents import Chunk, Locator, find_columns
 from catalog.core.errors import InputError
 from catalog.core.param_fields import check_names
 from catalog.core.query import SubQueryKind
 from catalog.core.results import TIMED_MODALITIES, Certainty, Evidence, Reranked
+from catalog.ingest.readers.timed.cues import parse_timecode, valid_seconds
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.evidence import format_evidence
 from catalog.retrieval.fusion import FusedHit
@@ -35,7 +36,10 @@ from catalog.store import Database
 from catalog.store.chunks import find_neighbours
 from catalog.store.engine_types import Restriction
 
-_FOR_MODELS = ("title", "section", "place")  # the metadata that language models read
+FOR_MODELS = ("title", "section", "place")  # the metadata that language models read
+PARENT = "parent_node_id"  # of a chunk that a splitter put under another
+TEMPLATES = ("text_template", "metadata_template", "metadata_separator")
+STYLE = "llama_index."  # before templates, excluded keys and nested values in stored metadata
 
 
 class PassageNode(TextNode):
@@ -43,7 +47,9 @@ class PassageNode(TextNode):
 
     Its source node is the document under the id that its LlamaIndex user gave, else under
     ``source_doc_id``. Prompts contain the text with title, section and place; embeddings title and
-    section. All other metadata is excluded from both.
+    section; both as the templates and excluded keys of the given document say. All other metadata
+    is excluded from both. Except for ``title``, ``path``, ``heading_path`` and what names the
+    document, a key that the document had keeps its value.
     """
 
     _chunk: Chunk = PrivateAttr()
@@ -56,7 +62,9 @@ class PassageNode(TextNode):
         at, page = chunk.locator, chunk.locator.page
         found = {
             "title": chunk.title,
-            "section": format_headings(chunk.heading_path, chunk.sections),
+            "section": format_headings(
+                chunk.heading_path, (*chunk.sections, *find_columns(chunk.context))
+            ),
             "place": format_place(chunk),
             "citation": format_citation(chunk),
             "link": find_link(chunk, at) or chunk.metadata.get("source_url"),
@@ -68,24 +76,31 @@ class PassageNode(TextNode):
             "line_end": at.line_end,
             "unit": at.unit,
         }
+        given, style = _given_of(chunk.metadata)
         metadata = {
             **{name: value for name, value in found.items() if value not in (None, "")},
-            **{name: _copy_value(value) for name, value in chunk.metadata.items()},
+            "title": chunk.title,
+            **given,
             "dataset": chunk.source_doc_id.partition(":")[0],
             "source_doc_id": chunk.source_doc_id,
             "path": chunk.path,
-            "title": chunk.title,
             "heading_path": list(chunk.heading_path),
         }
+        unread = style.pop("excluded_llm_metadata_keys", ())
+        unembedded = (FOR_MODELS[-1], *style.pop("excluded_embed_metadata_keys", ()))
+        related = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=_document_id(chunk))}
+        if PARENT in given:
+            related[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=given[PARENT])
         node = cls(
             id_=chunk.chunk_id,
             text=chunk.text,
             start_char_idx=chunk.start_offset,
             end_char_idx=chunk.end_offset,
             metadata=metadata,
-            excluded_llm_metadata_keys=[name for name in metadata if name not in _FOR_MODELS],
-            excluded_embed_metadata_keys=[name for name in metadata if name not in _FOR_MODELS[:2]],
-            relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=_document_id(chunk))},
+            excluded_llm_metadata_keys=_unless_read(metadata, unread),
+            excluded_embed_metadata_keys=_unless_read(metadata, unembedded),
+            relationships=related,
+            **style,
         )
         node._chunk = chunk
         return node
@@ -114,14 +129,21 @@ class PassageNode(TextNode):
     def with_metadata(
         self, unread: Mapping[str, Any], read: Mapping[str, Any] | None = None
     ) -> PassageNode:
-        """Return the node with more metadata, of which language models see only ``read``."""
-        more = {**(read or {}), **unread}
+        """Return the node with more metadata; language models see only those in ``read``.
+
+        Keys that the document had keep its values.
+        """
+        read = {} if read is None else read
+        own = self._chunk.metadata
+        more = {name: it for name, it in {**read, **unread}.items() if name not in own}
         if not more:
             return self
         changed = {
             "metadata": {**self.metadata, **more},
             "excluded_embed_metadata_keys": _joined(self.excluded_embed_metadata_keys, more),
-            "excluded_llm_metadata_keys": _joined(self.excluded_llm_metadata_keys, unread),
+            "excluded_llm_metadata_keys": _joined(
+                self.excluded_llm_metadata_keys, more.keys() - read.keys()
+            ),
         }
         return self.model_copy(update=changed)
 
@@ -249,10 +271,11 @@ def to_passage(node: NodeWithScore) -> Passage:
     """Return a node as a passage; another retriever's node has no place in a file.
 
     Its document is ``source_doc_id`` or ``file_path`` in its metadata, else its source node, else
-    the node itself. With a ``time_start`` in seconds (and ``time_end``) it is part of a recording:
-    that named ``media``, else the document. A ``modality`` tells frames from words. Its relevance
-    is the node's ``relevance``, else its score if that is from 0 to 1; its place in the lists that
-    were fused is the node's ``fused``.
+    the node itself. With a ``time_start`` (and ``time_end``), in seconds or as a clock such as
+    ``00:01:30``, it is part of a recording: that named ``media``, else the document. Its
+    ``modality`` says whether it is a frame or words. Its relevance is the node's ``relevance``,
+    else its score if that is from 0 to 1; its place in the lists that were fused is the node's
+    ``fused``.
     """
     text = node.node.get_content(metadata_mode=MetadataMode.NONE)
     if isinstance(node, ScoredPassage):
@@ -312,8 +335,9 @@ _OF_MEDIA = ("media", "media_file", "source_url")
 
 
 def _seconds(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < math.inf else None  # type: ignore[arg-type, operator]
+    if isinstance(value, str):
+        return parse_timecode(value, bare_seconds=True)
+    return valid_seconds(value)
 
 
 class PassagePostprocessor(BaseNodePostprocessor):
@@ -381,6 +405,18 @@ def _joined(names: Sequence[str], more: Iterable[str]) -> list[str]:
 def _document_id(chunk: Chunk) -> str:
     """Return the id that a LlamaIndex user gave the document, else our own."""
     return str(chunk.metadata.get("doc_id") or chunk.source_doc_id)
+
+
+def _unless_read(metadata: Iterable[str], unread: Sequence[str]) -> list[str]:
+    """Return the keys that a model does not read."""
+    return [name for name in metadata if name not in FOR_MODELS or name in unread]
+
+
+def _given_of(stored: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return metadata as they were given, and the templates and excluded keys among them."""
+    given = {name: _copy_value(it) for name, it in stored.items() if not name.startswith(STYLE)}
+    style = {name.removeprefix(STYLE): it for name, it in stored.items() if name.startswith(STYLE)}
+    return given | json.loads(style.pop("metadata", "{}")), style
 
 
 def _copy_value(value: Any) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core import Settings as LlamaSettings
-from llama_index.core.callbacks import CBEventType, EventPayload
+from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
@@ -78,7 +78,7 @@ class DistinctText(PassagePostprocessor):
 
 
 class KeepFirst(PassagePostprocessor):
-    """Keep the first ``limit`` nodes.
+    """Keep the first ``limit`` nodes; 0 keeps all.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, KeepFirst
@@ -87,10 +87,10 @@ class KeepFirst(PassagePostprocessor):
         ['recipes/bread.txt']
     """
 
-    limit: int = Field(10, ge=1)
+    limit: int = Field(10, ge=0)
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
-        return passages[: self.limit]
+        return passages[: self.limit or None]
 
 
 class KeywordChunkSelector(PassagePostprocessor):
@@ -133,11 +133,12 @@ class SimilarityThreshold(PassagePostprocessor):
     """Drop nodes whose relevance is below ``minimum``, a number in 0..1; 0 keeps all.
 
     A passage with the words of a keyword query as written, or with its quoted phrase, stays. The
-    relevance is the node's ``relevance``; for nodes without that attribute it is the score if that
-    is in 0..1. LlamaIndex calls ``minimum`` ``similarity_cutoff``. A passage of v2 that was not
-    calibrated, or a node scored by BM25, cannot be judged:
-    it stays unless ``keep_unjudged`` is off. Scores of other software's fusion are in 0..1, too,
-    without being a relevance: do not use this after one.
+    relevance is the node's ``relevance``; for nodes without that attribute it is the score, as in
+    LlamaIndex's postprocessor, if it can be a cosine: if no score is above 1. LlamaIndex
+    calls ``minimum`` ``similarity_cutoff``. A passage of v2 that was not calibrated, or a node
+    scored by BM25, cannot be judged: it stays unless ``keep_unjudged`` is off; if none can be
+    judged, that is logged. Scores of other software's fusion, and of BM25 over a few nodes, are in
+    0..1 without being a relevance: use this after a reranker there.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, SimilarityThreshold
@@ -156,6 +157,14 @@ class SimilarityThreshold(PassagePostprocessor):
         super().__init__(**settings)
 
     def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
+        plain = [one for one in passages if one.chunk.seq < 0 and not one.fused.contributions]
+        if any(one.score > 1.0 for one in plain):  # then no score is a cosine
+            passages = [
+                one._replace(relevance=None) if one in plain and one.relevance == one.score else one
+                for one in passages
+            ]
+        if self.minimum and all(passage.relevance is None for passage in passages) and passages:
+            _log.warning("no passage has a relevance, so none could be compared with the cut-off")
         return keep_relevant(passages, self.minimum, keep_unjudged=self.keep_unjudged)
 
 
@@ -444,7 +453,8 @@ class ServicePostprocessor(BaseNodePostprocessor):
     """The service's own stages in one; they get the query without quotes, exclusions and types.
 
     ``stages`` are LlamaIndex postprocessors that can also be used separately. ``score`` is that of
-    :class:`CatalogRetriever`.
+    :class:`CatalogRetriever`, and ``search`` are the parameters of the search, as which they can
+    also be given. A copy that was serialised takes the shared service.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, ServicePostprocessor
@@ -454,18 +464,31 @@ class ServicePostprocessor(BaseNodePostprocessor):
         ['recipes/bread.txt']
     """
 
-    stages: list[BaseNodePostprocessor]
+    stages: list[BaseNodePostprocessor] = Field(exclude=True)
     score: ScoreName = "fused"
+    search: dict[str, Any]
     _max_chars: int = PrivateAttr()
     _mode: Mode = PrivateAttr()
 
     def __init__(
-        self, service: Searcher | None = None, *, score: ScoreName = "fused", **search: Any
+        self,
+        service: Searcher | None = None,
+        *,
+        score: ScoreName = "fused",
+        search: Mapping[str, Any] | None = None,
+        callback_manager: CallbackManager | None = None,
+        **more: Any,
     ) -> None:
         check_score(score)
-        params = SearchParams("", **search_arguments(search))
+        arguments = search_arguments({**(search or {}), **more}, "score", "callback_manager")
+        params = SearchParams("", **arguments)
         parts = (service or shared_service()).parts
-        super().__init__(stages=stages_of(parts, params), score=score)
+        super().__init__(
+            stages=stages_of(parts, params),
+            score=score,
+            search=arguments,
+            callback_manager=callback_manager or CallbackManager(),
+        )
         self._max_chars = parts.rag.max_query_chars
         self._mode = for_agent(params, parts.settings).mode or "hybrid"
 
@@ -473,6 +496,9 @@ class ServicePostprocessor(BaseNodePostprocessor):
     def class_name(cls) -> str:
         """Return the name LlamaIndex serialises."""
         return cls.__name__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_dict, (self.to_dict(),)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

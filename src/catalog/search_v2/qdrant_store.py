@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.schema import BaseNode, TextNode
+from llama_index.core.schema import (
+    BaseNode,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+)
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from pydantic import PrivateAttr
@@ -14,20 +20,21 @@ from qdrant_client import QdrantClient, models
 from catalog.search_v2.nodes import PassageNode
 from catalog.store import Database
 from catalog.store.chunks import find_chunks
-from catalog.store.vectors.points import CHUNK
+from catalog.store.vectors.points import CHUNK, DOC
 from catalog.store.vectors.server_index import PAYLOAD_INDEXES
 
 
 class MinimalQdrantVectorStore(QdrantVectorStore):
     """A drop-in ``QdrantVectorStore`` over a collection that catalog keeps.
 
-    The stock class writes every metadata value up to four times and the text once more
-    (``_node_content``). Here the payload is only the node's metadata.
+    The stock class writes every metadata value up to four times and the text twice
+    (``_node_content``). Here the payload is the node's metadata, the text under ``text_key``, and
+    the document's id under ``doc_id``.
 
     With ``database`` and ``dataset``, a query returns live passages only, as :class:`PassageNode`;
     a passage found by several of its windows is returned once. Without them, every point is
-    returned, with its payload as metadata and no text. Filters other than ``doc_ids`` are passed as
-    ``qdrant_filters``.
+    returned, with its payload as metadata; points of catalog have no text. Filters other than
+    ``doc_ids`` are passed as ``qdrant_filters``.
 
     Examples:
         >>> from llama_index.core.vector_stores import VectorStoreQuery
@@ -81,7 +88,8 @@ class MinimalQdrantVectorStore(QdrantVectorStore):
             models.PointStruct(
                 id=node.node_id,
                 vector={self.dense_vector_name: node.get_embedding()},
-                payload=dict(node.metadata),
+                payload=node.metadata
+                | {self.text_key: node.get_content(MetadataMode.NONE), DOC: node.ref_doc_id},
             )
             for node in nodes
         ]
@@ -92,7 +100,7 @@ class MinimalQdrantVectorStore(QdrantVectorStore):
         scores = [float(getattr(point, "score", 1.0)) for point in response]
         nodes: list[TextNode]
         if self._database is None:
-            nodes = [TextNode(id_=str(point.id), metadata=point.payload) for point in response]
+            nodes = [self._node(point) for point in response]
         else:
             best: dict[str, float] = {}
             for point, score in zip(response, scores, strict=True):
@@ -104,3 +112,11 @@ class MinimalQdrantVectorStore(QdrantVectorStore):
             scores = [best[node.node_id] for node in nodes]
         ids = [node.node_id for node in nodes]
         return VectorStoreQueryResult(nodes=nodes, similarities=scores, ids=ids)
+
+    def _node(self, point: Any) -> TextNode:
+        payload = dict(point.payload)
+        node = TextNode(id_=str(point.id), text=payload.pop(self.text_key, ""))
+        if self.text_key in point.payload and (document := payload.pop(DOC)) is not None:
+            node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=document)
+        node.metadata = payload
+        return node

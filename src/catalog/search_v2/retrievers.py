@@ -7,22 +7,19 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast
 
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
-from llama_index.core.llms.mock import MockLLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
-from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.retrievers.fusion_retriever import FUSION_MODES, QUERY_GEN_PROMPT
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.errors import DamagedDocumentError, InputError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
-from catalog.core.query import ParsedQuery, SubQuery, parse_query
+from catalog.core.query import SubQuery
 from catalog.llm import GivenLLM, LanguageModel, as_language_model
 from catalog.retrieval.expansion.expanded import ExpansionPlan, MakeLegs, find_reported
 from catalog.retrieval.expansion.sources import PROMPT, LexVecSource
@@ -40,7 +37,6 @@ from catalog.retrieval.passages import Passage
 from catalog.retrieval.request import (
     SearchRequest,
     check_search,
-    for_agent,
     read_request,
     search_arguments,
     take_similarity_top_k,
@@ -48,7 +44,8 @@ from catalog.retrieval.request import (
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shared import shared_service
 from catalog.retrieval.stages import StageLog
-from catalog.search_v2.fused_retrievers import FusedRetrievers
+from catalog.search_v2.fused_retrievers import FusedRetrievers, FusionRetriever, check_depths
+from catalog.search_v2.later_settings import LaterSettings
 from catalog.search_v2.nodes import (
     PassageNode,
     ScoreName,
@@ -151,43 +148,6 @@ class VectorRetriever(LegRetriever):
         super().__init__(parts.database, vector_leg(parts, restriction, top_k, sub_query))
 
 
-class FusionRetriever(QueryFusionRetriever):
-    """A ``QueryFusionRetriever`` by type only: legs and fusion are ours.
-
-    The stock class ignores weights, merges equal texts, counts ranks from 0, requires an LLM and
-    runs synchronous retrievers one after the other. Retrievals are reported to the
-    ``callback_manager``, or else to that of LlamaIndex's ``Settings``.
-    """
-
-    def __init__(
-        self,
-        retrievers: Sequence[BaseRetriever],
-        top_k: int | None,
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
-        # The stock __init__ only sets these, after looking for LangChain and OpenAI (7 ms).
-        self.num_queries, self.query_gen_prompt = 1, QUERY_GEN_PROMPT
-        self.similarity_top_k = cast("int", top_k)  # without one, that of the settings
-        self.mode = FUSION_MODES.RECIPROCAL_RANK
-        self.use_async = False
-        self._retrievers, self._llm = list(retrievers), MockLLM()
-        self._retriever_weights = [1.0 / max(1, len(retrievers))] * len(retrievers)
-        BaseRetriever.__init__(self, callback_manager or LlamaSettings.callback_manager)
-
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await asyncio.to_thread(self._retrieve, query_bundle)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _UNUSED and name in self.__dict__:
-            raise InputError(f"{name} has no effect here: fusion is as the settings say")
-        if name == "similarity_top_k":
-            check_depths(None, None, value)
-        super().__setattr__(name, value)
-
-
-_UNUSED = ("num_queries", "query_gen_prompt", "mode", "use_async")  # of the stock class
-
-
 class HybridRetrieverV2(FusionRetriever):
     """The legs of one query at the same time, fused as the settings say.
 
@@ -195,6 +155,9 @@ class HybridRetrieverV2(FusionRetriever):
     reports of the last retrieval, so build one retriever for each query. With an ``expansion`` its
     lines are searched as well, by the legs that ``make_legs`` makes.
     """
+
+    legs: tuple[LegQuery, ...]
+    stages: StageLog
 
     def __init__(
         self,
@@ -207,9 +170,8 @@ class HybridRetrieverV2(FusionRetriever):
         make_legs: MakeLegs | None = None,
     ) -> None:
         super().__init__([LegRetriever(parts.database, leg) for leg in legs], top_k)
-        self._parts, self.legs = parts, tuple(legs)
-        self._expansion, self._make_legs = expansion, make_legs
-        self.stages = stages or StageLog()
+        self._parts, self._expansion, self._make_legs = parts, expansion, make_legs
+        vars(self).update(legs=tuple(legs), stages=stages or StageLog())
 
     def find(self, question: Question) -> list[Passage]:
         """Return the passages of ``retrieve`` without making nodes or reporting to callbacks."""
@@ -250,10 +212,8 @@ class HybridRetrieverFactoryV2:
         self._given_parts = service.parts if parts is None and service is not None else parts
         self._stages = stages
 
-    @overload
     def build(
         self,
-        query: None = None,
         dataset_name: DatasetChoice = None,
         k_lex: int | None = None,
         k_dense: int | None = None,
@@ -261,82 +221,14 @@ class HybridRetrieverFactoryV2:
         *,
         mode: Mode = "hybrid",
         **narrow: Any,
-    ) -> DatasetRetriever: ...
-
-    @overload
-    def build(
-        self,
-        query: str | ParsedQuery,
-        dataset_name: DatasetChoice = None,
-        k_lex: int | None = None,
-        k_dense: int | None = None,
-        k_fused: int | None = None,
-        *,
-        within: Restriction | None = None,
-        mode: Mode = "hybrid",
-        expansion: ExpansionPlan | None = None,
-        **narrow: Any,
-    ) -> HybridRetrieverV2: ...
-
-    def build(
-        self,
-        query: str | ParsedQuery | None = None,
-        dataset_name: DatasetChoice = None,
-        k_lex: int | None = None,
-        k_dense: int | None = None,
-        k_fused: int | None = None,
-        *,
-        within: Restriction | None = None,
-        mode: Mode = "hybrid",
-        expansion: ExpansionPlan | None = None,
-        **narrow: Any,
-    ) -> HybridRetrieverV2 | DatasetRetriever:
+    ) -> DatasetRetriever:
         """Return a ``QueryFusionRetriever`` over the mode's legs; depths default to the settings.
 
-        Without a query it serves any query, each planned separately: see :class:`DatasetRetriever`.
-        With one, the query's phrases and exclusions restrict every leg, expansions included; those
-        in a part of a typed query restrict only that part. Then call the retriever with ``about``
-        of the parsed query. With an ``expansion`` the legs search for its lines as well.
-
-        ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type`` and ``name`` of
-        :class:`SearchParams`. Several datasets are searched as one, by default all. Raises
-        :class:`InputError` for a depth below 1, :class:`QueryError` for a typed query without a
-        part for the mode's legs.
+        It serves any query; see :class:`DatasetRetriever`. Several datasets are searched as one, by
+        default all. Raises :class:`InputError` for a depth below 1.
         """
-        narrow = take_similarity_top_k({"k_fused": k_fused, **narrow}, "k_fused")
-        k_fused = narrow.pop("k_fused")
-        depths = check_depths(k_lex, k_dense, k_fused)
-        if query is None:
-            return DatasetRetriever(
-                dataset_name, *depths, mode=mode, parts=self._given_parts, **narrow
-            )
-        parts = self._parts
-        rag = parts.rag
-        parsed = (
-            parse_query(query, max_chars=rag.max_query_chars) if isinstance(query, str) else query
-        )
-        if within is None:
-            narrow = search_arguments(narrow)
-            params = SearchParams(parsed.original, dataset=dataset_name, mode=mode, **narrow)
-            request = read_request(for_agent(params, parts.settings), parts, StageLog())
-            within = request.restriction
-            parsed = request.query if isinstance(query, str) else parsed
-        within = replace(within, without=parsed.exclusions, containing=parsed.required)
-        make_legs = partial(
-            plan_legs,
-            parts,
-            within,
-            mode=mode,
-            k_lex=k_lex or rag.fts_top_k,
-            k_dense=k_dense or rag.vector_top_k,
-        )
-        return HybridRetrieverV2(
-            parts,
-            plan_own_legs(make_legs, parsed, mode),
-            top_k=k_fused or rag.fusion_top_k,
-            stages=self._stages,
-            expansion=expansion,
-            make_legs=make_legs,
+        return DatasetRetriever(
+            dataset_name, k_lex, k_dense, k_fused, mode=mode, parts=self._given_parts, **narrow
         )
 
     def over(
@@ -372,12 +264,42 @@ class HybridRetrieverFactoryV2:
             stages=self._stages,
         )
 
-    @property
-    def _parts(self) -> SearchParts:
-        return self._given_parts or shared_service().parts
+
+def plan_retriever(
+    parts: SearchParts,
+    request: SearchRequest,
+    depths: tuple[int | None, int | None, int | None] = (None, None, None),
+    *,
+    stages: StageLog | None = None,
+    expansion: ExpansionPlan | None = None,
+) -> HybridRetrieverV2:
+    """Return the retriever of one request; depths default to the settings.
+
+    The query's phrases and exclusions restrict every leg, expansions included; those in a part of a
+    typed query restrict only that part. Raises :class:`QueryError` for a typed query without a part
+    for the mode's legs.
+    """
+    rag, query = parts.rag, request.query
+    k_lex, k_dense, k_fused = depths
+    make_legs = partial(
+        plan_legs,
+        parts,
+        replace(request.restriction, without=query.exclusions, containing=query.required),
+        mode=request.mode,
+        k_lex=k_lex or rag.fts_top_k,
+        k_dense=k_dense or rag.vector_top_k,
+    )
+    return HybridRetrieverV2(
+        parts,
+        plan_own_legs(make_legs, query, request.mode),
+        top_k=k_fused or rag.fusion_top_k,
+        stages=stages,
+        expansion=expansion,
+        make_legs=make_legs,
+    )
 
 
-class DatasetRetriever(FusionRetriever):
+class DatasetRetriever(LaterSettings[SearchParams], FusionRetriever):
     """Search a dataset, several or all by both legs, fused, for any query.
 
     ``narrow`` are ``filters``, ``doc_ids``, ``docs``, ``file_type``, ``name`` and ``strict`` of
@@ -407,16 +329,7 @@ class DatasetRetriever(FusionRetriever):
         given = take_similarity_top_k({"k_fused": k_fused, **narrow}, "k_fused")
         k_fused = given.pop("k_fused")
         narrow = search_arguments(given, "k_lex", "k_dense", "k_fused")
-        chosen = narrow.keys() & {
-            *("top_k", "rerank", "expand", "explain", "compare_with_v1"),
-            *("agent", "similarity_threshold", "sort", "recency_half_life_days"),
-        }
-        if chosen:
-            names = ", ".join(sorted(chosen))
-            raise InputError(
-                f"{names}: not of fusion alone; k_fused is its depth, and ask "
-                "CatalogRetriever for the rest"
-            )
+        _check_narrow(narrow)
         self._depths = check_depths(k_lex, k_dense, k_fused)[:2]
         self._params = SearchParams("", dataset=dataset, mode=mode, **narrow)
         check_search(self._params)
@@ -428,24 +341,43 @@ class DatasetRetriever(FusionRetriever):
         stages = StageLog(strict=self._params.strict)
         params = replace(self._params, query=query_bundle.query_str)
         request = read_request(params, parts, stages)
-        retriever = HybridRetrieverFactoryV2(parts, stages=stages).build(
-            request.query,
-            None,
-            *self._depths,
-            self.similarity_top_k,
-            within=request.restriction,
-            mode=request.mode,
-            expansion=self._plan(parts, request),
-        )
+        depths = (*self._depths, self.similarity_top_k)
+        plan = self._plan(parts, request)
+        retriever = plan_retriever(parts, request, depths, stages=stages, expansion=plan)
         question = question_about(to_question(query_bundle), request.query, request.mode)
         passages = retriever.find(question)
         stages.log_failures(_log)
         return to_nodes(passages, parts.database)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("similarity_top_k", "k_fused"):
+            FusionRetriever.__setattr__(self, "similarity_top_k", value)
+        elif name in ("k_lex", "k_dense"):
+            k_lex, k_dense = self._depths
+            k_lex, k_dense = (value, k_dense) if name == "k_lex" else (k_lex, value)
+            self._depths = check_depths(k_lex, k_dense, None)[:2]
+        else:
+            _check_narrow([name])
+            super().__setattr__(name, value)
+
     def _plan(self, parts: SearchParts, request: SearchRequest) -> ExpansionPlan | None:
         """Return the plan of an expansion; none here."""
         del parts, request
         return None
+
+
+_NOT_OF_FUSION = {
+    *("top_k", "rerank", "expand", "explain", "compare_with_v1"),
+    *("agent", "similarity_threshold", "sort", "recency_half_life_days"),
+}
+
+
+def _check_narrow(names: Iterable[str]) -> None:
+    if chosen := ", ".join(sorted(_NOT_OF_FUSION.intersection(names))):
+        raise InputError(
+            f"{chosen}: not of fusion alone; k_fused is its depth, and ask CatalogRetriever for "
+            "the rest"
+        )
 
 
 class QueryExpansionRetrieverV2(DatasetRetriever):
@@ -514,17 +446,7 @@ class LexVecQueryTransform(BaseQueryTransform):
         return QueryBundle(query, custom_embedding_strs=[query, *texts]) if texts else query_bundle
 
 
-def check_depths(
-    k_lex: int | None, k_dense: int | None, k_fused: int | None
-) -> tuple[int | None, int | None, int | None]:
-    """Return the depths; raise :class:`InputError` for one below 1."""
-    for name, depth in (("k_lex", k_lex), ("k_dense", k_dense), ("k_fused", k_fused)):
-        if depth is not None and (isinstance(depth, bool) or depth < 1):
-            raise InputError(f"{name} is {depth}: use 1 or more, or leave it out")
-    return k_lex, k_dense, k_fused
-
-
-class CatalogRetriever(BaseRetriever):
+class CatalogRetriever(LaterSettings[SearchParams], BaseRetriever):
     """The whole v2 query path over a dataset, several or all, as one LlamaIndex retriever.
 
     ``search`` are parameters of :class:`SearchParams`, such as ``top_k``, ``filters`` and
@@ -533,7 +455,9 @@ class CatalogRetriever(BaseRetriever):
     each passage's relevance from 0 to 1, for stages that cut off by score. ``whole=False`` ends
     after selection, for callers who chain the later stages themselves. A query bundle's
     ``embedding`` or ``custom_embedding_strs`` replace the query in the search by meaning, but an
-    embedding of another model is ignored and logged once.
+    embedding of another model is ignored and logged once. A document gives more passages than
+    settings allow (``max_chunks_per_doc``) if there are not enough others for ``top_k``. Parameters
+    and ``score`` can also be set later, as attributes.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever
@@ -552,9 +476,8 @@ class CatalogRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         **search: Any,
     ) -> None:
-        if check_score(score) == "relevance" and not whole:
-            raise InputError("only a whole search has a relevance: leave out whole or score")
-        self._service, self._is_whole, self._score = service, whole, score
+        self._service, self._is_whole = service, whole
+        self.score = score
         arguments = search_arguments(search, "service", "whole", "score", "callback_manager")
         self._params = SearchParams("", dataset=dataset, **arguments)
         check_search(self._params)
@@ -563,19 +486,19 @@ class CatalogRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         service = self._service or shared_service()
         params = replace(self._params, query=query_bundle.query_str)
-        nodes = find_nodes(service, params, query_bundle, is_refined=self._is_whole)
+        nodes = find_nodes(service, params, query_bundle, is_refined=self._is_whole, is_filled=True)
         return score_by(self._score, nodes)
 
     @property
-    def similarity_top_k(self) -> int | None:
-        """LlamaIndex's name for ``top_k``; ``None`` is that of the settings."""
-        return self._params.top_k
+    def score(self) -> ScoreName:
+        """The kind of score that the nodes have."""
+        return self._score
 
-    @similarity_top_k.setter
-    def similarity_top_k(self, top_k: int | None) -> None:
-        params = replace(self._params, top_k=top_k)
-        check_search(params)
-        self._params = params
+    @score.setter
+    def score(self, name: ScoreName) -> None:
+        if check_score(name) == "relevance" and not self._is_whole:
+            raise InputError("only a whole search has a relevance: leave out whole or score")
+        self._score = name
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from catalog.core.param_fields import takes_self
@@ -13,13 +12,12 @@ from catalog.core.retrieval_events import searching
 from catalog.retrieval.request import for_agent
 from catalog.retrieval.searcher import Searcher, find_passages
 from catalog.search_v2.nodes import to_nodes, to_question
-from catalog.search_v2.postprocessors import stages_of
 
 _log = logging.getLogger(__name__)
 
 
 class SearchServiceV2(Searcher):
-    """A :class:`Searcher` that also returns LlamaIndex nodes and postprocessors.
+    """A :class:`Searcher` that also returns LlamaIndex nodes.
 
     Examples:
         >>> from catalog.library.library import Library
@@ -36,18 +34,6 @@ class SearchServiceV2(Searcher):
         """Return the passages of ``search`` as LlamaIndex nodes, for query engines and agents."""
         return find_nodes(self, params)
 
-    @takes_self(SearchParams)
-    def candidates(self, params: SearchParams) -> list[NodeWithScore]:
-        """Return the fused and selected passages from which ``retrieve`` starts.
-
-        There are more than ``top_k``.
-        """
-        return find_nodes(self, params, is_refined=False)
-
-    def postprocessors(self, params: SearchParams) -> list[BaseNodePostprocessor]:
-        """Return the stages between ``candidates`` and ``retrieve`` of the same params."""
-        return stages_of(self.parts, params)
-
 
 def find_nodes(
     service: Searcher,
@@ -55,8 +41,11 @@ def find_nodes(
     bundle: QueryBundle | None = None,
     *,
     is_refined: bool = True,
+    is_filled: bool = False,
 ) -> list[NodeWithScore]:
     """Return the passages of a search as LlamaIndex nodes, or the candidates for them.
+
+    With ``is_filled`` documents give more than their share if there are not enough passages.
 
     A ``bundle`` may have an embedding, or texts to embed, instead of the query's. A failed stage is
     logged, because nodes have no place for it.
@@ -64,6 +53,8 @@ def find_nodes(
     with searching(str(service.library.settings.home)):
         params = for_agent(params, service.parts.settings)
         question = None if bundle is None else to_question(bundle)
-        found = find_passages(service.parts, params, question, is_refined=is_refined)
+        found = find_passages(
+            service.parts, params, question, is_refined=is_refined, is_filled=is_filled
+        )
         found.stages.log_failures(_log)
         return to_nodes(found.passages, service.library.database)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -25,6 +25,7 @@ from sqlalchemy import (
     cast,
     column,
     false,
+    func,
     insert,
     literal,
     literal_column,
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
 
 
 MAX_TERMS = 64
+_FIELDS = (chunks.c.title, chunks.c.headings, chunks.c.text)
+_NUMBER = re.compile(r"(?:(?<!\S)[-+\u2212])?[0-9]+(?:[.,][0-9]+)*")
+_LIGATURES = {"ffi": "ﬃ", "ffl": "ﬄ", "ff": "ﬀ", "fi": "ﬁ", "fl": "ﬂ"}
+_WITHIN_WORDS = ("-\n", "\u00ad\n", "\u00ad", "\u200b", "\u2060", "\ufeff")
 _BEFORE_FLAG = (" ", "\n", "\t", "`", "'", '"', "(", "[", "-")
 _WORD = re.compile(f"[{WORD_CHARACTERS}]+")
 CARD_WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
@@ -98,7 +103,8 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
 
     A phrase with characters of a script without spaces (or Hangul) must occur literally, in any
     case, also inside other words. A name with characters that FTS5 does not index, such as ``c++``
-    or ``.net``, must occur literally as well.
+    or ``.net``, must occur literally as well, and a number must be whole: 500 is not in 1,500.
+    Ligatures, and invisible characters or the end of a line within a word, do not matter.
     """
     words = fts_words(phrase)[:MAX_TERMS]
     if not words:
@@ -106,24 +112,60 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
     if UNSPACED.search(phrase):
         forms = dict.fromkeys(unicodedata.normalize(form, phrase) for form in ("NFC", "NFKC"))
         return or_(*(_contains(form) for form in forms))
-    holds_words = holds_phrase(chunks.c.seq, quote(" ".join(words)))
+    holds_words = or_(holds_phrase(chunks.c.seq, match_any(_with_ligatures(words))), _cut(words))
     signed_names = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
-    return and_(holds_words, *(_contains(name) for name in signed_names[:MAX_TERMS]))
+    numbers = dict.fromkeys(_NUMBER.findall(phrase)[:MAX_TERMS])
+    return and_(
+        holds_words,
+        *(_contains(name) for name in signed_names[:MAX_TERMS]),
+        *(or_(*(field.regexp_match(_whole(one)) for field in _FIELDS)) for one in numbers),
+    )
 
 
 def flag_clause(word: str) -> ColumnElement[bool]:
     """Require that a chunk has the word as a flag, as in ``find -name`` or ``--name``."""
-    fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
-    written = or_(*(contains(field, f"{sign}-{word}") for field in fields for sign in _BEFORE_FLAG))
+    flags = [f"{sign}-{word}" for sign in _BEFORE_FLAG]
+    written = or_(*(contains(field, flag) for field in _FIELDS for flag in flags))
     return and_(phrase_clause(word), written)
 
 
 def _contains(written: str) -> ColumnElement[bool]:
-    fields = (chunks.c.title, chunks.c.headings, chunks.c.text)
     folded = written.casefold()
     if folded == written.upper():  # no letter has a case
-        return or_(*(contains(field, written) for field in fields))
-    return or_(*(contains(casefolded(field), folded) for field in fields))
+        return or_(*(contains(field, written) for field in _FIELDS))
+    return or_(*(contains(casefolded(field), folded) for field in _FIELDS))
+
+
+def _with_ligatures(words: Sequence[str]) -> Iterator[str]:
+    """Yield a phrase, and the same with ligatures, which FTS5 takes for letters."""
+    phrase = joined = " ".join(words)
+    yield phrase
+    for letters, ligature in _LIGATURES.items():
+        joined = joined.replace(letters, ligature)
+    yield joined
+
+
+def _cut(words: Sequence[str]) -> ColumnElement[bool]:
+    """Require the phrase with one of its words cut in two by a character that is no part of it.
+
+    FTS5 has two words there.
+    """
+    phrase = " ".join(words)
+    cuts = [
+        f"{phrase[:at]} {phrase[at:]}"
+        for at in range(1, min(len(phrase), MAX_TERMS))
+        if " " not in phrase[at - 1 : at + 1]
+    ]
+    whole: ColumnElement[str] = casefolded(chunks.c.text)
+    for mark in _WITHIN_WORDS:
+        whole = func.replace(whole, mark, "")
+    holds_words = [contains(whole, word.casefold()) for word in words]
+    return and_(holds_phrase(chunks.c.seq, match_any(cuts)), *holds_words) if cuts else false()
+
+
+def _whole(number: str) -> str:
+    """Return a pattern for a number that is no part of a larger one; for Python and Postgres."""
+    return rf"(?<![0-9])(?<![0-9][.,]){re.escape(number)}(?![0-9])(?![.,][0-9])"
 
 
 def is_postgres(connection: Connection) -> bool:

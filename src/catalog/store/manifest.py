@@ -176,9 +176,10 @@ def parts_of_files(
 
 
 def list_record_files(connection: Connection, dataset: str) -> list[str]:
-    """Return the sorted files of the dataset that may hold a document in each line."""
+    """Return the sorted files of the dataset that may hold several documents."""
     file = manifest.c.file
-    has_records = file.ilike("%.jsonl") | file.ilike("%.ndjson")
+    has_records = file.ilike("%.jsonl") | file.ilike("%.ndjson") | file.ilike("%.mbox")
+    has_records |= manifest.c.documents > 1
     of_dataset = manifest.c.dataset == dataset
     return sorted(connection.scalars(select(file).where(of_dataset, has_records)))
 
@@ -192,6 +193,7 @@ def paths_of_records(
         chunks, chunks.c.document_id == documents.c.id
     )
     of_file = (documents.c.dataset == dataset) & (documents.c.file == file)
+    of_file &= chunks.c.places.contains('"record"')  # mails count lines of their own
     is_there = (line >= first) & (true() if last is None else line <= last)
     records = query.where(of_file & (documents.c.path != file), is_there)
     rows = connection.execute(records.group_by(documents.c.path).order_by("line"))

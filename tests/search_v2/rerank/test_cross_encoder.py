@@ -10,6 +10,7 @@ from catalog.core.errors import ModelUnavailableError, RerankError
 from catalog.models import packaged
 from catalog.retrieval.rerank.base import check_scores, sigmoid
 from catalog.retrieval.rerank.cross_encoder import FastEmbedReranker
+from onnx_models import make_onnx_model
 
 KNOWN = packaged.MS_MARCO
 QUESTION = "How many people live in Berlin?"
@@ -176,6 +177,12 @@ def test_a_model_that_fails_is_a_rerank_error(tmp_path, monkeypatch):
     monkeypatch.setitem(plain.__dict__, "_loaded", Model())
     with pytest.raises(RerankError, match="out of memory"):
         plain.scores("q", ["a"])
+
+
+def test_a_graph_that_ends_at_the_tokens_is_refused_and_names_what_has_the_rest(tmp_path):
+    folder = make_onnx_model(tmp_path / "ettin", dim=8)
+    with pytest.raises(RerankError, match="RERANK_PROVIDER=sentence_transformers"):
+        FastEmbedReranker(str(folder)).scores("ice", ["tea"])
 
 
 def test_the_sigmoid_of_any_logit_is_between_0_and_1():

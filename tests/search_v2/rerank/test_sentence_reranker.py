@@ -123,3 +123,41 @@ def test_a_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
     reranker = SentenceTransformersReranker("cross-encoder/nowhere-at-all", offline=True)
     with pytest.raises(ModelUnavailableError, match="nowhere-at-all"):
         reranker.fingerprint  # noqa: B018
+
+
+@marked
+def test_a_reranker_with_layers_after_the_pooling_is_read_whole(tmp_path):
+    """The form of the Ettin rerankers: transformer, first token, dense, layer norm, dense."""
+    import torch
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.sentence_transformer.modules import LayerNorm, Pooling
+    from transformers import BertModel
+
+    plain = save_model(tmp_path / "plain")
+    BertModel.from_pretrained(plain).save_pretrained(tmp_path / "plain")
+    torch.manual_seed(7)
+    layers = [
+        Transformer(plain),
+        Pooling(32, pooling_mode="cls"),
+        Dense(32, 32, bias=False, activation_function=torch.nn.GELU()),
+        LayerNorm(32),
+        Dense(32, 1, activation_function=torch.nn.Identity(), module_output_name="scores"),
+    ]
+    CrossEncoder(modules=layers).save_pretrained(str(tmp_path / "whole"))
+    reranker = SentenceTransformersReranker(str(tmp_path / "whole"))
+    scores = reranker.scores("when to rotate", PASSAGES)
+    features = layers[0].preprocess([("when to rotate", PASSAGES[0])])
+    with torch.no_grad():
+        for layer in layers:
+            features = layer(features)
+    assert scores[0] == pytest.approx(float(features["scores"]), abs=1e-4)
+    assert len({round(score, 4) for score in scores}) == len(PASSAGES)
+
+
+def test_a_language_model_that_is_no_reranker_is_refused(tmp_path):
+    pytest.importorskip("sentence_transformers")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "config.json").write_text('{"architectures": ["Qwen2ForCausalLM"]}')
+    with pytest.raises(ModelUnavailableError, match="RERANK_PROVIDER=http"):
+        SentenceTransformersReranker(str(tmp_path)).scores("walrus", ["ice"])

@@ -102,7 +102,9 @@ class EmbeddingSettings(BaseModel):
         None,
         ge=1,
         le=65_536,
-        description="Length of its vectors; unset: the known length, or the server is asked.",
+        description="Length of the vectors, to cut those of a model that allows it; unset: the "
+        "model's own.",
+        json_schema_extra=NEEDS_REBUILD,
     )
     max_tokens: int | None = Field(
         None,
@@ -139,10 +141,10 @@ class LLMSettings(BaseModel):
     )
     api_key: ApiKey = Field(None, description="API key for that server.", repr=False)
     timeout_seconds: float = Field(
-        10.0,
+        25.0,
         gt=0.0,
         le=600.0,
-        description="Time limit of a request, or of a piece of a reply; the whole reply has "
+        description="Time limit of a request and of a whole written answer; an artifact has "
         "twelve times as long.",
     )
     max_tokens: int = Field(400, ge=16, le=8192, description="Maximum length of a reply.")

@@ -142,6 +142,15 @@ def _ends_sentence(text: str, cue: Cue) -> bool:
     return _SENTENCE_END.search(text, max(cue.start, cue.end - _TAIL), cue.end) is not None
 
 
+def _other_names(doc: ParsedDocument) -> tuple[str, ...]:
+    """Return the names in ``aliases``, by which people look for a note."""
+    values = [value for name, value in doc.metadata.items() if name.casefold() in _ALIASES]
+    names = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    return tuple(" ".join(str(name).split())[:_LONGEST_NAME] for name in names[:_MOST_NAMES])
+
+
+_ALIASES = ("alias", "aliases")
+_MOST_NAMES, _LONGEST_NAME = 50, 200
 SMALLEST_CHUNK_SIZE = 16
 
 
@@ -210,8 +219,10 @@ class DocumentChunker:
     def cut(self, doc: ParsedDocument) -> Cut:
         """Return the passages, and whether their tokens were counted by a substitute."""
         sizes, fallback = TokenSizes.count(doc.text, self._counter)
-        cutter = _DocumentCutter(doc, sizes, self._band, self._seconds)
-        return Cut(tuple(cutter.spans()), fallback)
+        spans = list(_DocumentCutter(doc, sizes, self._band, self._seconds).spans())
+        if spans and (names := _other_names(doc)):
+            spans[0] = replace(spans[0], context=names)
+        return Cut(tuple(spans), fallback)
 
     def cut_at(self, doc: ParsedDocument, ranges: Sequence[tuple[int, int]]) -> Cut:
         """Return passages that were cut elsewhere at ``[start, end)``, with their places."""
@@ -233,6 +244,7 @@ class _DocumentCutter:
         self._packer_without_overlap = Packer(doc, sizes, replace(band, overlap=0))
         self._windows = TranscriptWindows(doc.text, window_seconds, self._fits)
         self._is_by_time = window_seconds > 0
+        self._tables = sorted(doc.tables)
 
     def spans(self) -> Iterator[ChunkSpan]:
         for stream in split_streams(self._doc, self._outline):
@@ -331,7 +343,19 @@ class _DocumentCutter:
             page_breaks=tuple(offset - start for offset in breaks),
             sections=self._outline.sections_within(start, end, path),
             places=places,
+            context=self._columns(start, end),
         )
+
+    def _columns(self, start: int, end: int) -> tuple[str, ...]:
+        """Return the column names of the table in which the passage begins, or which fills it."""
+        first = max(0, bisect_right(self._tables, (start, end)) - 1)
+        for table in self._tables[first:]:
+            if table.start >= end:
+                break
+            shared = min(end, table.end) - max(start, table.start)
+            if table.start <= start < table.end or 2 * shared > end - start:
+                return (table.columns,)
+        return ()
 
     def _fits(self, start: int, end: int) -> bool:
         return self._sizes.size(start, end) <= self._band.chunk_size

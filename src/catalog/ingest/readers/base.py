@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, Literal, Protocol
 
-from catalog.core.documents import Heading, MetadataValue, ParsedDocument
+from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Table
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder, Unit
 from catalog.core.text import storable
@@ -154,11 +154,12 @@ _LONG_CODED, _CODED_LINES = 200, 4
 _MAX_ADDRESS = 2000
 
 
-def leave_out_base64(text: str) -> tuple[str, str | None]:
+def leave_out_base64(text: str, lines: Sequence[int] = ()) -> tuple[str, str | None]:
     """Return the text with an ellipsis for base64 (pictures, attachments), and what was left out.
 
-    It is left out after ``;base64,``, in a long run, or in several lines; lines keep their numbers.
-    Web addresses, hashes and sequences of one case stay.
+    It is left out after ``;base64,``, in a long run, or in several lines; lines keep their numbers,
+    which are ``lines`` if the text is not the file. Web addresses, hashes and sequences of one case
+    stay.
     """
     pieces: list[str] = []
     at = left_out = first = 0
@@ -169,6 +170,7 @@ def leave_out_base64(text: str) -> tuple[str, str | None]:
         left_out, at = left_out + end - start, end
     if not pieces:
         return text, None
+    first = lines[first - 1] if lines else first
     told = f"read as text without {left_out:,} characters of base64, from line {first} on"
     return "".join([*pieces, text[at:]]), told
 
@@ -292,13 +294,25 @@ _WEAK_SIGNATURES = {
 }
 _CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\v\f\r\b\x1b")) + b"\x7f"
 _MAX_CONTROL_SHARE = 0.1
+_FEWEST_ZEROS = 0.03
+"""Share of letters of UTF-16 with a zero byte, in a text without a mark."""
 
 
-def byte_order_mark(data: bytes) -> tuple[bytes, str] | None:
-    """Return the UTF-16 or UTF-32 mark at the start, and its encoding."""
+def wide_encoding(data: bytes) -> tuple[bytes, str] | None:
+    """Return the UTF-16 or UTF-32 mark at the start (maybe ``b""``), and the encoding."""
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if data.startswith(mark):
             return mark, encoding
+    sample = data[: min(len(data), _SAMPLE_BYTES) // 2 * 2]
+    for encoding, high, low in (
+        ("utf-16-le", sample[1::2], sample[::2]),
+        ("utf-16-be", sample[::2], sample[1::2]),
+    ):
+        # Even Russian or Greek has spaces and line ends, of which one byte is zero.
+        if b"\x00" not in low and _FEWEST_ZEROS * len(high) <= high.count(0) > 1:
+            text = sample.decode(encoding, "ignore")
+            if all(letter.isprintable() or letter in "\r\n\t\f" for letter in text):
+                return b"", encoding
     return None
 
 
@@ -307,7 +321,7 @@ def binary_kind(data: bytes) -> str | None:
     kind = _match_signature(data, _SIGNATURES)
     if kind is not None:
         return kind
-    if byte_order_mark(data) is not None:
+    if wide_encoding(data) is not None:
         return None
     sample = data[:_SAMPLE_BYTES]
     if b"\x00" in sample:
@@ -353,6 +367,7 @@ _NEVER = frozenset(["punycode", "idna", "unicode-escape", "raw-unicode-escape", 
     name.replace("_", "-") for name in _WIDE
 )
 """Encodings of names or literals, and those that need a mark or would hold NUL bytes."""
+_IN_ASCII = ("iso-2022", "hz", "csiso2022")
 _WORD = re.compile(r"[^\W\d_]+")
 _MISREAD = re.compile(
     "[\x80-\x9f]|[A-Za-z\u00c0-\u024f][\u0370-\u0eff]|[\u0370-\u0eff][A-Za-z\u00c0-\u024f]"
@@ -366,25 +381,34 @@ def decode(data: bytes, *, declared: bool = False) -> str:
     return decode_with_remark(data, declared=declared)[0]
 
 
-def decode_with_remark(data: bytes, *, declared: bool = False) -> tuple[str, str | None]:
+def decode_with_remark(
+    data: bytes, *, declared: bool = False, charset: str | None = None
+) -> tuple[str, str | None]:
     """Return the text of a file that is not binary, and a remark if its encoding is a guess.
 
-    Tried in turn: a byte order mark, UTF-8, ``declared`` (the encoding that the text itself names),
-    UTF-8 with few errors, a statistical guess, Windows-1252 with replacement.
+    Tried in turn: a byte order mark, UTF-16 without one, UTF-8, ``charset`` (what a mail names),
+    ``declared`` (the encoding that the text itself names), UTF-8 with few errors, a statistical
+    guess, Windows-1252 with replacement. A ``charset`` that writes all letters in ASCII comes
+    first.
     """
-    mark = byte_order_mark(data)
+    mark = wide_encoding(data)
     if mark is not None:
         return storable(data[len(mark[0]) :].decode(mark[1], "replace")), None
+    if charset is not None and charset.lower().startswith(_IN_ASCII):
+        text = _decode_strictly(data, charset)
+        if text is not None:
+            return storable(text), None
     try:
         return storable(data.decode("utf-8-sig")), None
     except UnicodeDecodeError:
-        text, remark = _decode_legacy(data, declared=declared)
+        text, remark = _decode_legacy(data, declared=declared, charset=charset)
         return storable(text), remark
 
 
-def _decode_legacy(data: bytes, *, declared: bool) -> tuple[str, str | None]:
+def _decode_legacy(data: bytes, *, declared: bool, charset: str | None) -> tuple[str, str | None]:
     declaration = _DECLARATION.search(data[:_DECLARED_WITHIN]) if declared else None
-    text = None if declaration is None else _decode_strictly(data, declaration[1].decode("ascii"))
+    name = declaration[1].decode("ascii") if declaration is not None else charset
+    text = None if name is None else _decode_strictly(data, name)
     if text is None and _is_damaged_utf8(data):
         text = data.decode("utf-8-sig", "replace")
     return _decode_by_guess(data) if text is None else (text, None)
@@ -457,6 +481,7 @@ class JoinedText:
     unit: Unit
     headings: list[Heading] = field(default_factory=list)
     atomic: list[tuple[int, int]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
     _blocks: list[str] = field(default_factory=list)
     _length: int = 0
     _places: PlacesBuilder = field(init=False)
@@ -476,6 +501,7 @@ class JoinedText:
         atomic: Iterable[tuple[int, int]] = (),
         *,
         places: Places | None = None,
+        tables: Iterable[Table] = (),
     ) -> None:
         """Append a block unless it is blank, without white space at its end.
 
@@ -496,6 +522,7 @@ class JoinedText:
         if places is not None:
             self._places.add_all(places, start)
         self.atomic += [(start + first, start + min(last, len(block))) for first, last in atomic]
+        self.tables += [Table(start + first, start + last, names) for first, last, names in tables]
 
     def document(
         self,
@@ -521,6 +548,7 @@ class JoinedText:
             metadata=metadata,
             headings=tuple(self.headings),
             atomic=tuple(self.atomic),
+            tables=tuple(self.tables),
             pages=tuple(min(page, len(text)) for page in pages),
             places=self._places.places(),
         )

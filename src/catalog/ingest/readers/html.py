@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, cast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from email import message_from_bytes, policy
+from io import BytesIO
+from typing import BinaryIO, ClassVar, Literal, cast
 
 from lxml import etree
 
-from catalog.core.documents import Heading, ParsedDocument
+from catalog.core.documents import Heading, ParsedDocument, Table
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     MAX_TITLE,
+    ReadFailure,
+    ReadLimits,
     WholeFileReader,
     choose_title,
     file_type,
     one_line,
+    read_bytes,
 )
 from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
 from catalog.ingest.readers.source_lines import RAW_TEXT, SourceLines
+from catalog.ingest.readers.tables import MOST_COLUMNS, MOST_ROWS, OpenTable, find_table, to_span
 
 
 @dataclass(slots=True)
@@ -105,8 +111,8 @@ class FlowingText:
 
 
 _DROPPED_TAGS = """
-    script style noscript template svg math canvas iframe object
-    button select textarea datalist audio video"""
+    script style noscript template svg canvas iframe annotation annotation-xml rt rp
+    select textarea datalist audio video"""
 _PARAGRAPH_TAGS = """
     address article aside blockquote body details div dl fieldset figure footer form
     h1 h2 h3 h4 h5 h6 header hr main ol p pre section table ul"""
@@ -119,6 +125,25 @@ _ATOMIC = frozenset(["pre", "table"])
 _CELLS = frozenset(["td", "th"])
 _SOFT = frozenset(["div", "p"])
 """Blocks that set the text of a cell rather than part it from the next cell."""
+_LABEL_WORDS = 4
+"""Words of a button from which on it is text, such as a question that opens its answer."""
+_OPENS_TEXT = re.compile(r"accordion|collaps|expand|faq|question|toggle", re.IGNORECASE)
+_MATH_SIGNS = {
+    "msup": "^",
+    "mover": "^",
+    "msub": "_",
+    "munder": "_",
+    "msubsup": "_^",
+    "munderover": "_^",
+    "mfrac": "/",
+}
+"""What stands in plain text before the second and the third part of a formula's element."""
+_INVISIBLE = re.compile(
+    "[\u00ad\u200b\u2060\ufeff]"
+    "|&(?:shy|ZeroWidthSpace|NoBreak|#0{0,9}(?:173|8203|8288|65279)"
+    "|#[xX]0{0,9}(?:[aA][dD]|200[bB]|2060|[fF][eE][fF][fF]));?"
+)
+"""Soft hyphens and spaces without width, which would part words."""
 _SURROGATE_REFERENCE = re.compile(r"&#(?:0+|x0+|x0*d[89a-f][0-9a-f]{2});?", re.IGNORECASE)
 _DOCTYPE_SUBSET = re.compile(
     r"(\s*+(?:<\?xml[^>]*+>\s*+)?<!doctype[^<>\[\]]*+)\[[^\]]*+\]", re.IGNORECASE
@@ -135,20 +160,21 @@ _UNDERLINED = frozenset(["source-type", "agent-hint", "page-title"])
 class HtmlReader(WholeFileReader):
     """Read the visible text of a page, to which offsets refer; its places are source lines.
 
-    Scripts, styles, navigation and form controls are left out, unless there is nothing else.
+    Scripts, styles, navigation and form controls are left out, unless there is nothing else. Of
+    buttons those that open text stay. Formulas become plain text (``a^3``), and a table cell over
+    several rows is repeated in each.
     """
 
     declares_encoding = True
     level_in = "front matter"
+    unit: ClassVar[Literal["line", "paragraph"]] = "line"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document; its title is ``<title>``, the first heading or the stem.
 
         Raises ``ReadError`` if there is no visible text at all.
         """
-        page = extract(text, keep_navigation=False, unit="line")
-        if not page.text and page.has_navigation:
-            page = extract(text, keep_navigation=True, unit="line")
+        page = extract_visible(text, self.unit)
         if not page.text:
             raise EmptyDocumentError("empty: no visible text")
         first = page.headings[0].title if page.headings else None
@@ -160,8 +186,40 @@ class HtmlReader(WholeFileReader):
             metadata=normalise(_fields_of(page)),
             headings=page.headings,
             atomic=page.atomic,
+            tables=page.tables,
             places=page.places,
         )
+
+
+class MhtmlReader(HtmlReader):
+    """Read the page of a web archive, as browsers save it; its places are paragraphs."""
+
+    unit = "paragraph"
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the document of the first HTML part, with its address.
+
+        Raises ``ReadError`` if there is no such part.
+        """
+        data = read_bytes(handle, limits.text_bytes)
+        try:
+            message = message_from_bytes(data, policy=policy.default)
+            parts = (part for part in message.walk() if part.get_content_type() == "text/html")
+            part = next(parts, None)
+            source = "" if part is None else part.get_content()
+        except (RecursionError, LookupError, ValueError) as error:
+            raise ReadError("a broken web archive") from error
+        if part is None:
+            raise ReadError("a web archive without a page")
+        address = part["Content-Location"] or message["Snapshot-Content-Location"]
+        for item in super().read(BytesIO(source.encode()), path, limits=limits):
+            if isinstance(item, ParsedDocument):
+                metadata = {**normalise({"source_url": address}), **item.metadata}
+                yield replace(item, metadata=metadata)
+            else:
+                yield item
 
 
 def _fields_of(page: HtmlPage) -> dict[str, object]:
@@ -186,6 +244,7 @@ class HtmlPage:
     title: str
     headings: tuple[Heading, ...]
     atomic: tuple[tuple[int, int], ...]
+    tables: tuple[Table, ...]
     meta: Mapping[str, str]
     canonical: str | None
     places: Places
@@ -198,8 +257,14 @@ class _Extractor:
     It may deliver a text in many pieces, with each stray ``<`` by itself; these are joined first.
     """
 
-    def __init__(self, dropped: frozenset[str], source: SourceLines | None) -> None:
+    def __init__(
+        self, dropped: frozenset[str], source: SourceLines | None, repeatable: int
+    ) -> None:
         self._dropped = dropped
+        self._repeatable = repeatable  # characters of repeated cells
+        self._formula: list[tuple[str, int]] = []  # open elements with their numbers of parts
+        self._button: list[str] | None = None
+        self._is_label = False
         self._source = source
         self._places = PlacesBuilder("paragraph" if source is None else "line")
         self._paragraph = 0
@@ -214,6 +279,9 @@ class _Extractor:
         self._title: list[str] = []
         self._headings: list[Heading] = []
         self._atomic: list[tuple[int, int]] = []
+        self._open_tables: list[OpenTable] = []
+        self._tables: list[tuple[int, OpenTable]] = []
+        self._carried: list[int] = []
         self._meta: dict[str, str] = {}
         self._canonical: str | None = None
         self._has_navigation = False
@@ -232,7 +300,24 @@ class _Extractor:
             self._has_navigation |= kind in _NAVIGATION
             self._skipped += 1
             return
+        if self._formula or tag == "math":
+            self._open_part(tag)
+            return
+        if tag == "button":
+            self._close_button()
+            marks = [attributes.get(name, "") for name in ("class", "id", "data-bs-toggle")]
+            self._is_label = "aria-expanded" in attributes or bool(_OPENS_TEXT.search(str(marks)))
+            self._button = []
+        elif self._button is not None and tag in _HEADING_LEVELS:
+            self._is_label = True
+            self._close_button()
         self._layout(tag)
+        if tag in _CELLS and self._open_tables:
+            table = self._open_tables[-1]
+            table.is_header &= tag == "th"
+            rows = to_span(attributes.get("rowspan"), MOST_ROWS, zero=MOST_ROWS)
+            table.cell = len(self._out.pieces), rows
+            table.add_cell(to_span(attributes.get("colspan"), MOST_COLUMNS))
         if tag == "title":
             self._is_title = not self._title
         elif tag == "meta":
@@ -251,16 +336,25 @@ class _Extractor:
         if self._skipped:
             self._skipped -= 1
             return
+        if self._formula:
+            self._close_part()
+            return
+        if tag == "button":
+            self._close_button()
         self._is_title = self._is_title and tag != "title"
         self._preformatted -= tag == "pre"
         if tag in _HEADING_LEVELS or tag in _ATOMIC:
             self._close(tag)
+        if tag == "tr" and self._open_tables:
+            self._carry()
+            self._open_tables[-1].end_row(self._out.visible_end)
         if tag in _PARAGRAPHS:
             self._out.break_lines(2, soft=tag in _SOFT)
         elif tag in _LINES:
             self._out.break_lines(1)
         elif tag in _CELLS:
             self._out.drop_soft_breaks()
+            self._end_cell()
 
     def data(self, data: str) -> None:
         if not (self._is_raw or (self._skipped and self._source is None)):
@@ -277,6 +371,11 @@ class _Extractor:
             return
         if self._is_title:
             self._title.append(data)
+        elif self._button is not None:
+            self._button.append(data)
+        elif self._formula:
+            if words := data.split():
+                self._write(" ".join(words), words)
         elif self._preformatted:
             self._write_preformatted(data)
         else:
@@ -284,16 +383,51 @@ class _Extractor:
 
     def close(self) -> HtmlPage:
         self._flush()
+        text = "".join(self._out.pieces).rstrip()
         return HtmlPage(
-            text="".join(self._out.pieces).rstrip(),
+            text=text,
             title="".join(self._title),
             headings=tuple(self._headings),
             atomic=tuple(self._atomic),
+            tables=tuple(one for table in self._tables for one in find_table(text, *table)),
             meta=self._meta,
             canonical=self._canonical,
             places=self._places.places(),
             has_navigation=self._has_navigation,
         )
+
+    def _close_button(self) -> None:
+        """Write the label of a button if it is text, on a line of its own."""
+        if self._button is None:
+            return
+        text = "".join(self._button)
+        self._button = None
+        if self._is_label or len(text.split()) >= _LABEL_WORDS or text.rstrip().endswith("?"):
+            self._out.break_lines(2, soft=True)
+            self._write_flowing(text)
+            self._out.break_lines(2, soft=True)
+        else:
+            self._find_lines(text.split())
+
+    def _open_part(self, tag: str) -> None:
+        """Open a part of a formula, with the sign that stands before it in plain text."""
+        holder = ""
+        if self._formula:
+            holder, parts = self._formula[-1]
+            self._formula[-1] = holder, parts + 1
+            if 1 <= parts <= len(signs := _MATH_SIGNS.get(holder, "")):
+                self._write(signs[parts - 1], [])
+        is_group = tag == "mrow" and holder in _MATH_SIGNS
+        self._formula.append(("(" if is_group else tag, 0))
+        if tag in ("msqrt", "mroot") or is_group:
+            self._write("(" if is_group else "√", [])
+        elif tag in ("mtr", "mtd"):
+            self._out.has_space = True
+
+    def _close_part(self) -> None:
+        tag, _ = self._formula.pop()
+        if tag == "(":
+            self._write(")", [])
 
     def _layout(self, tag: str) -> None:
         out = self._out
@@ -306,14 +440,50 @@ class _Extractor:
         elif tag == "br":
             out.break_lines(min(2, out.breaks + 1), soft=True, is_paragraph=False)
         elif tag in _CELLS:
-            if self._has_cell and out.length and not out.breaks:
-                out.has_space = True
-                out.write("|")
-            out.has_space = True
-            self._has_cell = True
-            self._cell_start = out.length
+            self._carry()
+            self._begin_cell()
         if tag == "tr":
             self._has_cell = False
+        elif tag == "table":
+            self._open_tables.append(OpenTable())
+
+    def _begin_cell(self) -> None:
+        out = self._out
+        if self._has_cell and out.length and not out.breaks:
+            out.has_space = True
+            out.write("|")
+        out.has_space = True
+        self._has_cell = True
+        self._cell_start = out.length
+
+    def _end_cell(self) -> None:
+        """Note the text of a cell that reaches into the rows below."""
+        if not self._open_tables:
+            return
+        table = self._open_tables[-1]
+        begin, rows = table.cell
+        text = "".join(self._out.pieces[begin:]).strip(" |\n") if rows > 1 else ""
+        if text and len(text) <= MAX_TITLE:
+            columns = table.row[-1]
+            table.reaching[table.column - columns] = rows, columns, text
+
+    def _carry(self) -> None:
+        """Repeat the cells of rows above that reach into this row, up to the next cell."""
+        table = self._open_tables[-1] if self._open_tables else OpenTable()
+        while table.column in table.reaching:
+            rows, columns, text = table.reaching.pop(table.column)
+            self._repeatable -= len(text) + 1
+            if self._repeatable < 0:  # a table made to grow without end
+                table.reaching.clear()
+                return
+            if rows > 2:
+                table.reaching[table.column] = rows - 1, columns, text
+            table.add_cell(columns)
+            self._begin_cell()
+            self._paragraph += self._out.is_paragraph
+            self._out.is_paragraph = False
+            self._out.write(text)
+            self._carried.append(self._out.length - len(text))
 
     def _write_flowing(self, data: str) -> None:
         words = data.split()
@@ -336,11 +506,15 @@ class _Extractor:
         self._out.is_paragraph = False
         self._out.write(text)
         start = self._out.length - len(text)
+        lines = [] if self._source is None else self._find_lines(words)
+        for at in self._carried:  # the line of the row, not that of the cell above
+            self._places.add(at, next(iter(lines), self._paragraph))
+        self._carried.clear()
         if self._source is None:
             self._places.add(start, self._paragraph)
             return
         end = 0
-        for word, line in zip(words, self._find_lines(words), strict=False):
+        for word, line in zip(words, lines, strict=False):
             at = text.find(word, end)
             indent = text.rfind("\n", end, at) + 1 if end else 0
             self._places.add(start + (at if end and not indent else indent), line)
@@ -351,8 +525,11 @@ class _Extractor:
 
     def _close(self, tag: str) -> None:
         mark = self._out.close(tag)
+        table = self._open_tables.pop() if tag == "table" and self._open_tables else None
         if mark is None:
             return
+        if table is not None:
+            self._tables.append((mark.start, table))
         if tag in _ATOMIC:
             self._atomic.append((mark.start, self._out.visible_end))
         elif title := one_line(self._out.beginning(mark)):
@@ -383,13 +560,22 @@ def extract(
     paragraph; so is everything that begins on a new line, except after ``<br>``.
     """
     dropped = _DROPPED if keep_navigation else _DROPPED | _NAVIGATION
-    target = _Extractor(dropped, SourceLines(source) if unit == "line" else None)
+    source = _INVISIBLE.sub("", source)
+    lines = SourceLines(source) if unit == "line" else None
+    target = _Extractor(dropped, lines, len(source))
     parser = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True)
     doctype = _DOCTYPE_SUBSET.match(source)  # the parser would take its end for text
     if doctype is not None:
         source = doctype[1] + source[doctype.end() :]
     cleaned = _SURROGATE_REFERENCE.sub("\ufffd", source)
     return cast(HtmlPage, etree.fromstring(cleaned.encode("utf-8"), parser))
+
+
+def extract_visible(source: str, unit: Literal["line", "paragraph"] = "line") -> HtmlPage:
+    """Return the visible text with its places; navigation only if there is nothing else."""
+    page = extract(source, keep_navigation=False, unit=unit)
+    is_all = page.text or not page.has_navigation
+    return page if is_all else extract(source, keep_navigation=True, unit=unit)
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
@@ -399,4 +585,6 @@ def _is_hidden(attributes: Mapping[str, str]) -> bool:
     if "headerlink" in attributes.get("class", "").split():
         return True
     style = attributes.get("style", "")
+    if "mwe-math" in attributes.get("class", ""):  # Wikipedia's formulas, shown as pictures
+        return False
     return "display:none" in style.replace(" ", "").casefold()

@@ -7,10 +7,10 @@ send text.
     parent ── request, bytes of the file ──> worker
            <── documents, failures, end ────
 
-PDF, Word, PowerPoint, e-book and notebook files are read by large libraries. A file that makes one
-hang, crash or eat memory costs a line in the report: the worker is killed at the time limit, has no
-more memory than the limit, and a new one is started for the next file. It can open no connection,
-start no program and write no file: see :mod:`catalog.ingest.readers.worker`.
+PDF, Word, PowerPoint, e-book, notebook and mail files are read by large libraries. A file that
+makes one hang, crash or eat memory costs a line in the report: the worker is killed at the time
+limit, has no more memory than the limit, and a new one is started for the next file. It can open no
+connection, start no program and write no file: see :mod:`catalog.ingest.readers.worker`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def receive(line: bytes) -> Message:
     fields = json.loads(line)
     match fields:
         case {"failure": {"path": str(path), "reason": str(reason)}}:
-            return ReadFailure(path, reason)
+            document = fields["failure"].get("document")
+            return ReadFailure(path, reason, document if isinstance(document, str) else None)
         case {"ended": {"outcome": "done" | "empty" | "unreadable" | "defect" as outcome}}:
             return Ended(outcome, str(fields["ended"].get("reason", "")))
         case {"document": dict(document)}:

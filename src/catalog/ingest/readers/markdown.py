@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.core.documents import Heading, MetadataValue, ParsedDocument
+from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Table
 from catalog.core.errors import ReadError
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
@@ -25,6 +25,7 @@ from catalog.ingest.readers.metadata import (
     read_front_matter,
     take_title,
 )
+from catalog.ingest.readers.tables import make_table
 from catalog.ingest.readers.timed.source_media import describe_source, normalise_recording
 from catalog.ingest.readers.timed.timed_markdown import add_segments, read_converter_header
 
@@ -54,7 +55,7 @@ class MarkdownReader(WholeFileReader):
         if LEVEL not in recording and (body_start or not front_matter):
             check_head(body, in_paragraph=LEVEL not in metadata)
         title = take_title(metadata)
-        headings, atomic = scan_markdown(text, body_start)
+        headings, atomic, tables = scan_markdown(text, body_start)
         first = headings[0].title if headings else None
         document = ParsedDocument(
             path=path,
@@ -64,6 +65,7 @@ class MarkdownReader(WholeFileReader):
             metadata={**recording, **metadata},
             headings=headings,
             atomic=atomic,
+            tables=tables,
             body_start=body_start,
             written=frozenset(metadata) | ({"title"} if title else set()),
             remarks=(problem,) if problem else (),
@@ -115,9 +117,11 @@ def _plain_title(markup: str) -> str:
 
 
 _LIST_ITEM = re.compile(r"[ ]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)")
+_OUTLINE = re.compile(r"\s*+(?:[\w./-]++::[^\n]*+\n\s*+)*+- ")
 _FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})")
 _RAW_HTML = re.compile(r"<(?:(!--)|(pre|script|style|textarea)(?=[\s>]|$))", re.IGNORECASE)
 _CELL = re.compile(r"\s*:?-+:?\s*")
+_BAR = re.compile(r"(?<!\\)\|")
 _MAX_INDENT = 3
 """Spaces by which a block may be indented and still not be code."""
 _MAX_SETEXT_LINES = 3
@@ -126,16 +130,17 @@ _MAX_SETEXT_LINES = 3
 
 def scan_markdown(
     text: str, start: int = 0
-) -> tuple[tuple[Heading, ...], tuple[tuple[int, int], ...]]:
-    """Return the headings of ``text[start:]``, and the spans that should not be cut.
+) -> tuple[tuple[Heading, ...], tuple[tuple[int, int], ...], tuple[Table, ...]]:
+    """Return the headings of ``text[start:]``, the spans that should not be cut, and the tables.
 
-    These are code fences and tables. Headings in lists and quotations do not count.
+    Such spans are code fences and tables. Headings in lists and quotations do not count, except in
+    a text that is one list from its beginning, as Logseq writes it.
     """
-    scanner = _Scanner(text)
+    scanner = _Scanner(text, is_outline=_OUTLINE.match(text, start) is not None)
     for line in iter_lines(text, start):
         scanner.feed(line)
     scanner.finish()
-    return tuple(scanner.headings), tuple(scanner.atomic)
+    return tuple(scanner.headings), tuple(scanner.atomic), tuple(scanner.tables)
 
 
 @dataclass(slots=True)
@@ -155,9 +160,11 @@ class _OpenBlock:
 
 
 class _Scanner:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_outline: bool) -> None:
+        self._is_outline = is_outline
         self.headings: list[Heading] = []
         self.atomic: list[tuple[int, int]] = []
+        self.tables: list[Table] = []
         self._text = text
         self._open: _OpenBlock | None = None
         self._paragraph: list[Line] = []
@@ -192,7 +199,11 @@ class _Scanner:
 
     def _read_line(self, line: Line, raw: str, body: str) -> None:
         indent = _indent(raw)
-        if indent == 0 and body[0].isalpha() and not self._is_continued:
+        is_item = self._is_outline and body.startswith("- ")
+        if is_item and self._read_heading(line, body[2:].strip()):
+            self._is_continued = True
+            self._list_indent = indent + 2
+        elif indent == 0 and body[0].isalpha() and not self._is_continued:
             self._list_indent = 0
             self._add_to_paragraph(line)
         elif indent <= self._list_indent + _MAX_INDENT and self._read_opening(line, body, indent):
@@ -296,7 +307,10 @@ class _Scanner:
 
     def _end_table(self) -> None:
         if self._table is not None:
-            self.atomic.append(self._table)
+            start, end = self._table
+            self.atomic.append((start, end))
+            header = self._text[start:end].lstrip().partition("\n")[0].strip().strip("|")
+            self.tables += make_table(start, end, [_BAR.split(header)])
             self._table = None
 
     def _add_heading(self, start: int, end: int, level: int, content: str) -> None:

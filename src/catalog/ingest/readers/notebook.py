@@ -78,8 +78,8 @@ def _add_cell(joined: JoinedText, cell: _Cell, language: str) -> None:
             joined.add(block, atomic=[(0, len(block))], places=in_no_line)
         return
     source = cell.source.strip("\r\n").rstrip()
-    headings, atomic = scan_markdown(source) if cell.kind == "markdown" else ((), ())
-    joined.add(source, headings, atomic, places=_places(cell, source))
+    headings, atomic, tables = scan_markdown(source) if cell.kind == "markdown" else ((), (), ())
+    joined.add(source, headings, atomic, places=_places(cell, source), tables=tables)
 
 
 def _places(cell: _Cell, block: str, *, fence: int = 0) -> Places:

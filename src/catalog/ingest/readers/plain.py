@@ -6,10 +6,12 @@ in BEIR collections. The file is streamed, with one line in memory at a time.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from io import TextIOWrapper
 from itertools import islice
@@ -20,16 +22,19 @@ from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import CutShortError, ReadError
 from catalog.core.places import Places
 from catalog.core.text import storable
+from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import (
     LevelPlace,
     ReadFailure,
     ReadLimits,
     WholeFileReader,
     add_level,
-    byte_order_mark,
+    cap_failures,
     choose_title,
     decode,
     file_type,
+    leave_out_base64,
+    wide_encoding,
 )
 from catalog.ingest.readers.metadata import (
     LEVEL,
@@ -40,6 +45,7 @@ from catalog.ingest.readers.metadata import (
     normalise,
     read_level,
 )
+from catalog.ingest.readers.tables import make_table, names_columns
 from catalog.ingest.readers.timed.source_media import describe_source, is_called_transcript
 from catalog.ingest.readers.timed.timed_markdown import add_segments
 from catalog.ingest.readers.timed.transcript_json import read_transcript_json
@@ -54,6 +60,70 @@ class PlainTextReader(WholeFileReader):
         if ".log" in PurePosixPath(path.lower()).suffixes:
             return document
         return add_segments(document, describe_source(path, {}, has_header=False))
+
+
+class CsvReader(PlainTextReader):
+    """Read rows unchanged; the names of their columns go with each passage of them."""
+
+    def parse(self, text: str, path: str) -> ParsedDocument:
+        """Return the document unchanged, with its table, or as a transcript."""
+        document = super().parse(text, path)
+        return document if document.segments else _add_table(document)
+
+
+_DELIMITERS = ",;\t|"
+_ROWS_COMPARED = 50
+
+
+def _add_table(document: ParsedDocument) -> ParsedDocument:
+    """Add the table of a text with delimiters, and rows of several lines that should stay whole.
+
+    The delimiter is the one that gives most of the first rows one number of columns. Lines above
+    the first of these rows are a title.
+    """
+    text = document.text
+    tried = [
+        (*_count_columns(rows), -at, rows)
+        for at, mark in enumerate(_DELIMITERS)
+        if (rows := [row for row, *_ in islice(_read_rows(text, mark), _ROWS_COMPARED)])
+    ]
+    if not tried:
+        return document
+    _, columns, at, rows = max(tried)
+    first = next(number for number, row in enumerate(rows) if len(row) == columns)
+    starts, atomic = [], []
+    for _, start, end, has_lines in _read_rows(text, _DELIMITERS[-at]):
+        starts.append(start)
+        atomic += [(start, end)] if has_lines else []
+    has_names = columns > 1 and names_columns(rows[first:], may_be_form=False)
+    tables = make_table(starts[first], len(text), [rows[first]]) if has_names else ()
+    return replace(document, tables=tuple(tables), atomic=tuple(atomic))
+
+
+def _count_columns(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Return how many rows have the most frequent number of columns, if over 1, and that number."""
+    counts = Counter(len(row) for row in rows)
+    columns = max(counts, key=lambda number: (counts[number], number))
+    return (counts[columns], columns) if columns > 1 else (0, columns)
+
+
+def _read_rows(text: str, delimiter: str) -> Iterator[tuple[list[str], int, int, bool]]:
+    """Yield the cells of each row, its start and end, and whether it has several lines.
+
+    It ends at a row that the library refuses, such as one with a quotation that is not closed.
+    """
+    spans = list[tuple[int, int]]()
+
+    def lines() -> Iterator[str]:
+        for line in iter_lines(text):
+            spans.append((line.start, line.end))
+            yield text[line.start : line.next]
+
+    with suppress(csv.Error):
+        for row in csv.reader(lines(), delimiter=delimiter):
+            if row:
+                yield [cell.strip() for cell in row], spans[0][0], spans[-1][1], len(spans) > 1
+            spans.clear()
 
 
 class CodeReader(WholeFileReader):
@@ -151,6 +221,7 @@ def _read_records(
     handle: BinaryIO, path: str, max_bytes: int
 ) -> Iterator[ParsedDocument | ReadFailure]:
     seen: set[str] = set()
+    left_out: list[ReadFailure] = []
     for number, text, is_cut in _read_lines(handle, max_bytes):
         name = f"{path}:{number}"
         if is_cut:
@@ -171,7 +242,11 @@ def _read_records(
             yield ReadFailure(name, f"_id {record.path!r} occurs in an earlier line")
         else:
             seen.add(record.path)
-            yield replace(record, places=Places("record", (0,), (number,)))
+            text, left = leave_out_base64(record.text)
+            if left is not None:
+                left_out.append(ReadFailure(name, left))
+            yield replace(record, text=text, places=Places("record", (0,), (number,)))
+    yield from cap_failures(left_out)
 
 
 def _is_record(line: str) -> bool:
@@ -280,7 +355,7 @@ def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, b
 
     A line longer than ``max_bytes`` is cut: its text is just its beginning.
     """
-    mark = byte_order_mark(handle.read(4))
+    mark = wide_encoding(handle.read(_PIECE))
     handle.seek(0 if mark is None else len(mark[0]))
     if mark is None:
         for number, line, is_cut in _split_lines(handle.readline, max_bytes, b"\n"):

@@ -52,6 +52,8 @@ _CODE = (
     "svelte svg swift toml ts tsx vb vue xml xsd xsl zig"
 )
 _WORD, _SLIDES, _BOOK = "word/document.xml", "ppt/presentation.xml", "META-INF/container.xml"
+_SHEETS, _OPEN = "xl/workbook.xml", "content.xml"
+_WORKBOOKS = "xlsx xlsm xltx xltm xlsb xls xlt ods ots"
 
 FORMATS = (
     Format("markdown", "markdown.MarkdownReader", "md markdown mdown mkd mdx qmd rmd"),
@@ -61,17 +63,32 @@ FORMATS = (
     Format("latex", "outline.LatexReader", "tex ltx"),
     Format("manual", "outline.ManualReader"),
     Format("html", "html.HtmlReader", "html htm xhtml"),
+    Format("mhtml", "html.MhtmlReader", "mhtml mht"),
     Format("jsonl", "plain.JsonLinesReader", "jsonl ndjson"),
     Format("json", "plain.JsonReader", "json json3"),
     Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv ass ssa ttml dfxp lrc"),
+    Format("csv", "plain.CsvReader", "csv tsv tab psv"),
     Format("yaml", "plain.YamlReader", "yaml yml"),
     Format("code", "plain.CodeReader", _CODE),
     Format("plain", "plain.PlainTextReader"),
     Format("notebook", "notebook.NotebookReader", "ipynb", is_isolated=True),
+    Format("mail", "mail.message.MailReader", "eml", is_isolated=True),
+    Format("mbox", "mail.mailbox.MboxReader", "mbox"),
+    Format("msg", "mail.mailbox.MsgReader", "msg", is_isolated=True, is_binary=True),
     Format("pdf", "pdf.reader.PdfReader", "pdf", is_isolated=True, is_binary=True),
     Format("archive", "containers.archive.ArchiveReader", is_isolated=True, is_binary=True),
     Format("docx", "containers.docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
     Format("pptx", "containers.pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
+    Format("workbook", "containers.workbook.WorkbookReader", _WORKBOOKS, True, True, _SHEETS),
+    Format(
+        "opendocument",
+        "containers.opendocument.OpenDocumentReader",
+        "odt ott odp otp",
+        is_isolated=True,
+        is_binary=True,
+        part=_OPEN,
+    ),
+    Format("rtf", "rtf.RtfReader", "rtf", is_isolated=True, is_binary=True),
     Format("epub", "containers.epub.EpubReader", "epub", True, True, _BOOK),
 )
 _BY_NAME = {entry.name: entry for entry in FORMATS}
@@ -98,15 +115,17 @@ _HTML = re.compile(
 )
 _MANUAL = re.compile(rb"(?:[.']\\\"[^\n]*+\n)*+\.TH ")
 _NOTEBOOK = re.compile(rb'"nbformat"\s*:')
+_MAIL = re.compile(
+    rb"(From [^\n]*+\n)?(?:[!-9;-~]++:[^\n]*+\n|[ \t][^\n]*+\n)*?"
+    rb"(?:Message-ID:\s*+<|MIME-Version:\s*+1|Received:\s++(?:from|by)\s|Return-Path:\s*+<)",
+    re.IGNORECASE,
+)
 _OLE = {  # one container for many programs: only the name tells which one wrote the file
-    "msg": "an Outlook message: save it as text or HTML",
-    "xls": "an old Excel workbook: export its sheets as .csv",
-    "xlsx": "an Excel workbook with a password: export its sheets as .csv",
+    "xlsx": "an Excel workbook with a password: save it without one",
 }
 _NOT_READ = {
     "ole": "an old Word or PowerPoint file, or one with a password: "
     "save it as .docx or .pptx without a password",
-    "rtf": "rich text: save it as .docx",
     "postscript": "PostScript: convert it to PDF",
     "mp4": "a recording (mp4): its transcript can be indexed (.srt, .vtt, .json)",
 }
@@ -117,7 +136,7 @@ _CONTENTS = {"txt": "plain text", "html": "a web page"}
 def read_file(
     absolute: Path, path: str, *, root: Path | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> Iterator[ParsedDocument | ReadFailure]:
-    """Yield the documents of one file: one, or for JSON Lines one for each record.
+    """Yield the documents of one file: one, or one for each record, mail or attachment.
 
     ``absolute`` is the file to open, ``path`` the document's name; with ``root`` no folder between
     there and the file may be a symlink. A part that cannot be read is yielded as a ``ReadFailure``,
@@ -154,6 +173,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     name also decides if another package reads the extension and none of ours does.
     """
     extension = file_type(path)
+    if not head and extension in DOCUMENT_EXTENSIONS:
+        raise ReadError(f"broken: 0 bytes, which is no {extension} file")
     if extension not in EXTENSIONS and extension in list_added(_ADDED):
         return f"{_ADDED}{extension}", None
     if head.lstrip(b"\xef\xbb\xbf \t\r\n\x00").startswith(b"%PDF-") or (
@@ -163,26 +184,31 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     binary = binary_kind(head)
     if binary == "zip":
         return "archive", None
+    if binary == "ole" and extension == "msg":
+        return "msg", None
+    if binary == "rtf":
+        return "rtf", None if extension in ("rtf", "doc") else "rtf"
+    if binary == "ole" and extension in ("xls", "xlt"):
+        return "workbook", None
     if binary is not None:
         by_name = _OLE.get(extension) if binary == "ole" else None
         raise ReadError(by_name or _NOT_READ.get(binary, f"binary ({binary})"))
     if extension == "json" and _NOTEBOOK.search(tail):
         return "notebook", "ipynb"
-    if extension in _TEXT_FORMATS:
-        return _TEXT_FORMATS[extension], None
+    named = _TEXT_FORMATS.get(extension, "plain")
+    if named not in ("plain", "csv"):
+        return named, None
     if _HTML.match(head):
         return "html", "html"
     if _MANUAL.match(head):
         return "manual", None
-    return _sniff_plain(head, extension)
-
-
-def _sniff_plain(head: bytes, extension: str) -> tuple[str, str | None]:
+    if (mail := _MAIL.match(head)) is not None:
+        return ("mbox" if mail[1] else "mail"), None
     from catalog.ingest.readers.timed.subtitles import looks_like_subtitles
 
     if looks_like_subtitles(decode(head)):
         return "subtitles", None
-    return "plain", "txt" if extension in DOCUMENT_EXTENSIONS else None
+    return named, "txt" if extension in DOCUMENT_EXTENSIONS else None
 
 
 def _read_ends(handle: BinaryIO) -> tuple[bytes, bytes]:

@@ -31,7 +31,7 @@ class Place(ToolPart):
 
     ``page`` is the first page or slide and ``page_end`` the last, equal for a single page.
     ``lines`` are those of the file, or of the one cell; ``times`` are seconds. A record is a line
-    of ``file``.
+    of ``file``. ``cells`` are those of a workbook: ``Costs!A12:F30``.
     """
 
     unit: str = "line"
@@ -43,6 +43,7 @@ class Place(ToolPart):
     lines: tuple[int, int] | None = None
     times: tuple[float, float] | None = None
     characters: tuple[int, int] | None = None
+    cells: str | None = None
 
 
 class AgentPassage(ToolPart):
@@ -184,7 +185,7 @@ def _place(result: Mapping[str, Any], is_whole: bool) -> Place:
         locator = result["locator"]
     page, page_end = locator.get("page"), locator.get("page_end")
     lines, times = _ends(locator, "line"), _ends(locator, "time")
-    counted = {name: locator.get(name) for name in ("start", "end", "file")}
+    counted = {name: locator.get(name) for name in ("start", "end", "file", "cells")}
     counted["unit"] = locator.get("unit", "line")
     if (page, lines, times, counted["start"]) == (None, None, None, None):
         characters = result["start_offset"], result["end_offset"]
@@ -204,6 +205,8 @@ def _passage_reference(result: Mapping[str, Any]) -> str:
     A cell has its lines (``:3:2-8``); a unit of seconds alone has times (``:1:05-1:18``).
     """
     document, locator = document_reference(result), result["locator"]
+    if locator.get("cells"):
+        return f"{document} › {locator['cells']}"
     unit, start, end = (locator.get(name) for name in ("unit", "start", "end"))
     lines, times = _ends(locator, "line"), _ends(locator, "time")
     if lines is not None:
@@ -228,6 +231,7 @@ def _passage_lines(passage: AgentPassage) -> Iterator[str]:
         name = passage.original or passage.path
         about = format_headings(passage.headings, passage.sections[len(passage.headings) :])
     head = f"[{passage.number}] {name}" + (f" — {about}" if about else "")
+    head += " (quoted)" if passage.modality == "quote" else ""
     place = _format_place(passage.locator, is_timed)
     if passage.evidence:
         yield head
@@ -251,6 +255,8 @@ def _format_place(place: Place, is_timed: bool) -> str:
     """Return ``lines 120–170, pages 3–4``, ``00:01:05–00:01:18``, or ``characters 120–480``."""
     if place.times is not None and (is_timed or (place.lines is None and place.page is None)):
         return _format_range(*map(format_timecode, place.times))
+    if place.cells is not None:
+        return place.cells
     is_other = place.unit not in ("line", "page", "time")
     counted = (place.start, place.end) if is_other else (place.page, place.page_end)
     parts = [format_count(place.unit if is_other else "page", *counted, dash="–")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, logged_settings
+from catalog.interfaces.cli.options import JsonOption, logged_settings
 from catalog.interfaces.cli.output import columns_of, note, print_json, say
 from catalog.interfaces.plain_text import complaint, one_line, safe
 from catalog.interfaces.text_layout import shorten, wrap
@@ -55,8 +55,6 @@ def search_collection(
         bool, typer.Option("--explain", help="Show the report of each stage.")
     ] = False,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Find the passages nearest to a query; nothing is written to the collection.
 
@@ -66,7 +64,7 @@ def search_collection(
     """
     from catalog.search_v2.collections import CollectionSearch
 
-    settings = logged_settings(context, home, preset)
+    settings = logged_settings(context)
     with CollectionSearch(settings, name=collection) as search:
         results = search.search(query, top_k=top_k, filters=filters, threshold=threshold)
     if json:
@@ -81,8 +79,6 @@ def check_collection(
     context: typer.Context,
     collection: NameOption = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Check the collection, its fields and the model; exit with 1 if they do not fit.
 
@@ -92,7 +88,7 @@ def check_collection(
     """
     from catalog.search_v2.collections import CollectionSearch
 
-    settings = logged_settings(context, home, preset)
+    settings = logged_settings(context)
     with CollectionSearch(settings, name=collection) as search:
         state = search.check()
     if json:

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from catalog import __version__
 from catalog.interfaces.cli.help import HelpContext, dress, explain_misuse
-from catalog.interfaces.cli.options import HomeOption, PresetOption, StoreOptions
+from catalog.interfaces.cli.options import add_store_options
 
 GROUPS = {
     "Everyday": {
@@ -68,6 +68,7 @@ class Commands(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _LazyCommands(COMMANDS)
+        add_store_options(self)
         self.parse_args = explain_misuse(self, self.parse_args)  # type: ignore[method-assign]
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -129,9 +130,6 @@ def _print_version(is_wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    context: typer.Context,
-    home: HomeOption = None,
-    preset: PresetOption = None,
     version: Annotated[
         bool,
         typer.Option(
@@ -141,4 +139,3 @@ def _main(
 ) -> None:
     """Find passages in your own documents, with exact citations."""
     del version
-    context.obj = StoreOptions(home, preset)

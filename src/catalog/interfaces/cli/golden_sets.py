@@ -15,9 +15,8 @@ from catalog.core.text import counted
 from catalog.interfaces.cli import INTERRUPTED
 from catalog.interfaces.cli.options import (
     DatasetOption,
-    HomeOption,
     JsonOption,
-    PresetOption,
+    StoreOptions,
     known_name,
     open_library,
     require_folder_of,
@@ -70,8 +69,6 @@ def make_bound(
         bool, typer.Option("--undo", help="Forget the dataset's bound; needs no sentences.")
     ] = False,
     dataset: DatasetOption = None,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Find the least score of sentences that answers may show, and keep it.
 
@@ -88,7 +85,7 @@ def make_bound(
 
     if (sentences is None) != undo:
         raise typer.BadParameter("give the labelled sentences, or --undo", param_hint="SENTENCES")
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         if sentences is None:
             name = library.chosen_dataset(dataset)
             save_bound(library.database, name, None)
@@ -119,8 +116,6 @@ def check(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="Labelled queries, JSON Lines.")],
     dataset: DatasetOption = None,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Check a set: its form and, with --dataset, its labels and filters.
 
@@ -135,7 +130,7 @@ def check(
     golden = read_golden(file)
     problems = [f"asked twice: {text!r}" for text in find_duplicate_queries(golden)]
     if dataset is not None:
-        with open_library(context, home, preset) as library:
+        with open_library(context) as library:
             library.require_dataset(dataset)
             problems += find_dataset_problems(golden, library.database, dataset)
     say(*golden_lines(golden))
@@ -161,8 +156,6 @@ def label(
     kind: Annotated[
         str | None, typer.Option(help="Kind of new queries: semantic, exact, metadata or temporal.")
     ] = None,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Grade the passages that searches find, 0 to 3, and save them as golden queries.
 
@@ -184,7 +177,7 @@ def label(
     if difficulty is not None:
         known_name("--difficulty", difficulty, DIFFICULTIES)
     load_golden(golden)  # a file with mistakes is refused before anybody grades
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
         for text in _texts(query):
@@ -218,8 +211,6 @@ def calibrate(
     undo: Annotated[
         bool, typer.Option("--undo", help="Forget what was kept; needs no labelled queries.")
     ] = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Fit relevance, the balance of the legs, and when to answer, to labelled queries.
 
@@ -241,7 +232,7 @@ def calibrate(
     if (golden is None) != undo:
         raise typer.BadParameter("give the labelled queries, or --undo", param_hint="--golden")
     queries = None if golden is None else read_golden(golden)
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         name = library.chosen_dataset(dataset)
         library.require_dataset(name)
         service = Searcher(library)
@@ -444,8 +435,6 @@ def validate(
     dataset: DatasetOption = None,
     report: Annotated[Path | None, typer.Option(help="Markdown file to write.")] = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Say whether a dataset is ready, by a suite of questions.
 
@@ -466,10 +455,10 @@ def validate(
     require_folder_of(report)
     with ExitStack() as stack:
         if suite is None:
-            library = stack.enter_context(_example_library(context, preset))
+            library = stack.enter_context(_example_library(context))
             suite, dataset = _example_files()[1], EXAMPLE
         else:
-            library = stack.enter_context(open_library(context, home, preset))
+            library = stack.enter_context(open_library(context))
         questions = read_suite(suite)
         name = library.chosen_dataset(dataset)
         runner = SuiteRunner(Searcher(library), questions, name)
@@ -490,15 +479,15 @@ def validate(
 
 
 @contextmanager
-def _example_library(context: typer.Context, preset: str | None) -> Iterator[Library]:
+def _example_library(context: typer.Context) -> Iterator[Library]:
     """Index the example's book in a temporary folder."""
     from catalog.library.indexing import Indexer
 
-    chosen = store_options(context, None, preset).preset or EXAMPLE
+    chosen = store_options(context).preset or EXAMPLE
     book, _ = _example_files()
     with (
         tempfile.TemporaryDirectory(prefix="catalog-example-") as folder,
-        open_library(context, Path(folder), chosen, make_store=True) as library,
+        open_library(context, StoreOptions(Path(folder), chosen), make_store=True) as library,
     ):
         complain(f"indexing the example's book, {book}")
         with TerminalProgress(is_resumable=False) as progress:

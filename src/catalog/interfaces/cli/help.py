@@ -11,6 +11,8 @@ from typing import Any
 
 from typer.core import TyperArgument, TyperCommand
 
+from catalog.interfaces.cli.options import add_store_options
+
 _ROOM = 40  # columns beside the options below which their help goes under them
 _LEFT = 30  # columns for names and options at most
 _EXCESS = "Got unexpected extra argument(s)"  # typer's message
@@ -124,6 +126,8 @@ def dress(command: Any) -> None:
     """Give a command, and those in it, this help; move the examples of its docstring to the end."""
     command.context_class = HelpContext
     command.parse_args = explain_misuse(command, command.parse_args)
+    if command.callback and "context" in inspect.signature(command.callback).parameters:
+        add_store_options(command)
     text, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     command.help = text
     command.short_help = first_sentence(text)

@@ -12,9 +12,7 @@ import typer
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
-    HomeOption,
     JsonOption,
-    PresetOption,
     RayOption,
     WorkersOption,
     open_library,
@@ -49,8 +47,6 @@ BothOption = Annotated[bool, typer.Option("--all", help="Both kinds of indexes, 
 
 def rebuild_derived(
     context: typer.Context,
-    home: Path | None,
-    preset: str | None,
     vectors: bool,
     lexical: bool,
     json: bool,
@@ -58,7 +54,7 @@ def rebuild_derived(
     """Rebuild the indexes of every dataset, and print a report."""
     from catalog.library.indexing import rebuild_indexes
 
-    with open_library(context, home, preset) as library, TerminalProgress() as progress:
+    with open_library(context) as library, TerminalProgress() as progress:
         done = rebuild_indexes(library, vectors=vectors, lexical=lexical, progress=progress)
     if json:
         print_json(done)
@@ -114,8 +110,6 @@ def build(
     workers: WorkersOption = None,
     ray: RayOption = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Index a folder as a dataset. Safe to interrupt: run it again to continue.
 
@@ -133,8 +127,6 @@ def build(
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
     library = open_library(
         context,
-        home,
-        preset,
         make_store=folder is not None,
         embeds=True,
         ingest={"workers": workers, "ray": ray},
@@ -184,8 +176,6 @@ def update(
     workers: WorkersOption = None,
     ray: RayOption = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Index the changes in a dataset's folder since the last run.
 
@@ -206,9 +196,7 @@ def update(
         "reread": reread,
         "apply_settings": apply_settings,
     }
-    library = open_library(
-        context, home, preset, embeds=True, ingest={"workers": workers, "ray": ray}
-    )
+    library = open_library(context, embeds=True, ingest={"workers": workers, "ray": ray})
     from catalog.library.indexing import Indexer
 
     with library:
@@ -239,8 +227,6 @@ def rebuild(
     workers: WorkersOption = None,
     ray: RayOption = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Read and embed every dataset again, for example with another model.
 
@@ -255,11 +241,9 @@ def rebuild(
     if vectors or lexical or both:
         if keep_settings:
             raise typer.BadParameter("no document is cut", param_hint="--keep-settings")
-        rebuild_derived(context, home, preset, vectors or both, lexical or both, json)
+        rebuild_derived(context, vectors or both, lexical or both, json)
         return
-    library = open_library(
-        context, home, preset, embeds=True, ingest={"workers": workers, "ray": ray}
-    )
+    library = open_library(context, embeds=True, ingest={"workers": workers, "ray": ray})
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:
@@ -284,8 +268,6 @@ def remove(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Remove a dataset, or one document of it. The files that it was built from stay.
 
@@ -295,7 +277,7 @@ def remove(
     """
     from catalog.library.indexing import Indexer
 
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         indexer = Indexer(library)
         indexer.require_removable(dataset)
         if not yes:
@@ -320,8 +302,6 @@ def stats(
     context: typer.Context,
     dataset: DatasetOption = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Show the numbers of a dataset: files, passages and their sizes.
 
@@ -331,7 +311,7 @@ def stats(
     """
     from catalog.library.indexing import Indexer
 
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         counts = Indexer(library).stats(library.chosen_dataset(dataset))
     if json:
         print_json(asdict(counts))
@@ -370,8 +350,6 @@ def try_model(
         typer.Option("--golden", help="Labelled queries whose documents are first in the sample."),
     ] = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Embed stored passages with another model, to compare it with the present one.
 
@@ -394,7 +372,7 @@ def try_model(
         given["embedding.provider"] = provider
     queries = () if golden is None else read_golden(golden)
     labelled = {path for query in queries for path in query.relevant}
-    with open_library(context, home, preset) as library, TerminalProgress() as progress:
+    with open_library(context) as library, TerminalProgress() as progress:
         names = [] if dataset is None else [library.chosen_dataset(dataset)]
         report = try_model(library, given, names, sample=sample, first=labelled, progress=progress)
     counts = report.counts
@@ -418,8 +396,6 @@ def try_model(
 def adopt(
     context: typer.Context,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Make the model on trial the store's model.
 
@@ -432,7 +408,7 @@ def adopt(
     """
     from catalog.library.trial import adopt_tried
 
-    with open_library(context, home, preset) as library, TerminalProgress() as progress:
+    with open_library(context) as library, TerminalProgress() as progress:
         report = adopt_tried(library, progress=progress)
     if json:
         print_json(asdict(report) | {"seconds": round(report.seconds, 3)})
@@ -456,8 +432,6 @@ def _print_adoption(report: AdoptionReport) -> None:
 def drop(
     context: typer.Context,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Remove the model on trial and its vectors; searches do not change.
 
@@ -467,7 +441,7 @@ def drop(
     """
     from catalog.library.trial import drop_tried
 
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         name, vectors = drop_tried(library)
     if json:
         print_json({"dropped": name, "vectors": vectors})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from catalog.interfaces.cli.options import HomeOption, JsonOption, PresetOption, open_library
+from catalog.interfaces.cli.options import JsonOption, open_library
 from catalog.interfaces.cli.output import complain, print_json, say, table_lines
 from catalog.interfaces.plain_text import one_line
 
@@ -38,8 +38,6 @@ def list_queries(
     since: SinceOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of entries, newest first.")] = 20,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """List the logged requests, newest first: by default without searches, questions as hashes.
 
@@ -51,7 +49,7 @@ def list_queries(
 
     moment = _moment("--since", since)
     with (
-        open_library(context, home, preset) as library,
+        open_library(context) as library,
         library.database.read() as connection,
     ):
         entries = list(read_entries(connection, since=moment, limit=limit))
@@ -70,8 +68,6 @@ def show_query(
     context: typer.Context,
     number: Annotated[int, typer.Argument(metavar="ID", help="Number of the entry in the list.")],
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Show one entry: passages with scores, stages, tokens, errors.
 
@@ -83,7 +79,7 @@ def show_query(
     from catalog.store.log_entries import find_entry
 
     with (
-        open_library(context, home, preset) as library,
+        open_library(context) as library,
         library.database.read() as connection,
     ):
         entry = find_entry(connection, number)
@@ -100,8 +96,6 @@ def show_stats(
     context: typer.Context,
     since: SinceOption = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Show times, failures, unanswered questions with reasons, tokens and cost.
 
@@ -114,7 +108,7 @@ def show_stats(
 
     moment = _moment("--since", since)
     with (
-        open_library(context, home, preset) as library,
+        open_library(context) as library,
         library.database.read() as connection,
     ):
         stats = log_stats(read_entries(connection, since=moment))
@@ -133,8 +127,6 @@ def clear_log(
         typer.Option("--before", help="Only entries older than 7d, or from before a date."),
     ] = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Delete the log, or its old entries.
 
@@ -146,7 +138,7 @@ def clear_log(
 
     moment = None if before is None else _moment("--before", before)
     with (
-        open_library(context, home, preset) as library,
+        open_library(context) as library,
         library.database.write() as connection,
     ):
         dropped = clear_entries(connection, before=moment)
@@ -254,8 +246,6 @@ def list_recorded(
         int, typer.Option(min=1, max=10_000, help="Number of runs, newest first.")
     ] = 20,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """List the recorded runs, newest first.
 
@@ -267,7 +257,7 @@ def list_recorded(
     from catalog.store.eval_runs import list_runs
 
     with (
-        open_library(context, home, preset) as library,
+        open_library(context) as library,
         library.database.read() as connection,
     ):
         runs = list_runs(connection, limit)
@@ -282,8 +272,6 @@ def show_recorded(
     context: typer.Context,
     run: RunArgument,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Show one run: its scores and its settings.
 
@@ -295,7 +283,7 @@ def show_recorded(
     from catalog.evaluation.backends import require_run
     from catalog.evaluation.summary import run_detail_lines, run_dict
 
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         record = require_run(library.database, run)
     if record.answers and json:
         print_json(answer_run_dict(record) | {"identity": record.identity})
@@ -313,8 +301,6 @@ def diff_recorded(
     before: RunArgument,
     after: RunArgument,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Compare two runs: their settings, and their metrics with tests.
 
@@ -326,7 +312,7 @@ def diff_recorded(
     from catalog.evaluation.run_records import diff_runs
     from catalog.evaluation.summary import diff_dict, diff_lines
 
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         difference = diff_runs(
             require_run(library.database, before), require_run(library.database, after)
         )

@@ -17,9 +17,7 @@ import typer
 
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
-    HomeOption,
     JsonOption,
-    PresetOption,
     known_name,
     open_library,
     settings_for,
@@ -56,8 +54,6 @@ _Datasets = Annotated[
 def config(
     context: typer.Context,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Show every setting, its value, and where the value came from.
 
@@ -67,7 +63,7 @@ def config(
     """
     from catalog.core.settings import acts_only_with, find_field, flatten, needs_rebuild
 
-    loaded = settings_for(context, home, preset)
+    loaded = settings_for(context)
     values = dict(flatten(loaded.settings.model_dump(mode="json", exclude={"agents"})))
     rows = []
     for name, value in values.items():
@@ -115,8 +111,6 @@ def _public(value: str) -> str:
 def doctor(
     context: typer.Context,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Check the store, indexes and model; exit 1 and tell the fix.
 
@@ -126,7 +120,7 @@ def doctor(
     """
     from catalog.library.health import diagnose
 
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         checks = diagnose(library)
     if json:
         print_json([asdict(check) for check in checks])
@@ -142,8 +136,6 @@ def doctor(
 def cache_stats(
     context: typer.Context,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Show the cache by kind and model: expansions, rerank scores, query embeddings.
 
@@ -152,8 +144,8 @@ def cache_stats(
         catalog cache stats --json
     """
     rows: list[dict[str, Any]] = []
-    if _store_exists(settings_for(context, home, preset).settings):
-        with open_library(context, home, preset) as library:
+    if _store_exists(settings_for(context).settings):
+        with open_library(context) as library:
             rows = _read_stats(library)
     if json:
         print_json(rows)
@@ -170,8 +162,6 @@ def clear_cache(
         str | None, typer.Option(help="Only these: expansion, rerank, answer or queries.")
     ] = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Clear the cache, or one kind of it; documents and their vectors stay.
 
@@ -181,8 +171,8 @@ def clear_cache(
     """
     kinds = CACHE_KINDS if kind is None else (known_name("--kind", kind, CACHE_KINDS),)
     dropped = dict.fromkeys(kinds, 0)
-    if _store_exists(settings_for(context, home, preset).settings):
-        with open_library(context, home, preset) as library:
+    if _store_exists(settings_for(context).settings):
+        with open_library(context) as library:
             dropped = _clear(library, kinds)
     if json:
         print_json({"dropped": dropped})
@@ -252,8 +242,6 @@ def backup(
     file: Annotated[Path, typer.Argument(help="File for the copy.")],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Copy the store to a file, while others search and write.
 
@@ -266,7 +254,7 @@ def backup(
     from catalog.store.backup import back_up
     from catalog.store.database import find_store
 
-    store = find_store(settings_for(context, home, preset).settings)
+    store = find_store(settings_for(context).settings)
     with heeding_termination():
         size = back_up(store, file, force=force, progress=_Percent())
     if json:
@@ -282,8 +270,6 @@ def restore(
         bool, typer.Option("--force", help="Drop the store kept from an earlier restore.")
     ] = False,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Put a copy in the store's place; the replaced store is kept.
 
@@ -295,7 +281,7 @@ def restore(
     from catalog.store.backup import restore as put_back
     from catalog.store.database import find_store
 
-    settings = settings_for(context, home, preset).settings
+    settings = settings_for(context).settings
     with heeding_termination(), new_folder(settings.home):
         kept = put_back(file, find_store(settings), locks=settings.home / "locks", force=force)
     if json:
@@ -317,8 +303,6 @@ def migrate_store(
         ),
     ],
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Copy the store into an empty database: Postgres or a file.
 
@@ -332,7 +316,7 @@ def migrate_store(
     from catalog.store.backup import copy_store
     from catalog.store.database import Database
 
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         target = Database(to, library.settings.home)
         try:
             counts = copy_store(library.database, target, _tell_rows)
@@ -377,8 +361,6 @@ def export(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Write datasets as lines of JSON, to be read or imported.
 
@@ -390,7 +372,7 @@ def export(
 
     with (
         heeding_termination(),
-        open_library(context, home, preset) as library,
+        open_library(context) as library,
         TerminalProgress() as progress,
     ):
         report = export_chunks(
@@ -417,8 +399,6 @@ def import_(
         typer.Option(help="Folder from which the datasets will be updated."),
     ] = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Take in what export wrote, ids unchanged. Safe to interrupt: run it again to continue.
 
@@ -434,7 +414,7 @@ def import_(
 
     require_portable(file)
     with (
-        open_library(context, home, preset, make_store=True) as library,
+        open_library(context, make_store=True) as library,
         TerminalProgress() as progress,
     ):
         report = import_chunks(

@@ -16,12 +16,12 @@ import typer
 from catalog.core.text import counted
 from catalog.interfaces.cli.options import (
     DatasetOption,
-    HomeOption,
     JsonOption,
-    PresetOption,
+    StoreOptions,
     known_name,
     open_library,
     require_folder_of,
+    store_options,
 )
 from catalog.interfaces.cli.output import TerminalProgress, complain, print_json, say
 
@@ -85,8 +85,6 @@ def eval_answers(
     ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Measure answers: their citations, their support, and abstentions.
 
@@ -116,10 +114,9 @@ def eval_answers(
     queries = read_golden(golden)
     before = None
     if against is not None:
-        before = _earlier(context, home, against) or _measure(
-            context, home, against, queries, params, judge
-        )
-    run = _measure(context, home, preset, queries, params, judge)
+        other = store_options(context)._replace(preset=against)
+        before = _earlier(context, against) or _measure(context, queries, params, judge, other)
+    run = _measure(context, queries, params, judge)
     if sentences is not None:
         count = _write_sentences(sentences, run, queries)
         complain(
@@ -139,17 +136,16 @@ def eval_answers(
 
 def _measure(
     context: typer.Context,
-    home: Path | None,
-    preset: str | None,
     queries: GoldenSet,
     params: AskParams,
     judge: str | None,
+    store: StoreOptions | None = None,
 ) -> EvalRun:
     from catalog.evaluation.answer_runs import make_job, run_answers
     from catalog.evaluation.golden import find_label_warnings
     from catalog.retrieval.searcher import Searcher
 
-    with open_library(context, home, preset) as library:
+    with open_library(context, store) as library:
         assert not isinstance(params.dataset, list)
         name = library.chosen_dataset(params.dataset)
         library.require_dataset(name)
@@ -175,14 +171,14 @@ def _write_sentences(path: Path, run: EvalRun, queries: GoldenSet) -> int:
     return len(rows)
 
 
-def _earlier(context: typer.Context, home: Path | None, against: str) -> EvalRun | None:
+def _earlier(context: typer.Context, against: str) -> EvalRun | None:
     """Return the recorded run whose id starts so; ``None`` if it is a preset's name."""
     from catalog.core.settings import find_presets
     from catalog.evaluation.backends import require_run
 
     if against in find_presets():
         return None
-    with open_library(context, home, None) as library:
+    with open_library(context) as library:
         run = require_run(library.database, against)
     complain(f"against run {run.id}")
     return run
@@ -219,8 +215,6 @@ def compare(
         typer.Option("--metric", help="Another metric to show, such as RR@10; may be repeated."),
     ] = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Compare two searches on labelled queries: which is better?
 
@@ -247,7 +241,7 @@ def compare(
     metrics = [*SHOWN_METRICS, *map(require_metric, metric or ())]
     require_folder_of(report)
     queries = read_golden(golden)
-    with open_library(context, home, preset) as library:
+    with open_library(context) as library:
         name = library.chosen_dataset(dataset)
         pair = run_specs(library, queries, name, [baseline, candidate], top_k, repeats)
         comparison = compare_runs(
@@ -301,8 +295,6 @@ def evaluate(
     ] = False,
     runs: RunsOption = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Measure searches on labelled queries: a table with intervals.
 
@@ -316,12 +308,12 @@ def evaluate(
     from catalog.evaluation.summary import table_dict, table_lines
 
     if context.invoked_subcommand is not None:
-        if any(value not in (None, False) for value in (golden, beir, dataset, home, preset, json)):
+        if any(value not in (None, False) for value in (golden, beir, dataset, json)):
             raise typer.BadParameter("give them after 'answers'", param_hint="options of 'answers'")
         return
     specs = _specs(mode, backend)
     queries = read_queries(golden, beir, split)
-    with open_dataset(context, home, preset, beir, dataset) as (library, name):
+    with open_dataset(context, beir, dataset) as (library, name):
         records = measure_specs(library, queries, name, specs, top_k, repeats, runs, reuse=reuse)
         warnings = find_label_warnings(queries, library.database, name)
     if json:
@@ -357,8 +349,6 @@ def ablate(
     top_k: TopKOption = 30,
     repeats: RepeatsOption = 1,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Measure what each stage of a search is worth.
 
@@ -378,7 +368,7 @@ def ablate(
     from catalog.evaluation.golden import find_label_warnings
 
     queries = read_queries(golden, beir, split)
-    with open_dataset(context, home, preset, beir, dataset) as (library, name):
+    with open_dataset(context, beir, dataset) as (library, name):
         variants, left_out = available_variants(library, build_variants(library.settings))
         for variant, reason in left_out.items():
             complain(f"{variant} is left out: {reason}")
@@ -406,8 +396,6 @@ def read_queries(golden: Path | None, beir: Path | None, split: str) -> GoldenSe
 @contextmanager
 def open_dataset(
     context: typer.Context,
-    home: Path | None,
-    preset: str | None,
     beir: Path | None,
     dataset: str | None,
 ) -> Iterator[tuple[Library, str]]:
@@ -416,7 +404,7 @@ def open_dataset(
     A BEIR collection is indexed if needed, in a store that is made if missing, under its folder's
     name if no dataset is given.
     """
-    with open_library(context, home, preset, make_store=beir is not None) as library:
+    with open_library(context, make_store=beir is not None) as library:
         if beir is None:
             yield library, library.chosen_dataset(dataset)
             return

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catalog.interfaces.cli.options import (
-    HomeOption,
     JsonOption,
-    PresetOption,
     settings_for,
 )
 from catalog.interfaces.cli.output import (
@@ -30,26 +28,31 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show where the files of models are, and check them.", no_args_is_help=True)
 _HEADINGS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
+_PUBLISHED_HEADINGS = ("model", "runs with", "size", "licence", "languages", "published quality")
 
 
 @app.command("list")
 def list_all(
     context: typer.Context,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """List the models of the settings, of installed packages and of the hub's cache.
 
     A star marks models that searches and answers use now, a circle models that are switched off.
+    Then come known models that are not here, with what their publishers say of them.
 
     Examples:
         catalog models list
         catalog models list --json
     """
-    from catalog.models.inventory import list_models
+    from catalog.models.inventory import list_models, list_published
 
-    _print(list_models(settings_for(context, home, preset).settings), json=json)
+    entries = list_models(settings_for(context).settings)
+    known = list_published(entries)
+    _print([*entries, *known] if json else entries, json=json)
+    if not json:
+        rows = [(it.name, *list(asdict(it.published).values())[1:]) for it in known if it.published]
+        say("", "Known models that are not here:", *table_lines(_PUBLISHED_HEADINGS, rows))
 
 
 @app.command("check")
@@ -59,8 +62,6 @@ def check(
         str | None, typer.Argument(help="A model that 'list' shows, or a folder. Default: all.")
     ] = None,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Compare files with their hashes; exit with 1 if one is wrong or missing.
 
@@ -72,7 +73,7 @@ def check(
     """
     from catalog.models.inventory import check_model, count_bytes, list_models, named_models
 
-    settings = settings_for(context, home, preset).settings
+    settings = settings_for(context).settings
     entries = list_models(settings) if name is None else named_models(settings, name)
     with TerminalProgress() as progress:
         progress.start(count_bytes(entries), "comparing hashes")
@@ -92,8 +93,6 @@ def path(
         bool, typer.Option("--fetch", help="Fetch missing files from the model hub.")
     ] = False,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Print the folder (or GGUF file) of a model; exit with 1 if it is not here.
 
@@ -105,7 +104,7 @@ def path(
     from catalog.models.inventory import find_files
     from catalog.models.model_files import fetch_command
 
-    files = find_files(settings_for(context, home, preset).settings, name)
+    files = find_files(settings_for(context).settings, name)
     if not files.found:
         if not fetch:
             files.require()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
@@ -12,14 +13,6 @@ if TYPE_CHECKING:
     from catalog.core.settings import LoadedSettings, Settings
     from catalog.library.library import Library
 
-HomeOption = Annotated[
-    Path | None,
-    typer.Option("--home", help="Folder of the store (IDX_HOME).", show_default=False),
-]
-PresetOption = Annotated[
-    str | None,
-    typer.Option("--preset", help="Name of a file with settings in configs/.", show_default=False),
-]
 DatasetOption = Annotated[
     str | None,
     typer.Option(
@@ -80,31 +73,72 @@ def variable_of(name: str) -> str:
 
 
 class StoreOptions(NamedTuple):
-    """Home and preset, given before or after the name of the command."""
+    """Home and preset, given before or after the name of the command; the last one counts."""
 
-    home: Path | None
-    preset: str | None
+    home: Path | None = None
+    preset: str | None = None
 
 
-def store_options(context: typer.Context, home: Path | None, preset: str | None) -> StoreOptions:
-    """Return home and preset; an option after the command wins over one before it."""
-    before: StoreOptions = context.obj or StoreOptions(None, None)
-    return StoreOptions(home or before.home, preset or before.preset)
+def store_options(context: typer.Context) -> StoreOptions:
+    """Return the home and preset that were given."""
+    return context.obj or StoreOptions()
+
+
+def _keep(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+    if value is not None:
+        context.obj = store_options(context)._replace(**{str(param.name): value})
+    return value
+
+
+def _declare(
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the store (IDX_HOME).",
+            show_default=False,
+            expose_value=False,
+            callback=_keep,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of a file with settings in configs/.",
+            show_default=False,
+            expose_value=False,
+            callback=_keep,
+        ),
+    ] = None,
+) -> None:
+    """Have the options ``--home`` and ``--preset``."""
+
+
+@cache
+def _shared_options() -> tuple[Any, ...]:
+    app = typer.Typer(add_completion=False)
+    app.command()(_declare)
+    return tuple(typer.main.get_command(app).params)
+
+
+def add_store_options(command: Any) -> None:
+    """Give a command the options ``--home`` and ``--preset``, which :func:`store_options` has."""
+    command.params.extend(_shared_options())
 
 
 def settings_for(
     context: typer.Context,
-    home: Path | None,
-    preset: str | None,
+    store: StoreOptions | None = None,
     ingest: Mapping[str, Any] | None = None,
 ) -> LoadedSettings:
     """Return the effective settings; ``ingest`` has options that override ``rag_v2.ingest``.
+
+    ``store`` is used instead of the given home and preset.
 
     Raises :class:`InputError` in a process bound to a role, unless the command heeds the role.
     """
     from catalog.core.settings import load_settings
 
-    store = store_options(context, home, preset)
+    store = store or store_options(context)
     overrides: dict[str, Any] = {} if store.home is None else {"home": store.home}
     if given := {name: value for name, value in (ingest or {}).items() if value is not None}:
         overrides["rag_v2"] = {"ingest": given}
@@ -129,8 +163,7 @@ def _require_heeding(context: typer.Context, role: str) -> None:
 
 def logged_settings(
     context: typer.Context,
-    home: Path | None,
-    preset: str | None,
+    store: StoreOptions | None = None,
     ingest: Mapping[str, Any] | None = None,
 ) -> Settings:
     """Return the effective settings, and write the log as they say."""
@@ -138,7 +171,7 @@ def logged_settings(
 
     from catalog.interfaces.server.crash_log import quiet_libraries
 
-    settings = settings_for(context, home, preset, ingest).settings
+    settings = settings_for(context, store, ingest).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     quiet_libraries()
     return settings
@@ -146,8 +179,7 @@ def logged_settings(
 
 def open_library(
     context: typer.Context,
-    home: Path | None,
-    preset: str | None,
+    store: StoreOptions | None = None,
     *,
     make_store: bool = False,
     embeds: bool = False,
@@ -159,7 +191,7 @@ def open_library(
     second to load, and a store made in vain would be left. ``ingest`` are settings of
     ``rag_v2.ingest`` that options name.
     """
-    settings = logged_settings(context, home, preset, ingest)
+    settings = logged_settings(context, store, ingest)
     if embeds:
         from catalog.models.model_files import require_models
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from catalog.interfaces.cli.options import (
-    HomeOption,
-    PresetOption,
     open_library,
     settings_for,
     store_options,
@@ -40,8 +38,6 @@ def serve(
     golden: Annotated[
         Path | None, typer.Option(help="Folder of the golden sets. Default: golden in the home.")
     ] = None,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Keep model and indexes open for all that ask.
 
@@ -62,8 +58,8 @@ def serve(
     if opens and not page:
         raise typer.BadParameter("--no-page leaves out the page that --open shows")
     address = parse_address(http)
-    engine = LocalEngine(open_library(context, home, preset))
-    store = store_options(context, home, preset)
+    engine = LocalEngine(open_library(context))
+    store = store_options(context)
     folder = home_folder(store.home)
     try:
         asgi.serve(
@@ -94,8 +90,6 @@ def mcp(
         str | None,
         typer.Option("--http", metavar="HOST:PORT", help="Streamable HTTP instead of stdio."),
     ] = None,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """Serve the documents to coding agents by MCP.
 
@@ -116,7 +110,7 @@ def mcp(
     from catalog.interfaces.server.workers import Workers, warm_in_background
 
     address = None if http is None else parse_address(http)
-    settings = settings_for(context, home, preset).settings
+    settings = settings_for(context).settings
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     quiet_libraries()
     workers = Workers(settings.serve.max_concurrent, settings.serve.timeout_seconds)
@@ -127,7 +121,7 @@ def mcp(
             engine, workers, with_answers=settings.answers.tool, roles=settings.serve.roles()
         )
 
-    engine = NearestEngine.of(settings, store_options(context, home, preset).preset)
+    engine = NearestEngine.of(settings, store_options(context).preset)
     if address is not None:
         serve_http(build_server(engine), engine, address, settings.serve)
     if sys.stdin.isatty():

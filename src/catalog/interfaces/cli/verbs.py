@@ -28,9 +28,7 @@ from catalog.core.params import (
     StatusParams,
 )
 from catalog.interfaces.cli.options import (
-    HomeOption,
     JsonOption,
-    PresetOption,
     StoreOptions,
     open_library,
     require_folder_of,
@@ -48,7 +46,6 @@ _OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", help="Write to this file.", show_default=False)
 ]
 _CONTEXT = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-_STORE_OPTIONS = {"home": HomeOption, "preset": PresetOption}
 
 
 def verb_command(
@@ -67,25 +64,21 @@ def verb_command(
     """
     switches = {**form_options, "json": JsonOption}
 
-    def command(
-        context: typer.Context, home: Path | None, preset: str | None, **values: Any
-    ) -> None:
+    def command(context: typer.Context, **values: Any) -> None:
         out: Path | None = values.pop("out", None)
         require_folder_of(out)
         form = {name: values.pop(name) for name in switches}
         form["explain"] = values.get("explain", False)
         arguments = {name: value for name, value in values.items() if value is not None}
         try:
-            _print_answer(context, home, preset, verb, arguments, form, out)
+            _print_answer(context, verb, arguments, form, out)
         except ArtifactSchemaError as error:
             raise _keep_draft(error, out) from None
 
     parameters = [_CONTEXT, *map(_command_parameter, edge_fields(params))]
     parameters += [_keyword(name, kind, default=False) for name, kind in switches.items()]
-    own = {"out": _OutOption} if writes_file else {}
-    parameters += [
-        _keyword(name, kind, default=None) for name, kind in {**own, **_STORE_OPTIONS}.items()
-    ]
+    if writes_file:
+        parameters.append(_keyword("out", _OutOption, default=None))
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__doc__ = "\n".join((f"{summary}\n\nExamples:", *examples))
     return command
@@ -177,21 +170,19 @@ status = verb_command(
 
 def _print_answer(
     context: typer.Context,
-    home: Path | None,
-    preset: str | None,
     verb: str,
     arguments: Mapping[str, Any],
     form: dict[str, Any],
     file: Path | None = None,
 ) -> None:
     form |= {"bold": has_styles(sys.stdout), "width": columns_of(sys.stdout)}
-    printed = _ask_server(store_options(context, home, preset), verb, arguments, form)
+    printed = _ask_server(store_options(context), verb, arguments, form)
     if printed is None:
         from catalog.core.retrieval_events import asked_at
         from catalog.interfaces.calls import LocalEngine
         from catalog.interfaces.terminal import Form, render
 
-        with asked_at("cli"), LocalEngine(open_library(context, home, preset)) as engine:
+        with asked_at("cli"), LocalEngine(open_library(context)) as engine:
             if verb == "ask" and not form["json"] and sys.stdout.isatty():
                 from catalog.interfaces.terminal import stream_answer
 
@@ -266,8 +257,6 @@ def _ask_server(
 def agents(
     context: typer.Context,
     json: JsonOption = False,
-    home: HomeOption = None,
-    preset: PresetOption = None,
 ) -> None:
     """List the agents that --agent can name, and what each says.
 
@@ -275,7 +264,7 @@ def agents(
         catalog agents
         catalog agents --json
     """
-    settings = settings_for(context, home, preset).settings
+    settings = settings_for(context).settings
     rows = list(_read_agents(settings))
     if json:
         print_json(rows)

@@ -186,15 +186,22 @@ class SentenceTransformersReranker(_CrossEncoder):
             from sentence_transformers import CrossEncoder
         except ImportError as error:
             raise MissingExtraError("the sentence_transformers reranker", "huggingface") from error
+        folder = self._files.folder
+        config = (folder / "config.json").read_bytes()
+        if b'ForCausalLM"' in config and not (folder / "modules.json").is_file():
+            raise ModelUnavailableError(  # scores by the words yes and no would mean nothing
+                f"{folder} is a language model without the modules.json that makes it a reranker: "
+                "use a server that has it, with IDX_RAG_V2__RERANK_PROVIDER=http"
+            )
         try:
             model = CrossEncoder(
-                str(self._files.folder),
+                str(folder),
                 activation_fn=torch.nn.Identity(),
                 local_files_only=True,
                 trust_remote_code=False,
             )
         except (ValueError, OSError) as error:
-            message = f"{self._files.folder} has no usable cross-encoder: {error}"
+            message = f"{folder} has no usable cross-encoder: {error}"
             raise ModelUnavailableError(message) from error
         if model.num_labels != 1:
             raise ModelUnavailableError(

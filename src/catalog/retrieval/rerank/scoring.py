@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from catalog.core.documents import Chunk
+from catalog.core.documents import Chunk, find_columns
 from catalog.core.errors import CatalogError, RerankError
 from catalog.core.ids import sha1_hex
 from catalog.core.results import Reranked
@@ -229,7 +229,7 @@ class RerankText:
     @classmethod
     def of(cls, chunk: Chunk, query: str, model: str) -> RerankText:
         """Return the text of a passage after its title and headings."""
-        names = filter(None, (chunk.title, *chunk.heading_path))
+        names = filter(None, (chunk.title, *chunk.heading_path, *find_columns(chunk.context)))
         return cls.of_text(chunk.text, query, model, head=" > ".join(dict.fromkeys(names)))
 
     @classmethod

@@ -10,14 +10,19 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from catalog.core.errors import SemanticQueryError
+from catalog.core.params import SearchParams
 from catalog.retrieval.legs import LegQuery, LegRun, Question
+from catalog.retrieval.request import read_request
+from catalog.retrieval.shared import shared_service
+from catalog.retrieval.stages import StageLog
+from catalog.search_v2.fused_retrievers import check_depths
 from catalog.search_v2.precomputed.semantic_types import (
     AgentContextConfig,
     ChunkWithScore,
     EmbeddingProvider,
     EmbeddingVector,
 )
-from catalog.search_v2.retrievers import HybridRetrieverFactoryV2, HybridRetrieverV2, LegRetriever
+from catalog.search_v2.retrievers import HybridRetrieverV2, LegRetriever, plan_retriever
 from catalog.store.chunks import find_by_lines
 from catalog.store.engine_types import FLAT, Restriction, Spread, allowed_seqs, best_first
 
@@ -168,9 +173,10 @@ def precomputed_hybrid(
         >>> [node.metadata["path"] for node in retriever.retrieve("rotate keys")]
         ['keys.md']
     """
-    factory = HybridRetrieverFactoryV2(parts)
-    parts = factory._parts
-    by_words = factory.build(query, dataset, mode="lexical", k_fused=top_k)
+    parts = parts or shared_service().parts
+    params = SearchParams(query, dataset=dataset, mode="lexical")
+    request = read_request(params, parts, StageLog())
+    by_words = plan_retriever(parts, request, check_depths(None, None, top_k))
     within, depth = by_words.legs[0].restriction, parts.rag.vector_top_k
     nearest = PrecomputedLeg(parts.database, within, depth, semantic, query_embedding)
     legs = [*by_words.legs, nearest.leg]

@@ -83,10 +83,7 @@ _ENCRYPTED_BIT = 0x1
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
-_NOT_READ = {
-    "xl/workbook.xml": "an Excel workbook: export its sheets as .csv",
-    "content.xml": "an OpenDocument file: save it as .docx or .pptx",
-}
+_SPREADSHEET = b"application/vnd.oasis.opendocument.spreadsheet"
 # Damaged headers make zipfile raise nearly anything.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, LookupError, OSError,
@@ -107,12 +104,15 @@ class ArchiveReader:
 
 
 def _format_of(archive: Archive) -> str:
+    is_open = "mimetype" in archive and archive.read("mimetype").startswith(_SPREADSHEET)
+    if is_open or "xl/workbook.bin" in archive:
+        return "workbook"
+    main = find_related(read_relations(archive, ""), "officeDocument") or ""
     for entry in FORMATS:
-        if entry.part and entry.part in archive:
+        # Word Online calls the main part word/document2.xml.
+        is_main = bool(main) and posixpath.dirname(main) == posixpath.dirname(entry.part)
+        if entry.part and (is_main or entry.part in archive):
             return entry.name
-    for part, reason in _NOT_READ.items():
-        if part in archive:
-            raise ReadError(reason)
     raise ReadError("binary (zip)")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import io
+import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import BinaryIO
 
 from lxml import etree
@@ -29,6 +31,7 @@ from catalog.ingest.readers.containers.archive import (
     replace,
     resolve_alternates,
 )
+from catalog.ingest.readers.containers.numbering import Numbering
 from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.metadata import normalise, take_title
 
@@ -45,6 +48,8 @@ _DROPPED = (
 _RENAMED = {"cr": "br", "ptab": "tab"}
 _OFF = ("0", "false", "off")
 _DEEPEST_HEADING = 6
+_NO_PAGE_NUMBER = re.compile(r"\b(?!(?:page|seite|of|von)\b)[^\W\d_]{2}", re.IGNORECASE)
+"""What a header or footer has if it is more than a page number."""
 _MAX_ANCESTORS = 20
 """Styles that one may be based on by way of the others; Word allows eleven."""
 _TITLES = frozenset(["title", "titel", "titre", "título", "titolo", "titulo"])
@@ -54,8 +59,9 @@ _SEPARATORS = ("separator", "continuationSeparator", "continuationNotice")
 class DocxReader:
     """Read a document with its headings, lists and tables; notes come at its end.
 
-    Pictures, comments, headers, footers and tracked deletions are left out; tracked insertions are
-    text. Only the document's own parts are read.
+    Headers and footers come last, once each, without page numbers. Numbers of lists and headings
+    are text. Pictures, comments and tracked deletions are left out; tracked insertions are text.
+    Only the document's own parts are read.
     """
 
     def read(
@@ -70,7 +76,7 @@ class DocxReader:
         title = take_title(metadata)
         page = extract(_to_html(archive), keep_navigation=True)
         joined = JoinedText(limits, "paragraph")
-        joined.add(page.text, page.headings, page.atomic, places=page.places)
+        joined.add(page.text, page.headings, page.atomic, places=page.places, tables=page.tables)
         yield joined.document(path, title=title, file_type="docx", metadata=metadata)
 
 
@@ -89,8 +95,21 @@ def _to_html(archive: Archive) -> str:
         link = links.get(identifier)
         return iter(()) if link is None else graphic_texts(read_part(archive, link.target))
 
-    _Cleaner(_outline_levels(styles), _read_notes(archive, links), read_graphic).clean(document)
+    numbers = Numbering(numbering, styles)
+    cleaner = _Cleaner(_outline_levels(styles), numbers, _read_notes(archive, links), read_graphic)
+    cleaner.clean(document, _read_margins(archive, links))
     return _convert(document, styles, numbering)
+
+
+def _read_margins(archive: Archive, links: Mapping[str, Relation]) -> list[Element]:
+    """Return the headers, then the footers, that are whole."""
+    margins = []
+    for kind in ("header", "footer"):
+        for link in links.values():
+            if link.kind == kind:
+                with suppress(ReadError):
+                    margins.append(read_part(archive, link.target))
+    return margins
 
 
 def _read_notes(archive: Archive, links: Mapping[str, Relation]) -> dict[tuple[str, str], Element]:
@@ -144,16 +163,18 @@ class _Cleaner:
     def __init__(
         self,
         levels: Mapping[str, int],
+        numbering: Numbering,
         notes: Mapping[tuple[str, str], Element],
         read_graphic: Callable[[str], Iterable[str]],
     ) -> None:
         self._levels = levels
+        self._numbering = numbering
         self._notes = notes
         self._read_graphic = read_graphic
         self._numbers: dict[tuple[str, str], int] = {}
         self._note_order: list[tuple[str, str]] = []
 
-    def clean(self, document: Element) -> None:
+    def clean(self, document: Element, margins: Sequence[Element]) -> None:
         self._clean_story(document)
         body = next(iter(named_children(document, "body")), document)
         for number, key in enumerate(self._note_order, 1):  # a note may refer to another: it grows
@@ -164,12 +185,25 @@ class _Cleaner:
                 at = 1 if len(paragraph) and local_name(paragraph[0]) == "pPr" else 0
                 paragraph.insert(at, _run(note, f"[{number}] "))
             body.extend(list(note))
+        shown: set[str] = set()
+        for margin in margins:
+            self._clean_story(margin)
+            for paragraph in named(margin, "p"):
+                text = " ".join("".join(run.text or "" for run in named(paragraph, "t")).split())
+                if text not in shown and _NO_PAGE_NUMBER.search(text):
+                    shown.add(text)
+                    body.append(_paragraph(body, text))
 
     def _clean_story(self, root: Element) -> None:
         resolve_alternates(root)
         for element in named(root, "del"):
             if local_name(element.getparent()) not in ("rPr", "trPr"):
                 replace(element, [])
+        for control in named(root, "sdt"):
+            if named(control, "showingPlcHdr"):  # "Click here to enter text"
+                replace(control, [])
+        for field in named(root, "ffData"):
+            _show_choice(field)
         for element in named(root, *_DROPPED):
             replace(element, [])
         for element in named(root, *_RENAMED):
@@ -190,7 +224,11 @@ class _Cleaner:
             if len(cells) == len(rows) == 1:
                 replace(table, [child for child in cells[0] if local_name(child) != "tcPr"])
         for paragraph in named(root, "p"):
+            number = self._numbering.number(paragraph)
             _mark_heading(paragraph, self._levels)
+            if number and any((run.text or "").strip() for run in named(paragraph, "t")):
+                at = 1 if local_name(paragraph[0]) == "pPr" else 0
+                paragraph.insert(at, _run(root, f"{number} "))
 
     def _number_references(self, root: Element) -> None:
         """Replace references to notes by numbers in order of reference."""
@@ -220,6 +258,20 @@ class _Cleaner:
                 anchor.addnext(block)
         for element in named(root, "drawing", "pict", "object"):
             replace(element, [])
+
+
+def _show_choice(field: Element) -> None:
+    """Replace a check box or a list of an old form by its state; its field has no text."""
+    text = ""
+    for box in named_children(field, "checkBox"):
+        states = [*named_children(box, "checked"), *named_children(box, "default")]
+        text = "☒" if states and _value(states[0]) not in _OFF else "☐"
+    for choice in named_children(field, "ddList"):
+        entries = [_value(entry) for entry in named_children(choice, "listEntry")]
+        at = next(map(_value, named_children(choice, "result")), "0")
+        text = "".join(entries[int(at[:4]) :][:1]) if at.isdecimal() else ""
+    if text:
+        replace(field.getparent(), [_text(field, text)])
 
 
 def _is_hidden(run: Element) -> bool:

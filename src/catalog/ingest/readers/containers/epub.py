@@ -66,7 +66,7 @@ class EpubReader:
                 page = extract(source, keep_navigation=False)
                 places = page.places.moved(paragraphs)
                 paragraphs = max((paragraphs, *places.numbers))
-                joined.add(page.text, page.headings, page.atomic, places=places)
+                joined.add(page.text, page.headings, page.atomic, places=places, tables=page.tables)
         yield from cap_failures(missing)
         yield joined.document(path, title=title, file_type="epub", metadata=metadata)
 

@@ -1,320 +1,21 @@
-"""Read the words of a PDF page with their places; join them to lines, blocks and paragraphs.
-
-PDFium returns the characters of a page in drawing order, with white space where it sees a gap.
-Drawing order is not taken for reading order here; only the characters between two gaps are taken
-for a word. A page is read in few calls, because calls are slow.
-"""
+"""Join the words of a PDF page to lines, blocks and paragraphs."""
 
 from __future__ import annotations
 
-import ctypes
-import math
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
 
-from catalog.core.text import storable
-
-if TYPE_CHECKING:
-    from pypdfium2 import PdfPage, PdfTextPage
-
-_REPLACED: dict[int, str | None] = {
-    **dict.fromkeys((*range(0x20), *range(0x7F, 0xA0))),
-    **dict.fromkeys((0x200B, 0x200E, 0x200F, 0x2060, 0xFEFF, 0xFFFF)),
-    **dict.fromkeys((0x02, 0xFFFE), "-"),  # PDFium's marks for a hyphen at the end of a line
-    0xFB00: "ff",
-    0xFB01: "fi",
-    0xFB02: "fl",
-    0xFB03: "ffi",
-    0xFB04: "ffl",
-    0xFB05: "st",
-    0xFB06: "st",
-    0xF0B7: "•",
-}
-_ACCENTS = dict(
-    zip(
-        "´¨ˆ˜¯˘˙˚ˇ",
-        "\u0301\u0308\u0302\u0303\u0304\u0306\u0307\u030a\u030c",
-        strict=True,
-    )
+from catalog.ingest.readers.pdf.right_to_left import (
+    LAM,
+    count_directions,
+    join_marks,
+    mend_brackets,
+    to_logical,
 )
-_ACCENTED = re.compile(f"([{''.join(_ACCENTS)}])([^\\W\\d_])")
-_LETTERS = {"ı": "i", "ȷ": "j"}
-
-
-def _clean(text: str) -> str:
-    """Remove control characters and ligatures, and join accents with letters."""
-    return storable(_ACCENTED.sub(_compose, text.translate(_REPLACED)))
-
-
-def _compose(match: re.Match[str]) -> str:
-    # TeX draws an accent and then the letter under it.
-    whole = unicodedata.normalize("NFC", _LETTERS.get(match[2], match[2]) + _ACCENTS[match[1]])
-    return whole if len(whole) == 1 else match[0]
-
-
-def _read_characters(textpage: PdfTextPage) -> str:
-    """Return the page's characters; read them one by one only if PDFium leaves some out."""
-    import pypdfium2.raw as pdfium
-
-    count = textpage.count_chars()
-    buffer = (ctypes.c_ushort * (2 * count + 2))()
-    written = pdfium.FPDFText_GetText(textpage.raw, 0, count, buffer)
-    units = memoryview(buffer)[: max(0, written - 1)]
-    text = bytes(units).decode("utf-16-le", "replace")
-    if len(text) == count and "\ufffd" not in text:
-        return text
-    codes = (pdfium.FPDFText_GetUnicode(textpage.raw, index) for index in range(count))
-    return "".join(chr(code) if code < 0x110000 else "\ufffd" for code in codes)
-
-
-_RUN = re.compile(r"\S+")
-_BOLD_NAME = re.compile(r"bold|black|heavy|demi|cmbx|sfbx|sfbi|-bd|medi(?!um|a)", re.IGNORECASE)
-_FORCE_BOLD = 1 << 18
-_SKEW = math.radians(8)
-"""Text may lean this much off a right angle and still count as straight."""
-_SIZES = (0.5, 1000.0)
-"""Font sizes in points that are believed; outside them the height of the letters decides."""
-_JUMP = 0.3
-_STRETCH = 0.2
-"""White space, in letter heights, that parts words between text objects and within one.
-
-Ghostscript writes the end of one word and the start of the next as one object, stretched.
-"""
-
-
-@dataclass(slots=True)
-class _Run:
-    """A word as drawn: its begin, end and direction (in quarter turns)."""
-
-    text: str
-    start: tuple[float, float]
-    end: tuple[float, float]
-    size: float
-    turn: int | None
-    bold: bool
-    spaced: bool
-
-
-@dataclass(slots=True)
-class _TextObject:
-    """Properties that all letters of one text object of the page share."""
-
-    turn: int | None
-    origin: tuple[float, float]
-    size: float
-    bold: bool
-
-
-class _PageScan:
-    """Read one text page with two boxes for a word instead of one for a letter, to save calls."""
-
-    def __init__(self, textpage: PdfTextPage) -> None:
-        import pypdfium2.raw as pdfium
-
-        self._pdfium: Any = pdfium
-        self._text = _read_characters(textpage)
-        self._raw = textpage.raw
-        self._page = ctypes.cast(textpage.raw, ctypes.c_void_p).value
-        self._rect = pdfium.FS_RECTF()
-        self._to_rect = ctypes.byref(self._rect)
-        self._get_box = _direct("FPDFText_GetLooseCharBox", 3)
-        self._get_object = _direct("FPDFText_GetTextObject", 2)
-        self._objects: dict[int | None, _TextObject] = {}
-        self._fonts: dict[int, bool] = {}
-
-    def runs(self) -> Iterator[_Run]:
-        """Yield the words as drawn, also split where the pen jumps without visible white space."""
-        end = 0
-        for match in _RUN.finditer(self._text):
-            first, stop = match.span()
-            gap = range(end, first)
-            for start, after in self._split_at_jumps(first, stop):
-                text = self._text[start:after]
-                if not (text.isascii() and text.isprintable()):
-                    text = _clean(text)
-                if text:
-                    yield self._run(text, start, after - 1, gap)
-                gap = range(0)
-            end = stop
-
-    def _split_at_jumps(self, start: int, stop: int) -> list[tuple[int, int]]:
-        page, get_object = self._page, self._get_object
-        before = get_object(page, start)
-        if stop - start == 1 or before == get_object(page, stop - 1):
-            return [(start, stop)]
-        parts = [start]
-        for index in range(start + 1, stop):
-            here = get_object(page, index)
-            if self._jumps(index, _JUMP if here != before else _STRETCH):
-                parts.append(index)
-            before = here
-        return list(zip(parts, [*parts[1:], stop], strict=True))
-
-    def _jumps(self, index: int, least: float) -> bool:
-        left0, bottom0, right0, top0 = self._box(index - 1)
-        left1, bottom1, right1, top1 = self._box(index)
-        size = max(top0 - bottom0, top1 - bottom1, right0 - left0, right1 - left1)
-        across = max(left1 - right0, left0 - right1)
-        along = max(bottom1 - top0, bottom0 - top1)
-        return max(across, along) > least * size
-
-    def _run(self, text: str, start: int, last: int, gap: range) -> _Run:
-        address = self._get_object(self._page, start)
-        shared = self._objects.get(address)
-        if shared is None:
-            shared = self._objects[address] = self._read_object(start)
-        left, bottom, right, top = box = self._box(start)
-        left1, bottom1, right1, top1 = self._box(last) if last > start else box
-        x, y = shared.origin
-        turn = shared.turn
-        if turn == 0:
-            ends = (left, y), (right1, y)
-        elif turn == 1:
-            ends = (x, bottom), (x, top1)
-        elif turn == 2:
-            ends = (right, y), (left1, y)
-        elif turn == 3:
-            ends = (x, top), (x, bottom1)
-        else:
-            ends = (left, bottom), (right1, top1)
-        # In upright text PDFium sees gaps where there are none: only drawn spaces count there.
-        is_generated = self._pdfium.FPDFText_IsGenerated
-        spaced = bool(gap) and (not turn or not all(is_generated(self._raw, at) for at in gap))
-        return _Run(text, *ends, shared.size, turn, shared.bold, spaced)
-
-    def _read_object(self, index: int) -> _TextObject:
-        pdfium = self._pdfium
-        matrix = pdfium.FS_MATRIX()
-        pdfium.FPDFText_GetMatrix(self._raw, index, matrix)
-        size = pdfium.FPDFText_GetFontSize(self._raw, index) * math.hypot(matrix.c, matrix.d)
-        turn = _quarter_turns(matrix.a, matrix.b)
-        if not _SIZES[0] <= size <= _SIZES[1]:
-            left, bottom, right, top = self._box(index)
-            size = (right - left if turn in (1, 3) else top - bottom) or 1.0
-        return _TextObject(turn, (matrix.e, matrix.f), size, self._is_bold(index))
-
-    def _box(self, index: int) -> tuple[float, float, float, float]:
-        rect = self._rect
-        self._get_box(self._page, index, self._to_rect)
-        return rect.left, rect.bottom, rect.right, rect.top
-
-    def _is_bold(self, index: int) -> bool:
-        pdfium = self._pdfium
-        drawn = pdfium.FPDFText_GetTextObject(self._raw, index)
-        font = pdfium.FPDFTextObj_GetFont(drawn) if drawn else None
-        if not font:
-            return False
-        address = ctypes.addressof(font.contents)
-        if address not in self._fonts:
-            name = ctypes.create_string_buffer(256)
-            pdfium.FPDFFont_GetBaseFontName(font, name, 256)
-            flags = max(0, pdfium.FPDFFont_GetFlags(font))
-            is_bold_name = _BOLD_NAME.search(name.value.decode("latin-1")) is not None
-            self._fonts[address] = is_bold_name or bool(flags & _FORCE_BOLD)
-        return self._fonts[address]
-
-
-@cache
-def _direct(name: str, parameters: int) -> Callable[..., int]:
-    """Return a PDFium function that takes and returns addresses as numbers; twice as fast."""
-    import pypdfium2.raw as pdfium
-
-    types = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p][:parameters]
-    address = ctypes.cast(getattr(pdfium, name), ctypes.c_void_p).value
-    result = ctypes.c_void_p if parameters == 2 else ctypes.c_int
-    return cast("Callable[..., int]", ctypes.CFUNCTYPE(result, *types)(address or 0))
-
-
-def _quarter_turns(a: float, b: float) -> int | None:
-    angle = math.atan2(b, a)
-    turns = round(angle / (math.pi / 2))
-    return turns % 4 if abs(angle - turns * math.pi / 2) <= _SKEW else None
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A run of letters; ``order`` is its number in drawing order on the page.
-
-    ``x0`` and ``x1`` are its left and right edge, ``base`` its baseline measured downwards from the
-    top, ``size`` the font's size, all in points and in reading direction, so rotated with the page
-    or its text. ``spaced``: white space was drawn or seen before it.
-    """
-
-    text: str
-    x0: float
-    x1: float
-    base: float
-    size: float
-    bold: bool
-    spaced: bool
-    order: int
-
-
-@dataclass(frozen=True, slots=True)
-class PageWords:
-    """The words in the page's main direction, and lines in other directions.
-
-    ``aside`` is text at an angle (a stamp in the margin, a watermark, an upright axis title) as
-    plain lines. ``height`` is the page's in the main direction, in points. ``top`` is the upper
-    edge of its visible box in the page's own coordinates, or ``None`` if its text is turned.
-    """
-
-    words: list[Word]
-    aside: list[str]
-    height: float
-    top: float | None
-
-
-def read_words(page: PdfPage, textpage: PdfTextPage) -> PageWords:
-    """Return the words of an open page that are inside its visible box."""
-    left, bottom, right, top = box = page.get_bbox()
-    runs = list(_PageScan(textpage).runs())
-    turns = Counter[int]()
-    for run in runs:
-        if run.turn is not None:
-            turns[run.turn] += len(run.text)
-    main = max(sorted(turns), key=lambda turn: turns[turn], default=0)
-    words: list[Word] = []
-    aside: list[str] = []
-    last: tuple[int, int | None] = (-2, None)
-    for order, run in enumerate(runs):
-        middle_x, middle_y = (run.start[0] + run.end[0]) / 2, (run.start[1] + run.end[1]) / 2
-        if not (left <= middle_x <= right and bottom <= middle_y <= top):
-            continue
-        if run.turn != main:
-            if last == (order - 1, run.turn):
-                aside[-1] += " " * run.spaced + run.text
-            else:
-                aside.append(run.text)
-            last = order, run.turn
-            continue
-        x0, base = _turn_point(run.start, main, box)
-        x1, _ = _turn_point(run.end, main, box)
-        words.append(
-            Word(run.text, min(x0, x1), max(x0, x1), base, run.size, run.bold, run.spaced, order)
-        )
-    height = right - left if main % 2 else top - bottom
-    return PageWords(words, aside, height, top if main == 0 else None)
-
-
-def _turn_point(
-    point: tuple[float, float], turn: int, box: tuple[float, float, float, float]
-) -> tuple[float, float]:
-    """Return a point as (right, down) from the top left corner in reading direction."""
-    (x, y), (left, bottom, right, top) = point, box
-    return (
-        (x - left, top - y),
-        (y - bottom, x - left),
-        (right - x, y - bottom),
-        (top - y, right - x),
-    )[turn]
+from catalog.ingest.readers.pdf.words import Word
 
 
 @dataclass(slots=True)
@@ -374,9 +75,8 @@ def join_as_drawn(words: Iterable[Word]) -> list[Piece]:
 
 
 def _new_piece(word: Word) -> Piece:
-    return Piece(
-        [word], word.x0, word.x1, word.base, word.size, word.order, word.order, len(word.text)
-    )
+    letters = len(word.text.strip())
+    return Piece([word], word.x0, word.x1, word.base, word.size, word.order, word.order, letters)
 
 
 def _join_neighbours(
@@ -427,7 +127,8 @@ class PageLine:
     ``base`` is its baseline, in points from the top; ``x0`` and ``x1`` are its edges, ``size`` the
     size of most of its letters, ``first`` the number of its first word in drawing order.
     ``starts``: a paragraph begins with it. ``margin`` is "top" or "bottom" at the place of running
-    titles and page numbers, "aside" for text in another direction, else "".
+    titles and page numbers, "aside" for text in another direction, else "". ``cells`` are the parts
+    with wide gaps between, from left to right.
     """
 
     text: str
@@ -439,11 +140,16 @@ class PageLine:
     first: int = 0
     starts: bool = False
     margin: str = ""
+    cells: tuple[str, ...] = ()
 
 
 _MOST_BLOCKS = 50
 """Blocks side by side."""
 _SOFT_HYPHEN = "\u00ad"
+_GAP = 0.18
+"""White space, in letter sizes, that parts words."""
+_CELL_GAP = 1.0
+"""White space, in letter sizes, that parts the cells of a table."""
 
 
 def build_rows(region: Iterable[Piece]) -> list[list[PageLine]]:
@@ -459,17 +165,17 @@ def _is_next_cell(piece: Piece, other: Piece) -> bool:
 
 
 def build_line(words: list[Word]) -> PageLine:
-    """Build the line of these words, from right to left if its script requires it."""
-    words = sorted(words, key=lambda word: word.x0)
-    if _is_right_to_left(words):
-        words.reverse()
+    """Build the line of these words; lines with right-to-left letters get their logical order."""
+    direction = -1 if words[0].is_mirrored else 1
+    # One glyph of two letters has one place: PDFium gives its letters from left to right, and
+    # those of the ligature of lam and alef in either order.
+    words = sorted(words, key=lambda word: (direction * (word.x0 + word.x1), word.text == LAM))
     letters = Counter[float]()
     for word in words:
         letters[word.size] += len(word.text)
     size = max(sorted(letters), key=lambda size: letters[size])
-    text = words[0].text
-    for before, word in pairwise(words):
-        text += (" " if _is_space(before, word) else "") + word.text
+    text = _join_visual(words, size) if any(word.is_visual for word in words) else _join(words)
+    text = mend_brackets(text)
     return PageLine(
         text=text[:-1].replace(_SOFT_HYPHEN, "") + text[-1],
         base=median(word.base for word in words if word.size == size),
@@ -478,22 +184,49 @@ def build_line(words: list[Word]) -> PageLine:
         x0=min(word.x0 for word in words),
         x1=max(word.x1 for word in words),
         first=min(word.order for word in words),
+        cells=_split_cells(words, size),
     )
+
+
+def _join(words: Sequence[Word]) -> str:
+    text = words[0].text
+    for before, word in pairwise(words):
+        text += (" " if _is_space(before, word) else "") + word.text
+    return " ".join(text.split())
+
+
+def _join_visual(words: Sequence[Word], size: float) -> str:
+    """Join letters that are sorted from left to right, and put them in logical order."""
+    is_mirrored = words[0].is_mirrored
+    letters = [
+        (word.text, -word.x1, -word.x0) if is_mirrored else (word.text, word.x0, word.x1)
+        for word in words
+    ]
+    text, end = "", float("inf")
+    for letter, x0, x1 in join_marks(letters):
+        text += (" " if x0 - end > _GAP * size else "") + letter
+        end = x1
+    text = " ".join(text.split())
+    from_right, from_left = count_directions(text)
+    return to_logical(text, is_in_latin=not is_mirrored and from_left > from_right)
+
+
+def _split_cells(words: Sequence[Word], size: float) -> tuple[str, ...]:
+    words = sorted(words, key=lambda word: word.x0)
+    cells = [words[0].text]
+    for before, word in pairwise(words):
+        if word.x0 - before.x1 > _CELL_GAP * size:
+            cells.append(word.text)
+        else:
+            cells[-1] += (" " if _is_space(before, word) else "") + word.text
+    return tuple(cells) if len(cells) > 1 else ()
 
 
 def _is_space(before: Word, word: Word) -> bool:
     if word.order == before.order + 1 and word.spaced:
         return True
     gap = max(word.x0 - before.x1, before.x0 - word.x1)
-    return gap > 0.18 * max(before.size, word.size)
-
-
-def _is_right_to_left(words: Sequence[Word]) -> bool:
-    if all(word.text.isascii() for word in words):
-        return False
-    text = "".join(word.text for word in words)
-    directions = Counter(unicodedata.bidirectional(letter) for letter in text)
-    return directions["R"] + directions["AL"] > directions["L"]
+    return gap > _GAP * max(before.size, word.size)
 
 
 def group_blocks(rows: Sequence[Sequence[PageLine]]) -> list[list[PageLine]]:

@@ -17,14 +17,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 
 from catalog.ingest.readers.pdf.layout import (
     PageLine,
-    PageWords,
     Piece,
     build_line,
     build_rows,
@@ -34,6 +33,7 @@ from catalog.ingest.readers.pdf.layout import (
     join_words,
     share_line,
 )
+from catalog.ingest.readers.pdf.words import PageWords
 
 _DEEPEST = 8
 _FEWEST_PIECES = 5
@@ -186,9 +186,10 @@ _NOTE_SIZE = 0.93
 
 def order_lines(page: PageWords) -> list[PageLine]:
     """Return the lines of a page in reading order: column after column, footnotes last."""
-    pieces = join_words(page.words)
+    pieces = [piece for piece in join_words(page.words) if piece.letters]
     if len(pieces) > _MOST_PIECES:
-        regions = [[build_line(piece.words) for piece in join_as_drawn(page.words)]]
+        drawn = [piece for piece in join_as_drawn(page.words) if piece.letters]
+        regions = [[build_line(piece.words) for piece in drawn]]
     else:
         regions = _regions(pieces)
     lines: list[PageLine] = []
@@ -248,37 +249,77 @@ def _margin(line: PageLine, height: float) -> str:
 _FEWEST_PAGES = 4
 _SAME_HEIGHT = 4.0
 """Points by which the height of a running title may differ from page to page."""
-_NUMBERS = re.compile(r"\d+|\b[ivxlcdm]{1,8}\b", re.IGNORECASE)
+_LARGER = 1.15
+"""Times the body's size from which on a line with a number is a heading."""
+_LONGEST = 200
+"""Letters of a line in which a page number is looked for."""
+_PAGE = r"(?:(?:page|p[áa]gina|seite|p\.)\s*)?"
+_OF = r"(?:\s*(?:/|of|de|von)\s*\d{1,5})?"
 _PAGE_NUMBER = re.compile(
-    r"[-–—•|\s]*(?:(?:page|seite|p\.)\s*)?(?:\d{1,5}|[ivxlc]{1,7})"
-    r"(?:\s*(?:/|of|von)\s*\d{1,5})?[-–—•|\s.]*",
-    re.IGNORECASE,
+    rf"[-–—•|\s]*{_PAGE}(?:\d{{1,5}}|[ivxlc]{{1,7}}){_OF}[-–—•|\s.]*", re.IGNORECASE
 )
+_FIRST_NUMBER = re.compile(rf"[-–—•|\s]*{_PAGE}(\d{{1,5}}){_OF}(?![^\s|])", re.IGNORECASE)
+_LAST_NUMBER = re.compile(rf"(?<![^\s|]){_PAGE}(\d{{1,5}}){_OF}[-–—•|\s.]*$", re.IGNORECASE)
+
+
+def body_size(pages: Sequence[Sequence[PageLine]]) -> float:
+    """Return the most frequent size of letters, in points; 0 without letters."""
+    sizes = Counter[float]()
+    for lines in pages:
+        for line in lines:
+            if line.margin != "aside":
+                sizes[line.size] += len(line.text)
+    return max(sorted(sizes), key=lambda size: sizes[size], default=0.0)
+
+
+_Key = tuple[str, str, int | None]
+"""Margin and text of a line; with a page number, the text around it and the number's lead."""
 
 
 def drop_running_lines(pages: Sequence[list[PageLine]]) -> list[list[PageLine]]:
-    """Return the pages without running titles and page numbers.
+    """Return the pages without page numbers, and with one copy of each running title.
 
-    A line in the top or bottom tenth of its page is dropped if the same line, ignoring numbers, is
-    at the same height on at least four pages, and on at least half of the pages from the first to
-    the last one with it. A bare page number that is outermost there is dropped, too. Text at an
-    angle is dropped by the same count, wherever it is. A page with nothing else keeps its running
-    titles.
+    A line in the top or bottom tenth of its page repeats if the same line is at the same height on
+    at least four pages, and on at least half of the pages from the first to the last one with it.
+    A number in it may differ only if it counts the pages, like one that stands alone. Text at an
+    angle is compared wherever it is. A page with nothing else keeps its lines.
     """
-    seen: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    body = body_size(pages)
+    seen: dict[_Key, list[tuple[int, float]]] = defaultdict(list)
     for number, lines in enumerate(pages):
         for line in lines:
-            if line.margin:
-                seen[_key(line)].append((number, line.base))
+            for key in _keys(line, number, body):
+                seen[key].append((number, line.base))
     running = {
         key: heights for key, places in seen.items() if (heights := _running_heights(places))
     }
-    return [_drop_from_page(lines, running) for lines in pages]
+    kept: set[tuple[str, str]] = set()
+    return [
+        _drop_from_page(lines, [_keys(line, number, body) for line in lines], running, seen, kept)
+        for number, lines in enumerate(pages)
+    ]
 
 
-def _key(line: PageLine) -> tuple[str, str]:
-    text = _NUMBERS.sub("#", line.text.casefold())
-    return line.margin, " ".join(text.split())
+def _keys(line: PageLine, page: int, body: float) -> list[_Key]:
+    """Return the keys by which repeated lines are found: the text, and the text without a number.
+
+    A line outside the margins has none; a number counts only if it may be a page number.
+    """
+    if not line.margin:
+        return []
+    keys: list[_Key] = [(line.margin, " ".join(line.text.casefold().split()), None)]
+    if len(line.text) > _LONGEST or line.size > _LARGER * body:
+        return keys
+    for match in (_FIRST_NUMBER.match(line.text), _LAST_NUMBER.search(line.text)):
+        if match is not None:
+            rest = line.text[: match.start()] + "#" + line.text[match.end() :]
+            label = _LETTERS.findall(rest)
+            # "Week 3" is a heading; a title and a page number are at two ends of a line.
+            is_apart = line.x1 - line.x0 > line.size * len(line.text)
+            if len(label) != 1 or is_apart:
+                rest = " ".join(rest.casefold().split()) if label else "#"
+                keys.append((line.margin, rest, int(match[1]) - page))
+    return list(dict.fromkeys(keys))
 
 
 def _running_heights(places: list[tuple[int, float]]) -> list[float]:
@@ -297,27 +338,39 @@ def _running_heights(places: list[tuple[int, float]]) -> list[float]:
 
 
 def _drop_from_page(
-    lines: list[PageLine], running: dict[tuple[str, str], list[float]]
+    lines: list[PageLine],
+    keys: Sequence[list[_Key]],
+    running: Mapping[_Key, list[float]],
+    seen: Mapping[_Key, list[tuple[int, float]]],
+    kept: set[tuple[str, str]],
 ) -> list[PageLine]:
+    repeated: dict[int, _Key] = {}
+    for index, line in enumerate(lines):
+        for key in keys[index]:
+            if any(0 <= line.base - height <= _SAME_HEIGHT for height in running.get(key, ())):
+                repeated[index] = key
+    if len(repeated) == len(lines):
+        return lines
     dropped = {
         index
-        for index, line in enumerate(lines)
-        if line.margin
-        and any(0 <= line.base - height <= _SAME_HEIGHT for height in running.get(_key(line), ()))
+        for index, key in repeated.items()
+        if key[:2] in kept or _PAGE_NUMBER.fullmatch(lines[index].text)
     }
-    if len(dropped) == len(lines):
-        return lines
+    kept.update(key[:2] for key in repeated.values())
     for margin, outermost in (("top", min), ("bottom", max)):
         bases = [
             line.base
             for index, line in enumerate(lines)
-            if line.margin in ("top", "bottom") and index not in dropped
+            if line.margin in ("top", "bottom") and index not in repeated
         ]
         edge = outermost(bases, default=None)
         for index, line in enumerate(lines):
             is_outermost = line.margin == margin and line.base == edge
             if is_outermost and _PAGE_NUMBER.fullmatch(line.text):
-                dropped.add(index)
+                leads = [key for key in keys[index] if key[2] is not None]
+                is_roman = not any(letter.isdigit() for letter in line.text)
+                if is_roman or any(key[2] == 1 or len(seen[key]) > 1 for key in leads):
+                    dropped.add(index)
     rest: list[PageLine] = []
     starts = False
     for index, line in enumerate(lines):

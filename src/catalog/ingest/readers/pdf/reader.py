@@ -9,8 +9,8 @@ import ctypes
 import datetime as dt
 import re
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, BinaryIO
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places
-from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     MAX_TITLE,
     ReadFailure,
@@ -30,8 +29,16 @@ from catalog.ingest.readers.base import (
     read_bytes,
 )
 from catalog.ingest.readers.metadata import normalise
-from catalog.ingest.readers.pdf.layout import PageLine, read_words
-from catalog.ingest.readers.pdf.page_text import drop_running_lines, join_pages, order_lines
+from catalog.ingest.readers.pdf.annotations import read_annotations, read_string
+from catalog.ingest.readers.pdf.layout import PageLine
+from catalog.ingest.readers.pdf.page_text import (
+    body_size,
+    drop_running_lines,
+    join_pages,
+    order_lines,
+)
+from catalog.ingest.readers.pdf.tables import find_tables
+from catalog.ingest.readers.pdf.words import read_words
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfBookmark, PdfDocument
@@ -139,14 +146,6 @@ def _read_bookmark(mark: PdfBookmark) -> _Bookmark | None:
     return _Bookmark(title, mark.level + 1, page, _height(destination.raw))
 
 
-def read_string(function: Callable[..., int], *arguments: object, max_bytes: int) -> str:
-    """Call a PDFium function that writes UTF-16 into a buffer, and return the text."""
-    size = min(max_bytes, function(*arguments, None, 0))
-    buffer = (ctypes.c_ushort * (size // 2 + 1))()
-    function(*arguments, buffer, size)
-    return storable(bytes(buffer)[: max(0, size - 2)].decode("utf-16-le", "replace"))
-
-
 def _height(destination: object) -> float | None:
     import pypdfium2.raw as pdfium
 
@@ -172,16 +171,6 @@ _MOST_SIZES = 5
 _LARGEST_SHARE = 0.25
 """Of all letters: where more look like headings, nothing is one."""
 _NUMBERED = re.compile(r"((?:\d{1,3}|[A-Z])(?:\.\d{1,3})*)\.?\s+[^\W\d_]")
-
-
-def body_size(pages: Sequence[Sequence[PageLine]]) -> float:
-    """Return the most frequent size of letters, in points; 0 without letters."""
-    sizes = Counter[float]()
-    for lines in pages:
-        for line in lines:
-            if line.margin != "aside":
-                sizes[line.size] += len(line.text)
-    return max(sorted(sizes), key=lambda size: sizes[size], default=0.0)
 
 
 def font_headings(pages: Sequence[Sequence[PageLine]]) -> list[HeadingLines]:
@@ -271,15 +260,17 @@ class PdfReader:
     """Read the text layer of a PDF with PDFium, without pictures.
 
     Columns are read one after the other, with footnotes last; text at an angle comes at the end of
-    its page. Running titles and page numbers in the top and bottom tenth of the pages are left out.
-    Words broken at the end of a line are joined. Headings are the bookmarks found on their pages,
-    or else lines in larger or bold numbered letters.
+    its page, followed by filled form fields and comments. Page numbers in the top and bottom tenth
+    of the pages are left out, and running titles there stay once. Words broken at the end of a line
+    are joined. Headings are the bookmarks found on their pages, or else lines in larger or bold
+    numbered letters.
     """
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the document, then a failure for each unreadable page (``path#page=n``).
+        """Yield the document, then a failure for each unreadable page (``path#page=n``), and one
+        that names the pages that only have pictures.
 
         Raises ``ReadError`` if the file is broken, protected by a password or over a limit,
         ``EmptyDocumentError`` if it has no text.
@@ -290,7 +281,9 @@ class PdfReader:
                 raise ReadError("broken PDF: it has no pages")
             if count > limits.pages:
                 raise ReadError(f"too many pages: {count:,}, over {limits.pages:,}")
-            pages, tops, failed = _read_pages(document, limits)
+            if document.get_formtype():
+                document.init_forms()
+            pages, tops, failed, pictures = _read_pages(document, limits)
             if len(failed) == count:
                 raise ReadError("broken PDF: none of its pages can be read")
             pages = drop_running_lines(pages)
@@ -301,6 +294,26 @@ class PdfReader:
         yield from cap_failures(
             [ReadFailure(f"{path}#page={page}", "broken page") for page in failed]
         )
+        if pictures:
+            those = f"page{'s' * (len(pictures) > 1)} {_name_pages(pictures)}"
+            yield ReadFailure(path, f"no text on {those}, only pictures; run OCR first")
+
+
+_MOST_NAMED = 20
+"""Runs of pages that are named one by one."""
+
+
+def _name_pages(numbers: Iterable[int]) -> str:
+    """Return page numbers in words, ``2-5, 8``."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    names = [f"{first}-{last}" if last > first else str(first) for first, last in runs]
+    rest = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def _open(data: bytes) -> PdfDocument:
@@ -319,19 +332,22 @@ def _open(data: bytes) -> PdfDocument:
 
 def _read_pages(
     document: PdfDocument, limits: ReadLimits
-) -> tuple[list[list[PageLine]], list[float | None], list[int]]:
-    """Return lines and upper edges of all pages, and the numbers of broken pages."""
+) -> tuple[list[list[PageLine]], list[float | None], list[int], list[int]]:
+    """Return lines and upper edges of all pages, and the numbers of broken and of textless ones."""
     import pypdfium2 as pdfium
 
     pages: list[list[PageLine]] = []
     tops: list[float | None] = []
     failed: list[int] = []
+    pictures: list[int] = []
     left = limits.characters
     for index in range(len(document)):
         lines: list[PageLine] = []
         top: float | None = None
         try:
-            lines, top = _read_page(document, index, left)
+            lines, top, is_drawn = _read_page(document, index, left)
+            if is_drawn and not lines:
+                pictures.append(index + 1)
         except pdfium.PdfiumError:
             failed.append(index + 1)
         left -= sum(len(line.text) + 1 for line in lines)
@@ -339,17 +355,22 @@ def _read_pages(
             raise ReadError(f"too much text: over {limits.characters:,} characters")
         pages.append(lines)
         tops.append(top)
-    return pages, tops, failed
+    return pages, tops, failed, pictures
 
 
 def _read_page(
     document: PdfDocument, index: int, limit: int
-) -> tuple[list[PageLine], float | None]:
+) -> tuple[list[PageLine], float | None, bool]:
+    """Return the lines of a page, its upper edge, and whether anything is drawn on it."""
+    import pypdfium2.raw as pdfium
+
     with closing(document[index]) as page, closing(page.get_textpage()) as textpage:
         if textpage.count_chars() > _MAX_DRAWN * limit + 10_000:
             raise ReadError(f"too much text: page {index + 1:,} alone exceeds the limit")
         words = read_words(page, textpage)
-    return order_lines(words), words.top
+        is_drawn = pdfium.FPDFPage_CountObjects(page.raw) > 0
+        added = [PageLine(text, starts=True, margin="aside") for text in read_annotations(page)]
+    return order_lines(words) + added, words.top, is_drawn
 
 
 def _build_document(
@@ -373,6 +394,7 @@ def _build_document(
         headings=tuple(
             Heading(start, end, line.level, line.title) for start, end, line in spans if end > start
         ),
+        tables=tuple(find_tables(pages, starts, ends)),
         pages=page_starts,
         places=Places("page"),
     )

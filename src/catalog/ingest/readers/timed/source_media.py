@@ -350,7 +350,8 @@ _MODALITIES = ("ocr", "image_caption", "video_transcript", "audio_transcript")
 _OCR_KEYS = ("ocr", "ocr_model", "ocr_engine")
 _METHOD_KEYS = ("method", "extraction_method", "extraction", "converter", "parser")
 _TRANSCRIPT_NAME = re.compile(
-    r"(?<![^\W_])(?:transcripts?|subtitles?|captions|transkript|untertitel)(?![^\W_])",
+    r"(?<![^\W_])(?:(?:transcripts?|transkript)(?![^\W_])"
+    r"|(?:subtitles?|captions|untertitel)(?:[._-][a-z]{2}(?:-[a-z]{2})?)?\Z)",
     re.IGNORECASE,
 )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from catalog.core.documents import Heading, MetadataValue, Modality, ParsedDocument, Segment
+from catalog.core.documents import Heading, MetadataValue, Modality, ParsedDocument, Segment, Table
 from catalog.core.errors import ReadError
 from catalog.ingest.chunking.boundaries import Line, iter_lines, skip_space, trim_end
 from catalog.ingest.readers.base import choose_title
@@ -186,6 +186,9 @@ def _as_recording(
         title=medium.title if _is_title_of_frame(document, frames) else document.title,
         headings=tuple(map(cuts.shift, document.headings)),
         atomic=tuple((cuts.move(start), cuts.move(end)) for start, end in document.atomic),
+        tables=tuple(
+            Table(cuts.move(start), cuts.move(end), names) for start, end, names in document.tables
+        ),
         body_start=cuts.move(document.body_start),
         segments=_trim(text, segments),
         metadata={**_with_duration(document.metadata, source), **medium.metadata()},

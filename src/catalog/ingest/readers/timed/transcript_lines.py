@@ -193,6 +193,7 @@ _TITLES = re.compile(
     r"|subtitles?|(?:closed )?captions?|transkript(?:ion)?|untertitel|transcrição|transcripción"
     r"|trascrizione|legendas|subtítulos|sottotitoli|sous-titres)(?: \(.*\))?[:.]?"
 )
+_OF_PICTURES = re.compile(r"(?:captions?|subtitles?)[^\n]*+\Z", re.IGNORECASE)
 _AS_TEXT = "read as text, not as a transcript: "
 _NO_TIMES = f"{_AS_TEXT}none of its lines begins with a time"
 _NO_TIMES_BELOW = "none of the lines under its heading begins with a time"
@@ -261,7 +262,13 @@ def find_cues(
         all_lines, timed_lines = all_lines + len(lines), timed_lines + len(times)
         if is_named:
             is_transcript = bool(times)
-            doubt = doubt or (_NO_TIMES_BELOW if lines and not times else None)
+            if lines and not times:
+                # "Captions" may as well head a chapter of a thesis.
+                is_chapter = _OF_PICTURES.search(
+                    text, max(start, section_start - 60), section_start
+                )
+                if is_chapter is None or _ANY_TIME.search(text, section_start, section_end):
+                    doubt = doubt or _NO_TIMES_BELOW
         elif is_called_transcript and times and 3 * len(times) >= len(lines):
             is_transcript = True
         else:

@@ -1,0 +1,310 @@
+"""Workbooks (Excel, OpenDocument): a line for each row, cells with the names of their columns.
+
+A sheet has no tables, only cells: rows that follow one another without a blank one are a block, and
+blank columns part a block whose sides begin or end in different rows.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from itertools import accumulate, groupby
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO
+
+from catalog.core.documents import Heading, ParsedDocument
+from catalog.core.errors import ReadError
+from catalog.core.places import PlacesBuilder, format_count
+from catalog.core.text import storable
+from catalog.ingest.readers.base import (
+    JoinedText,
+    ReadFailure,
+    ReadLimits,
+    cap_failures,
+    file_type,
+    one_line,
+)
+from catalog.ingest.readers.containers.archive import open_archive, read_properties
+from catalog.ingest.readers.containers.opendocument import read_opendocument_properties
+from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.tables import names_columns
+
+if TYPE_CHECKING:
+    from python_calamine import CalamineSheet
+
+_NAMED_SIMPLY = re.compile(r"[\w.]+")
+_LONGEST_NAME = 80
+"""Characters of a column's name: every row repeats it."""
+_LOOKED_AT = 50
+"""Rows from which the names of the columns are told."""
+
+
+class WorkbookReader:
+    """Read the sheets that a person sees, with dates and numbers as displayed.
+
+    Formulas have the values that were saved with them. Numbers have no currency and no thousands
+    separators, because the library returns bare values. A workbook has up to ``text_bytes``
+    characters; rows after them are left out, and named.
+    """
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the one document of the file, after failures for sheets that are not read.
+
+        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
+        """
+        from python_calamine import (
+            CalamineError,
+            CalamineWorkbook,
+            PasswordError,
+            SheetTypeEnum,
+            SheetVisibleEnum,
+        )
+
+        is_archive = handle.read(2) == b"PK"
+        handle.seek(0)
+        metadata = normalise(_read_properties(handle, limits) if is_archive else {})
+        handle.seek(0)
+        joined, left_out = JoinedText(limits, "row"), []
+        try:
+            book = CalamineWorkbook.from_filelike(handle)
+        except PasswordError as error:
+            raise ReadError("protected by a password") from error
+        except CalamineError as error:
+            raise ReadError(f"a broken workbook: {one_line(error)}") from error
+        for sheet in book.sheets_metadata:
+            reason = ""
+            if sheet.typ != SheetTypeEnum.WorkSheet:
+                reason = "a sheet without cells"
+            elif sheet.visible != SheetVisibleEnum.Visible:
+                reason = "a hidden sheet is not read"
+            else:
+                try:
+                    rows = _read_rows(book.get_sheet_by_name(sheet.name))
+                    reason = _add_sheet(joined, sheet.name, rows, limits.text_bytes)
+                except CalamineError as error:
+                    reason = f"a broken sheet: {one_line(error)}"
+            if reason:
+                left_out.append(ReadFailure(f"{path} › {sheet.name}", reason))
+        if not joined.following and any("broken" in one.reason for one in left_out):
+            raise ReadError(left_out[0].reason)
+        yield from cap_failures(left_out)
+        title = take_title(metadata) or PurePosixPath(path).stem
+        yield joined.document(path, title=title, file_type=file_type(path), metadata=metadata)
+
+
+def _read_properties(handle: BinaryIO, limits: ReadLimits) -> dict[str, object]:
+    archive = open_archive(handle, limits)
+    if "content.xml" in archive:
+        return read_opendocument_properties(archive)
+    return read_properties(archive)
+
+
+@dataclass(slots=True)
+class _Row:
+    """The texts of one row, from the sheet's first column with text on."""
+
+    number: int
+    cells: list[str]
+
+    def filled(self) -> list[int]:
+        return [at for at, text in enumerate(self.cells) if text]
+
+
+class _Spanned(str):
+    """The text of a merged cell, repeated in the columns after its first."""
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """The rows of one sheet with text; ``first`` is the number of the first column, from 0."""
+
+    first: int
+    rows: Iterator[_Row]
+
+
+def _read_rows(sheet: CalamineSheet) -> _Sheet:
+    """Return the rows, with the text of merged cells in all of their rows and columns."""
+    first = (sheet.start or (0, 0))[1]
+    merged = sorted(sheet.merged_cell_ranges or ())
+
+    def rows() -> Iterator[_Row]:
+        at, active = 0, list[tuple[int, int, int, str]]()
+        for number, values in enumerate(sheet.iter_rows()):
+            cells = [_show(value) for value in values]
+            active = [one for one in active if one[0] >= number]
+            while at < len(merged) and merged[at][0][0] <= number:
+                (top, left), (bottom, right) = merged[at]
+                at += 1
+                left, right = left - first, min(right - first, len(cells) - 1)
+                if top == number and 0 <= left < len(cells) and cells[left]:
+                    active.append((bottom, left, right, cells[left]))
+            for _, left, right, text in active:
+                if not cells[left]:
+                    cells[left] = text
+                for column in range(left + 1, right + 1):
+                    cells[column] = cells[column] or _Spanned(text)
+            if any(cells):
+                yield _Row(number + 1, cells)
+
+    return _Sheet(first, rows())
+
+
+def _show(value: object) -> str:
+    """Return a value as a person sees it: 12.5, 2024-03-05, 2024-03-05 09:30, 7:45, TRUE."""
+    match value:
+        case str():
+            return " ".join(storable(value.replace("\0", "")).split())
+        case bool():
+            return str(value).upper()
+        case float():
+            return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.12g}"
+        case datetime():
+            is_day = value.time() == time()
+            return str(value.date()) if is_day else str(value.replace(microsecond=0))[:16]
+        case date() | int():
+            return str(value)
+        case time():
+            return f"{value.hour}:{value.minute:02}"
+        case timedelta():
+            minutes = round(value.total_seconds() / 60)
+            return f"{minutes // 60}:{minutes % 60:02}"
+    return ""
+
+
+def _add_sheet(joined: JoinedText, name: str, sheet: _Sheet, limit: int) -> str:
+    """Add the text of a sheet; return which of its rows were left out, if any."""
+    quoted = name if _NAMED_SIMPLY.fullmatch(name) else "'" + name.replace("'", "''") + "'"
+    tables, left_out, length, has_heading = _Tables(), list[int](), joined.following, True
+
+    def fitting() -> Iterator[_Row]:
+        nonlocal length
+        for row in sheet.rows:
+            length += sum(map(len, row.cells))
+            if length > limit:
+                left_out.append(row.number)
+            else:
+                yield row
+
+    for block in _split_rows(fitting()):
+        for rows, left, right in _split_columns(block):
+            area = f"{quoted}!{_letters(sheet.first + left)}:{_letters(sheet.first + right)}"
+            lines = list(tables.read(rows, left, right))
+            if has_heading:
+                lines.insert(0, (rows[0].number, one_line(name)))
+            # With the names of their columns the rows may be longer than they were without.
+            size = accumulate((len(line) + 1 for _, line in lines), initial=joined.following)
+            fit = bisect_right(list(size), limit) - 1
+            left_out += [number for number, _ in lines[max(fit, 0) :]]
+            _add_lines(joined, lines[: max(fit, 0)], area, has_heading=has_heading)
+            has_heading = False
+    if not left_out:
+        return ""
+    told = format_count("row", min(left_out), max(left_out))
+    return f"{told} left out: over {limit:,} characters; save them as another file"
+
+
+def _add_lines(
+    joined: JoinedText, lines: Sequence[tuple[int, str]], area: str, *, has_heading: bool
+) -> None:
+    """Add a block with a line for each row, all in the columns of one area."""
+    places, offset = PlacesBuilder("row"), 0
+    for number, line in lines:
+        places.add(offset, number, None, area)
+        offset += len(line) + 1
+    text, headings, begin = "\n".join(line for _, line in lines), [], 0
+    if has_heading and lines:
+        begin = len(lines[0][1])
+        headings = [Heading(0, begin, 1, lines[0][1])]
+    joined.add(text, headings, [(begin, len(text))], places=places.places())
+
+
+def _split_rows(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
+    """Yield rows that follow one another without a blank row."""
+    for _, block in groupby(enumerate(rows), lambda one: one[1].number - one[0]):
+        yield [row for _, row in block]
+
+
+def _split_columns(block: Sequence[_Row]) -> Iterator[tuple[list[_Row], int, int]]:
+    """Yield the tables of a block from left to right: rows, first column, last column."""
+    extents: dict[int, tuple[int, int]] = {}
+    for row in block:
+        filled = row.filled()
+        for column in filled:
+            top, bottom = extents.get(column, (row.number, row.number))
+            if len(filled) == 1:  # a title or a remark: not a row of the table
+                top, bottom = max(top, block[-1].number), min(bottom, block[0].number)
+            extents[column] = min(top, row.number), max(bottom, row.number)
+    columns = sorted(extents)
+    groups: list[list[int]] = []
+    for column in columns:
+        if groups and column == groups[-1][-1] + 1:
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    joined: list[tuple[tuple[int, int], list[int]]] = []
+    for group in groups:
+        extent = min(extents[at][0] for at in group), max(extents[at][1] for at in group)
+        if joined and joined[-1][0] == extent:
+            joined[-1][1].extend(group)
+        else:
+            joined.append((extent, group))
+    for _, group in joined:
+        rows = [row for row in block if any(row.cells[at] for at in group)]
+        yield rows, group[0], group[-1]
+
+
+@dataclass(slots=True)
+class _Tables:
+    """The tables of one sheet; one without column names may have those of the one before."""
+
+    _names: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+
+    def read(self, rows: Sequence[_Row], left: int, right: int) -> Iterator[tuple[int, str]]:
+        """Yield number and text of each row."""
+        table = [_Row(row.number, row.cells[left : right + 1]) for row in rows]
+        begin = 0
+        while begin < len(table) and left < right and len(_own(table[begin])) == 1:
+            begin += 1
+        names, body = _find_names(table, begin)
+        if names:
+            self._names[left, right] = names
+        names = self._names.get((left, right), [])
+        for at, row in enumerate(table):
+            cells = _own(row)
+            is_named = names and at >= body and [column for column, _ in cells] != [0]
+            if is_named:
+                parts = (f"{names[at]}: {text}" if names[at] else text for at, text in cells)
+                yield row.number, "; ".join(parts)
+            else:
+                yield row.number, " | ".join(text for _, text in cells)
+
+
+def _own(row: _Row) -> list[tuple[int, str]]:
+    """Return column and text of the cells, a merged one once."""
+    cells = enumerate(row.cells)
+    return [(at, text) for at, text in cells if text and not isinstance(text, _Spanned)]
+
+
+def _find_names(table: Sequence[_Row], begin: int) -> tuple[list[str], int]:
+    """Return the names of the columns, none if no row has them, and the first row after these."""
+    if not names_columns([row.cells for row in table[begin : begin + _LOOKED_AT]]):
+        return [], begin
+    names, body = table[begin].cells, begin + 1
+    is_grouped = any(isinstance(text, _Spanned) for text in names)
+    if is_grouped and names_columns([row.cells for row in table[body : body + _LOOKED_AT]]):
+        below = table[body].cells
+        pairs = zip(names, below, strict=True)
+        names = [over if over == own else f"{over} {own}".strip() for over, own in pairs]
+        body += 1
+    return [name[:_LONGEST_NAME] for name in names], body
+
+
+def _letters(column: int) -> str:
+    """Return the letters of a column that is counted from 0: A, Z, AA."""
+    before, rest = divmod(column, 26)
+    return (_letters(before - 1) if before else "") + chr(ord("A") + rest)

@@ -1,0 +1,1 @@
+"""Readers of mail: messages, mailboxes, Outlook's own files."""

@@ -1,0 +1,64 @@
+"""Rich text: its paragraphs and tables, without formatting, pictures and headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from typing import BinaryIO
+
+from catalog.core.documents import ParsedDocument
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.places import PlacesBuilder
+from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, add_level, read_bytes
+from catalog.ingest.readers.metadata import LEVEL, is_level_name, read_level
+from catalog.ingest.readers.tables import make_table, names_columns
+
+_TITLE = re.compile(r"\{\\title ([^{}\\]{1,300})\}")
+_PROPERTY = re.compile(r"\\propname ([^{}\\]{1,200})")
+
+
+class RtfReader:
+    """Read each paragraph, and each row of a table, as one paragraph of the text."""
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the one document of the file.
+
+        Raises ``ReadError`` if it is too large, broken or without text, or if it names a
+        confidentiality.
+        """
+        from striprtf.striprtf import rtf_to_text
+
+        source = read_bytes(handle, limits.text_bytes).decode("cp1252", "replace")
+        if any(map(is_level_name, _PROPERTY.findall(source))):
+            raise ReadError(f"its property {LEVEL} is not read: state it in a sidecar")
+        try:
+            text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
+        except (ValueError, LookupError, TypeError, OverflowError) as error:
+            raise ReadError("broken rich text") from error
+        if not text.strip():
+            raise EmptyDocumentError("empty: no text")
+        joined, number = JoinedText(limits, "paragraph"), 0
+        lines = filter(str.strip, text.split("\n"))
+        for is_table, block in groupby(lines, lambda line: "|" in line and line.endswith("|")):
+            rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block]
+            parts = [" | ".join(row) for row in rows]
+            for group in ["\n".join(parts)] if is_table else parts:
+                places, at = PlacesBuilder("paragraph"), 0
+                for line in group.split("\n"):
+                    number += 1
+                    places.add(at, number)
+                    at += len(line) + 1
+                whole = (0, len(group))
+                named = is_table and names_columns(rows)
+                joined.add(
+                    group,
+                    atomic=[whole] if is_table else [],
+                    places=places.places(),
+                    tables=make_table(*whole, rows[:1]) if named else [],
+                )
+        title = _TITLE.search(source)
+        document = joined.document(path, title=title and title[1], file_type="rtf", metadata={})
+        yield add_level(document, read_level(document.text, in_paragraph=True))

@@ -1,0 +1,543 @@
+"""Mail: text, people, dates, quotations, attachments, threads, mailboxes."""
+
+from __future__ import annotations
+
+import base64
+import io
+import zipfile
+from email.message import EmailMessage
+
+import pytest
+from reportlab.pdfgen.canvas import Canvas
+
+from catalog.core.errors import EmptyDocumentError, InputError, ReadError
+from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
+from catalog.ingest.readers.mail.body import tell_kinds
+from catalog.ingest.readers.registry import read_file, sniff
+from catalog.library.indexing import Indexer
+from catalog.library.references import find_document
+from catalog.search_v2.service import SearchServiceV2
+from fakes import open_library
+from outlook_file import outlook_message
+
+HEAD = """From: Ines Dahl <ines@example.org>
+To: Bo <bo@example.org>
+Date: Fri, 31 May 2024 10:15:00 +0200
+Message-ID: <key@example.org>
+Subject: Keys
+"""
+PLAIN = "Content-Type: text/plain; charset="
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Return the documents by path and the remarks of a file with this content."""
+
+    def read_content(content, name="mail.eml", limits=DEFAULT_LIMITS):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        items = list(read_file(path, name, limits=limits))
+        failures = [(one.path, one.reason) for one in items if isinstance(one, ReadFailure)]
+        return {one.path: one for one in items if not isinstance(one, ReadFailure)}, failures
+
+    return read_content
+
+
+def body(document):
+    return document.text.partition("\n\n")[2]
+
+
+def pdf(*pages):
+    data = io.BytesIO()
+    canvas = Canvas(data)
+    for page in pages:
+        canvas.drawString(72, 700, page)
+        canvas.showPage()
+    canvas.save()
+    return data.getvalue()
+
+
+def mail(subject, text, **fields):
+    message = EmailMessage()
+    message["Subject"] = subject
+    for name, value in fields.items():
+        message[name.replace("_", "-")] = value
+    message.set_content(text)
+    return message
+
+
+def mixed(*parts, kind="mixed"):
+    joined = "".join(f"--B\n{part}\n" for part in parts)
+    return f"{HEAD}MIME-Version: 1.0\nContent-Type: multipart/{kind}; boundary=B\n\n{joined}--B--\n"
+
+
+def lines_of(document, words):
+    start = document.text.index(words)
+    return document.places.numbers_of(start, start + len(words))
+
+
+def test_subject_people_and_date_are_text_and_fields(read):
+    documents, failures = read(
+        HEAD + "Cc: Mia <mia@example.org>\nKeywords: house, keys\n\nHello.\n"
+    )
+    document = documents["mail.eml"]
+    assert (document.title, document.file_type, document.source_type) == ("Keys", "eml", "mail")
+    assert document.text.startswith("Subject: Keys\nFrom: Ines Dahl <ines@example.org>\nTo: Bo")
+    assert body(document) == "Hello."
+    assert failures == []
+    assert dict(document.metadata) == {
+        "author": ("Ines Dahl", "ines@example.org"),
+        "to": ("Bo", "bo@example.org"),
+        "cc": ("Mia", "mia@example.org"),
+        "created": "2024-05-31T10:15:00+02:00",
+        "message_id": "key@example.org",
+        "thread": "key@example.org",
+        "tags": ("house", "keys"),
+    }
+
+
+ENCODED = {
+    "quoted-printable": (
+        f"{PLAIN}iso-8859-1\nContent-Transfer-Encoding: quoted-printable\n\n".encode()
+        + b"Der Schl=FCssel h=E4ngt am Bre=\ntt.",
+        "Der Schlüssel hängt am Brett.",
+    ),
+    "base64": (
+        f"{PLAIN}utf-8\nContent-Transfer-Encoding: base64\n\n".encode()
+        + base64.encodebytes("Schlüssel".encode()),
+        "Schlüssel",
+    ),
+    "Windows-1252 called iso-8859-1": (
+        f"{PLAIN}iso-8859-1\n\n".encode() + "“€40”".encode("cp1252"),
+        "“€40”",
+    ),
+    "iso-2022-jp": (f"{PLAIN}iso-2022-jp\n\n".encode() + "鍵は板".encode("iso-2022-jp"), "鍵は板"),
+    "koi8-r": (f"{PLAIN}koi8-r\n\n".encode() + "Ключ".encode("koi8-r"), "Ключ"),
+    "no charset": ("\nЦена 40 €".encode(), "Цена 40 €"),
+    "an unknown charset": (f"{PLAIN}x-unknown\n\nSchlüssel".encode(), "Schlüssel"),
+    "flowed": (
+        f"{PLAIN}us-ascii; format=flowed\n\nA long \nline.\n> so \n> quoted\n From".encode(),
+        "A long line.\n> so quoted\nFrom",
+    ),
+    "a boundary that never comes": (
+        b"Content-Type: multipart/mixed; boundary=B\n\nNo parts.\n",
+        "No parts.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ENCODED)
+def test_a_body_is_decoded(read, kind):
+    content, text = ENCODED[kind]
+    documents, _ = read(HEAD.encode() + content)
+    assert body(documents["mail.eml"]) == text
+
+
+@pytest.mark.parametrize(
+    ("header", "subject"),
+    [
+        (b"=?utf-8?B?UsOkdW11bmc=?=", "Räumung"),
+        (b"=?iso-8859-1?Q?R=E4u?=\n =?iso-8859-1?Q?mung?=", "Räumung"),
+        (b"=?iso-2022-jp?B?" + base64.b64encode("鍵".encode("iso-2022-jp")) + b"?=", "鍵"),
+        ("Räumung".encode(), "Räumung"),
+        (b"=?utf-8?B?broken", "=?utf-8?B?broken"),
+    ],
+)
+def test_a_subject_is_decoded(read, header, subject):
+    documents, _ = read(b"Subject: " + header + b"\n\nText.\n")
+    assert documents["mail.eml"].title == subject
+
+
+def test_lines_are_those_of_the_file_in_every_encoding(read):
+    documents, _ = read(HEAD + "\nOne.\n\nTwo.\n")
+    assert lines_of(documents["mail.eml"], "Two.") == (9, 9)
+    assert lines_of(documents["mail.eml"], "Subject: Keys") == (5, 5)
+    wrapped = (
+        "Content-Transfer-Encoding: quoted-printable\n\nFirst.\nA long =\nline =\nof three.\nEnd."
+    )
+    documents, _ = read(HEAD + wrapped)
+    assert lines_of(documents["mail.eml"], "A long line of three.") == (9, 11)
+    assert lines_of(documents["mail.eml"], "End.") == (12, 12)
+    html = "Content-Type: text/html\n\n<p>First</p>\n<p>Second\npart</p>\n"
+    documents, _ = read(HEAD + html)
+    assert lines_of(documents["mail.eml"], "Second part") == (9, 10)
+    coded = base64.encodebytes(b"\n".join(b"Line %d" % at for at in range(40))).decode()
+    documents, _ = read(mixed(f"{PLAIN}utf-8\nContent-Transfer-Encoding: base64\n\n{coded}"))
+    assert lines_of(documents["mail.eml"], "Line 0") == (13, 13)
+    assert lines_of(documents["mail.eml"], "Line 39") == (18, 18)
+
+
+def test_plain_text_is_preferred_and_attachments_of_any_alternative_stay(read):
+    attached = "Content-Type: text/csv; name=prices.csv\n\nroom;price\n"
+    html = "Content-Type: text/html\n\n<p>HTML"
+    other = f"Content-Type: multipart/mixed; boundary=C\n\n--C\n{html}\n--C\n{attached}\n--C--"
+    documents, _ = read(mixed(f"{PLAIN}utf-8\n\nPlain.", other, kind="alternative"))
+    assert body(documents["mail.eml"]) == "Plain."
+    assert documents["mail.eml › prices.csv"].text == "room;price\n"
+    blank = mixed(
+        f"{PLAIN}utf-8\n\n \n", "Content-Type: text/html\n\n<b>HTML</b>", kind="alternative"
+    )
+    assert body(read(blank)[0]["mail.eml"]) == "HTML"
+
+
+def test_an_attachment_is_read_by_its_reader_and_has_the_fields_of_its_mail(read):
+    message = mail("Offer", "See below.\n", From="Mia <mia@example.org>", Message_ID="<o@x>")
+    message["Date"] = "Thu, 9 May 2024 10:00:00 +0000"
+    message.add_attachment(
+        pdf("Terms", "Thirty days"), maintype="application", subtype="pdf", filename="contract.pdf"
+    )
+    document = read(message.as_bytes())[0]["mail.eml › contract.pdf"]
+    assert (document.file_type, document.source_type) == ("pdf", "attachment")
+    assert document.title == "mail.eml › contract.pdf"
+    assert len(document.pages) == 2
+    assert document.metadata["created"] == "2024-05-09T10:00:00+00:00"
+    assert document.metadata["thread"] == "o@x"
+    assert {"Mia", "mia@example.org"} <= set(document.metadata["author"])
+
+
+def test_names_of_attachments_are_decoded_and_lead_nowhere(read):
+    names = [
+        "filename*0*=utf-8''%C3%9Cber; filename*1=sicht.txt",
+        'filename="=?utf-8?B?UGzDpG5lLnR4dA==?="',
+        'filename="../../etc/passwd.txt"',
+        'filename="C:\\\\a › b.txt"',
+        'filename=".."',
+        'filename="passwd (2).txt"',
+        'filename="passwd.txt"',
+        'filename="größe.txt"',
+    ]
+    parts = [
+        f"Content-Type: text/plain\nContent-Disposition: attachment; {name}\n\nText {at}.\n"
+        for at, name in enumerate(names)
+    ]
+    documents, _ = read(mixed(*parts))
+    assert [path.removeprefix("mail.eml › ") for path in documents][1:] == [
+        "Übersicht.txt", "Pläne.txt", "passwd.txt", "a - b.txt", "text.txt", "passwd (2).txt",
+        "passwd (3).txt", "größe.txt",
+    ]  # fmt: skip
+
+
+def test_an_attached_mail_is_a_document_of_its_sender(read):
+    inner = "Content-Type: message/rfc822\n\nFrom: Cy <cy@x.org>\nSubject: Otters\n\nThey swim.\n"
+    document = read(mixed(f"{PLAIN}utf-8\n\nSee.", inner))[0]["mail.eml › Otters.eml"]
+    assert document.metadata["author"] == ("Cy", "cy@x.org")
+    assert (document.title, body(document)) == ("Otters", "They swim.")
+    assert "to" not in document.metadata
+
+
+def test_what_is_not_read_is_named(read):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("a.txt", "text")
+    coded = base64.encodebytes(archive.getvalue()).decode()
+    parts = [
+        f"Content-Type: application/zip; name=a.zip\nContent-Transfer-Encoding: base64\n\n{coded}",
+        "Content-Type: application/pgp-signature; name=signature.asc\n\n-----BEGIN",
+        "Content-Type: image/png; name=logo.png\nContent-Transfer-Encoding: base64\n\niVBORw0K",
+        "Content-Type: application/pkcs7-mime; name=smime.p7m\n\nMIAG",
+    ]
+    documents, failures = read(mixed(f"{PLAIN}utf-8\n\nText.", *parts))
+    assert list(documents) == ["mail.eml"]
+    assert failures == [
+        ("mail.eml › a.zip", "binary (zip)"),
+        ("mail.eml › signature.asc", "not read: a signature"),
+        ("mail.eml › smime.p7m", "not read: S/MIME: encrypted or signed"),
+        ("mail.eml", "not read: logo.png"),
+    ]
+
+
+def test_base64_in_the_text_is_left_out_and_reported(read):
+    coded = "\n".join(["aGVsbG8gd29ybGQhIQ9JUzFhQmMxMjM0NTY3ODlBQkNERUZHSElKS0xNTk9QUVJT"] * 8)
+    documents, failures = read(f"{HEAD}\nThe picture:\n{coded}\nEnd.\n")
+    assert "aGVsbG8" not in documents["mail.eml"].text
+    assert lines_of(documents["mail.eml"], "End.") == (16, 16)
+    assert failures[0][1].endswith("characters of base64, from line 8 on")
+
+
+@pytest.mark.parametrize(
+    ("date", "created"),
+    [
+        ("", None),
+        ("Date: 31 May 24 10:15 EST\n", "2024-05-31T10:15:00-05:00"),
+        ("Date: nonsense\nReceived: from x by y; Fri, 31 May 2024 10:15:00 GMT\n", "2024-05-31"),
+    ],
+)
+def test_a_date_comes_from_the_header_or_the_last_hop(read, date, created):
+    document = read(f"Subject: a\n{date}\nText.\n")[0]["mail.eml"]
+    assert str(document.metadata.get("created"))[: len(str(created))] == str(created)
+
+
+@pytest.mark.parametrize("content", ["X-Foo: bar\n\n", "Subject:\n\n \n"], ids=["fields", "blank"])
+def test_a_mail_without_anything_is_empty(read, content):
+    with pytest.raises(EmptyDocumentError):
+        read(content)
+
+
+def test_a_mail_cut_off_to_no_byte_is_broken(read):
+    with pytest.raises(ReadError, match="broken: 0 bytes"):
+        read("")
+
+
+def test_a_mail_of_an_attachment_alone_is_read(read):
+    content = (
+        "Subject: \nContent-Type: text/csv; name=t.csv\nContent-Disposition: attachment\n\na;b\n"
+    )
+    assert list(read(content)[0]) == ["mail.eml › t.csv"]
+
+
+TOP_POSTED = """Agreed.
+
+On Fri, 31 May 2024 at 10:15, Ines Dahl
+<ines@example.org> wrote:
+
+> The key hangs on the board.
+>> Where is it?
+
+> Bye
+Thanks again!
+
+--
+Bo Lind
+"""
+OUTLOOK = """Agreed.
+
+________________________________
+Von: Ines Dahl <ines@example.org>
+Gesendet: Freitag, 31. Mai 2024 10:15
+An: Bo
+Betreff: Keys
+
+The key hangs on the board.
+"""
+ORIGINAL = """Agreed.
+-----Ursprüngliche Nachricht-----
+From: Ines
+Sent: 31 May
+
+The key hangs on the board."""
+FORWARDED = """FYI
+
+---------- Forwarded message ---------
+From: Ines
+Date: Fri
+
+The key hangs on the board."""
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        (TOP_POSTED, "ttqqqqqqqttsss"),
+        (OUTLOOK, "ttqqqqqqqq"),
+        (ORIGINAL, "tqqqqq"),
+        (FORWARDED, "ttqqqqq"),
+        ("Note:\n\nFrom: here on\nit is my own text.", "tttt"),
+        ("Prices:\n> 40", "tq"),
+    ],
+    ids=["top-posted", "outlook", "original", "forwarded", "own text", "no attribution"],
+)
+def test_quotations_and_signatures_are_told_from_new_text(text, kinds):
+    assert "".join(kind[0] for kind in tell_kinds(text.split("\n"))) == kinds
+
+
+def test_a_blockquote_of_html_is_a_quotation(read):
+    html = (
+        "<p>Agreed.</p><div>On Fri, 31 May 2024 Ines wrote:</div>"
+        "<blockquote><p>The key</p><p>hangs.</p></blockquote><p>Bye</p>"
+    )
+    document = read(f"{HEAD}Content-Type: text/html\n\n{html}")[0]["mail.eml"]
+    (segment,) = document.segments
+    assert segment.modality == "quote"
+    assert document.text[segment.start : segment.end] == (
+        "On Fri, 31 May 2024 Ines wrote:\n\n> The key\n\n> hangs."
+    )
+    assert body(document).startswith("Agreed.")
+    assert document.text.endswith("\n\nBye")
+
+
+MBOX = """From ines@example.org Fri May 31 10:15:00 2024
+From: ines@example.org
+Subject: Keys
+Message-ID: <1@x>
+
+>From here on it is text.
+From nowhere: no time.
+
+From b@example.org Fri May 31 10:16:00 2024
+From: b@example.org
+Subject: Re: Keys
+Message-ID: <2@x>
+In-Reply-To: <1@x>
+
+Second.
+
+From c@example.org Fri May 31 10:17:00 2024
+From: c@example.org
+Subject: Re: Keys
+Message-ID: <3@x>
+In-Reply-To: <2@x>
+
+Third.
+"""
+
+
+def test_each_mail_of_a_mailbox_is_a_document_with_lines_of_the_file(read):
+    documents, failures = read(MBOX, "in.mbox")
+    assert list(documents) == ["in.mbox › Keys", "in.mbox › Re: Keys", "in.mbox › Re: Keys (2)"]
+    first, second, third = documents.values()
+    assert body(first) == "From here on it is text.\nFrom nowhere: no time."
+    assert lines_of(third, "Third.") == (23, 23)
+    assert {one.metadata["thread"] for one in (first, second, third)} == {"1@x"}
+    assert {one.file_type for one in documents.values()} == {"mbox"}
+    assert failures == []
+
+
+def test_mails_without_a_subject_are_told_apart(read):
+    line = "From x Fri May 31 10:15:00 2024\n"
+    documents, _ = read(f"{line}From: a@x\n\nOne.\n\n{line}From: a@x\n\nTwo.\n", "in.mbox")
+    assert [(path, one.title) for path, one in documents.items()] == [
+        ("in.mbox › mail", "in.mbox › mail"),
+        ("in.mbox › mail (2)", "in.mbox › mail (2)"),
+    ]
+
+
+def test_an_attachment_in_a_mailbox_has_the_thread_and_the_date_of_its_mail(read):
+    inner = "Content-Type: message/rfc822\n\nSubject: Otters\nMessage-ID: <o@x>\n\nThey swim.\n"
+    part = "Content-Type: text/csv; name=t.csv\n\na;b"
+    reply = mixed(part, inner).replace("Subject", "In-Reply-To: <2@x>\nSubject", 1)
+    box = f"{MBOX}\nFrom x Fri May 31 10:15:00 2024\n{reply}"
+    documents, _ = read(box, "in.mbox")
+    attached = documents["in.mbox › 2024-05-31 Keys › t.csv"]
+    assert (attached.title, attached.metadata["thread"]) == (attached.path, "1@x")
+    assert documents["in.mbox › 2024-05-31 Keys › Otters.eml"].metadata["thread"] == "o@x"
+
+
+def test_a_mail_that_is_twice_in_a_mailbox_is_read_once_but_not_another_with_its_id(read):
+    documents, failures = read(MBOX + "\n" + MBOX.replace("Second.", "Changed."), "in.mbox")
+    assert len(documents) == 4
+    assert [reason for _, reason in failures] == ["the same mail is above it in the file"] * 2
+
+
+def test_a_mail_that_fails_leaves_the_others_of_its_mailbox(read):
+    bomb = (
+        "From x Fri May 31 10:15:00 2024\nSubject: a\n" + "Content-Type: message/rfc822\n\n" * 999
+    )
+    documents, failures = read(f"{bomb}\n{MBOX}", "in.mbox")
+    assert len(documents) == 3
+    assert failures == [("in.mbox:1", "it is nested too deeply")]
+
+
+def test_a_mail_of_a_maildir_keeps_its_name_when_it_is_read_and_flagged(read):
+    content = f"Return-Path: <a@x.org>\n{HEAD}\nHello.\n"
+    for name in ("in/new/17.M1P2.host", "in/cur/17.M1P2.host:2,S"):
+        assert list(read(content, name)[0]) == ["in/17.M1P2.host"]
+    assert list(read(content, "new/letter.eml")[0]) == ["new/letter.eml"]
+
+
+def test_mail_is_recognised_by_its_content():
+    head = b"Return-Path: <a@x.org>\nReceived: from x\n by y\nSubject: a\n\nText"
+    assert sniff("17.M1P2.host", head, b"") == ("mail", None)
+    assert sniff("Inbox", b"From a@x Fri May 31 10:15:00 2024\n" + head, b"") == ("mbox", None)
+    assert sniff("list.txt", b"Received: five boxes\nFrom: the harbour\n", b"") == ("plain", None)
+
+
+def test_confidentiality_of_a_mail_holds_for_its_attachments(read):
+    stated = HEAD + "Confidentiality: secret\n"
+    documents, _ = read(mixed("Content-Type: text/csv; name=t.csv\n\na;b").replace(HEAD, stated))
+    assert {one.metadata["confidentiality"] for one in documents.values()} == {"secret"}
+    other = "Content-Type: text/html; name=t.html\n\n<meta name=confidentiality content=public>Text"
+    documents, failures = read(mixed(f"{PLAIN}utf-8\n\nText.", other).replace(HEAD, stated))
+    assert list(documents) == ["mail.eml"]
+    assert failures == [("mail.eml › t.html", "confidentiality occurs more than once")]
+    with pytest.raises(ReadError, match="must be spelled"):
+        read(HEAD + "Confidentiality-Level: secret\n\nText.\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("Content-Type: message/rfc822\n\n" * 1500, "nested too deeply"),
+        (
+            "".join(
+                f"Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(999)
+            ),
+            "nested too deeply",
+        ),
+        (f"{HEAD}Content-Type: multipart/mixed; boundary=b\n\n" + "--b\n\nx\n" * 50_000, "parts"),
+        (f"{HEAD}\n" + "a" * 20_000, "too long: over 10,000 characters"),
+    ],
+    ids=["mails", "parts in parts", "many parts", "one line"],
+)
+def test_a_hostile_mail_is_refused_with_a_reason(read, content, reason):
+    with pytest.raises(ReadError, match=reason):
+        read(content, limits=ReadLimits(text_bytes=10_000))
+
+
+def test_a_mail_of_many_quotations_does_not_become_as_many_passages(read):
+    document = read(f"{HEAD}\n" + "> a\nb\n" * 5_000)[0]["mail.eml"]
+    assert len(document.segments) == 100
+
+
+def test_an_outlook_message_is_read_with_its_attachments(read):
+    head = (
+        "From: Ines <ines@x.org>\r\nDate: Fri, 31 May 2024 10:15:00 +0200\r\nMessage-ID: <1@x>\r\n"
+    )
+    content = outlook_message(
+        subject="Keys",
+        body="One.\r\n\r\nTwo.\r\n",
+        headers=head,
+        attached=(("t.csv", b"a;b\n" * 9),),
+    )
+    documents, failures = read(content, "mail.msg")
+    document = documents["mail.msg"]
+    assert (document.title, document.file_type) == ("Keys", "msg")
+    assert document.metadata["author"] == ("Ines", "ines@x.org")
+    assert document.places.unit == "paragraph"
+    assert lines_of(document, "Two.") == (3, 3)
+    assert documents["mail.msg › t.csv"].text == "a;b\n" * 9
+    assert failures == []
+    with pytest.raises(ReadError, match="a broken Outlook message"):
+        read(content[:600], "mail.msg")
+
+
+def test_hostile_fields_and_html_are_read_in_bounded_time(read):
+    documents, _ = read("Subject: a\nTo: " + "a@x.org, " * 200_000 + "\n\nText.\n")
+    assert body(documents["mail.eml"]) == "Text."
+    html = "<div>" * 20_000 + "Text." + "<blockquote>" * 20_000 + "<script>alert(1)</script>"
+    documents, _ = read(f"Subject: a\nContent-Type: text/html\n\n{html}")
+    assert body(documents["mail.eml"]) == "Text."
+
+
+def test_a_mailbox_answers_with_the_original_and_not_with_who_quotes_it(tmp_path):
+    folder = tmp_path / "mail"
+    folder.mkdir()
+    said = "The walrus key hangs on the blue board.\n"
+    original = mail("Keys", said, From="Ines <ines@x.org>", Message_ID="<1@x>")
+    quoted = f"Thanks.\n\nOn Fri, 31 May 2024, Ines wrote:\n> {said}"
+    reply = mail("Re: Keys", quoted, From="Bo <bo@x.org>", Message_ID="<2@x>", In_Reply_To="<1@x>")
+    box = b"".join(
+        b"From x Fri May 31 10:15:00 2024\n" + one.as_bytes() + b"\n" for one in (original, reply)
+    )
+    (folder / "in.mbox").write_bytes(box)
+    with open_library(tmp_path / "home", distinct_text=True) as library:
+        search = SearchServiceV2(library).search
+        Indexer(library).build(folder, "d")
+        first, *others = search("walrus key", dataset="d").results
+        assert first.path == "in.mbox › Keys"
+        assert [other.path for other in first.also_in] == ["in.mbox › Re: Keys"]
+        assert all(one.modality == "text" for one in others)
+        (alone,) = search("walrus", dataset="d", mode="lexical", filters="author=bo@x.org").results
+        assert (alone.modality, alone.snippet.splitlines()[-1]) == ("quote", f"> {said.strip()}")
+        assert alone.citation.startswith("[source: Re: Keys, quoted, line")
+        assert find_document(library.database, alone.citation).text in alone.text
+        thread = search("key thanks", dataset="d", filters="thread=1@x").results
+        assert {one.path for one in thread} == {"in.mbox › Keys", "in.mbox › Re: Keys"}
+        found = find_document(library.database, f"{first.path}:{first.snippet_lines[0]}-99")
+        assert said.strip() in found.text
+        with pytest.raises(InputError, match="2 documents: one of them is in"):
+            find_document(library.database, "in.mbox:2-9")
+        with (folder / "in.mbox").open("ab") as box_file:
+            box_file.write(b"From x Fri May 31 10:18:00 2024\nSubject: New\n\nA new mail.\n")
+        report = Indexer(library).build(folder, "d")
+        assert (report.added, report.updated, report.unchanged) == (1, 0, 2)

@@ -1,0 +1,159 @@
+"""Workbooks: which cells become text, with which names and places, and what is left out."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import date, datetime
+
+import pytest
+
+from catalog.core.documents import ParsedDocument
+from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
+from catalog.ingest.readers.containers.archive import ArchiveReader
+from workbooks import MAIN, Rows, sheet_xml, workbook
+
+
+def read(
+    data: bytes, path: str = "a/budget.xlsx", limits: ReadLimits = DEFAULT_LIMITS
+) -> tuple[ParsedDocument, list[ReadFailure]]:
+    *failures, document = ArchiveReader().read(io.BytesIO(data), path, limits=limits)
+    assert isinstance(document, ParsedDocument)
+    return document, [one for one in failures if isinstance(one, ReadFailure)]
+
+
+def lines_and_cells(document: ParsedDocument) -> list[tuple[str, str | None]]:
+    found, at = [], 0
+    for line in document.text.split("\n"):
+        if line:
+            found.append((line, document.places.cells_of(at, at + len(line))))
+        at += len(line) + 1
+    return found
+
+
+COSTS: Rows = [
+    ["Item", "Ordered", "Amount", "Paid"],
+    ["Oak planks", date(2024, 3, 5), 12.5, True],
+    ["Hemp rope", datetime(2024, 3, 6, 9, 30), 40.0, False],
+    ["Total", None, "=SUM(C2:C3)→52.5"],
+]
+
+
+def test_each_row_has_the_names_of_its_columns_and_its_cells_as_place():
+    document, failures = read(workbook({"Costs": COSTS}))
+    assert (document.title, document.file_type, failures) == ("budget", "xlsx", [])
+    assert [heading.title for heading in document.headings] == ["Costs"]
+    assert lines_and_cells(document) == [
+        ("Costs", "Costs!A1:D1"),
+        ("Item | Ordered | Amount | Paid", "Costs!A1:D1"),
+        ("Item: Oak planks; Ordered: 2024-03-05; Amount: 12.5; Paid: TRUE", "Costs!A2:D2"),
+        ("Item: Hemp rope; Ordered: 2024-03-06 09:30; Amount: 40; Paid: FALSE", "Costs!A3:D3"),
+        ("Item: Total; Amount: 52.5", "Costs!A4:D4"),
+    ]
+
+
+def test_a_title_above_and_remarks_beside_a_table_are_not_parts_of_it():
+    rows: Rows = [
+        ["Budget of the museum"],
+        ["Item", "Supplier", "Amount", None, "Note"],
+        ["Oak planks", "Tidewater", 12.5, None, "Prices are fixed until June."],
+        ["Hemp rope", "Ropewalk", 40],
+        [],
+        ["Brass lamp", "Lumen", 7],
+    ]
+    document, _ = read(workbook({"Q1 Costs": rows}))
+    assert lines_and_cells(document)[1:] == [
+        ("Budget of the museum", "'Q1 Costs'!A1:C1"),
+        ("Item | Supplier | Amount", "'Q1 Costs'!A2:C2"),
+        ("Item: Oak planks; Supplier: Tidewater; Amount: 12.5", "'Q1 Costs'!A3:C3"),
+        ("Item: Hemp rope; Supplier: Ropewalk; Amount: 40", "'Q1 Costs'!A4:C4"),
+        ("Note", "'Q1 Costs'!E2"),
+        ("Prices are fixed until June.", "'Q1 Costs'!E3"),
+        ("Item: Brass lamp; Supplier: Lumen; Amount: 7", "'Q1 Costs'!A6:C6"),
+    ]
+
+
+def test_merged_cells_name_all_columns_and_rows_under_them():
+    rows: Rows = [
+        ["Reign", "Name", None],
+        [None, "Latin", "Norse"],
+        [970, "Haraldus", "Haraldr"],
+        [None, "Sveno", "Sveinn"],
+    ]
+    document, _ = read(workbook({"Kings": sheet_xml(rows, ["A1:A2", "B1:C1", "A3:A4"])}))
+    assert [line for line, _ in lines_and_cells(document)][1:] == [
+        "Reign | Name",
+        "Reign | Latin | Norse",
+        "Reign: 970; Name Latin: Haraldus; Name Norse: Haraldr",
+        "Reign: 970; Name Latin: Sveno; Name Norse: Sveinn",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([["Name:", "Anna Vale"], ["Town:", "Harwich"]], "Name: | Anna Vale\nTown: | Harwich"),
+        ([["Name", "Anna Vale"], ["Town", "Harwich"]], "Name | Anna Vale\nTown | Harwich"),
+        ([["Oak", 1], ["Elm", 2]], "Oak | 1\nElm | 2"),
+        ([["Oak", "Size"], ["Elm", 2]], "Oak | Size\nOak: Elm; Size: 2"),
+        ([[None, 2023, 2024], ["Rent", 10, 12]], "2023 | 2024\nRent; 2023: 10; 2024: 12"),
+        ([[1, 2, 3], [4, 5, 6]], "1 | 2 | 3\n4 | 5 | 6"),
+        ([["a\nb  c"]], "a b c"),
+        ([[1e-7, 0.1 + 0.2, 12345678901.0]], "1e-07 | 0.3 | 12345678901"),
+    ],
+)
+def test_names_are_taken_from_a_row_of_words_over_values(rows, text):
+    document, _ = read(workbook({"S": rows}))
+    assert document.text.split("\n", 1)[1] == text
+
+
+def test_hidden_and_empty_sheets_are_left_out_and_hidden_ones_named():
+    data = workbook({"Costs": COSTS, "Lists": [["secret"]], "Empty": []}, hidden=["Lists"])
+    document, failures = read(data)
+    assert "secret" not in document.text
+    assert failures == [ReadFailure("a/budget.xlsx › Lists", "a hidden sheet is not read")]
+    with pytest.raises(EmptyDocumentError):
+        read(workbook({"Empty": []}))
+
+
+def test_rows_over_the_limit_are_left_out_and_named():
+    rows = [["Number", "Word", "Half"], *([at, "word", at / 2] for at in range(1, 500))]
+    data = workbook({"Data": rows, "More": [["later"]]})
+    document, failures = read(data, limits=replace(DEFAULT_LIMITS, text_bytes=2000))
+    last = int(document.text.rsplit("Number: ", 1)[1].split(";")[0]) + 1
+    assert [one.path for one in failures] == ["a/budget.xlsx › Data"]
+    assert f"rows {last + 1}-500 left out: over 2,000 characters" in failures[0].reason
+    assert len(document.text) < 2100
+    assert document.text.endswith("More\nlater")
+
+
+def test_a_confidentiality_in_the_properties_counts():
+    custom = (
+        '<Properties xmlns:vt="v"><property name="confidentiality"><vt:lpwstr>secret</vt:lpwstr>'
+        "</property></Properties>"
+    )
+    document, _ = read(workbook({"Costs": COSTS}, docProps__custom_dot_xml=custom))
+    assert document.metadata["confidentiality"] == "secret"
+
+
+def test_a_broken_workbook_is_refused():
+    cells = '<row r="1"><c r="A1" t="n"><v>seven</v></c></row>'
+    broken = f"<worksheet><sheetData>{cells}</sheetData></worksheet>"
+    with pytest.raises(ReadError, match="broken sheet"):
+        read(workbook({"Costs": broken}))
+    document, failures = read(workbook({"Costs": COSTS, "Rest": broken}))
+    assert "Oak planks" in document.text
+    assert [one.path for one in failures] == ["a/budget.xlsx › Rest"]
+
+
+def test_a_bomb_and_a_sheet_of_a_million_rows_end_within_the_limits():
+    with pytest.raises(ReadError, match="over 200 times its size"):
+        read(workbook({"Costs": COSTS}, xl__media_dot_bin=b"\0" * 60_000_000))
+    corners = (
+        f'<row r="{at[1:]}"><c r="{at}"><v>{at[1:]}</v></c></row>' for at in ("A1", "B1048576")
+    )
+    xml = f'<worksheet xmlns="{MAIN}"><sheetData>{"".join(corners)}</sheetData></worksheet>'
+    document, failures = read(workbook({"Data": xml}))
+    assert (document.text, failures) == ("Data\n1\n\n1048576", [])
+    assert document.places.cells_of(0, len(document.text)) == "Data!A1:B1048576"
