@@ -10,7 +10,7 @@ import pytest
 from catalog.core.text import strip_userinfo
 from catalog.evaluation.backends import Backends
 from catalog.interfaces.cli import main
-from catalog.interfaces.cli.options import logged_settings
+from catalog.interfaces.cli.options import StoreOptions, logged_settings
 from catalog.llm.local import LocalLLM
 from fakes import open_library
 
@@ -69,7 +69,7 @@ def test_a_file_that_comes_later_is_known_then(tmp_path):
 def test_the_log_of_a_command_names_no_address_of_a_server(monkeypatch, tmp_path, name):
     monkeypatch.setenv("IDX_LOG_LEVEL", "INFO")
     monkeypatch.setattr(logging.getLogger(name), "level", logging.INFO)
-    logged_settings(SimpleNamespace(obj=None), tmp_path, None)
+    logged_settings(SimpleNamespace(obj=StoreOptions(tmp_path)))
     assert logging.getLogger(name).level == logging.WARNING
 
 

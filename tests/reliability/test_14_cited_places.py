@@ -14,6 +14,7 @@ from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.terminal import Form, render
 from catalog.library.indexing import Indexer
 from fakes import open_library
+from outlook_file import outlook_message
 from reliability.opened_file import open_at, read_text
 from workbooks import workbook
 
@@ -211,6 +212,35 @@ def write_epub(path):
             book.writestr(f"OEBPS/c{number}.xhtml", chapter)
 
 
+def letter():
+    fields = "Subject: Words\nFrom: ann@example.org\nDate: Fri, 31 May 2024 10:15:00 +0000\n"
+    types = "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n"
+    return f"{fields}{types}Content-Transfer-Encoding: 8bit\n\n{markdown()}\n"
+
+
+def mailbox():
+    """A mail for each word."""
+    mails = (
+        f"From a@b.c Fri May 31 10:15:00 2024\nSubject: {title}\nFrom: a@b.c\n"
+        f"Message-ID: <{title}@b.c>\nContent-Type: text/plain; charset=utf-8\n\n" + "\n".join(lines)
+        for title, lines in paragraphs()
+    )
+    return "\n\n".join(mails) + "\n"
+
+
+def web_archive():
+    page = "".join(
+        f"<h1>{title}</h1>" + "".join(f"<p>{line.replace('&', '&amp;')}</p>" for line in lines)
+        for title, lines in paragraphs()
+    )
+    return (
+        "From: <Saved>\nSubject: Words\nMIME-Version: 1.0\n"
+        'Content-Type: multipart/related; boundary="b"; type="text/html"\n\n--b\n'
+        "Content-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
+        f"<html><body>{page}</body></html>\n--b--\n"
+    )
+
+
 FRONT_MATTER = "---\ntags: [a, b]\ntitle: Words\n---\n"
 TEXTS = {
     "notes.md": markdown(FRONT_MATTER),
@@ -236,6 +266,9 @@ TEXTS = {
     "records.jsonl": records(),
     "lines.jsonl": "\n".join(json.dumps([title, *lines]) for title, lines in paragraphs()),
     "cells.ipynb": notebook(),
+    "letter.eml": letter(),
+    "archive.mbox": mailbox(),
+    "page.mhtml": web_archive(),
 }
 
 
@@ -270,6 +303,11 @@ def write_rich_text(path):
     path.write_text(f"{{\\rtf1\\ansi\\ansicpg1252 {text}\\par}}")
 
 
+def write_message(path):
+    body = "\n\n".join(line for title, lines in paragraphs() for line in (title, *lines))
+    path.write_bytes(outlook_message(subject="Words", body=body))
+
+
 WRITERS = {
     "budget.xlsx": write_workbook,
     "paper.odt": write_opendocument,
@@ -278,6 +316,7 @@ WRITERS = {
     "paper.docx": write_docx,
     "deck.pptx": write_pptx,
     "book.epub": write_epub,
+    "offer.msg": write_message,
 }
 UNITS = {
     "cells.ipynb": "cell",
@@ -288,6 +327,8 @@ UNITS = {
     "budget.xlsx": "row",
     "deck.pptx": "slide",
     "book.epub": "paragraph",
+    "offer.msg": "paragraph",
+    "page.mhtml": "paragraph",
     "records.jsonl": "record",
     **dict.fromkeys(
         ("talk.mp4.md", "subtitles.srt", "windows.srt", "captions.vtt", "old.sbv", "table.tsv"),

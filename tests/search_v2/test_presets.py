@@ -120,6 +120,15 @@ def test_the_book_preset_shows_all_the_best_passages_of_one_chapter(service_of):
 
 
 def test_every_preset_is_found_by_name_and_loads():
-    assert set(find_presets()) == {"agents", "book", "default", "fast", "projects", "rrf", "vault"}
+    assert set(find_presets()) == {
+        "agents",
+        "book",
+        "default",
+        "fast",
+        "multilingual",
+        "projects",
+        "rrf",
+        "vault",
+    }
     for name in find_presets():
         load_settings(preset=name)

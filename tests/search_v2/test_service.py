@@ -414,7 +414,7 @@ def test_the_json_form_holds_what_the_contract_names(service):
     }  # fmt: skip
     assert set(found["results"][0]["locator"]) == {
         "unit", "start", "end", "file", "page", "page_end", "line_start", "line_end",
-        "time_start", "time_end",
+        "time_start", "time_end", "cells",
     }  # fmt: skip
     assert set(found["stages"][0]) == {"name", "status", "ms", "note"}
 

@@ -32,7 +32,8 @@ class ResultLocator(Frozen):
     """The position of the passage in its file; numbers are from 1 and inclusive, times are seconds.
 
     ``start`` and ``end`` count in ``unit``: the citation names them, and ``get`` takes them after
-    the path. A ``record`` is named by its line of ``file``. In a PDF or presentation ``page`` is
+    the path. A ``record`` is named by its line of ``file``. The ``file`` of a mail in a mailbox, or
+    of an attachment, is the one that contains it. In a PDF or presentation ``page`` is
     the first page or slide and ``page_end`` the last. Lines are numbered in the file; in a notebook
     within the one cell. ``cells`` are those of a workbook, with their sheet: ``Costs!A12:F30``.
     Fields that the format lacks, or that are unknown, are ``None``.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from catalog.core.dates import format_timestamp
 from catalog.core.documents import Chunk, Locator, find_columns
+from catalog.core.places import WITHIN
 from catalog.core.query import ParsedQuery
 from catalog.core.results import (
     TIMED_MODALITIES,
@@ -165,7 +166,7 @@ def _to_locator(chunk: Chunk, where: Locator) -> ResultLocator:
         unit="time" if is_timed else where.unit,
         start=where.time_start if is_timed else where.start,
         end=where.time_end if is_timed else where.end,
-        file=chunk.file if where.unit == "record" else None,
+        file=chunk.file if where.unit == "record" or WITHIN in chunk.path else None,
         page=where.page,
         page_end=where.page if where.page_end is None else where.page_end,
         line_start=where.line_start,
