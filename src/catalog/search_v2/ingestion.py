@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -408,7 +408,8 @@ class DatasetPipeline(IngestionPipeline):
     def _reported(self, num_workers: int | None, more: Mapping[str, Any]) -> Iterator[None]:
         taking = (IngestionPipeline.run, *(type(step).__call__ for step in self.transformations))
         taken = (one for call in taking for one in signature(call).parameters.values())
-        names = {one.name: () for one in taken if one.kind is not one.VAR_KEYWORD}
+        kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        names = {one.name: () for one in taken if one.kind in kinds and one.name != "self"}
         check_names(more, names)
         if num_workers is not None and num_workers > 1:
             raise InputError(
