@@ -396,3 +396,21 @@ def test_a_statement_that_denies_a_part_of_the_best_one_is_shown():
         "Smoking is allowed.",
         "Smoking is allowed nowhere.",
     ]
+
+
+def test_a_table_whose_first_row_is_in_the_headings_has_its_column_names():
+    text = "# Servers\n\n| host | role |\n|---|---|\n| alder | database |\n| birch | web |\n"
+    found = read_statements(text, ("Servers", "| host | role |"))
+    assert [one.text for one in found] == ["alder; role: database", "birch; role: web"]
+    assert all(one.context == () for one in found)
+
+
+def test_an_answer_that_begins_with_a_limit_stays_with_its_own_question():
+    text = (
+        "Q: Where do I park my bicycle?\nA: In the cellar, behind the lift.\n\n"
+        "Q: Is the office open on Saturdays?\nA: Only from 9 to 13, and not in August.\n"
+    )
+    first, second = read_statements(text)
+    assert first.turned == ""
+    assert "bicycle" in first.context[-1]
+    assert "Saturdays" in second.context[-1]

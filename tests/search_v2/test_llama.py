@@ -318,3 +318,18 @@ def test_a_failed_stage_is_logged_if_the_caller_does_not_see_stages(service, mon
         assert "vector failed, the search continues without it" in caplog.text
     with pytest.raises(StageFailedError):
         DatasetRetriever("notes", strict=True).retrieve("bread")
+
+
+def test_a_passage_has_one_hash_whichever_query_found_it(service):
+    retriever = CatalogRetriever("notes", service=service)
+    first, second = (
+        retriever.retrieve(query)[0].node for query in ("keys", "how often are the keys rotated")
+    )
+    assert first.node_id == second.node_id
+    assert first.metadata["relevance"] != second.metadata["relevance"]
+    assert first.hash == second.hash
+
+
+def test_the_factory_takes_a_service_as_its_first_argument(service):
+    fused = HybridRetrieverFactoryV2(service).build(dataset_name="notes", k_fused=1)
+    assert len(fused.retrieve("keys")) == 1

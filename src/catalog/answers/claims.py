@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import NO_ANSWER
-from catalog.answers.statements import denies, read_statements
+from catalog.answers.statements import denies, is_denied, read_statements
 from catalog.answers.support import Support, analyse_text, check_support
 from catalog.core.answers import AnswerSentence
 from catalog.core.text import clean
@@ -28,6 +28,8 @@ _PART_OF_MARK = re.compile(r"</?(?:t(?:h(?:i(?:n(?:k)?)?)?)?)?\Z", re.I)
 _LONGEST_PART = len("</think")
 _MARKER = re.compile(r"(?:\d{1,3}[.)]|[-*•+])+")  # of an item of a list
 _MAY_END = re.compile(rf"{END_MARK.pattern}|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+_EXCEPTION = re.compile(r"\b(?:unless|except(?:ing)?|other than)\b([^,.;:()\n]*+)", re.I)
+_LONG_WORD = re.compile(r"\w{4,}")
 _MOST_OF_RANGE = 20
 _BUDGET, _BUDGET_AT_FIRST = 8, 4_000  # characters split for each that comes, and before
 _LONGEST_BEGINNING = 100  # characters: tells an abstention, which is shorter
@@ -203,25 +205,42 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
 def find_denial(text: str, result: SearchResult) -> str | None:
     """Return why the passage says a sentence only to deny it: in a heading, label, or afterwards.
 
-    A bare title says nothing either.
+    A bare title says nothing either. Nor may the rule be stated of what is excepted from it.
     """
     words = query_words(text, language_of_words(result.text))
     if any(
         text.strip(" .").casefold() in one.casefold() for one in (result.title, *result.sections)
     ):
         return "words: it is only a title"
-    negated = any(word.is_negation for one in analyse_text(text).sentences for word in one)
-    if negated or denies(text, most=len(text)):
-        return None
+    negated = _is_negated(text)
     statements = list(read_statements(result.text, result.sections))
     if not statements:
         return None
     nearest = max(statements, key=lambda one: words.rank(words.matches(one.text)))
+    is_copied = text.strip(" .").casefold() in nearest.text.casefold()
+    if (exception := _EXCEPTION.search(nearest.text)) and not _EXCEPTION.search(text):
+        rule = nearest.text[: exception.start()]
+        excepted = _long_words(exception[1]) - _long_words(rule)
+        if excepted & _long_words(text) and _is_negated(rule) == negated:
+            return f"exception: the passage says {exception[0]!r}"
+    if (negated or denies(text, most=len(text))) and not is_copied:
+        return None
+    is_answer = text.strip(" .").casefold() in nearest.turned.casefold()
+    if is_denied(nearest) and not is_answer and not is_denied(nearest._replace(text=text)):
+        return f"negation: the passage says {nearest.text!r}"
     if denying := next((one for one in nearest.context if denies(one)), None):
         return f"negation: the passage says it under {denying!r}"
     if denies(nearest.turned, most=len(nearest.turned)) and text not in nearest.turned:
         return f"negation: the passage goes on with {nearest.turned!r}"
     return None
+
+
+def _is_negated(text: str) -> bool:
+    return any(word.is_negation for one in analyse_text(text).sentences for word in one)
+
+
+def _long_words(text: str) -> set[str]:
+    return set(_LONG_WORD.findall(text.casefold()))
 
 
 def _supporting(text: str, cited: Mapping[int, SearchResult]) -> tuple[tuple[int, ...], Support]:

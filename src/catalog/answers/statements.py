@@ -144,14 +144,14 @@ class _Reader:
     def __init__(self, text: str, headings: Sequence[str] = ()) -> None:
         self._text = text
         self._lines = list(iter_lines(text))
+        columns = find_columns(headings)
+        headings = [one for one in headings if one not in columns]
         known = {" ".join(one.split()) for one in headings}
         titles = {
             _title(self._line(at)) for at in range(len(self._lines)) if self._line(at).strip()
         }
         self._known = known & titles
         above = [one for one in headings if " ".join(one.split()) not in titles]
-        columns = find_columns(above)
-        above = [one for one in above if one not in columns]
         names = columns[0].strip("| ").split("|") if columns else []
         self._columns = [_plain(name) for name in names]
         lines = [text[one.start : one.end] for one in self._lines]
@@ -172,7 +172,8 @@ class _Reader:
                 kind = "quote"
             if found and waiting and not waiting[-1].turned:
                 is_all = kind in ("prose", "quote") and _answers(found[0].text)
-                if is_all or (kind != "table" and _is_denied(waiting[-1])):
+                is_all &= _question_of(found[0]) in ("", _question_of(waiting[-1]))
+                if is_all or (kind != "table" and is_denied(waiting[-1])):
                     turn, turned = found.pop(0), waiting if is_all else waiting[-1:]
                     turned = [one.turned_by(turn.text, turn.end) for one in turned]
                     waiting[-len(turned) :] = turned
@@ -395,7 +396,7 @@ class _Reader:
             bare = words.rstrip("*_ ")
             is_said = not bare.endswith((":", "?"))
             if waiting is not None:
-                if is_said and not waiting.turned and (_answers(words) or _is_denied(waiting)):
+                if is_said and not waiting.turned and (_answers(words) or is_denied(waiting)):
                     waiting, before = waiting.turned_by(words, end), None
                     continue
                 yield waiting
@@ -452,7 +453,12 @@ def _answers(words: str) -> bool:
     return any(_ANSWERS.match(one) and _TURNS.search(one[:_NEAR]) for one in (words, said))
 
 
-def _is_denied(statement: Statement) -> bool:
+def _question_of(statement: Statement) -> str:
+    """Return the question that a statement answers, "" if none stands before it."""
+    return next((one for one in statement.context[-1:] if one.endswith("?")), "")
+
+
+def is_denied(statement: Statement) -> bool:
     """Return whether a label denies a statement, so that the next one says what is true: *Myth:*"""
     labels = _LABELS.match(statement.text)[0]  # type: ignore[index]
     return any(denies(one, most=3) for one in labels.split(":"))

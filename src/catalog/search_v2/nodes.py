@@ -21,6 +21,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from catalog.core.documents import Chunk, Locator, find_columns
 from catalog.core.errors import InputError
+from catalog.core.ids import sha256_hex
 from catalog.core.param_fields import check_names
 from catalog.core.query import SubQueryKind
 from catalog.core.results import TIMED_MODALITIES, Certainty, Evidence, Reranked
@@ -104,6 +105,14 @@ class PassageNode(TextNode):
         )
         node._chunk = chunk
         return node
+
+    @property
+    def hash(self) -> str:
+        """The same for every search that finds the passage, so that fusions of LlamaIndex merge it.
+
+        LlamaIndex's own hash covers the metadata, and ours has the relevance to the query.
+        """
+        return sha256_hex(f"{self.node_id} {self.text}")
 
     @property
     def chunk(self) -> Chunk:

@@ -204,12 +204,13 @@ class HybridRetrieverFactoryV2:
 
     def __init__(
         self,
-        parts: SearchParts | None = None,
+        parts: SearchParts | Searcher | None = None,
         *,
         service: Searcher | None = None,
         stages: StageLog | None = None,
     ) -> None:
-        self._given_parts = service.parts if parts is None and service is not None else parts
+        given: Any = service if parts is None else parts
+        self._given_parts: SearchParts | None = getattr(given, "parts", given)
         self._stages = stages
 
     def build(

@@ -1,0 +1,42 @@
+"""Sentences of a model that a passage has only as an error, or as an exception from a rule."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from catalog.answers.claims import find_denial
+
+REFUNDS = "Refunds are paid within 14 days, except for gift cards, which are never refunded."
+TAXIS = "Taxis are not reimbursed, except after midnight."
+FLIGHTS = "Flights may be booked in business class unless the trip is paid by a client."
+COFFEE = "Myth: Decaf contains no caffeine at all.\nFact: Decaf contains 2 to 5 mg of it.\n"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("Gift cards are refunded within 14 days.", REFUNDS),
+        ("Refunds for gift cards are paid within 14 days.", REFUNDS),
+        ("Taxis are not reimbursed after midnight.", TAXIS),
+        ("Flights may be booked in business class if the trip is paid by a client.", FLIGHTS),
+        ("Decaf contains no caffeine at all.", COFFEE),
+    ],
+)
+def test_a_sentence_that_turns_its_source_is_denied(sentence, source):
+    assert find_denial(sentence, SimpleNamespace(text=source, title="Rules", sections=()))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("Refunds are paid within 14 days.", REFUNDS),
+        ("Gift cards are never refunded.", REFUNDS),
+        ("Taxis are reimbursed after midnight.", TAXIS),
+        ("Taxis are not reimbursed, except after midnight.", TAXIS),
+        ("Flights may be booked in business class.", FLIGHTS),
+        ("Decaf contains 2 to 5 mg of it.", COFFEE),
+    ],
+)
+def test_a_sentence_that_keeps_the_sense_of_its_source_is_not_denied(sentence, source):
+    passage = SimpleNamespace(text=source, title="Rules", sections=())
+    assert find_denial(sentence, passage) is None
