@@ -58,7 +58,7 @@ def test_questions_that_count_or_list(question, phrases):
         "Which documents mention midnight but not key?",
         "Which notes mention trailer or regatta?",
         "How many notes mention Kingfisher in 2026?",
-        "How many emails mention flour?",
+        "How many customers mention flour?",
         "What does the note say about hiring?",
     ],
 )
@@ -135,3 +135,20 @@ def test_a_counted_document_shows_the_statement_and_what_turns_it(tmp_path):
         assert lines('which notes contain "dogs" and "euros"') == [
             "Rules › Not allowed: Dogs in the hall … The fee is 9 euros."
         ]
+
+
+@pytest.mark.parametrize(
+    ("question", "file_type"),
+    [
+        ("How many mails mention the walnut?", "mail"),
+        ("Which e-mails contain walnut", "mail"),
+        ("in which emails is walnut mentioned", "mail"),
+        ("List all my mails that mention walnut", "mail"),
+        ("How many notes mention mails?", None),
+        ("which documents contain e-mail", None),
+    ],
+)
+def test_a_question_about_mail_counts_mail_alone(question, file_type):
+    listing = read_listing(question)
+    assert listing is not None
+    assert listing.file_type == file_type

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.cited_sources import Sources, find_quote
@@ -26,7 +26,10 @@ from catalog.store.lexical.languages import stop_words
 if TYPE_CHECKING:
     from catalog.retrieval.searcher import Searcher
 
-_DOCUMENTS = "documents?|docs?|files?|notes?|pages?|papers?|articles?|reports?|texts?|sources?"
+_DOCUMENTS = (
+    "documents?|docs?|files?|notes?|pages?|papers?|articles?|reports?|texts?|sources?|e?-?mails?"
+)
+_MAIL = re.compile(r"(?:how many|which|what|all|every|each|the|my|our|these|of) e?-?mails?\b", re.I)
 _CONDITION = re.compile(r"\b(?:not|or|without|except|but|since|before|after|in \d{4})\b", re.I)
 _MENTION = "mention(?:s|ed|ing)?|contain(?:s|ing)?|refer(?:s|ring)? to"
 _SAY = "say(?:s|ing)?|state[sd]?|discuss(?:es|ed|ing)?|talks? about|talking about"
@@ -51,18 +54,20 @@ class ListingQuestion(NamedTuple):
     """A question for a list: a passage must contain all its ``phrases``.
 
     ``is_exact``: the question is about these words, so "no document" is an answer. A question such
-    as "which notes discuss …" may be about their meaning.
+    as "which notes discuss …" may be about their meaning. ``file_type`` is ``mail`` if the question
+    is about mail alone.
     """
 
     phrases: tuple[str, ...]
     is_exact: bool
+    file_type: str | None = None
 
 
 def read_listing(question: str) -> ListingQuestion | None:
     """Return the list that a question asks for; ``None`` for other questions.
 
     >>> read_listing('How many notes mention an indemnity clause?')
-    ListingQuestion(phrases=('indemnity clause',), is_exact=True)
+    ListingQuestion(phrases=('indemnity clause',), is_exact=True, file_type=None)
     >>> read_listing('How many pages does the report have?')
     """
     text = " ".join(question.split()).rstrip("?.! ")
@@ -77,7 +82,9 @@ def read_listing(question: str) -> ListingQuestion | None:
     phrases = [phrase.replace('"', " ") for phrase in (quoted or (what,))][:_MOST_PHRASES]
     if not all(re.search(r"\w", phrase) for phrase in phrases):
         return None
-    return ListingQuestion(tuple(phrases), asked["exact"] is not None)
+    is_mail = _MAIL.search(text, 0, asked.start("what")) is not None
+    file_type = "mail" if is_mail else None
+    return ListingQuestion(tuple(phrases), asked["exact"] is not None, file_type)
 
 
 def answer_listing(
@@ -87,6 +94,7 @@ def answer_listing(
 
     Return ``None`` if nothing contains the words and the question may mean something else.
     """
+    params = replace(params, file_type=params.file_type or listing.file_type)
     asked, page = listing.phrases, _count(service, params, listing.phrases)
     words = _telling_words(listing.phrases)
     if not page.total and len(words) > 1 and listing.is_exact:
@@ -112,7 +120,8 @@ def answer_listing(
     yield from (AnswerEvent("sentence", sentence=one) for one in sentences)
     rest = page.total - len(page.entries)
     arguments = " ".join(f'--containing "{phrase}"' for phrase in asked)
-    more = f"{rest} more: catalog browse {arguments} --offset {len(page.entries)}"
+    kind = f" --type {params.file_type}" if isinstance(params.file_type, str) else ""
+    more = f"{rest} more: catalog browse {arguments}{kind} --offset {len(page.entries)}"
     return Answer(
         params.question,
         tuple(sentences),
