@@ -106,6 +106,11 @@ def test_html_nested_twenty_thousand_deep_is_read(tag: str) -> None:
         # Buttons that open text, by their state, class, place, question or length; others do not.
         ("<button aria-expanded=false>Returns</button><p>Yes.</p>", "Returns\n\nYes."),
         ("<button class='accordion'>Returns</button><p>Yes.</p>", "Returns\n\nYes."),
+        (
+            "<button aria-controls='p1'>Where?</button><div id=p1 hidden>Norway.</div>",
+            "Where?\n\nNorway.",
+        ),
+        ("<p>a</p><p hidden='until-found'>b</p><p hidden>c</p>", "a\n\nb"),
         ("<button><h3>Returns</h3></button><p>Yes.</p>", "Returns\n\nYes."),
         ("<h3><button>May <b>I</b> swim?</button></h3><p>Yes.</p>", "May I swim?\n\nYes."),
         ("<p>Code.</p><button>Copy</button><button>Add to cart</button>", "Code."),

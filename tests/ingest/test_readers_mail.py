@@ -450,6 +450,8 @@ def test_confidentiality_of_a_mail_holds_for_its_attachments(read):
     documents, failures = read(mixed(f"{PLAIN}utf-8\n\nText.", other).replace(HEAD, stated))
     assert list(documents) == ["mail.eml"]
     assert failures == [("mail.eml › t.html", "confidentiality occurs more than once")]
+    documents, _ = read(HEAD + "X-Confidentiality: secret\n\nText.\n")
+    assert documents["mail.eml"].metadata["confidentiality"] == "secret"
     with pytest.raises(ReadError, match="must be spelled"):
         read(HEAD + "Confidentiality-Level: secret\n\nText.\n")
 

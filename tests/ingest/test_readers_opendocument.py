@@ -147,6 +147,10 @@ def test_rich_text_is_read_by_paragraphs_and_rows():
     [
         r"{\rtf1 Confidentiality: secret\par Text.}",
         r"{\rtf1{\*\userprops{\propname confidentiality}{\staticval secret}}Text.}",
+        r"{\rtf1{\*\userprops{\propname Confidential\'69ty}{\staticval secret}}Text.}",
+        r"{\rtf1{\*\userprops{\propname Confident\u105?ality}{\staticval secret}}Text.}",
+        "{\\rtf1{\\*\\userprops{\\propname\nConfidentiality}{\\staticval secret}}Text.}",
+        r"{\rtf1{\*\userprops{\propname {Confidentiality}}{\staticval secret}}Text.}",
     ],
 )
 def test_rich_text_that_names_a_confidentiality_is_refused(source):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 
 import pytest
 
@@ -12,6 +12,7 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.containers.archive import ArchiveReader
+from catalog.ingest.readers.containers.workbook import show
 from workbooks import MAIN, Rows, sheet_xml, workbook
 
 
@@ -157,3 +158,24 @@ def test_a_bomb_and_a_sheet_of_a_million_rows_end_within_the_limits():
     document, failures = read(workbook({"Data": xml}))
     assert (document.text, failures) == ("Data\n1\n\n1048576", [])
     assert document.places.cells_of(0, len(document.text)) == "Data!A1:B1048576"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (99999999999.99, "99999999999.99"),
+        (1234567890123.5, "1234567890123.5"),
+        (47.123456789012, "47.123456789012"),
+        (0.1 + 0.2, "0.3"),
+        (-0.0, "0"),
+        (5e17, "500000000000000000"),
+        (timedelta(minutes=12, seconds=34), "0:12:34"),
+        (timedelta(hours=2, minutes=5, seconds=9.25), "2:05:09.25"),
+        (timedelta(hours=30, minutes=5), "30:05"),
+        (time(7, 45), "7:45"),
+        (datetime(2024, 3, 5, 9, 30), "2024-03-05 09:30"),
+        (datetime(2024, 3, 5, 9, 30, 15), "2024-03-05 09:30:15"),
+    ],
+)
+def test_no_digit_that_a_person_sees_is_rounded_away(value, shown):
+    assert show(value) == shown

@@ -1,5 +1,6 @@
 """Commands whose standard output or error is closed or full."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from catalog.interfaces.plain_text import json_text
 from catalog.store import Database
 
 RUN = "from catalog.interfaces.cli import main; main()"
@@ -72,3 +74,9 @@ def test_an_agents_server_whose_output_is_full_ends_with_a_sentence(catalog):
     assert err.startswith("catalog: cannot write to standard output")
     assert err.endswith(": No space left on device\n")
     assert err.count("\n") == 1
+
+
+def test_json_has_no_character_that_steers_a_terminal():
+    told = json_text({"a": "x\x9b31m\x7f\u202eevil\u2028"})
+    assert told == r'{"a": "x\u009b31m\u007f\u202eevil\u2028"}'
+    assert json.loads(told) == {"a": "x\x9b31m\x7f\u202eevil\u2028"}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from typing import Any
 
 _KEPT = frozenset("\n\t\u200c\u200d")  # also the joiners of emoji, and of scripts that need them
+
+_STEERING = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def safe(text: str) -> str:
@@ -29,6 +32,10 @@ def complaint(message: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return one JSON document on a line; lone surrogates, which UTF-8 lacks, become ``?``."""
+    """Return one JSON document on a line; lone surrogates, which UTF-8 lacks, become ``?``.
+
+    Characters that steer a terminal or turn the direction of text are escaped.
+    """
     text = json.dumps(value, ensure_ascii=False, default=str)
+    text = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -125,6 +125,8 @@ _ATOMIC = frozenset(["pre", "table"])
 _CELLS = frozenset(["td", "th"])
 _SOFT = frozenset(["div", "p"])
 """Blocks that set the text of a cell rather than part it from the next cell."""
+_CONTROLS = re.compile(r"aria-controls\s{0,9}=\s{0,9}[\"']?([^\"'\s>]{1,200})", re.IGNORECASE)
+"""The panel that a button opens: its text counts although it is hidden at first."""
 _LABEL_WORDS = 4
 """Words of a button from which on it is text, such as a question that opens its answer."""
 _OPENS_TEXT = re.compile(r"accordion|collaps|expand|faq|question|toggle", re.IGNORECASE)
@@ -262,6 +264,7 @@ class _Extractor:
     ) -> None:
         self._dropped = dropped
         self._repeatable = repeatable  # characters of repeated cells
+        self.opened: frozenset[str] = frozenset()  # ids of panels that buttons open
         self._formula: list[tuple[str, int]] = []  # open elements with their numbers of parts
         self._button: list[str] | None = None
         self._is_label = False
@@ -293,7 +296,7 @@ class _Extractor:
         kind = tag
         if attributes:  # most elements have none, and asking an empty one takes long
             kind = "nav" if attributes.get("role") == "navigation" else tag
-            is_hidden = _is_hidden(attributes)
+            is_hidden = _is_hidden(attributes) and attributes.get("id") not in self.opened
         if self._skipped and tag == "meta":  # a label counts wherever it is
             self._read_meta(attributes, only_level=True)
         if self._skipped or is_hidden or kind in self._dropped:
@@ -563,6 +566,7 @@ def extract(
     source = _INVISIBLE.sub("", source)
     lines = SourceLines(source) if unit == "line" else None
     target = _Extractor(dropped, lines, len(source))
+    target.opened = frozenset(" ".join(_CONTROLS.findall(source)).split())
     parser = etree.HTMLParser(target=target, encoding="utf-8", huge_tree=True)
     doctype = _DOCTYPE_SUBSET.match(source)  # the parser would take its end for text
     if doctype is not None:
@@ -580,7 +584,7 @@ def extract_visible(source: str, unit: Literal["line", "paragraph"] = "line") ->
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
     if "hidden" in attributes:
-        return True
+        return attributes["hidden"].casefold() != "until-found"
     # The signs of links that documentation generators put next to every heading.
     if "headerlink" in attributes.get("class", "").split():
         return True

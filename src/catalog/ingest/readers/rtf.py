@@ -15,7 +15,9 @@ from catalog.ingest.readers.metadata import LEVEL, is_level_name, read_level
 from catalog.ingest.readers.tables import make_table, names_columns
 
 _TITLE = re.compile(r"\{\\title ([^{}\\]{1,300})\}")
-_PROPERTY = re.compile(r"\\propname ([^{}\\]{1,200})")
+_PROPERTY = re.compile(r"\\propname(?![a-z])(.{1,400}?)(?=\\prop|\\static|\Z)", re.DOTALL)
+_ESCAPED = re.compile(r"\\'([0-9a-fA-F]{2})|\\u(-?\d{1,6})(?:\\'..|\?)?")
+_MARKUP = re.compile(r"[{}\r\n]|\\[a-z]{1,32}-?\d{0,9} ?|\\.")
 
 
 class RtfReader:
@@ -32,7 +34,7 @@ class RtfReader:
         from striprtf.striprtf import rtf_to_text
 
         source = read_bytes(handle, limits.text_bytes).decode("cp1252", "replace")
-        if any(map(is_level_name, _PROPERTY.findall(source))):
+        if any(is_level_name(_plain(name)) for name in _PROPERTY.findall(source)):
             raise ReadError(f"its property {LEVEL} is not read: state it in a sidecar")
         try:
             text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
@@ -62,3 +64,14 @@ class RtfReader:
         title = _TITLE.search(source)
         document = joined.document(path, title=title and title[1], file_type="rtf", metadata={})
         yield add_level(document, read_level(document.text, in_paragraph=True))
+
+
+def _plain(source: str) -> str:
+    """Return the text of a piece of rich text, without escapes, groups and control words."""
+
+    def letter(match: re.Match[str]) -> str:
+        if match[1]:
+            return bytes.fromhex(match[1]).decode("cp1252", "replace")
+        return chr(int(match[2]) % 0x10000)
+
+    return _MARKUP.sub("", _ESCAPED.sub(letter, source)).strip()

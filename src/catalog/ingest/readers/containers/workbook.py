@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from itertools import accumulate, groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.places import PlacesBuilder, format_count
-from catalog.core.text import storable
+from catalog.core.text import clean, storable
 from catalog.ingest.readers.base import (
     JoinedText,
     ReadFailure,
@@ -85,7 +86,8 @@ class WorkbookReader:
             else:
                 try:
                     rows = _read_rows(book.get_sheet_by_name(sheet.name))
-                    reason = _add_sheet(joined, sheet.name, rows, limits.text_bytes)
+                    name = one_line(clean(sheet.name)) or "-"
+                    reason = _add_sheet(joined, name, rows, limits.text_bytes)
                 except CalamineError as error:
                     reason = f"a broken sheet: {one_line(error)}"
             if reason:
@@ -135,7 +137,7 @@ def _read_rows(sheet: CalamineSheet) -> _Sheet:
     def rows() -> Iterator[_Row]:
         at, active = 0, list[tuple[int, int, int, str]]()
         for number, values in enumerate(sheet.iter_rows()):
-            cells = [_show(value) for value in values]
+            cells = [show(value) for value in values]
             active = [one for one in active if one[0] >= number]
             while at < len(merged) and merged[at][0][0] <= number:
                 (top, left), (bottom, right) = merged[at]
@@ -154,26 +156,48 @@ def _read_rows(sheet: CalamineSheet) -> _Sheet:
     return _Sheet(first, rows())
 
 
-def _show(value: object) -> str:
-    """Return a value as a person sees it: 12.5, 2024-03-05, 2024-03-05 09:30, 7:45, TRUE."""
+def show(value: object) -> str:
+    """Return a value as a person sees it: 12.5, 2024-03-05, 2024-03-05 09:30, 7:45, TRUE.
+
+    Numbers have up to 15 digits, as in Excel. Seconds are shown unless they are 0.
+    """
     match value:
         case str():
             return " ".join(storable(value.replace("\0", "")).split())
         case bool():
             return str(value).upper()
         case float():
-            return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.12g}"
+            shown = f"{value or 0.0:.15g}"
+            is_plain = "e" not in shown or not 1e-7 < abs(value) < 1e21
+            return shown if is_plain else f"{Decimal(shown):f}"
         case datetime():
             is_day = value.time() == time()
-            return str(value.date()) if is_day else str(value.replace(microsecond=0))[:16]
+            return (
+                str(value.date())
+                if is_day
+                else f"{value.date()} {'0' * (value.hour < 10)}{_clock(value)}"
+            )
         case date() | int():
             return str(value)
         case time():
-            return f"{value.hour}:{value.minute:02}"
+            return _clock(value)
         case timedelta():
-            minutes = round(value.total_seconds() / 60)
-            return f"{minutes // 60}:{minutes % 60:02}"
+            rest = abs(value)
+            hours, seconds = divmod(rest.seconds, 3600)
+            whole = time(0, seconds // 60, seconds % 60, rest.microseconds)
+            sign = "-" if value < timedelta() else ""
+            return f"{sign}{rest.days * 24 + hours}{_clock(whole)[1:]}"
     return ""
+
+
+def _clock(value: time | datetime) -> str:
+    """Return ``7:45``, ``7:45:09`` or ``7:45:09.25``."""
+    shown = f"{value.hour}:{value.minute:02}"
+    if value.second or value.microsecond:
+        shown += f":{value.second:02}"
+    if value.microsecond:
+        shown += f".{value.microsecond:06}".rstrip("0")
+    return shown
 
 
 def _add_sheet(joined: JoinedText, name: str, sheet: _Sheet, limit: int) -> str:

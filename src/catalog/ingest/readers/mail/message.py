@@ -25,7 +25,7 @@ from typing import BinaryIO, cast
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import WITHIN, Unit
-from catalog.core.text import storable
+from catalog.core.text import clean, storable
 from catalog.ingest.readers.base import (
     MAX_TITLE,
     ReadFailure,
@@ -195,7 +195,12 @@ def _read_fields(message: Message, levels: Sequence[str]) -> dict[str, MetadataV
     before = before or _IDS.findall(_header(message, "in-reply-to"))[:1]
     raw["message_id"], raw["thread"] = next(iter(own), None), next(iter((*before, *own)), None)
     raw["subject"] = one_line(_header(message, "subject"))
-    stated = [(name, _header(message, name.lower())) for name in message if is_level_name(name)]
+    plain = {name: name[2:] if name.lower().startswith("x-") else name for name in message}
+    stated = [
+        (plain[name], _header(message, name.lower()))
+        for name in message
+        if is_level_name(plain[name])
+    ]
     stated += [(LEVEL, level) for level in dict.fromkeys(levels)]
     if len(stated) > 1:
         raise ReadError(f"{LEVEL} occurs more than once")
@@ -299,7 +304,8 @@ def _file_name(part: Message) -> str:
         name = _decode_words(part.get_filename() or "")
     except (ValueError, LookupError, TypeError):
         return ""
-    name = one_line(name.replace("\\", "/").rpartition("/")[2]).replace(WITHIN.strip(), "-")
+    name = one_line(clean(name.replace("\\", "/").rpartition("/")[2]))
+    name = name.replace(WITHIN.strip(), "-")
     stem, suffix = splitext(name.strip(". "))
     return f"{stem[:_MAX_NAME]}{suffix[:_MAX_NAME]}"
 
