@@ -160,6 +160,20 @@ def test_a_bomb_and_a_sheet_of_a_million_rows_end_within_the_limits():
     assert document.places.cells_of(0, len(document.text)) == "Data!A1:B1048576"
 
 
+def test_a_sheet_with_a_stray_cell_far_away_is_named_and_the_others_are_read():
+    corners = (
+        f'<row r="{row}"><c r="{at}{row}"><v>1</v></c></row>'
+        for at, row in (("A", 1), ("XFD", 1048576))
+    )
+    xml = f'<worksheet xmlns="{MAIN}"><sheetData>{"".join(corners)}</sheetData></worksheet>'
+    document, failures = read(workbook({"Stray": xml, "Costs": COSTS}))
+    assert "Costs" in document.text
+    assert [one.path for one in failures] == ["a/budget.xlsx › Stray"]
+    assert "too far apart" in failures[0].reason
+    with pytest.raises(ReadError, match="too far apart"):
+        read(workbook({"Stray": xml}))
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [

@@ -145,6 +145,11 @@ class Archive:
         """
         return name if name in self._entries else self._folded.get(name.casefold())
 
+    def size(self, name: str) -> int:
+        """Return the number of bytes that the headers state of an entry, 0 for a missing one."""
+        known = self.spelling(name)
+        return 0 if known is None else self._entries[known].file_size
+
     def read(self, name: str) -> bytes:
         """Return the bytes of an entry.
 

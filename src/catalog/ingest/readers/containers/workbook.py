@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import reduce
 from itertools import accumulate, groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
@@ -28,7 +29,15 @@ from catalog.ingest.readers.base import (
     file_type,
     one_line,
 )
-from catalog.ingest.readers.containers.archive import open_archive, read_properties
+from catalog.ingest.readers.containers.archive import (
+    Archive,
+    find_related,
+    named,
+    open_archive,
+    read_part,
+    read_properties,
+    read_relations,
+)
 from catalog.ingest.readers.containers.opendocument import read_opendocument_properties
 from catalog.ingest.readers.metadata import normalise, take_title
 from catalog.ingest.readers.tables import names_columns
@@ -39,6 +48,11 @@ if TYPE_CHECKING:
 _NAMED_SIMPLY = re.compile(r"[\w.]+")
 _LONGEST_NAME = 80
 """Characters of a column's name: every row repeats it."""
+_CELL = re.compile(rb"<(?:\w{1,20}:)?c [^>]{0,200}?\br=\"([A-Z]{1,3})(\d{1,7})\"")
+_SMALL = 4_000_000
+"""Bytes of a sheet that may have few cells far apart: the library allocates all between them."""
+_LARGEST_AREA, _SPARSE = 5_000_000, 200
+"""Cells that a sheet may span, and how many times those that it has."""
 _LOOKED_AT = 50
 """Rows from which the names of the columns are told."""
 
@@ -68,7 +82,9 @@ class WorkbookReader:
 
         is_archive = handle.read(2) == b"PK"
         handle.seek(0)
-        metadata = normalise(_read_properties(handle, limits) if is_archive else {})
+        archive = open_archive(handle, limits) if is_archive else None
+        metadata = normalise(_read_properties(archive) if archive else {})
+        sparse = set(_find_sparse(archive)) if archive else set()
         handle.seek(0)
         joined, left_out = JoinedText(limits, "row"), []
         try:
@@ -83,6 +99,8 @@ class WorkbookReader:
                 reason = "a sheet without cells"
             elif sheet.visible != SheetVisibleEnum.Visible:
                 reason = "a hidden sheet is not read"
+            elif sheet.name in sparse:
+                reason = "not read: its cells are too far apart; delete the one that is astray"
             else:
                 try:
                     rows = _read_rows(book.get_sheet_by_name(sheet.name))
@@ -92,15 +110,40 @@ class WorkbookReader:
                     reason = f"a broken sheet: {one_line(error)}"
             if reason:
                 left_out.append(ReadFailure(f"{path} › {sheet.name}", reason))
-        if not joined.following and any("broken" in one.reason for one in left_out):
-            raise ReadError(left_out[0].reason)
+        lost = [one.reason for one in left_out if one.reason.startswith(("a broken", "not read"))]
+        if lost and not joined.following:
+            raise ReadError(lost[0])
         yield from cap_failures(left_out)
         title = take_title(metadata) or PurePosixPath(path).stem
         yield joined.document(path, title=title, file_type=file_type(path), metadata=metadata)
 
 
-def _read_properties(handle: BinaryIO, limits: ReadLimits) -> dict[str, object]:
-    archive = open_archive(handle, limits)
+def _find_sparse(archive: Archive) -> Iterator[str]:
+    """Yield the names of Excel sheets that span millions of cells and have few."""
+    main = find_related(read_relations(archive, ""), "officeDocument")
+    if main is None or not main.endswith(".xml"):
+        return
+    links = read_relations(archive, main)
+    for sheet in named(read_part(archive, main), "sheet"):
+        ids = [value for key, value in sheet.items() if key.endswith("}id")]
+        link = links.get(ids[0]) if ids else None
+        if link is None or archive.size(link.target) > _SMALL:
+            continue
+        places = _CELL.findall(archive.read(link.target))
+        columns = [_number(letters.decode()) for letters, _ in places]
+        rows = [int(row) for _, row in places]
+        if places:
+            area = (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
+            if area > max(_LARGEST_AREA, _SPARSE * len(places)):
+                yield sheet.get("name", "")
+
+
+def _number(letters: str) -> int:
+    """Return the number of a column, from 1: ``AB`` is 28."""
+    return reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters, 0)
+
+
+def _read_properties(archive: Archive) -> dict[str, object]:
     if "content.xml" in archive:
         return read_opendocument_properties(archive)
     return read_properties(archive)
