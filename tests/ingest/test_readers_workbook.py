@@ -174,6 +174,16 @@ def test_a_sheet_with_a_stray_cell_far_away_is_named_and_the_others_are_read():
         read(workbook({"Stray": xml}))
 
 
+def test_a_sheet_with_an_impossible_cell_is_named_and_the_others_are_read():
+    xml = (
+        f'<worksheet xmlns="{MAIN}"><sheetData><row r="1"><c r="ZZZZZ99999999"><v>1</v></c>'
+        '<c r="A1"><v>2</v></c></row></sheetData></worksheet>'
+    )
+    document, failures = read(workbook({"Odd": xml, "Costs": COSTS}))
+    assert "Costs" in document.text
+    assert ["too far apart" in one.reason for one in failures] == [True]
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [

@@ -48,11 +48,12 @@ if TYPE_CHECKING:
 _NAMED_SIMPLY = re.compile(r"[\w.]+")
 _LONGEST_NAME = 80
 """Characters of a column's name: every row repeats it."""
-_CELL = re.compile(rb"<(?:\w{1,20}:)?c [^>]{0,200}?\br=\"([A-Z]{1,3})(\d{1,7})\"")
+_CELL = re.compile(rb"<(?:\w{1,20}:)?c [^>]{0,200}?\br=\"([A-Za-z]{1,20})(\d{1,20})\"")
 _SMALL = 4_000_000
 """Bytes of a sheet that may have few cells far apart: the library allocates all between them."""
 _LARGEST_AREA, _SPARSE = 5_000_000, 200
 """Cells that a sheet may span, and how many times those that it has."""
+_PANIC = "PanicException"
 _LOOKED_AT = 50
 """Rows from which the names of the columns are told."""
 
@@ -106,7 +107,10 @@ class WorkbookReader:
                     rows = _read_rows(book.get_sheet_by_name(sheet.name))
                     name = one_line(clean(sheet.name)) or "-"
                     reason = _add_sheet(joined, name, rows, limits.text_bytes)
-                except CalamineError as error:
+                except BaseException as error:
+                    # A panic of the library, as at a cell that no sheet has, is no Exception.
+                    if not isinstance(error, CalamineError) and type(error).__name__ != _PANIC:
+                        raise
                     reason = f"a broken sheet: {one_line(error)}"
             if reason:
                 left_out.append(ReadFailure(f"{path} › {sheet.name}", reason))
@@ -140,7 +144,7 @@ def _find_sparse(archive: Archive) -> Iterator[str]:
 
 def _number(letters: str) -> int:
     """Return the number of a column, from 1: ``AB`` is 28."""
-    return reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters, 0)
+    return reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters.upper(), 0)
 
 
 def _read_properties(archive: Archive) -> dict[str, object]:
