@@ -9,6 +9,11 @@ from catalog.answers.claims import find_denial
 REFUNDS = "Refunds are paid within 14 days, except for gift cards, which are never refunded."
 TAXIS = "Taxis are not reimbursed, except after midnight."
 FLIGHTS = "Flights may be booked in business class unless the trip is paid by a client."
+SERVERS = (
+    "| host | role | memory | owner |\n|---|---|---|---|\n| alder | database | 64 GB | Mira |\n"
+    "| birch | web | 16 GB | Jonas |\n| cedar | web | 8 GB | Mira |\n"
+)
+DOGS = "Q: Can I bring my dog to the office?\nA: No. Only assistance dogs are allowed.\n"
 COFFEE = "Myth: Decaf contains no caffeine at all.\nFact: Decaf contains 2 to 5 mg of it.\n"
 
 
@@ -20,6 +25,10 @@ COFFEE = "Myth: Decaf contains no caffeine at all.\nFact: Decaf contains 2 to 5 
         ("Taxis are not reimbursed after midnight.", TAXIS),
         ("Flights may be booked in business class if the trip is paid by a client.", FLIGHTS),
         ("Decaf contains no caffeine at all.", COFFEE),
+        ("Alder is owned by Jonas.", SERVERS),
+        ("The host alder has 16 GB of memory.", SERVERS),
+        ("The owner of cedar is Jonas.", SERVERS),
+        ("You can bring your dog to the office.", DOGS),
     ],
 )
 def test_a_sentence_that_turns_its_source_is_denied(sentence, source):
@@ -35,6 +44,11 @@ def test_a_sentence_that_turns_its_source_is_denied(sentence, source):
         ("Taxis are not reimbursed, except after midnight.", TAXIS),
         ("Flights may be booked in business class.", FLIGHTS),
         ("Decaf contains 2 to 5 mg of it.", COFFEE),
+        ("Alder is owned by Mira.", SERVERS),
+        ("The web host birch has 16 GB of memory.", SERVERS),
+        ("Alder has 64 GB and birch 16 GB.", SERVERS),
+        ("Only assistance dogs are allowed.", DOGS),
+        ("You cannot bring your dog to the office.", DOGS),
     ],
 )
 def test_a_sentence_that_keeps_the_sense_of_its_source_is_not_denied(sentence, source):

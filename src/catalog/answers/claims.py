@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import NO_ANSWER
-from catalog.answers.statements import denies, is_denied, read_statements
+from catalog.answers.statements import (
+    Statement,
+    denies,
+    is_denied,
+    question_of,
+    read_statements,
+)
 from catalog.answers.support import Support, analyse_text, check_support
 from catalog.core.answers import AnswerSentence
 from catalog.core.text import clean
@@ -30,6 +36,8 @@ _MARKER = re.compile(r"(?:\d{1,3}[.)]|[-*•+])+")  # of an item of a list
 _MAY_END = re.compile(rf"{END_MARK.pattern}|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _EXCEPTION = re.compile(r"\b(?:unless|except(?:ing)?|other than)\b([^,.;:()\n]*+)", re.I)
 _LONG_WORD = re.compile(r"\w{4,}")
+_DETAIL = re.compile(r"\d(?:[\w.-]*\w)?|[^\W\d]\w{3,}+")
+_NO = re.compile(r"(?:\w{1,10}:\s{0,3})?(?:no|never|not)\b", re.I)
 _MOST_OF_RANGE = 20
 _BUDGET, _BUDGET_AT_FIRST = 8, 4_000  # characters split for each that comes, and before
 _LONGEST_BEGINNING = 100  # characters: tells an abstention, which is shorter
@@ -216,7 +224,14 @@ def find_denial(text: str, result: SearchResult) -> str | None:
     statements = list(read_statements(result.text, result.sections))
     if not statements:
         return None
+    if (misplaced := _find_misplaced(text, statements)) is not None:
+        return misplaced
     nearest = max(statements, key=lambda one: words.rank(words.matches(one.text)))
+    best = words.rank(words.matches(nearest.text))
+    for one in () if negated else statements:
+        asked = question_of(one)
+        if asked and _NO.match(one.text) and words.rank(words.matches(asked)) >= best:
+            return f"negation: the passage answers {asked!r} with {one.text!r}"
     is_copied = text.strip(" .").casefold() in nearest.text.casefold()
     if (exception := _EXCEPTION.search(nearest.text)) and not _EXCEPTION.search(text):
         rule = nearest.text[: exception.start()]
@@ -233,6 +248,23 @@ def find_denial(text: str, result: SearchResult) -> str | None:
     if denies(nearest.turned, most=len(nearest.turned)) and text not in nearest.turned:
         return f"negation: the passage goes on with {nearest.turned!r}"
     return None
+
+
+def _find_misplaced(text: str, statements: Sequence[Statement]) -> str | None:
+    """Return why a sentence about one row of a table has a detail of another row, if it does."""
+    rows = [one.text.casefold().split("; ") for one in statements if "; " in one.text]
+    rows = [row for row in rows if any(": " in cell for cell in row)]
+    keys = [row[0].rpartition(": ")[2] for row in rows]
+    asked = text.casefold()
+    named = [at for at, key in enumerate(keys) if re.search(rf"\b{re.escape(key)}\b", asked)]
+    if len(named) != 1:
+        return None
+    own = set(_DETAIL.findall(" ".join(rows[named[0]])))
+    cells = [cell for at, row in enumerate(rows) if at != named[0] for cell in row]
+    others = {word for cell in cells for word in _DETAIL.findall(cell.rpartition(": ")[2])}
+    columns = {word for cell in cells for word in _DETAIL.findall(cell.partition(": ")[0])}
+    strange = sorted((set(_DETAIL.findall(asked)) & others) - own - columns)
+    return f"table: the row of {keys[named[0]]} has no {', '.join(strange)}" if strange else None
 
 
 def _is_negated(text: str) -> bool:

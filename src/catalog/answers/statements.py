@@ -172,7 +172,7 @@ class _Reader:
                 kind = "quote"
             if found and waiting and not waiting[-1].turned:
                 is_all = kind in ("prose", "quote") and _answers(found[0].text)
-                is_all &= _question_of(found[0]) in ("", _question_of(waiting[-1]))
+                is_all &= question_of(found[0]) in ("", question_of(waiting[-1]))
                 if is_all or (kind != "table" and is_denied(waiting[-1])):
                     turn, turned = found.pop(0), waiting if is_all else waiting[-1:]
                     turned = [one.turned_by(turn.text, turn.end) for one in turned]
@@ -453,7 +453,7 @@ def _answers(words: str) -> bool:
     return any(_ANSWERS.match(one) and _TURNS.search(one[:_NEAR]) for one in (words, said))
 
 
-def _question_of(statement: Statement) -> str:
+def question_of(statement: Statement) -> str:
     """Return the question that a statement answers, "" if none stands before it."""
     return next((one for one in statement.context[-1:] if one.endswith("?")), "")
 
