@@ -13,6 +13,7 @@ SERVERS = (
     "| host | role | memory | owner |\n|---|---|---|---|\n| alder | database | 64 GB | Mira |\n"
     "| birch | web | 16 GB | Jonas |\n| cedar | web | 8 GB | Mira |\n"
 )
+PARTS = "| id | part | pieces |\n|---|---|---|\n| 1 | wheel | 4 |\n| 2 | axle | 7 |\n"
 DOGS = "Q: Can I bring my dog to the office?\nA: No. Only assistance dogs are allowed.\n"
 COFFEE = "Myth: Decaf contains no caffeine at all.\nFact: Decaf contains 2 to 5 mg of it.\n"
 
@@ -47,6 +48,7 @@ def test_a_sentence_that_turns_its_source_is_denied(sentence, source):
         ("Alder is owned by Mira.", SERVERS),
         ("The web host birch has 16 GB of memory.", SERVERS),
         ("Alder has 64 GB and birch 16 GB.", SERVERS),
+        ("The axle has 7 pieces, 1 of them of steel.", PARTS),
         ("Only assistance dogs are allowed.", DOGS),
         ("You cannot bring your dog to the office.", DOGS),
     ],

@@ -211,9 +211,12 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
 
 
 def find_denial(text: str, result: SearchResult) -> str | None:
-    """Return why the passage says a sentence only to deny it: in a heading, label, or afterwards.
+    """Return why a passage that has a sentence's words does not say it; ``None`` if it may.
 
-    A bare title says nothing either. Nor may the rule be stated of what is excepted from it.
+    It has them as a title, under a heading or label that denies them, in a question answered with
+    *no*, or before a denial; the sentence applies a rule to its exception ("Gift cards are
+    refunded", where the source has "refunded, except gift cards"); or a detail is from another row
+    of a table.
     """
     words = query_words(text, language_of_words(result.text))
     if any(
@@ -256,7 +259,11 @@ def _find_misplaced(text: str, statements: Sequence[Statement]) -> str | None:
     rows = [row for row in rows if any(": " in cell for cell in row)]
     keys = [row[0].rpartition(": ")[2] for row in rows]
     asked = text.casefold()
-    named = [at for at, key in enumerate(keys) if re.search(rf"\b{re.escape(key)}\b", asked)]
+    named = [
+        at
+        for at, key in enumerate(keys)
+        if _LONG_WORD.search(key) and re.search(rf"\b{re.escape(key)}\b", asked)
+    ]
     if len(named) != 1:
         return None
     own = set(_DETAIL.findall(" ".join(rows[named[0]])))
