@@ -90,24 +90,15 @@ def _keep(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any
     return value
 
 
+_KEPT: dict[str, Any] = {"show_default": False, "expose_value": False, "callback": _keep}
+
+
 def _declare(
     home: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the store (IDX_HOME).",
-            show_default=False,
-            expose_value=False,
-            callback=_keep,
-        ),
+        Path | None, typer.Option(help="Folder of the store (IDX_HOME).", **_KEPT)
     ] = None,
     preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of a file with settings in configs/.",
-            show_default=False,
-            expose_value=False,
-            callback=_keep,
-        ),
+        str | None, typer.Option(help="Name of a file with settings in configs/.", **_KEPT)
     ] = None,
 ) -> None:
     """Have the options ``--home`` and ``--preset``."""
