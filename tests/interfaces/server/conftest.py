@@ -23,6 +23,12 @@ SECRET, KEY = "5" * 64, "k" * 64
 LOOPBACK = Address("127.0.0.1", 8180)
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A server of a busy machine is not lost after a second."""
+    monkeypatch.setattr("catalog.interfaces.server.remote._PROOF_SECONDS", 60.0)
+
+
 @pytest.fixture
 def home(tmp_path):
     return tmp_path / "home"

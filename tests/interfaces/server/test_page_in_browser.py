@@ -61,8 +61,8 @@ def test_answers_come_while_one_types_and_every_state_has_its_address(page, base
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("/")
     page.keyboard.type("rotate keys", delay=10)
-    page.wait_for_selector("mark")
-    assert page.url == f"{base}/?q=rotate+keys"
+    page.wait_for_url(f"{base}/?q=rotate+keys")
+    page.wait_for_selector("mark:text('keys')")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_selector("#document .cited")

@@ -53,7 +53,7 @@ def made(kind):
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def quick(monkeypatch, patience):
     monkeypatch.setattr(remote_module, "_PROOF_SECONDS", 0.3)
 
 
