@@ -86,19 +86,19 @@ def test_a_place_far_down_a_long_document_is_shown(asked, engine, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("address", "status", "words"),
+    ("address", "words"),
     [
-        ("/?q=keys&dataset=nowhere", 404, "nowhere"),
-        ("/?q=keys&mode=magic", 400, "mode"),
-        ("/?q=keys&doc=notes:nothing.md", 200, "nothing.md"),
-        ("/?q=keys&after=tomorrow", 400, "tomorrow"),
-        ("/?q=keys&n=99999999999999999999&first=x&at=-1&unknown=1", 200, "keys.md"),
-        ("/?q=%00%ff&tag=%F0%9F%92%A9", 400, "no document has the tag"),
+        ("/?q=keys&dataset=nowhere", "nowhere"),
+        ("/?q=keys&mode=magic", "mode"),
+        ("/?q=keys&doc=notes:nothing.md", "nothing.md"),
+        ("/?q=keys&after=tomorrow", "tomorrow"),
+        ("/?q=keys&n=99999999999999999999&first=x&at=-1&unknown=1", "keys.md"),
+        ("/?q=%00%ff&tag=%F0%9F%92%A9", "no document has the tag"),
     ],
 )
-def test_a_wrong_address_is_explained_on_the_page(asked, engine, address, status, words):
+def test_a_wrong_address_is_explained_on_the_page(asked, engine, address, words):
     answer = asked(engine, "GET", address)
-    assert answer.status_code == status
+    assert answer.status_code == 200  # it begins before the search
     assert words in text_of(answer)
     assert 'role="search"' in answer.text
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import CatalogError
-from catalog.interfaces.server.http_errors import http_status
 from catalog.interfaces.server.page.document import document_view
 from catalog.interfaces.server.page.explanation import score_bars, waterfall
 from catalog.interfaces.server.page.state import Pairs, State, View
@@ -21,17 +20,17 @@ Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 SHOWN, MORE, MOST = 10, 10, 100  # results at first, added by a click, at most
 POOL = 30  # passages or documents whose facets are counted, at least
+PAUSE = "<!-- the search runs -->"
 _VALUES = 8  # of a facet
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _TITLES = {"dataset": "Dataset", "type": "Type", "tag": "Tag", "year": "Date"}
 _REPEATED = ("dataset", "tag")
 
 
-def search_view(engine: LocalEngine, pairs: Pairs) -> View:
-    """Return the content of the page for an address; it includes the error of a verb."""
-    state, ask = State(pairs), engine.ask
-    shown = min(max(1, state.number("n", SHOWN)), MOST)
-    view: View = {
+def head_view(pairs: Pairs) -> View:
+    """Return what the page shows before the search ends; the rest is empty."""
+    state = State(pairs)
+    return {
         "query": state.one("q"),
         "hidden": state.without("q", "doc", "first", "last", "at", "page", "n"),
         "sorts": _choices("sort", state, {"best": "best first", "date": "newest first"}),
@@ -39,19 +38,25 @@ def search_view(engine: LocalEngine, pairs: Pairs) -> View:
             "mode", state, {"hybrid": "words and meaning", "lexical": "words", "vector": "meaning"}
         ),
         "results": [], "entries": [], "facets": [], "notes": [], "error": "", "told": "",
-        "stages": [], "document": None, "more": "",
-        "closed": state.address("doc", "first", "last", "at", "page"),
+        "stages": [], "document": None, "more": "", "reads": bool(state.one("doc")),
+        "closed": state.address("doc", "first", "last", "at", "page"), "pause": PAUSE,
     }  # fmt: skip
+
+
+def search_view(engine: LocalEngine, pairs: Pairs) -> View:
+    """Return the rest of the page for an address; it includes the error of a verb."""
+    state, ask, view = State(pairs), engine.ask, View()
+    shown = min(max(1, state.number("n", SHOWN)), MOST)
     found: list[dict[str, Any]] = []
     try:
-        found = _searched(ask, state, shown, view) if view["query"] else _listed(ask, state, view)
+        found = (_searched if state.one("q") else _listed)(ask, state, shown, view)
     except CatalogError as error:
-        view |= {"error": str(error)[:2000], "status": http_status(error)}
+        view["error"] = str(error)[:2000]
     view["facets"] = _facets(state, found)
-    if shown < min(len(found), MOST) and view["query"]:
+    if shown < min(len(found), MOST) and state.one("q"):
         view["more"] = state.address(n=shown + MORE)
     if state.one("doc"):
-        view["document"] = document_view(engine, state, found if view["query"] else ())
+        view["document"] = document_view(engine, state, found if state.one("q") else ())
     return view
 
 
@@ -77,12 +82,12 @@ def _searched(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, 
     return found
 
 
-def _listed(ask: Ask, state: State, view: View) -> list[dict[str, Any]]:
+def _listed(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, Any]]:
     """List documents, newest first, where nothing is asked."""
     arguments = {"limit": POOL, "sort": "modified", **state.narrowed()}
     page = ask("browse", {**arguments, "tags": state.all("tag")})
     entries: list[dict[str, Any]] = page["entries"]
-    view["entries"] = [{**one, "open": state.address(**_opened(one))} for one in entries[:MORE]]
+    view["entries"] = [{**one, "open": state.address(**_opened(one))} for one in entries[:shown]]
     view["notes"] = page["notes"]
     noun = "document" if page["total"] == 1 else "documents"
     view["told"] = f"{page['total']:,} {noun}, newest first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from hashlib import sha256
 from importlib import import_module
@@ -15,21 +15,28 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, ImmutableMultiDict
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
-from catalog import __version__
 from catalog.core.errors import CatalogError, InputError
 from catalog.core.retrieval_events import asked_at
 from catalog.evaluation.report_text import template_environment
+from catalog.interfaces.server.crash_log import log_bug
 from catalog.interfaces.server.http_errors import http_status, send_error
 from catalog.interfaces.server.page.files import draw_page, find_document_file, media_kind
-from catalog.interfaces.server.page.search import search_view
+from catalog.interfaces.server.page.search import PAUSE, head_view, search_view
 from catalog.interfaces.server.security import PASS, guard_app, page_pass
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jinja2 import Template
     from starlette.requests import Request
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -139,11 +146,27 @@ class Site:
         ]
 
     async def search(self, request: Request) -> Response:
-        """Show results, documents and facets for the state in the address."""
+        """Show results, documents and facets for the state in the address.
+
+        The box is sent before the search ends, so that the browser draws it and loads its style in
+        the meantime. The status is therefore 200 even if the page shows an error.
+        """
         pairs = request.query_params.multi_items()
-        return await self._show(
-            request, "search.html.j2", partial(search_view, self._engine, pairs)
-        )
+        page = {**_common(request), **head_view(pairs)}
+        parts = _template("search.html.j2").generate(page=page)
+
+        async def write() -> AsyncIterator[bytes]:
+            yield _encode("".join(iter(partial(next, parts), PAUSE)))
+            try:
+                page.update(await self._run(partial(search_view, self._engine, pairs)))
+            except CatalogError as error:
+                page["error"] = str(error)
+            except Exception as error:  # noqa: BLE001 - a defect; the answer has begun
+                log_bug("GET /", error)
+                page["error"] = "an internal error; the server's log has its place"
+            yield _encode("".join(parts))
+
+        return StreamingResponse(write(), media_type="text/html")
 
     async def workbench(self, request: Request) -> Response:
         """Show a page for comparing and judging, or keep what its form sends."""
@@ -241,14 +264,25 @@ class Site:
 
 def render(request: Request, template: str, view: View, status: int = 200) -> Response:
     """Return a page; ``view`` is what its template shows."""
-    made = template_environment(__package__ or "").get_template(template)
-    common = {
-        "version": __version__,
+    page = _template(template).render(page={**_common(request), **view})
+    return HTMLResponse(_encode(page), status)
+
+
+def _template(name: str) -> Template:
+    return template_environment(__package__ or "").get_template(name)
+
+
+def _common(request: Request) -> View:
+    """Return what each page shows around its own content."""
+    return {
         "path": request.url.path,
         "assets": {name: f"{_asset_path(name)}?{_asset_bytes(name)[1]}" for name in _ASSETS},
         "has_pass": PASS in request.cookies,
     }
-    return HTMLResponse(made.render(page={**common, **view}).encode("utf-8", "replace"), status)
+
+
+def _encode(page: str) -> bytes:
+    return page.encode("utf-8", "replace")
 
 
 async def read_form(request: Request) -> ImmutableMultiDict[str, str]:
