@@ -3,16 +3,21 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
+from threading import Event
 
 import pytest
 from starlette.testclient import TestClient
 
 from catalog.core.scope import asked_as
 from catalog.core.settings import ServeSettings
+from catalog.core.user_search import RankedHit, Ranking
+from catalog.evaluation.backends import Backends
 from catalog.evaluation.golden import GoldenQuery
 from catalog.evaluation.golden_files import read_golden, save_golden
 from catalog.evaluation.judging import preference_tests
 from catalog.interfaces.server.asgi import build_app
+from catalog.interfaces.server.page.bench import Bench
+from catalog.interfaces.server.page.compare import queue
 from catalog.interfaces.server.security import Address
 from interfaces.server import compared
 from interfaces.server.browser import browser  # noqa: F401
@@ -75,11 +80,20 @@ def test_our_own_searches_explain_their_hits_and_stages(client):
     assert re.search(r"fuse [\d.]+ ms", page)
 
 
+def test_documents_that_differ_are_listed_with_their_ranks_by_leg(client):
+    answer = client.get("/compare", params={"q": "rotate keys", "a": BAD, "b": GOOD})
+    told = re.sub(r"<[^>]*>|\s+", " ", main_of(answer).partition("What differs")[2])
+    told = re.sub(" +", " ", told)
+    assert f"Only {BAD} has 1: 1 by meaning alone. Only {GOOD} has 1: 1 by words and by" in told
+    assert re.search(r"keys\.md – 1 1 1 ", told)
+    assert "guides/backup.md" not in told  # both have it at rank 2
+
+
 def test_blind_lists_hide_names_and_change_sides(client, team):
     orders = set()
     for _ in range(30):
         page = main_of(client.get("/compare", params={**PAIR, "mode": "blind"}))
-        assert not re.search(r"compared:|lexical|rank 1|\d ms", page)
+        assert not re.search(r"compared:|lexical|rank 1|\d ms|What differs", page)
         orders.add(page.index("keys.md") < page.index("bread.txt"))
     assert orders == {True, False}
 
@@ -141,6 +155,65 @@ def test_questions_whose_lists_differ_and_are_unjudged_come_first(client, team, 
     assert '<h2 class="question"><bdi>flour' in page.text
 
 
+def test_of_questions_with_equal_lists_those_come_first_on_which_the_legs_disagree():
+    def ranking(*paths):
+        return Ranking(tuple(map(RankedHit, paths)))
+
+    lists = {
+        ("lexical", "agreed"): ranking("a", "b"),
+        ("vector", "agreed"): ranking("b", "a"),
+        ("lexical", "disputed"): ranking("a", "b"),
+        ("vector", "disputed"): ranking("c", "d"),
+    }
+
+    class Listed(Bench):
+        def __init__(self):
+            pass
+
+        def rank(self, spec, dataset, query):
+            return lists.get((spec, query.query), ranking("a")), ""
+
+    left = [GoldenQuery(id=text, query=text) for text in ("agreed", "disputed")]
+    asked = {"a": "v1", "b": "v2", "dataset": "notes"}
+    assert [one.id for one in queue(Listed(), left, asked)] == ["disputed", "agreed"]
+
+
+def test_who_asks_a_search_that_builds_its_index_is_asked_to_wait(client, monkeypatch):
+    ready = Event()
+
+    class Building:
+        def prepare(self, dataset, progress):
+            assert ready.wait(20)
+
+        def search(self, query, *, dataset, top_k):
+            return Ranking((RankedHit("keys.md"),))
+
+    monkeypatch.setattr("catalog.interfaces.server.page.bench._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(Backends, "load", lambda self, spec: Building())
+    asked = {"q": "x", "a": GOOD, "b": GOOD}
+    page = client.get("/compare", params=asked)
+    assert (page.status_code, "builds its index of notes" in page.text) == (503, True)
+    assert "data-again" in page.text
+    ready.set()
+    monkeypatch.setattr("catalog.interfaces.server.page.bench._WAIT_SECONDS", 20)
+    page = client.get("/compare", params=asked)
+    assert (page.status_code, "keys.md" in page.text) == (200, True)
+
+
+def test_a_search_that_cannot_be_made_ready_is_tried_again(client, monkeypatch):
+    tries = []
+
+    def load(self, spec):
+        tries.append(spec)
+        raise TimeoutError("no index today")
+
+    monkeypatch.setattr(Backends, "load", load)
+    for count in (1, 2):
+        page = client.get("/compare", params={"q": "x", "a": GOOD, "b": GOOD, "dataset": "notes"})
+        assert "TimeoutError: no index today" in page.text
+        assert tries.count(GOOD) == 2 * count
+
+
 def test_a_typed_question_joins_the_set_when_it_is_judged(client, team):
     judge(client, "right", **PAIR, q="how do I bake?")
     assert [query.id for query in team()] == ["q0", "q1", "q2", "q3", "q005"]
@@ -190,7 +263,7 @@ def test_who_asks_a_search_that_is_busy_is_told_to_try_again(client, team, monke
             compared.GO_ON.set()
         assert first.result().status_code == 200
     assert answer.status_code == 503
-    assert "is busy or builds its index" in answer.text
+    assert "is busy" in answer.text
 
 
 def test_a_search_that_fails_says_so_and_cannot_be_judged(client, team):

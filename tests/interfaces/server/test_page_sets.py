@@ -75,10 +75,20 @@ def test_a_set_shows_its_questions_labels_verdict_and_agreement(client, team):
     page = client.get("/sets", params={"set": "team"})
     told = words(page)
     assert "v1 is preferred to v2, decided after 9 0 0 0 both bad 12" in told
-    assert "Agreement of ann and bob on 1 documents: kappa 0.00" in told
+    assert "Agreement of ann and bob on 1 document: kappa 0.00" in told
     assert "<b>bold</b>? d<1>" in told
     assert "<b>bold" not in page.text
     assert "2 a.md 1 gone.md" in told
+
+
+def test_a_question_is_removed_where_it_is_edited(client, team):
+    edit = client.get("/sets", params={"set": "team", "id": "d<1>"})
+    assert "Remove d<1>, its labels (2) and judgements (2)" in words(edit)
+    data = {"set": "team", "id": "d<1>", "remove": "1"}
+    page = client.post("/sets", data=data, headers=ORIGIN)
+    assert ("bold" in page.text, len(team())) == (False, 12)
+    again = client.post("/sets", data=data, headers=ORIGIN)
+    assert (again.status_code, "no question 'd<1>'" in words(again)) == (400, True)
 
 
 def test_a_conflict_is_settled_by_a_named_person(client, team):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -38,9 +40,10 @@ if TYPE_CHECKING:
     from catalog.library.library import Library
 
 
-OWN = ("v2", "v1", "lexical", "vector")
+LEGS = ("lexical", "vector")
+OWN = ("v2", "v1", *LEGS)
 DEPTH = 30  # passages asked of a backend
-_WAIT_SECONDS = 5.0  # for a backend that another request uses; v1 builds an index at first
+_WAIT_SECONDS = 5.0  # for a backend that another request uses, or that builds an index
 _NAME = re.compile(r"\w[\w.-]{0,59}", re.ASCII)
 _RANKINGS, _PAGES = 500, 5000  # rankings that are remembered, and pages that were shown
 
@@ -71,8 +74,8 @@ class Bench:
     def __init__(self, library: Library, specs: Sequence[str], folder: Path) -> None:
         self.specs = tuple(dict.fromkeys((*OWN, *specs)))
         self.library, self._folder = library, folder
-        self._backends = Backends(library)
-        self._open: dict[tuple[str, str], SearchBackend] = {}
+        self._backends, self._loading = Backends(library), Lock()
+        self._open: dict[tuple[str, str], tuple[Hashable, Future[SearchBackend]]] = {}
         self._locks = {spec: Lock() for spec in self.specs}
         self._rankings: LRUCache[tuple[Hashable, ...], Ranking] = LRUCache(_RANKINGS)
         self._shown: LRUCache[str, Shown] = LRUCache(_PAGES)
@@ -95,9 +98,12 @@ class Bench:
         if (known := self._rankings.get(key)) is not None:
             return known, ""
         if not self._locks[spec].acquire(timeout=_WAIT_SECONDS):
-            raise NotReadyError(f"{spec} is busy or builds its index: try again in a moment")
+            raise NotReadyError(f"{spec} is busy: try again in a moment")
         try:
-            ranking = self._backend(spec, dataset).search(query, dataset=dataset, top_k=DEPTH)
+            backend = self._backend(spec, dataset, stamp)
+            ranking = backend.search(query, dataset=dataset, top_k=DEPTH)
+        except NotReadyError:
+            raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - of a user's search; shown
             return Ranking(()), f"{type(error).__name__}: {error}"[:600]
         finally:
@@ -108,13 +114,44 @@ class Bench:
         self._rankings.put(key, ranking)
         return ranking, ""
 
-    def _backend(self, spec: str, dataset: str) -> SearchBackend:
-        backend = self._open.get((spec, dataset))
-        if backend is None:
-            backend = self._backends.load(spec)
+    def leg_ranks(self, dataset: str, query: GoldenQuery) -> dict[str, dict[str, int]]:
+        """Return the rank of each document, from 1, when searched by words and by meaning alone."""
+        return {
+            leg: {path: rank for rank, path in enumerate(ranking.documents, start=1)}
+            for leg in LEGS
+            for ranking, _ in [self.rank(leg, dataset, query)]
+        }
+
+    def _backend(self, spec: str, dataset: str, stamp: Hashable) -> SearchBackend:
+        """Return a backend that is ready for the present state of the dataset.
+
+        It is made ready in a thread of its own, since v1 may build an index for minutes; meanwhile
+        callers get :class:`NotReadyError`.
+        """
+        known = self._open.get((spec, dataset))
+        if known is None or known[0] != stamp or _has_failed(known[1]):
+            ready: Future[SearchBackend] = Future()
+            known = self._open[spec, dataset] = (stamp, ready)
+            work = partial(self._prepare, spec, dataset, ready)
+            Thread(target=work, name=f"catalog-{spec}", daemon=True).start()
+        try:
+            return known[1].result(_WAIT_SECONDS)
+        except TimeoutError:
+            if known[1].done():
+                raise  # its own
+            raise NotReadyError(
+                f"{spec} builds its index of {dataset}, once until the dataset changes: "
+                "try again in a moment"
+            ) from None
+
+    def _prepare(self, spec: str, dataset: str, ready: Future[SearchBackend]) -> None:
+        try:
+            with self._loading:
+                backend = self._backends.load(spec)
             backend.prepare(dataset, Silent())
-            self._open[spec, dataset] = backend
-        return backend
+            ready.set_result(backend)
+        except BaseException as error:  # noqa: BLE001 - raised where it is asked for
+            ready.set_exception(error)
 
     def sets(self) -> list[str]:
         """Return the names of the golden sets, in order."""
@@ -174,6 +211,14 @@ class Bench:
             raise InputError(f"{name} has no question {question[:60]!r}")
         self._change(name, found, lambda query: add_judgement(query, judgement))
 
+    def remove(self, name: str, question: str) -> None:
+        """Remove a question with its labels and judgements."""
+        with changing_golden(self.file(name)) as queries:
+            found = find_question(queries, "", question)
+            if found is None:
+                raise InputError(f"{name} has no question {question[:60]!r}")
+            queries.remove(found)
+
     def edit(self, name: str, fields: Mapping[str, str | None]) -> str:
         """Change the text, kind, difficulty and note of a question, or add one; return its id."""
         with changing_golden(self.file(name)) as queries:
@@ -194,6 +239,10 @@ class Bench:
                 queries.append(found)
             queries[queries.index(found)] = change(found)
         return found.id
+
+
+def _has_failed(ready: Future[SearchBackend]) -> bool:
+    return ready.done() and ready.exception() is not None
 
 
 def find_question(queries: Sequence[GoldenQuery], text: str, name: str = "") -> GoldenQuery | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from catalog.core.errors import CatalogError, InputError
+from catalog.core.errors import CatalogError, InputError, NotReadyError
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.golden import GoldenQuery
 from catalog.evaluation.golden_files import pool_hits
@@ -25,6 +26,12 @@ MODES = {
 }
 CHOICES = {"left": "Left", "right": "Right", "equal": "Equal", "neither": "Both bad"}
 _SHOWN = 10  # documents of each
+_FOUND = {
+    "lexical": "by words alone",
+    "vector": "by meaning alone",
+    "lexical and vector": "by words and by meaning",
+    "": "by neither leg's first ten",
+}
 _QUEUE_SECONDS = 2.0  # spent on questions whose lists nobody asked for yet
 _KEPT = ("q", "id", "set", "by", "a", "b", "mode", "dataset")
 
@@ -45,6 +52,8 @@ def compare_view(bench: Bench, pairs: Pairs) -> View:
         "told": "",
         "choices": [],
         "grade": "",
+        "waits": False,
+        "differences": None,
     }
     try:
         queries = bench.queries(asked["set"])
@@ -60,6 +69,7 @@ def compare_view(bench: Bench, pairs: Pairs) -> View:
             view |= _shown(bench, question, asked)
     except CatalogError as error:
         view |= {"error": str(error)[:2000], "status": http_status(error)}
+        view["waits"] = isinstance(error, NotReadyError)
     return view
 
 
@@ -172,7 +182,8 @@ def queue(
     """Yield the questions that are left, the most useful first.
 
     First come questions whose first ten documents differ, those with the most unjudged documents
-    first; then those with another order of the same documents; then those with equal lists. Lists
+    first. Then come those with another order of the same documents, and last those with equal
+    lists; of these, the ones where words and meaning agree least on the first ten come first. Lists
     are asked for within two seconds; questions without lists come in the order of the file.
     """
     until = time.monotonic() + _QUEUE_SECONDS
@@ -183,8 +194,15 @@ def queue(
         ]
         either = set(lists[0]) ^ set(lists[1])
         unjudged = len(either - set(query.grades))
-        kind = 0 if either and unjudged else 1 if either or lists[0] != lists[1] else 2
-        ranked.append(((kind, -unjudged), number))
+        if either and unjudged:
+            useful = (0, -unjudged)
+        else:
+            by_words, by_meaning = bench.leg_ranks(asked["dataset"], query).values()
+            agreed = {path for path in by_words if by_words[path] <= _SHOWN} & {
+                path for path in by_meaning if by_meaning[path] <= _SHOWN
+            }
+            useful = (1 if either or lists[0] != lists[1] else 2, len(agreed))
+        ranked.append((useful, number))
         if time.monotonic() > until:
             break
     yield from (left[number] for _, number in sorted(ranked))
@@ -217,6 +235,10 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str]) -> View:
             for name, ranking, side, error in zip(names, rankings, hits, errors, strict=True)
         ]
         view["moves"] = _connect(*view["sides"])
+        if not is_hidden:
+            view["differences"] = _explain(
+                view["sides"], bench.leg_ranks(asked["dataset"], question)
+            )
     shown = _make_shown(question, asked, names, teams)
     if asked["set"] and asked["by"] and not any(errors):
         view["choices"] = [] if teams else list(enumerate(CHOICES.items(), start=1))
@@ -266,3 +288,29 @@ def _connect(left: View, right: View) -> list[tuple[int, int]]:
         for hit in side["hits"]:
             hit["only"] = hit["path"] not in other
     return [(at, paths[1].index(path)) for at, path in enumerate(paths[0]) if path in paths[1]]
+
+
+def _explain(sides: Sequence[View], legs: Mapping[str, Mapping[str, int]]) -> View:
+    """Return the documents that only one list has or whose rank differs, with their ranks by leg.
+
+    ``told`` says for each list where the documents come from that only it has.
+    """
+    ranks = [{hit["path"]: at for at, hit in enumerate(side["hits"], start=1)} for side in sides]
+    names = [side["name"] for side in sides]
+    rows, told = [], []
+    for path in dict.fromkeys([*ranks[0], *ranks[1]]):
+        row = [*(side.get(path) for side in ranks), *(leg.get(path) for leg in legs.values())]
+        if row[0] != row[1]:
+            rows.append((path, row))
+    for name, own, other in zip(names, ranks, ranks[::-1], strict=True):
+        alone = [path for path in own if path not in other]
+        found = Counter(
+            " and ".join(
+                leg for leg, of_leg in legs.items() if of_leg.get(path, _SHOWN + 1) <= _SHOWN
+            )
+            for path in alone
+        )
+        if alone:
+            parts = [f"{count} {_FOUND[by]}" for by, count in found.most_common()]
+            told.append(f"Only {name} has {len(alone)}: {', '.join(parts)}.")
+    return {"told": " ".join(told), "columns": [*names, *legs], "rows": rows}

@@ -77,12 +77,14 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
 
 
 def save_question(bench: Bench, form: Form) -> str:
-    """Settle a conflict or keep a question, and return the address of the set."""
+    """Settle a conflict, keep or remove a question, and return the address of the set."""
     name, by = form.get("set", ""), form.get("by", "").strip()
     if "path" in form:
         if not by:
             raise InputError("give your name, to settle what people graded differently")
         bench.settle(name, form.get("id", ""), form["path"], form.get("grade", ""), by)
+    elif "remove" in form:
+        bench.remove(name, form.get("id", ""))
     else:
         texts = {key: form.get(key, "").strip() for key in ("id", "query", "note")}
         chosen = {key: form.get(key) or None for key in ("kind", "difficulty")}

@@ -124,3 +124,7 @@ document.addEventListener("keydown", (event) => {
   for (const button of document.querySelectorAll("button[data-key]"))
     if (button.dataset.key === event.key) button.click();
 });
+
+/* What is not ready yet is asked for again. */
+const again = document.querySelector("[data-again]");
+if (again) setTimeout(() => location.reload(), +again.dataset.again);
