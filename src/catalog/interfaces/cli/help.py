@@ -51,6 +51,7 @@ class HelpFormatter(_Formatter):  # type: ignore[misc]
         self, rows: Sequence[tuple[str, str]], col_max: int = _LEFT, col_spacing: int = 2
     ) -> None:
         """Write names with their descriptions: next to them, or under them in a narrow terminal."""
+        rows = [(name.replace("<list[str]>", "<str>"), text) for name, text in rows]
         indent = " " * self.current_indent
         left = min(max(len(name) for name, _ in rows), col_max) + col_spacing
         if self.width - self.current_indent - left < _ROOM:
