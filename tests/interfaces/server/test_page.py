@@ -10,6 +10,7 @@ from catalog.core.settings import ServeSettings
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.page import site
+from catalog.interfaces.server.page.search import marked
 from catalog.interfaces.server.security import Address, page_pass
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
@@ -253,3 +254,26 @@ def test_pages_of_allowed_origins_may_call_the_api_but_not_read_the_page(asked, 
 def test_the_pages_own_files_are_small():
     names = [*site._ASSETS]
     assert sum(len(site._asset_bytes(name)[0]) for name in names) < 60_000
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (("The keys are rotated", "every ninety days"), "The keys are rotated every ninety days"),
+        (("The keys are rotated", "(see below)"), "The keys are rotated (see below)"),
+        (("The keys are rotated", "- by hand"), "The keys are rotated\n- by hand"),
+        (("The keys are rotated", "2. by hand"), "The keys are rotated\n2. by hand"),
+        (("The keys are rotated", "| a | b |"), "The keys are rotated\n| a | b |"),
+        (
+            ("The keys are rotated", "Bob: who said that?"),
+            "The keys are rotated\nBob: who said that?",
+        ),
+    ],
+)
+def test_wrapped_lines_are_shown_as_one_paragraph(lines, shown):
+    long = "x" * 50 + " "
+    text = long + "\n".join(lines)
+    at = text.index("rotated")
+    assert marked(text, [(at, at + 7)])[1] == ("rotated", True)
+    assert "".join(part for part, _ in marked(text, [(at, at + 7)])) == long + shown
+    assert "".join(part for part, _ in marked("short\nlines", ())) == "short\nlines"

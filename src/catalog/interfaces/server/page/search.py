@@ -22,6 +22,9 @@ SHOWN, MORE, MOST = 10, 10, 100  # results at first, added by a click, at most
 POOL = 30  # passages or documents whose facets are counted, at least
 PAUSE = "<!-- the search runs -->"
 _VALUES = 8  # of a facet
+_WRAPPED = re.compile(  # a break after a long line, but not before a list, a table or "Name:"
+    r"([^\n]{60}[^\s|])\n(?=[^\W\d]|[(\"'“„`](?!`)|\d(?!\d*[.)]\s))(?!\w+:)"
+)
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _TITLES = {"dataset": "Dataset", "type": "Type", "tag": "Tag", "year": "Date"}
 _REPEATED = ("dataset", "tag")
@@ -130,7 +133,11 @@ def _result(result: dict[str, Any], state: State) -> View:
 
 
 def marked(text: str, matches: Iterable[Sequence[int]]) -> list[tuple[str, bool]]:
-    """Cut a text at its ``[start, end)`` matches, without blank lines; ``True``: a match."""
+    """Cut a text at its ``[start, end)`` matches; ``True``: a match.
+
+    Blank lines are left out, and the lines of a paragraph become one.
+    """
+    text = _WRAPPED.sub(r"\1 ", text)  # of equal length, so that the matches stay in place
     parts, done = [], 0
     for start, end in matches:
         parts += [(text[done:start], False), (text[start:end], True)]
