@@ -6,6 +6,7 @@ import struct
 import zlib
 
 import PIL.Image
+import PIL.ImageOps
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
@@ -17,6 +18,7 @@ from catalog.interfaces.server.page.explanation import score_bars, waterfall
 from catalog.interfaces.server.page.files import draw_page
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
+from ingest.test_readers_pdf_right_to_left import ARABIC, HEBREW, pdf_of, placed
 
 SRT = "1\n00:00:00,000 --> 00:00:09,000\nA gradient points uphill.\n\n" \
       "2\n00:00:10,000 --> 00:00:19,000\nWe descend against it.\n"  # fmt: skip
@@ -125,12 +127,58 @@ def test_a_page_of_a_pdf_is_drawn_with_boxes_over_the_cited_lines(asked, vault):
 
 def test_boxes_lie_on_the_words_of_a_turned_page(tmp_path):
     manual(tmp_path / "turned.pdf", rotated=90)
-    drawn = draw_page(tmp_path / "turned.pdf", 1, "The seal leaks at night.")
+    drawn = draw_page(tmp_path / "turned.pdf", 1, "Notes on pumps follow elsewhere.")
     ((x, y, width, height),) = drawn.boxes
     assert height > width
     with PIL.Image.open(io.BytesIO(drawn.png)) as image:
         inside = image.convert("L").crop((x - 2, y - 2, x + width + 2, y + height + 2))
     assert inside.getextrema()[0] < 80  # there are letters
+
+
+@pytest.mark.parametrize("turned", [0, 90, 180, 270])
+def test_a_box_lies_on_the_words_whichever_way_they_are_drawn(tmp_path, turned):
+    canvas = Canvas(str(tmp_path / "one.pdf"), pagesize=(400, 600))
+    canvas.translate(200, 300)
+    canvas.rotate(turned)
+    canvas.drawString(20, 30, "The seal leaks at night.")
+    canvas.save()
+    drawn = draw_page(tmp_path / "one.pdf", 1, "The seal leaks at night.")
+    ((x, y, width, height),) = drawn.boxes
+    assert (height > width) == (turned in (90, 270))
+    with PIL.Image.open(io.BytesIO(drawn.png)) as image:
+        left, top, right, bottom = PIL.ImageOps.invert(image.convert("L")).getbbox()
+    assert (x - 2, y - 2) <= (left, top)
+    assert (right, bottom) <= (x + width + 2, y + height + 2)
+    assert (right - left) * (bottom - top) > width * height / 2
+
+
+@pytest.mark.parametrize(
+    ("cited", "lines"),
+    [
+        ("It leaks at night. Oil the disc", [0, 1]),
+        ("leaks at night. Oil the disc weekly, and more in summer", [0, 1, 2]),
+        ("the disc weekly, and", [1]),
+        ("Nothing of this is there", []),
+        ("night", []),
+    ],
+)
+def test_lines_in_which_the_cited_text_begins_or_ends_have_boxes(tmp_path, cited, lines):
+    canvas = Canvas(str(tmp_path / "one.pdf"), pagesize=(400, 600))
+    written = ("Check the seal. It leaks at night.", "Oil the disc weekly, and", "more in summer.")
+    for at, line in enumerate(written):
+        canvas.drawString(50, 500 - 20 * at, line)
+    canvas.save()
+    drawn = draw_page(tmp_path / "one.pdf", 1, cited)
+    assert [round((y * 600 / 1650 - 90) / 20) for _, y, *_ in drawn.boxes] == lines
+
+
+def test_lines_in_hebrew_and_arabic_have_boxes(tmp_path):
+    for name, lines in (("he", HEBREW), ("ar", ARABIC)):
+        glyphs = [glyph for row in placed(lines) for glyph in row]
+        (tmp_path / f"{name}.pdf").write_bytes(pdf_of(glyphs))
+        drawn = draw_page(tmp_path / f"{name}.pdf", 1, "\n".join(lines[:2]))
+        assert len(drawn.boxes) == 2
+        assert all(x + width > 400 and width > 100 for x, _, width, _ in drawn.boxes)
 
 
 @pytest.mark.parametrize(

@@ -309,19 +309,45 @@ class Word:
     is_visual: bool = False
 
 
+_PageBox = tuple[float, float, float, float]
+
+
 @dataclass(frozen=True, slots=True)
 class PageWords:
     """The words in the page's main direction, and lines in other directions.
 
     ``aside`` is text at an angle (a stamp in the margin, a watermark, an upright axis title) as
-    plain lines. ``height`` is the page's in the main direction, in points. ``top`` is the upper
-    edge of its visible box in the page's own coordinates, or ``None`` if its text is turned.
+    plain lines. ``box`` is the visible part of the page: left, bottom, right and top in points, in
+    the page's own coordinates; its text is turned by ``turn`` quarters.
     """
 
     words: list[Word]
     aside: list[str]
-    height: float
-    top: float | None
+    box: _PageBox
+    turn: int
+
+    @property
+    def height(self) -> float:
+        """Return the page's height in the main direction, in points."""
+        left, bottom, right, top = self.box
+        return right - left if self.turn % 2 else top - bottom
+
+    @property
+    def top(self) -> float | None:
+        """Return the box's upper edge, or ``None`` if the text is turned."""
+        return None if self.turn else self.box[3]
+
+    def to_page(self, x: float, down: float) -> tuple[float, float]:
+        """Return a point of a word or a line, with its place in the page's own coordinates."""
+        left, bottom, right, top = self.box
+        if self.words and self.words[0].is_mirrored:
+            x = (top - bottom if self.turn % 2 else right - left) - x
+        return (
+            (left + x, top - down),
+            (left + down, bottom + x),
+            (right - x, bottom + down),
+            (right - down, top - x),
+        )[self.turn]
 
 
 def read_words(page: PdfPage, textpage: PdfTextPage) -> PageWords:
@@ -358,13 +384,13 @@ def read_words(page: PdfPage, textpage: PdfTextPage) -> PageWords:
         words += letters
         if run.letters:
             spelled.append("".join(word.text for word in sorted(letters, key=_place)).strip())
-    width, height = (top - bottom, right - left) if main % 2 else (right - left, top - bottom)
     if spelled:
+        width = top - bottom if main % 2 else right - left
         words = _set_direction(words, spelled, width)
-    return PageWords(words, aside, height, top if main == 0 else None)
+    return PageWords(words, aside, box, main)
 
 
-def _is_inside(run: _Run, box: tuple[float, float, float, float]) -> bool:
+def _is_inside(run: _Run, box: _PageBox) -> bool:
     left, bottom, right, top = box
     x, y = (run.start[0] + run.end[0]) / 2, (run.start[1] + run.end[1]) / 2
     return left <= x <= right and bottom <= y <= top
@@ -373,7 +399,7 @@ def _is_inside(run: _Run, box: tuple[float, float, float, float]) -> bool:
 def _new_word(
     run: _Run,
     turn: int,
-    box: tuple[float, float, float, float],
+    box: _PageBox,
     order: int,
     *,
     is_visual: bool,
@@ -414,9 +440,7 @@ def _set_direction(words: list[Word], spelled: Sequence[str], width: float) -> l
     ]
 
 
-def _turn_point(
-    point: tuple[float, float], turn: int, box: tuple[float, float, float, float]
-) -> tuple[float, float]:
+def _turn_point(point: tuple[float, float], turn: int, box: _PageBox) -> tuple[float, float]:
     """Return a point as (right, down) from the top left corner in reading direction."""
     (x, y), (left, bottom, right, top) = point, box
     return (
