@@ -118,6 +118,26 @@ def test_a_rare_word_that_is_no_name_is_not_asked_for_as_one():
     assert {(one.named, one.name) for one in seen(found).values()} == {(0.0, 0.0)}
 
 
+@pytest.mark.parametrize(
+    ("word", "text", "exact"),
+    [
+        ("tomato", "The tomatoes need water.", 0.6),
+        ("boats", "A boat leaves.", 0.6),
+        ("policy", "Two policies differ.", 0.6),
+        ("policies", "One policy.", 0.6),
+        ("bake", "Baking bread.", 0.6),
+        ("watering", "They water it.", 0.6),
+        ("universe", "Our university.", 0.0),
+        ("organ", "An organization.", 0.0),
+        ("cat", "The cattle.", 0.0),
+        ("boat", "No ship.", 0.0),
+    ],
+)
+def test_another_form_of_a_keyword_counts_nearly_as_the_word_itself(word, text, exact):
+    (features,) = seen(passages(ranked("lexical", ("a", 7.0)), texts={"a": text}), word).values()
+    assert features.exact == exact
+
+
 def test_one_or_two_keywords_are_judged_by_words_as_written_and_not_by_cosines():
     found = passages(
         ranked("lexical", ("a", 7.0), ("b", 3.0)),
@@ -126,7 +146,7 @@ def test_one_or_two_keywords_are_judged_by_words_as_written_and_not_by_cosines()
     )
     first, second = seen(found, "rotate keys").values()
     assert (first.cosine, first.keywords, first.exact) == (0.0, 1.0, 1.0)
-    assert (second.cosine, second.keywords, second.exact) == (0.0, 1.0, 0.0)
+    assert (second.cosine, second.keywords, second.exact) == (0.0, 1.0, 0.6)
     for question in ("rotate the keys", "rotate all api keys"):
         assert {one.keywords for one in seen(found, question).values()} == {0.0}
 

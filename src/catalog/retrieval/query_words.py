@@ -41,6 +41,14 @@ _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0
 _RUNS = re.compile(r"[^\W\d_]+|\d+")  # of letters or digits
 _WHITE = re.compile(r"\s")
 _LONGEST_ENDING = 3  # letters that other forms of a word may drop
+_ENDINGS = {
+    "e": "ing|ings",
+    "ing": "e|es|ed",
+    "ings": "e|es",
+    "y": "ies|ied",
+    "ies": "y",
+    "ied": "y",
+}
 _LONGEST_CACHED = 64
 _CACHED_WORDS = 5_000
 _MOST_POSTINGS = 200_000  # of indexed pieces: some tens of megabytes
@@ -378,6 +386,27 @@ def how_written(chunk: Chunk, words: Iterable[str]) -> float:
         return 1.0
     is_joined = all(has(word, joined=True) for word in words) or has(" ".join(words), joined=True)
     return OTHER_JOINTS if is_joined else 0.0
+
+
+def has_other_forms(chunk: Chunk, words: Iterable[str]) -> bool:
+    """Return whether a passage contains other forms of words, such as ``boats`` or ``baking``.
+
+    A form has up to three letters more or fewer; a final ``e`` or ``y`` may change. Title, headings
+    and searched metadata count. The caller has to make sure that the stems are the same.
+    """
+    text = indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
+    folded = unicodedata.normalize("NFC", text).casefold()
+    return all(_form_of(word.casefold()).search(folded) is not None for word in words)
+
+
+@lru_cache(maxsize=256)
+def _form_of(word: str) -> re.Pattern[str]:
+    forms = [rf"{re.escape(word)}\w{{0,{_LONGEST_ENDING}}}"]
+    forms += [re.escape(word[:-cut]) for cut in range(1, _LONGEST_ENDING + 1) if word[:-cut]]
+    for ending, others in _ENDINGS.items():
+        if word.endswith(ending) and len(word) > len(ending) + 1:
+            forms.append(f"{re.escape(word.removesuffix(ending))}(?:{others})")
+    return re.compile(rf"(?<!\w)(?:{'|'.join(forms)})(?!\w)")
 
 
 def find_phrase(text: str, phrase: str) -> tuple[int, int] | None:

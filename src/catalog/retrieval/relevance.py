@@ -10,8 +10,9 @@ C is the cosine of the passage, or that of the vector leg's last hit for a passa
 not find. W is the share of the query's words in the passage, weighted by idf. n is the rank in the
 search, from 1. M is the rarity of the name in the query (:mod:`catalog.retrieval.adaptive`), and N
 is the same if the passage contains the name. A query of one or two words without stop words is a
-keyword query: then K is 1, and E is 1 if the passage contains the words as written. C is 0 for a
-keyword query and loses weight as M grows, because the cosine of a single word or name says little.
+keyword query: then K is 1, and E is 1 if the passage contains the words as written, and .6 if it
+contains other forms of them, such as the plural; .6 is not fitted. C is 0 for a keyword query and
+loses weight as M grows, because the cosine of a single word or name says little.
 
 Relevance never rises along the results: passages whose estimates contradict the order get their
 mean (Ayer et al. 1955).
@@ -41,15 +42,17 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.results import Certainty
 from catalog.retrieval.fusion import NO_WORDS, FoundWords
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.query_words import cover_of, how_written, keywords_of
+from catalog.retrieval.query_words import cover_of, has_other_forms, how_written, keywords_of
 from catalog.store.lexical.languages import detect_language
 
 if TYPE_CHECKING:
+    from catalog.core.documents import Chunk
     from catalog.store import Database
 
 LIKELY = 0.5  # the least relevance of a passage that is called likely
 _LIMIT = 40.0  # exp of more says nothing new
 TELLING, _READ = 3, 1000  # passages that show the language, and characters read of each
+_OTHER_FORM = 0.6  # of a word as written: boats for boat
 _FIRST = 3  # passages whose words count for confidence
 _PACKAGED = "calibrations.json"
 WORDS_ONLY = ""  # instead of a fingerprint: for searches whose cosines have no fit
@@ -138,7 +141,7 @@ def judge_relevance(
             relevance=relevance,
             certainty=_describe(
                 relevance,
-                is_exact=how_written(passage.chunk, phrases) == 1 if phrases else one.exact > 0,
+                is_exact=how_written(passage.chunk, phrases) == 1 if phrases else one.exact == 1,
             ),
         )
         for passage, relevance, one in zip(passages, _never_rising(estimates), seen, strict=True)
@@ -167,18 +170,28 @@ def extract_features(passages: Sequence[Passage], query: str) -> list[Features]:
     vectors = [passage.fused.originals("vector") for passage in passages]
     last = min((share.source.hits[-1][1] for own in vectors for share in own), default=0.0)
     weight = 0.0 if keywords else 1 - named
+    covers = [cover_of(passage.chunk, query, found.weights) for passage in passages]
     return [
         Features(
             cosine=weight * max((share.raw_score for share in own), default=last),
-            words=cover_of(passage.chunk, query, found.weights),
+            words=cover,
             rank=1 / place,
             name=named * (passage.chunk.chunk_id in found.rare),
             named=named,
-            exact=float(bool(keywords) and how_written(passage.chunk, keywords) > 0),
+            exact=_exactness(passage.chunk, keywords, cover) if keywords else 0.0,
             keywords=float(bool(keywords)),
         )
-        for place, (passage, own) in enumerate(zip(passages, vectors, strict=True), start=1)
+        for place, (passage, own, cover) in enumerate(
+            zip(passages, vectors, covers, strict=True), start=1
+        )
     ]
+
+
+def _exactness(chunk: Chunk, keywords: Sequence[str], cover: float) -> float:
+    """Return E of a keyword query."""
+    if how_written(chunk, keywords) > 0:
+        return 1.0
+    return _OTHER_FORM if cover == 1 and has_other_forms(chunk, keywords) else 0.0
 
 
 def _found_words(passages: Sequence[Passage]) -> FoundWords:
