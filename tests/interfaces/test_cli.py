@@ -369,9 +369,22 @@ def test_an_empty_pattern_drops_those_of_the_build_before(catalog, notes):
 
 
 @pytest.mark.parametrize(
+    ("folder", "name"), [("notes", "notes"), ("My notes (2)/", "My-notes-2"), ("one.md", "one")]
+)
+def test_a_dataset_is_named_after_its_folder(catalog, tmp_path, folder, name):
+    file = tmp_path / folder if folder.endswith(".md") else tmp_path / folder / "keys.md"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("Rotate the keys.\n", encoding="utf-8")
+    code, out, _ = catalog("index", "build", tmp_path / folder)
+    assert (code, out.splitlines()[0]) == (0, f"dataset: {name}")
+    found = json.loads(catalog("search", "keys", "--json")[1])["results"]
+    assert [one["dataset"] for one in found] == [name]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["index", "build", "."], "name the dataset with --dataset"),
+        (["index", "build", "/"], "name the dataset with --dataset"),
         (["index", "build", "--include", "*.md"], "need a folder"),
     ],
 )
@@ -417,7 +430,7 @@ def test_the_status_of_an_empty_store_says_what_to_do(catalog, tmp_path, monkeyp
     monkeypatch.setenv("IDX_HOME", str(home))
     code, out, err = catalog("status")
     assert (code, err) == (0, "")
-    told = "no dataset yet: create one with 'catalog index build FOLDER --dataset NAME'"
+    told = "no dataset yet: create one with 'catalog index build FOLDER'"
     assert out.splitlines()[-1] == told
     assert "None" not in out
 

@@ -213,7 +213,7 @@ def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
     for dataset in status["datasets"]:
         yield f"dataset          {_describe_dataset(dataset)}"
     if not status["datasets"]:
-        yield "no dataset yet: create one with 'catalog index build FOLDER --dataset NAME'"
+        yield "no dataset yet: create one with 'catalog index build FOLDER'"
 
 
 def count_passages(passages: int, embedded: int) -> str:

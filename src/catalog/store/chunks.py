@@ -183,7 +183,7 @@ def unknown_dataset(name: str | None, names: Sequence[str]) -> UnknownDatasetErr
     """Return the error for a name that none of these datasets has; ``None``: for no name."""
     near = get_close_matches(name, names, n=1, cutoff=0.7) if name else []
     meant = f"; did you mean {near[0]!r}?" if near else ""
-    known = ", ".join(names) or "none yet; 'catalog index build FOLDER --dataset NAME'"
+    known = ", ".join(names) or "none yet; 'catalog index build FOLDER'"
     what = "name a dataset" if name is None else f"no dataset {name!r}"
     return UnknownDatasetError(f"{what}{meant}; datasets: {known}")
 

@@ -444,7 +444,7 @@ def require_store(settings: Settings) -> None:
         place, check = address_of(url), "IDX_DATABASE_URL"
     raise NoStoreError(
         f"there is no store at {place}: check {check}, or make one with 'catalog index build "
-        "FOLDER --dataset NAME'"
+        "FOLDER'"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -94,7 +95,10 @@ def build(
         typer.Argument(help="A folder or file. Default: the dataset's folder, read again."),
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option("--dataset", "-d", help="Name of the dataset.")
+        str | None,
+        typer.Option(
+            "--dataset", "-d", help="Name of the dataset. Default: the name of the folder."
+        ),
     ] = None,
     include: Annotated[
         list[str] | None,
@@ -118,11 +122,13 @@ def build(
     unchanged texts keep their vectors.
 
     Examples:
-        catalog index build ~/notes --dataset notes
+        catalog index build ~/notes
         catalog index build ~/papers -d papers --include "*.pdf" --exclude "drafts/*"
     """
     if folder is not None and dataset is None:
-        raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
+        dataset = _name_of(folder)
+        if not json:
+            say(f"dataset: {dataset}")
     if folder is None and (include or exclude):
         raise typer.BadParameter("these need a folder", param_hint="--include/--exclude")
     library = open_library(
@@ -158,6 +164,15 @@ def build(
     _exit_if_failed(report)
     if report.documents == 0:
         raise typer.Exit(1)
+
+
+def _name_of(folder: Path) -> str:
+    """Return a dataset's name for a folder or file."""
+    path = folder.expanduser().resolve()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem if path.is_file() else path.name)
+    if not (name := name.strip("-._")[:100]):
+        raise typer.BadParameter("name the dataset with --dataset", param_hint="--dataset")
+    return name
 
 
 @app.command("update")
@@ -249,7 +264,7 @@ def rebuild(
     with library, TerminalProgress() as progress:
         reports = Indexer(library).rebuild(keep_settings=keep_settings, progress=progress)
     if not reports and not json:
-        say("no dataset to rebuild: create one with 'catalog index build FOLDER --dataset NAME'")
+        say("no dataset to rebuild: create one with 'catalog index build FOLDER'")
     if json:
         print_json({name: _as_dict(report) for name, report in reports.items()})
     for name, report in reports.items():
