@@ -94,6 +94,15 @@ def test_a_misspelt_option_is_told_the_nearest_only(catalog, words):
     assert "--after" not in err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["serve", "--port", "1"], "--http"), (["index", "build", ".", "--name", "a"], "--dataset")],
+)
+def test_the_name_of_an_option_in_other_programs_leads_to_ours(catalog, words, meant):
+    code, _, err = catalog(*words)
+    assert (code, f"did you mean {meant}?" in err) == (2, True)
+
+
 def test_a_misspelt_option_before_the_command_is_told_the_nearest(catalog):
     code, _, err = catalog("--hme", "store", "status")
     assert code == 2

@@ -17,6 +17,7 @@ _ROOM = 40  # columns beside the options below which their help goes under them
 _LEFT = 30  # columns for names and options at most
 _EXCESS = "Got unexpected extra argument(s)"  # typer's message
 _LIKE = 0.75  # similarity (0 to 1) from which an option may be a misspelling of another
+_MEANT = {"--name": "--dataset", "--port": "--http", "--host": "--http", "-k": "--top-k"}
 _PLAIN = {  # pydantic's words, and ours
     "Value error, ": "",
     "Input should be greater than or equal to": "must be at least",
@@ -99,12 +100,15 @@ def explain_misuse(command: Any, parse: Callable[..., list[str]]) -> Callable[..
             return parse(ctx, args)
         except Exception as error:
             message, near = getattr(error, "message", ""), getattr(error, "possibilities", None)
-            near = near and get_close_matches(error.option_name, near, 1, _LIKE)  # type: ignore[attr-defined]
-            is_unknown = hasattr(error, "possibilities") and not near
+            name = getattr(error, "option_name", "")
+            has = {option for one in command.params for option in one.opts}
+            near = near and get_close_matches(name, near, 1, _LIKE)
+            near = [_MEANT[name]] if _MEANT.get(name) in has else near
+            is_unknown = hasattr(error, "possibilities") and not near and name == given
             is_missing = getattr(error, "param", None) is argument and given and " " in given
             is_excess = message.startswith(_EXCESS)
+            error.possibilities = ()  # type: ignore[attr-defined]
             if near:
-                error.possibilities = ()  # type: ignore[attr-defined]
                 error.message = f"{message}; did you mean {near[0]}?"  # type: ignore[attr-defined]
             elif argument is not None and (is_unknown or is_missing):
                 told = f"{message}. " if is_unknown else ""
