@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from pydantic import ValidationError
 
 from catalog.core.errors import GoldenSetError
+from catalog.core.text import counted
 from catalog.evaluation.golden import Expected, GoldenQuery, Judgement, Preference
 from catalog.evaluation.golden_files import describe_problems
 from catalog.evaluation.significance import SequentialTest, sequential_test
@@ -20,7 +21,9 @@ class PreferenceTest:
     """The choices between two backends in one mode, one for each question.
 
     ``test`` has the wins of the ``candidate``. ``neither`` counts the ties in which both were bad,
-    ``people`` the choices of each person.
+    ``people`` the choices of each person. ``repeated`` counts the choices of each person on
+    questions that somebody else had judged before: they tell how far people agree, but are no new
+    evidence.
     """
 
     baseline: str
@@ -29,6 +32,7 @@ class PreferenceTest:
     test: SequentialTest
     neither: int
     people: dict[str, int]
+    repeated: dict[str, int]
 
     @property
     def verdict(self) -> str:
@@ -42,14 +46,25 @@ class PreferenceTest:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two people agree on the documents that both graded.
+    """How far two people agree, ``about`` grades of documents or preferences between searches.
 
-    ``kappa`` is ``None`` where they agree on all by using one grade only, or share no document.
+    ``common`` counts what both judged, ``share`` is the part of it on which they agree, 0 to 1.
+    ``kappa`` is ``None`` where they agree on all by giving one and the same judgement only.
     """
 
     people: tuple[str, str]
-    documents: int
+    about: str
+    common: int
+    share: float
     kappa: float | None
+
+    def __str__(self) -> str:
+        noun = {"grades": "document", "preferences": "choice"}[self.about]
+        kappa = "not defined" if self.kappa is None else f"{self.kappa:.2f}"
+        return (
+            f"{' and '.join(self.people)} agree on {self.share:.0%} of "
+            f"{counted(self.common, noun)} (kappa {kappa})"
+        )
 
 
 @dataclass(frozen=True)
@@ -106,13 +121,16 @@ def preference_tests(queries: Iterable[GoldenQuery]) -> list[PreferenceTest]:
 
     A question counts once, by the person who chose first, so that choices are independent.
     """
+    repeated: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     chosen: dict[tuple[str, str, str], list[Preference]] = defaultdict(list)
     for query in queries:
         firsts: dict[tuple[str, str, str], Preference] = {}
         for one in sorted(query.preferences, key=lambda one: one.at):
-            firsts.setdefault((*_pair_of(one), one.mode), one)
-        for key, one in firsts.items():
-            chosen[key].append(one)
+            key: tuple[str, str, str] = (*_pair_of(one), one.mode)
+            if firsts.setdefault(key, one) is not one:
+                repeated[key][one.by] += 1
+        for pair_and_mode, first in firsts.items():
+            chosen[pair_and_mode].append(first)
     tests = []
     for (baseline, candidate, mode), preferences in chosen.items():
         preferences.sort(key=lambda one: one.at)
@@ -125,6 +143,7 @@ def preference_tests(queries: Iterable[GoldenQuery]) -> list[PreferenceTest]:
                 test=sequential_test(choices),
                 neither=sum(one.preferred == "neither" for one in preferences),
                 people=dict(Counter(one.by for one in preferences)),
+                repeated=dict(repeated[baseline, candidate, mode]),
             )
         )
     return sorted(tests, key=lambda one: -sum(one.people.values()))
@@ -163,24 +182,35 @@ def find_conflicts(queries: Iterable[GoldenQuery]) -> Iterator[Conflict]:
 
 
 def measure_agreement(queries: Sequence[GoldenQuery]) -> list[Agreement]:
-    """Return the agreement of every two people who graded, those with most in common first."""
-    graded: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
+    """Return the agreement of every two people, those with most in common first.
+
+    Preferences agree if they name the same search, or the same kind of tie.
+    """
+    given: dict[str, dict[str, dict[Hashable, Hashable]]] = {"preferences": {}, "grades": {}}
     for query in queries:
         for person, grades in grades_by_person(query).items():
-            graded[person] |= {(query.id, path): grade for path, grade in grades.items()}
+            own = given["grades"].setdefault(person, {})
+            own.update({(query.id, path): grade for path, grade in grades.items()})
+        for one in query.preferences:
+            own = given["preferences"].setdefault(one.by, {})
+            own[query.id, one.mode, _pair_of(one)] = one.winner or one.preferred
     found = []
-    for first, second in combinations(sorted(graded), 2):
-        common = [key for key in graded[first] if key in graded[second]]
-        pairs = [(graded[first][key], graded[second][key]) for key in common]
-        found.append(Agreement((first, second), len(pairs), cohen_kappa(pairs)))
-    return sorted(found, key=lambda one: -one.documents)
+    for about, judged in given.items():
+        for first, second in combinations(sorted(judged), 2):
+            common = [key for key in judged[first] if key in judged[second]]
+            pairs = [(judged[first][key], judged[second][key]) for key in common]
+            if pairs:
+                share = sum(one == other for one, other in pairs) / len(pairs)
+                kappa = cohen_kappa(pairs)
+                found.append(Agreement((first, second), about, len(pairs), share, kappa))
+    return sorted(found, key=lambda one: -one.common)
 
 
-def cohen_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
-    """Compute Cohen's kappa of two people's grades: (seen - expected) / (1 - expected) agreement.
+def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
+    """Compute Cohen's kappa of two people: agreement (seen - expected) / (1 - expected).
 
-    Expected is the agreement by chance if each kept their share of each grade. ``None`` without
-    pairs, and where both used one and the same grade only.
+    Expected is the agreement by chance if each kept their share of each judgement. ``None`` without
+    pairs, and where both gave one and the same judgement only.
 
     Source: Cohen 1960, "A coefficient of agreement for nominal scales", Educational and
     Psychological Measurement 20.

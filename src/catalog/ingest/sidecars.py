@@ -18,7 +18,7 @@ from pathlib import Path
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.ids import sha1_hex
-from catalog.ingest.readers.metadata import normalise, parse_json, parse_yaml
+from catalog.ingest.readers.metadata import LEVEL, normalise, parse_json, parse_yaml
 from catalog.ingest.readers.opening import open_regular
 from catalog.ingest.readers.timed.source_media import (
     CONVERTED,
@@ -178,6 +178,31 @@ class Sidecars:
                 if file_type_of(target):
                     folder = target.rpartition("/")[0]
                     self._of_originals.setdefault(folder, []).append((target, file))
+
+    @classmethod
+    def around(cls, root: Path, path: str) -> Sidecars:
+        """Return the metadata files of one file: those next to it, and of its folders."""
+        folder, _, name = path.rpartition("/")
+        names = [one.name for one in (root / folder).iterdir()]
+        files: dict[str, MetadataFile] = {}
+        for one in names:
+            if name in (find_targets(one, names) or ()):
+                beside = f"{folder}/{one}".lstrip("/")
+                files[beside] = MetadataFile(root / beside, (path,))
+        for above in _folders_above(path):
+            if (root / above / FOLDER_FILE).is_file():
+                files[f"{above}{FOLDER_FILE}"] = MetadataFile(root / above / FOLDER_FILE)
+        return cls(files, root)
+
+    def levels_of(self, path: str) -> frozenset[str]:
+        """Return the folded levels of confidentiality that a file has by its metadata files.
+
+        Raises ``ReadError`` if one of them cannot be read.
+        """
+        stated = [self._fields(file).get(LEVEL) for file in self._of_file(path)]
+        level = next((one for one in stated if one is not None), ())
+        levels = level if isinstance(level, list | tuple) else (level,)
+        return frozenset(str(one).casefold() for one in levels)
 
     def __reduce__(self) -> tuple[type[Sidecars], tuple[object, ...]]:
         """Send the object to another process as the list from which it was made."""

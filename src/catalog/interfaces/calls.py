@@ -238,7 +238,8 @@ class DocumentShape(Frozen):
     """A document, or its lines, cells, pages or paragraphs ``start`` to ``end`` of ``total``.
 
     All count in ``unit`` as its citations do, both ends included. ``numbers`` has one for each
-    line of the text: where that begins. ``line_start``, ``line_end`` and ``lines_total`` are the
+    line of the text: where that begins. ``cells`` are those of each row of a workbook, with the
+    sheet: ``Costs!A12:F12``. ``line_start``, ``line_end`` and ``lines_total`` are the
     same where the unit is a line of the file.
     """
 
@@ -255,6 +256,7 @@ class DocumentShape(Frozen):
     line_end: int | None
     lines_total: int | None
     numbers: tuple[int | None, ...]
+    cells: tuple[str | None, ...] = ()
     text: str
     notes: tuple[str, ...] = ()
 

@@ -128,6 +128,7 @@ class DocumentLines:
             lines=self.lines[:count],
             numbers=self.numbers[:count],
             ranges=self.ranges[:count],
+            cells=self.cells[:count],
             ending="",
             part=Part() if any(self.ranges) else self.part,
         )
@@ -158,6 +159,7 @@ class DocumentLines:
             "line_end": lines[1],
             "lines_total": self.total if has_lines else None,
             "numbers": list(self.numbers),
+            "cells": list(self.cells),
             "text": self.text,
         }
 

@@ -335,18 +335,14 @@ def roles_in_force(settings: Settings, role: str | None) -> list[str]:
     return list(dict.fromkeys(one for one in given if one is not None))
 
 
-def role_scope(
-    database: Database, settings: Settings, role: str | None, datasets: Iterable[str]
-) -> Scope:
-    """Return the documents of the datasets that a call as this role may see; all without a role.
+def levels_seen(settings: Settings, role: str | None) -> frozenset[str] | None:
+    """Return the folded levels that every role in force may see; ``None`` without a role.
 
-    They are those that every role in force may see. A document is seen by who may see all its
-    levels, whatever their case. Raises :class:`InputError` for a role that the settings do not
-    name.
+    Raises :class:`InputError` for a role that the settings do not name.
     """
     in_force = roles_in_force(settings, role)
     if not in_force:
-        return Scope.all()
+        return None
     roles = settings.answers.levels()
     for one in in_force:
         if one not in roles:
@@ -355,7 +351,20 @@ def role_scope(
             )
             is_bound = in_force != [role]  # then the other roles are not for the caller to know
             raise InputError(f"there is no role {one!r}{'' if is_bound else known}")
-    seen = frozenset.intersection(*(roles[one] for one in in_force))
+    return frozenset.intersection(*(roles[one] for one in in_force))
+
+
+def role_scope(
+    database: Database, settings: Settings, role: str | None, datasets: Iterable[str]
+) -> Scope:
+    """Return the documents of the datasets that a call as this role may see; all without a role.
+
+    They are those that every role in force may see. A document is seen by who may see all its
+    levels, whatever their case. Raises as :func:`levels_seen` does.
+    """
+    seen = levels_seen(settings, role)
+    if seen is None:
+        return Scope.all()
     with database.read() as connection:
         levels = read_levels(connection, datasets)
     return Scope.of(name for name, stated in levels.items() if (stated or {UNLABELLED}) <= seen)

@@ -53,6 +53,14 @@ def entries(connection: Connection, dataset: str) -> dict[str, ManifestEntry]:
     return {entry.file: entry for entry in found}
 
 
+def find_entry(connection: Connection, dataset: str, file: str) -> ManifestEntry | None:
+    """Return the entry of one file; ``None`` if it was never read."""
+    columns = [manifest.c[name] for name in ManifestEntry.__dataclass_fields__]
+    query = select(*columns).where(manifest.c.dataset == dataset, manifest.c.file == file)
+    row = connection.execute(query).first()
+    return None if row is None else ManifestEntry(*row)
+
+
 def record(connection: Connection, dataset: str, *noted: ManifestEntry) -> None:
     """Record the results of reading these distinct files; they replace earlier entries."""
     if not noted:

@@ -97,6 +97,89 @@ def test_a_role_hears_only_recordings_of_documents_that_it_may_see(asked, vault)
         assert asked(vault, "GET", "/media?doc=notes:lecture.srt").status_code == 200
 
 
+@pytest.fixture
+def relabelled(tmp_path):
+    """Originals that are secret, with texts that are not; and files of equal standing."""
+    notes = tmp_path / "notes"
+    secret = "confidentiality: secret\n"
+    write(
+        notes,
+        talk_dot_srt=SRT,
+        talk_dot_srt_dot_meta_dot_yaml="confidentiality: public\n",
+        talk_dot_wav_dot_meta_dot_yaml=secret,
+        open_dot_srt=SRT,
+        open_dot_meta_dot_yaml="confidentiality: public\n",
+        scan_dot_pdf_dot_md="---\nconfidentiality: public\n---\nRedacted.\n",
+        later_dot_pdf_dot_meta_dot_yaml="confidentiality: public\n",
+        sub__hidden_dot_pdf_dot_meta_dot_yaml=secret,
+    )
+    for name in ("talk.wav", "open.wav"):
+        (notes / name).write_bytes(b"RIFF" + struct.pack("<I", 36) + bytes(range(200)))
+    for name in ("scan.pdf", "later.pdf", "sub/hidden.pdf"):
+        manual(notes / name)
+    library = open_library(tmp_path / "home")
+    answers = AnswerSettings(roles=("guest: public",))
+    library.settings = library.settings.model_copy(update={"answers": answers})
+    with LocalEngine(library) as engine:
+        Indexer(engine.library).build(notes, "notes")
+        yield engine, notes
+
+
+def test_a_role_gets_no_original_whose_own_level_it_may_not_see(asked, relabelled):
+    engine, _ = relabelled
+    paths = ("/media?doc=notes:talk.srt", "/page.png?doc=notes:scan.pdf.md&page=1")
+    for path in paths:
+        assert asked(engine, "GET", path).status_code == 200
+    with asked_as("guest"):
+        assert "Redacted" in asked(engine, "GET", "/?q=redacted").text
+        for path in (*paths, "/page.png?doc=notes:scan.pdf&page=1"):
+            assert asked(engine, "GET", path).status_code == 404
+        assert asked(engine, "GET", "/media?doc=notes:open.srt").status_code == 200
+        assert asked(engine, "GET", "/page.png?doc=notes:later.pdf&page=1").status_code == 200
+
+
+def test_a_file_that_changed_since_it_was_indexed_is_not_given_out(asked, relabelled):
+    engine, notes = relabelled
+    path = "/page.png?doc=notes:later.pdf&page=1"
+    manual(notes / "later.pdf", rotated=90)
+    changed = asked(engine, "GET", path)
+    assert (changed.status_code, "has changed since it was indexed" in changed.text) == (404, True)
+    (notes / "later.pdf").unlink()
+    (notes / "later.pdf").symlink_to(notes / "sub" / "hidden.pdf")
+    with asked_as("guest"):
+        assert asked(engine, "GET", path).status_code == 404
+
+
+def test_a_role_is_not_led_to_another_recording_by_a_link(asked, relabelled):
+    engine, notes = relabelled
+    (notes / "open.wav").unlink()
+    (notes / "open.wav").symlink_to(notes / "talk.wav")
+    with asked_as("guest"):
+        assert asked(engine, "GET", "/media?doc=notes:open.srt").status_code == 404
+
+
+def test_a_page_that_cannot_be_drawn_is_not_tried_again_at_once(tmp_path, monkeypatch):
+    (tmp_path / "broken.pdf").write_bytes(b"no pdf")
+    for _ in range(2):
+        with pytest.raises(DocumentNotFoundError):
+            draw_page(tmp_path / "broken.pdf", 7)
+        monkeypatch.setattr("catalog.interfaces.server.page.files.subprocess.run", None)
+
+
+def test_the_process_that_draws_gets_no_tokens(tmp_path, monkeypatch):
+    monkeypatch.setenv("IDX_SERVE__TOKEN", "t" * 20)
+    seen = []
+    monkeypatch.setattr(
+        "catalog.interfaces.server.page.files.subprocess.run",
+        lambda *_, env, **__: seen.append(env),
+    )
+    (tmp_path / "a.pdf").write_bytes(b"no pdf")
+    with pytest.raises(AttributeError):
+        draw_page(tmp_path / "a.pdf", 1)
+    assert "PATH" in seen[0]
+    assert not any("IDX" in name for name in seen[0])
+
+
 def test_a_recording_opens_at_its_second_with_its_lines(asked, vault):
     page = asked(vault, "GET", "/?q=descend&doc=notes:lecture.srt&first=3&last=7&at=10").text
     assert '<audio id="media" controls preload="metadata" src="/media?doc=notes%3Alecture.srt#t=10"'

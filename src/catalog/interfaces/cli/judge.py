@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,9 +48,7 @@ def stats(
     if not tests:
         say(f"no preference in {counted(len(golden), 'question')}")
     for one in agreements:
-        kappa = "not defined" if one.kappa is None else f"{one.kappa:.2f}"
-        about = f"on {counted(one.documents, 'document')} that both graded"
-        say(f"agreement of {' and '.join(one.people)}: kappa {kappa} {about}")
+        say(str(one))
     for conflict in conflicts:
         grades = ", ".join(f"{person} {grade}" for person, grade in conflict.grades.items())
         say(f"conflict: {conflict.query.id} {conflict.path}: {grades}")
@@ -68,7 +66,13 @@ def _test_lines(one: PreferenceTest, questions: int) -> Iterator[str]:
         f"  preferred in {test.share:.0%} of the choices that are not ties "
         f"[{test.interval.low:.0%}, {test.interval.high:.0%}], evidence {test.e_value:.3g}"
     )
-    yield f"  by {', '.join(f'{person} ({count})' for person, count in one.people.items())}"
+    yield f"  by {_people(one.people)}"
+    if one.repeated:
+        yield f"  judged before by somebody else, so not counted again: {_people(one.repeated)}"
+
+
+def _people(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{person} ({count})" for person, count in counts.items())
 
 
 def _as_json(

@@ -1,7 +1,8 @@
 """Files behind documents: recordings to play, and drawn pages of PDFs.
 
-A file is given out only if it is in the folder of a dataset, and if the caller may see every
-document that was made of it.
+A file is given out only if it is in the folder of a dataset and is still as it was when it was
+indexed, and if the caller may see every document that was made of it. A role also has to see the
+file's own level of confidentiality, and is not led by links.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from threading import Semaphore
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from catalog.core.errors import DocumentNotFoundError
+from catalog.core.errors import DocumentNotFoundError, ReadError
 from catalog.core.lru_cache import LRUCache
+from catalog.ingest.sidecars import Sidecars
+from catalog.library.names import levels_seen
+from catalog.store import manifest
 from catalog.store.chunks import find_root
 from catalog.store.document_names import DocumentNames
 
@@ -29,7 +35,12 @@ MEDIA = {
     ".mkv": "video/webm", ".ogv": "video/ogg",
 }  # fmt: skip
 _CACHE_BYTES = 20_000_000
-_SECONDS = 15
+_SECONDS = 10
+_DRAWING = Semaphore(2)  # at once; others wait as long as one may take
+_FAILED: LRUCache[tuple[Any, ...], float] = LRUCache(1000)  # when a page could not be drawn
+_AGAIN = 60.0  # seconds until such a page is tried again
+_NEEDED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
+"""Variables of the drawing process, which reads hostile files: no settings, tokens or keys."""
 
 
 class DrawnPage(NamedTuple):
@@ -47,22 +58,51 @@ _DRAWN: LRUCache[tuple[Any, ...], DrawnPage] = LRUCache(_CACHE_BYTES, lambda one
 def find_document_file(engine: LocalEngine, source_doc_id: str) -> Path:
     """Return the file of a document; for a transcript, the recording.
 
-    Raises :class:`DocumentNotFoundError` for a file that is missing or outside the dataset's
-    folder, and as ``get`` does for a document that the caller may not see.
+    Raises :class:`DocumentNotFoundError` for a file that is missing, changed, outside the dataset's
+    folder or not for the caller's role, and as ``get`` does for a document that the caller may not
+    see.
     """
+    library = engine.library
     document = engine.ask("get", {"reference": source_doc_id, "max_bytes": 1})
     dataset, _, path = document["source_doc_id"].partition(":")
     original = document["metadata"].get("media_file")
-    with engine.library.database.read() as connection:
+    with library.database.read() as connection:
         root = Path(find_root(connection, dataset) or os.devnull)
         others = DocumentNames(connection, dataset).made_of(original) if original else []
     for other in others:
         engine.ask("get", {"reference": f"{dataset}:{other}", "max_bytes": 1})
     folder = (root if root.is_dir() else root.parent).resolve()
-    file = (folder / str(original or path)).resolve()
+    name = str(original or path)
+    file = (folder / name).resolve()
     if not file.is_relative_to(folder) or not file.is_file():
         raise DocumentNotFoundError(f"the file of {source_doc_id} is not in the dataset's folder")
+    with library.database.read() as connection:
+        entry = manifest.find_entry(connection, dataset, file.relative_to(folder).as_posix())
+    status = file.stat()
+    if entry is not None and (entry.size, entry.mtime_ns) != (status.st_size, status.st_mtime_ns):
+        raise DocumentNotFoundError(
+            f"{name} has changed since it was indexed: run 'catalog index update'"
+        )
+    seen = levels_seen(library.settings, None)
+    if seen is not None and not (
+        file == folder / name and (not original or _is_open(folder, name, seen))
+    ):
+        raise DocumentNotFoundError(f"the file of {source_doc_id} is not for this role")
     return file
+
+
+def _is_open(folder: Path, recording: str, seen: frozenset[str]) -> bool:
+    """Return whether a role may have the file from which an indexed text was made.
+
+    That is a recording whose own level, if it has one, is among those ``seen``. What other files
+    say inside of their confidentiality is not known: their text was not read.
+    """
+    if not media_kind(Path(recording)):
+        return False
+    try:
+        return Sidecars.around(folder, recording).levels_of(recording) <= seen
+    except (OSError, ReadError):
+        return False
 
 
 def media_kind(file: Path) -> str:
@@ -79,7 +119,18 @@ def draw_page(file: Path, page: int, cited: str = "") -> DrawnPage:
     key = (file, status.st_mtime_ns, status.st_size, page)
     drawn = _DRAWN.get((*key, cited))
     if drawn is None:
-        drawn = _draw(file, page, cited)
+        message = f"page {page} of {file.name} cannot be drawn"
+        failed_at = _FAILED.get(key)
+        has_failed = failed_at is not None and time.monotonic() - failed_at < _AGAIN
+        if has_failed or not _DRAWING.acquire(timeout=_SECONDS):
+            raise DocumentNotFoundError(message)
+        try:
+            drawn = _draw(file, page, cited)
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            _FAILED.put(key, time.monotonic())
+            raise DocumentNotFoundError(message) from error
+        finally:
+            _DRAWING.release()
         _DRAWN.put((*key, cited), drawn)
         _DRAWN.put((*key, ""), drawn)  # the picture, which the browser asks for next
     return drawn
@@ -87,17 +138,15 @@ def draw_page(file: Path, page: int, cited: str = "") -> DrawnPage:
 
 def _draw(file: Path, page: int, cited: str) -> DrawnPage:
     module = "catalog.interfaces.server.page.drawing"
-    try:
-        done = subprocess.run(  # noqa: S603 - this interpreter and our own module
-            [sys.executable, "-PB", "-m", module, str(page)],
-            input=json.dumps(cited).encode() + b"\n" + file.read_bytes(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_SECONDS,
-            check=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        line, _, png = done.stdout.partition(b"\n")
-        return DrawnPage(png=png, **json.loads(line))
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise DocumentNotFoundError(f"page {page} of {file.name} cannot be drawn") from error
+    needed = {name: os.environ[name] for name in _NEEDED if name in os.environ}
+    done = subprocess.run(  # noqa: S603 - this interpreter and our own module
+        [sys.executable, "-PB", "-m", module, str(page)],
+        input=json.dumps(cited).encode() + b"\n" + file.read_bytes(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=_SECONDS,
+        check=True,
+        env=needed | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    line, _, png = done.stdout.partition(b"\n")
+    return DrawnPage(png=png, **json.loads(line))
