@@ -236,15 +236,33 @@ def test_no_other_sites_page_may_write(asked, engine, headers):
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_another_site_may_link_to_the_page_but_not_use_it_in_the_background(asked, engine, site):
-    headers = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}
-    assert asked(engine, "GET", "/?q=keys", headers=headers).status_code == 403
-    headers["sec-fetch-mode"] = "navigate"
+    paths = (
+        "/?q=keys",
+        "/compare?q=keys",
+        "/sets.jsonl?set=a",
+        "/v1/search?query=keys",
+        "/metrics",
+    )
+    for mode, kind in (("no-cors", "image"), ("navigate", "iframe"), ("navigate", "object")):
+        headers = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": kind}
+        for path in paths:
+            assert asked(engine, "GET", path, headers=headers).status_code == 403
+    headers = {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     assert asked(engine, "GET", "/?q=keys", headers=headers).status_code == 200
+    assert asked(engine, "POST", "/v1/search", headers=headers).status_code == 403
+    assert asked(engine, "GET", "/sets.jsonl?set=a", headers=headers).status_code == 403
+
+
+def test_no_answer_can_be_included_by_another_sites_page(asked, engine):
+    for path in ("/?q=keys", "/v1/search?query=keys", "/metrics", "/assets/page.js"):
+        answer = asked(engine, "GET", path).headers
+        assert answer["cross-origin-resource-policy"] == "same-origin"
+        assert answer["x-content-type-options"] == "nosniff"
 
 
 def test_pages_of_allowed_origins_may_call_the_api_but_not_read_the_page(asked, engine):
     serve = {"allowed_origins": ("http://app.example",)}
-    headers = {"origin": "http://app.example"}
+    headers = {"origin": "http://app.example", "sec-fetch-site": "cross-site"}
     api = asked(engine, "GET", "/v1/status", serve, headers=headers)
     assert api.headers["access-control-allow-origin"] == "http://app.example"
     page = asked(engine, "GET", "/?q=keys", serve, headers=headers)

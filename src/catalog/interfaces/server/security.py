@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -31,6 +31,10 @@ _BRACKETED = re.compile(r"\[[^\[\]]*\](:\d*)?")
 _MAX_DIGITS = 19  # of a length; more is nobody's
 _METHODS = ("GET", "POST", "DELETE")
 _HEADERS = ("Authorization", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version")
+_NOT_INCLUDED = (
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+)
 _ALL_INTERFACES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared, not bound
 
 
@@ -138,6 +142,8 @@ def guard_app(
 class HostCheck:
     """Pass on requests for one of our host names, except from web pages that may not call.
 
+    Browsers also send ``Sec-Fetch-Site``: what another site's page loads in the background or in a
+    frame is refused, since whether it loads tells which documents there are. Links work.
     The SDK's ``TransportSecurityMiddleware`` (mcp 2.3) takes the first of two Host headers, an
     empty Origin and, if any port is allowed, anything after the colon. It knows only the loopback
     names that it is given, letter for letter.
@@ -164,8 +170,22 @@ class HostCheck:
                 "pages of that origin may not call this server: see IDX_SERVE__ALLOWED_ORIGINS"
             )
             await send_error(send, 403, "WrongOrigin", message)
+        elif not self._is_asked_by_a_person(scope, origins):
+            await send_error(send, 403, "WrongOrigin", "another site's page asks")
         else:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _with_headers(send))
+
+    def _is_asked_by_a_person(self, scope: Scope, origins: Sequence[str]) -> bool:
+        """Return whether no other site's page asks, unless it is allowed or leads a person here."""
+        sites, modes, kinds = (
+            _header_values(scope, b"sec-fetch-" + name) for name in (b"site", b"mode", b"dest")
+        )
+        if set(sites) <= {"same-origin", "none"}:
+            return True
+        if any(_normalise_origin(origin) in self._origins for origin in origins):
+            return True
+        is_link = scope["method"] in ("GET", "HEAD") and modes == ["navigate"]
+        return is_link and kinds == ["document"]
 
     def _is_own_name(self, name: str) -> bool:
         parts = split_host_port(name)
@@ -178,6 +198,17 @@ class HostCheck:
             return True
         scheme, _, name = origin.partition("://")
         return scheme.lower() in ("http", "https") and self._is_own_name(name)
+
+
+def _with_headers(send: Send) -> Send:
+    """Return ``send`` with headers that keep other sites' pages from including an answer."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *_NOT_INCLUDED]}
+        await send(message)
+
+    return send_with_headers
 
 
 class TokenCheck:
