@@ -185,7 +185,7 @@ def test_kappa_is_what_cohen_computes():
         query("b", judgements=(grade("x", 2), grade("x", 0, by="bob"))),
     ]
     (found,) = measure_agreement(queries)
-    assert (found.people, found.documents) == (("ann", "bob"), 2)
+    assert (found.people, found.about, found.common) == (("ann", "bob"), "grades", 2)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +241,43 @@ def test_an_error_in_the_block_leaves_the_file_as_it_was(tmp_path):
     assert file.read_bytes() == before
 
 
+def test_a_second_persons_choices_tell_the_agreement_and_are_no_new_evidence(tmp_path, command):
+    both = (choice("left", minute=1), choice("left", minute=2, by="bob"))
+    apart = (choice("left", minute=1), choice("right", minute=2, by="bob"))
+    swapped = choice("right", minute=2, by="bob").model_copy(update={"left": "v2", "right": "v1"})
+    asked = [
+        query("a", preferences=both),
+        query("b", preferences=apart),
+        query("c", preferences=(choice("left", minute=1), swapped)),
+        query("d", preferences=(choice("equal", minute=3, by="bob"),)),
+    ]
+    (test,) = preference_tests(asked)
+    assert (test.test.wins, test.test.losses, test.test.ties) == (0, 3, 1)
+    assert (test.people, test.repeated) == ({"ann": 3, "bob": 1}, {"bob": 3})
+    (agreement,) = measure_agreement(asked)
+    assert (agreement.about, agreement.common) == ("preferences", 3)
+    assert agreement.share == pytest.approx(2 / 3)
+    save_golden(tmp_path / "set.jsonl", asked)
+    out = command("judge", "stats", tmp_path / "set.jsonl")[1]
+    assert "judged before by somebody else, so not counted again: bob (3)" in out
+    assert "ann and bob agree on 67% of 3 choices" in out
+
+
+def test_the_number_of_choices_still_needed_is_guessed_from_those_made():
+    def said(lost, won):
+        asked = [query(f"l{n}", preferences=(choice("left", minute=n),)) for n in range(lost)]
+        asked += [query(f"w{n}", preferences=(choice("right", minute=n),)) for n in range(won)]
+        return preference_tests(asked)[0].still_needed
+
+    assert said(12, 0) == ""  # decided
+    assert said(5, 5) == ""  # no end is in sight
+    more = int(said(20, 9).split()[1])
+    spread = [(20 * (at + 1)) // 29 - (20 * at) // 29 for at in range(29 + more + 9)]
+    decided = sequential_test([1 if won else -1 for won in spread]).decided_after
+    assert decided is not None
+    assert abs(decided - 29 - more) < 9
+
+
 def test_stats_are_printed_and_given_as_json(tmp_path, command):
     file = tmp_path / "set.jsonl"
     asked = [query(f"q{n}", preferences=(choice("left", minute=n),)) for n in range(12)]
@@ -250,7 +287,7 @@ def test_stats_are_printed_and_given_as_json(tmp_path, command):
     assert code == 0
     assert "v2 and v1, blind: v1 is preferred to v2, decided after 9" in out
     assert "v2 won 0, tied 0 (0 both bad) and lost 12; 1 of 13 questions are left" in out
-    assert "agreement of ann and bob: kappa 0.00 on 1 document that both graded" in out
+    assert "ann and bob agree on 0% of 1 document (kappa 0.00)" in out
     assert "conflict: z a.md: ann 2, bob 0" in out
     _, out, _ = command("judge", "stats", file, "--json")
     told = json.loads(out)

@@ -13,7 +13,7 @@ from catalog.core.errors import GoldenSetError
 from catalog.core.text import counted
 from catalog.evaluation.golden import Expected, GoldenQuery, Judgement, Preference
 from catalog.evaluation.golden_files import describe_problems
-from catalog.evaluation.significance import SequentialTest, sequential_test
+from catalog.evaluation.significance import SequentialTest, choices_needed, sequential_test
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,12 @@ class PreferenceTest:
         better = self.candidate if self.test.interval.low > 0.5 else self.baseline
         other = self.baseline if better == self.candidate else self.candidate
         return f"{better} is preferred to {other}, decided after {self.test.decided_after}"
+
+    @property
+    def still_needed(self) -> str:
+        """Say how many more choices it takes if people go on choosing as so far; maybe nothing."""
+        needed = choices_needed(self.test)
+        return "" if needed is None else f"about {needed} more if people go on choosing so"
 
 
 @dataclass(frozen=True)

@@ -142,10 +142,28 @@ def sequential_test(choices: Sequence[int], *, alpha: float = 0.05) -> Sequentia
     )
 
 
+_MOST_NEEDED = 1000
+
+
+def choices_needed(test: SequentialTest, *, alpha: float = 0.05) -> int | None:
+    """Return how many more choices decide if people go on choosing as so far.
+
+    ``None`` if it is decided, or would take over 1,000.
+    """
+    chosen = test.wins + test.losses
+    if test.decided_after is not None or chosen == 0:
+        return None
+    for total in range(chosen + 1, chosen + _MOST_NEEDED):
+        wins = test.share * total
+        if _log_evidence(wins, total - wins, 0.5) >= math.log(1 / alpha):
+            return math.ceil((total - chosen) * (chosen + test.ties) / chosen)
+    return None
+
+
 _PRIOR = 2.0  # both numbers of the mixture's Beta; decides soonest at shares about .7
 
 
-def _log_evidence(wins: int, losses: int, share: float) -> float:
+def _log_evidence(wins: float, losses: float, share: float) -> float:
     """Return log e(share); shares of 0 and 1 are excluded by one choice against them."""
     likelihood = 0.0
     for count, chance in ((wins, share), (losses, 1.0 - share)):

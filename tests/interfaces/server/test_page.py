@@ -104,6 +104,15 @@ def test_a_wrong_address_is_explained_on_the_page(asked, engine, address, words)
     assert 'role="search"' in answer.text
 
 
+def test_a_very_long_document_is_shown_in_part(asked, engine, monkeypatch):
+    monkeypatch.setattr("catalog.interfaces.server.page.document._LINES", 6)
+    text = asked(engine, "GET", "/?doc=notes:keys.md").text
+    assert "the first 6 lines are shown" in text
+    assert "Rotate the API keys" not in text.partition('id="document"')[2]
+    cited = asked(engine, "GET", "/?doc=notes:keys.md&first=8&last=8").text
+    assert "Rotate the API keys" in cited
+
+
 def test_other_methods_and_files_are_refused(asked, engine):
     assert asked(engine, "POST", "/").status_code == 405
     assert asked(engine, "GET", "/assets/site.py").status_code == 404

@@ -84,7 +84,7 @@ def test_documents_that_differ_are_listed_with_their_ranks_by_leg(client):
     answer = client.get("/compare", params={"q": "rotate keys", "a": BAD, "b": GOOD})
     told = re.sub(r"<[^>]*>|\s+", " ", main_of(answer).partition("What differs")[2])
     told = re.sub(" +", " ", told)
-    assert f"Only {BAD} has 1: 1 by meaning alone. Only {GOOD} has 1: 1 by words and by" in told
+    assert f"Only {BAD} has 1: 1 found by meaning alone. Only {GOOD} has 1: 1 found by both" in told
     assert re.search(r"keys\.md – 1 1 1 ", told)
     assert "guides/backup.md" not in told  # both have it at rank 2
 
@@ -170,12 +170,88 @@ def test_of_questions_with_equal_lists_those_come_first_on_which_the_legs_disagr
         def __init__(self):
             pass
 
-        def rank(self, spec, dataset, query):
-            return lists.get((spec, query.query), ranking("a")), ""
+        def top(self, spec, dataset, query):
+            return lists.get((spec, query.query), ranking("a")).documents
 
     left = [GoldenQuery(id=text, query=text) for text in ("agreed", "disputed")]
-    asked = {"a": "v1", "b": "v2", "dataset": "notes"}
+    asked = {"a": "v1", "b": "v2", "dataset": "notes", "mode": "blind"}
     assert [one.id for one in queue(Listed(), left, asked)] == ["disputed", "agreed"]
+
+
+def test_a_second_person_first_gets_what_nobody_has_judged(client, team):
+    for _ in range(2):
+        judge(client, "left", **PAIR, mode="blind")
+    judged = {one.id for one in team() if one.preferences}
+    page = client.get("/compare", params={**PAIR, "mode": "blind", "by": "bob"})
+    assert "0 of 4 questions judged, 2 more by others" in page.text
+    for _ in range(2):
+        judge(client, "left", **{**PAIR, "by": "bob"}, mode="blind")
+    by_bob = {one.id for one in team() if any(it.by == "bob" for it in one.preferences)}
+    assert (len(judged), len(by_bob), judged & by_bob) == (2, 2, set())
+
+
+def test_a_typed_question_is_never_taken_for_another_one_of_the_set(client, tmp_path):
+    save_golden(tmp_path / "team.jsonl", [GoldenQuery(id="new", query="an old question")])
+    judge(client, "left", **PAIR, q="a typed question")
+    old, typed = read_golden(tmp_path / "team.jsonl").queries
+    assert (old.preferences, typed.query, len(typed.preferences)) == ((), "a typed question", 1)
+
+
+def test_a_question_that_was_changed_meanwhile_is_not_judged(client, team, tmp_path):
+    page = client.get("/compare", params={**PAIR, "id": "q0"})
+    changed = [one.model_copy(update={"query": "something else"}) for one in team()]
+    save_golden(tmp_path / "team.jsonl", changed)
+    data = {"shown": form_of(page), "preferred": "left"}
+    answer = client.post("/compare", data=data, headers=ORIGIN)
+    assert (answer.status_code, "q0 was changed since" in answer.text) == (400, True)
+    assert not any(one.preferences for one in team())
+
+
+def test_after_a_restart_the_way_leads_back_to_the_same_questions(client, team):
+    page = client.get("/compare", params={**PAIR, "mode": "blind"})
+    back = re.search(r'name="back" value="([^"]+)"', page.text)[1]
+    data = {"shown": "of another server", "preferred": "left", "back": unescape(back)}
+    answer = client.post("/compare", data=data, headers=ORIGIN)
+    assert (answer.status_code, "data-back" in answer.text) == (400, False)
+    assert f'href="{back}"' in answer.text
+    assert "by=ann" in back
+    data["back"] = "//evil.example/"
+    assert "evil" not in client.post("/compare", data=data, headers=ORIGIN).text
+
+
+def test_who_grades_without_a_name_is_asked_for_it(client, team):
+    page = client.get("/grade", params={**PAIR, "by": "", "id": "q1"})
+    assert '<input name="by" required' in page.text
+    paths = re.findall(r'name="path.(\d)" value="([^"]+)"', page.text)
+    grades = {f"path.{at}": path for at, path in paths} | {"grade.0": "2"}
+    data = {"shown": form_of(page), "by": "ann", **grades}
+    client.post("/grade", data=data, headers=ORIGIN)
+    assert [one.by for one in team()[1].judgements] == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"path.0": "../../never/shown"}, "only the documents that were shown"),
+        ({"span.0": "words of nobody"}, "does not contain the words"),
+        ({"grade.0": "", "span.0": "Rotate"}, "give a grade to"),
+    ],
+)
+def test_what_cannot_be_a_grade_is_refused(client, team, changed, told):
+    page = client.get("/grade", params={**PAIR, "id": "q1"})
+    paths = re.findall(r'name="path.(\d)" value="([^"]+)"', page.text)
+    fields = {f"path.{at}": path for at, path in paths} | {"grade.0": "2"} | changed
+    answer = client.post("/grade", data={"shown": form_of(page), **fields}, headers=ORIGIN)
+    assert (answer.status_code, told in answer.text) == (400, True)
+    assert not team()[1].judgements
+
+
+def test_words_of_an_answer_may_have_other_white_space(client, team):
+    page = client.get("/grade", params={**PAIR, "id": "q1"})
+    (at,) = re.findall(r'name="path.(\d)" value="keys.md"', page.text)
+    fields = {f"path.{at}": "keys.md", f"grade.{at}": "3", f"span.{at}": "Rotating  Rotate the"}
+    client.post("/grade", data={"shown": form_of(page), **fields}, headers=ORIGIN)
+    assert team()[1].expected[0].span.text == "Rotating\n\nRotate the"
 
 
 def test_who_asks_a_search_that_builds_its_index_is_asked_to_wait(client, monkeypatch):

@@ -12,6 +12,7 @@ from catalog.core.settings import ServeSettings
 from catalog.evaluation.comparison import compare_runs
 from catalog.evaluation.golden import Expected, GoldenQuery, GoldenSet, Judgement, Preference
 from catalog.evaluation.golden_files import read_golden, save_golden
+from catalog.evaluation.judging import add_judgement
 from catalog.evaluation.run_records import record_run
 from catalog.evaluation.runs import run_backends
 from catalog.interfaces.calls import LocalEngine
@@ -75,7 +76,7 @@ def test_a_set_shows_its_questions_labels_verdict_and_agreement(client, team):
     page = client.get("/sets", params={"set": "team"})
     told = words(page)
     assert "v1 is preferred to v2, decided after 9 0 0 0 both bad 12" in told
-    assert "Agreement of ann and bob on 1 document: kappa 0.00" in told
+    assert "ann and bob agree on 0% of 1 document (kappa 0.00)" in told
     assert "<b>bold</b>? d<1>" in told
     assert "<b>bold" not in page.text
     assert "2 a.md 1 gone.md" in told
@@ -171,7 +172,8 @@ def test_runs_are_listed_drawn_over_time_and_reported(client, store, tmp_path):
     page = client.get("/runs")
     assert page.text.rindex(second.id) < page.text.rindex(first.id)  # of the table
     assert "2023-11-15 22:13" in page.text
-    assert f"{first.id}: 0.631 [0.631, 0.631]; {second.id}: 1.000 [" in page.text
+    assert f"2023-11-14 {first.id}: 0.631 [0.631, 0.631]; 2023-11-15 {second.id}: 1.0" in page.text
+    assert "2023-11-14 0.631 → 2023-11-15 1.000; drawn from 0.631 to 1.000" in words(page)
     chosen = {"before": first.id, "after": second.id}
     refused = client.get("/runs/report", params=chosen)
     assert (refused.status_code, "no golden set here" in words(refused)) == (400, True)
@@ -182,3 +184,76 @@ def test_runs_are_listed_drawn_over_time_and_reported(client, store, tmp_path):
     assert "script-src" not in report.headers["content-security-policy"]
     assert "default-src 'none'" in report.headers["content-security-policy"]
     assert client.get("/runs/report").status_code in (400, 404)
+
+
+def test_runs_can_be_reported_after_a_label_was_added_and_next_to_a_broken_set(
+    client, store, tmp_path
+):
+    queries = [
+        GoldenQuery(id=f"r{n}", query=f"who is {n}?", expected=(Expected(path="a.md"),))
+        for n in range(30)
+    ]
+    golden = GoldenSet("later", tuple(queries))
+    runs = [
+        record(store, golden, name, {query.id: paths for query in queries}, now=at)
+        for name, paths, at in (
+            ("old", ["b.md", "a.md"], 1_700_000_000),
+            ("new", ["a.md"], 1_700_000_001),
+        )
+    ]
+    graded = add_judgement(queries[0], grade("b.md", 1, "ann"))
+    save_golden(tmp_path / "golden" / "later.jsonl", [graded, *queries[1:]])
+    (tmp_path / "golden" / "broken.jsonl").write_bytes(b'{"id": \xff')
+    chosen = {"before": runs[0].id, "after": runs[1].id}
+    report = client.get("/runs/report", params=chosen)
+    assert f"new ({runs[1].id}) is better than old ({runs[0].id})" in words(report)
+    lists = {query.id: ["a.md"] for query in queries}
+    relabelled = record(store, GoldenSet("later", (graded, *queries[1:])), "new", lists, now=2e9)
+    charts = client.get("/runs").text.partition("<form")[0]
+    assert relabelled.id not in charts  # another measure is no further point of the line
+
+
+def test_a_broken_set_does_not_hide_the_others(client, team, tmp_path):
+    (tmp_path / "golden" / "broken.jsonl").write_bytes(b'{"id": \xff')
+    told = words(client.get("/sets"))
+    assert "team 13 questions" in told
+    assert "broken" in told
+    assert client.get("/sets", params={"set": "broken"}).status_code == 400
+
+
+def test_a_set_is_shown_with_the_dataset_that_has_its_documents(store, tmp_path, client):
+    write(tmp_path / "other", z_dot_md="# Z\n\nAn other text.\n")
+    Indexer(store.library).build(tmp_path / "other", "another")
+    try:
+        asked = [GoldenQuery(id="q", query="who?", expected=(Expected(path="a.md"),))]
+        save_golden(tmp_path / "golden" / "here.jsonl", asked)
+        page = client.get("/sets", params={"set": "here", "check": "1"})
+        assert "<option selected>notes</option>" in page.text
+        assert "no problem was found" in page.text
+        links = re.findall(r'href="([^"]*mode=blind[^"]*)"', unescape(page.text))
+        assert all("dataset=notes" in link for link in links)
+        judged = client.get("/compare", params={"set": "here", "by": "ann"})
+        assert "<option selected>notes</option>" in judged.text
+        checked = client.get("/sets", params={"set": "here", "check": "1", "dataset": "another"})
+        assert "no document 'a.md'" in words(checked)
+    finally:
+        Indexer(store.library).remove("another")
+
+
+def test_a_long_set_is_shown_in_pages(client, tmp_path):
+    asked = [GoldenQuery(id=f"q{n:03}", query=f"what is {n}?") for n in range(450)]
+    save_golden(tmp_path / "golden" / "long.jsonl", asked)
+    page = client.get("/sets", params={"set": "long", "from": "200"})
+    assert "450 questions 201 to 400" in words(page)
+    shown = set(re.findall(r"<bdi>(q\d+)</bdi>", page.text))
+    assert (min(shown), max(shown), len(shown)) == ("q200", "q399", 200)
+    assert "from=400" in page.text
+    assert "from=0" in page.text
+    for place in ("-1", "x", "9" * 30):
+        assert client.get("/sets", params={"set": "long", "from": place}).status_code == 200
+
+
+def test_a_question_is_not_added_twice(client, team):
+    page = client.post("/sets", data={"set": "team", "query": "is 3 odd?"}, headers=ORIGIN)
+    assert (page.status_code, "q3 asks the same already" in words(page)) == (400, True)
+    assert "data-back" in page.text  # the browser still has what was typed

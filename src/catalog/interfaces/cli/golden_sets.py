@@ -184,7 +184,7 @@ def label(
             _, golden_query = _find_or_make(load_golden(golden), text, difficulty)
             judged_paths = [judgement.path for judgement in golden_query.expected]
             pool = pool_hits(_rankings(library, golden_query, name), judged_paths)
-            say(f"{counted(len(pool), 'document')}. Grade 3 fully, 2 in passing, 1 in part, 0 no")
+            say(f"{counted(len(pool), 'document')}. Grade 3 fully, 2 in part, 1 in passing, 0 no")
             grades = ask_grades(pool, _ask_grade)
             if pool and not grades:
                 say("Nothing graded, nothing kept")

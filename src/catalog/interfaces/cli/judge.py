@@ -66,6 +66,8 @@ def _test_lines(one: PreferenceTest, questions: int) -> Iterator[str]:
         f"  preferred in {test.share:.0%} of the choices that are not ties "
         f"[{test.interval.low:.0%}, {test.interval.high:.0%}], evidence {test.e_value:.3g}"
     )
+    if one.still_needed:
+        yield f"  {one.still_needed}"
     yield f"  by {_people(one.people)}"
     if one.repeated:
         yield f"  judged before by somebody else, so not counted again: {_people(one.repeated)}"

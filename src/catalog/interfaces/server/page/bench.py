@@ -34,6 +34,7 @@ from catalog.evaluation.golden_files import (
 from catalog.evaluation.judging import add_judgement, add_preference
 from catalog.ingest.sync_report import Silent
 from catalog.library.names import roles_in_force
+from catalog.store.chunks import find_by_path, list_paths
 from catalog.store.engine_types import read_stamp
 
 if TYPE_CHECKING:
@@ -45,14 +46,16 @@ OWN = ("v2", "v1", *LEGS)
 DEPTH = 30  # passages asked of a backend
 _WAIT_SECONDS = 5.0  # for a backend that another request uses, or that builds an index
 _NAME = re.compile(r"\w[\w.-]{0,59}", re.ASCII)
-_RANKINGS, _PAGES = 500, 5000  # rankings that are remembered, and pages that were shown
+_RANKINGS, _LISTS, _PAGES = 500, 20_000, 5000  # that are remembered
+TOP = 10  # documents of a list that are shown, and compared for the queue
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A page that a person was asked to judge: the question and the backends on both sides.
 
-    ``teams`` has the side of each document in an interleaved list.
+    ``teams`` has the side of each document in an interleaved list. ``documents`` are to be
+    graded. ``is_new``: the question was typed, and is in no set yet.
     """
 
     query: GoldenQuery
@@ -63,6 +66,8 @@ class Shown:
     mode: str
     by: str
     teams: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+    is_new: bool = False
 
 
 class Bench:
@@ -78,6 +83,7 @@ class Bench:
         self._open: dict[tuple[str, str], tuple[Hashable, Future[SearchBackend]]] = {}
         self._locks = {spec: Lock() for spec in self.specs}
         self._rankings: LRUCache[tuple[Hashable, ...], Ranking] = LRUCache(_RANKINGS)
+        self._lists: LRUCache[tuple[Hashable, ...], tuple[str, ...]] = LRUCache(_LISTS)
         self._shown: LRUCache[str, Shown] = LRUCache(_PAGES)
 
     def require_owner(self) -> None:
@@ -92,15 +98,13 @@ class Bench:
             raise InputError(
                 f"{spec!r} is not offered; 'catalog serve --compare' adds to: {offered}"
             )
-        with self.library.database.read() as connection:
-            stamp = read_stamp(connection, dataset)
-        key = (spec, dataset, stamp, query.id, query.query, repr(query.filters))
+        key = self._key(spec, dataset, query)
         if (known := self._rankings.get(key)) is not None:
             return known, ""
         if not self._locks[spec].acquire(timeout=_WAIT_SECONDS):
             raise NotReadyError(f"{spec} is busy: try again in a moment")
         try:
-            backend = self._backend(spec, dataset, stamp)
+            backend = self._backend(spec, dataset, stamp=key[2])
             ranking = backend.search(query, dataset=dataset, top_k=DEPTH)
         except NotReadyError:
             raise
@@ -112,7 +116,30 @@ class Bench:
             allowed = find_allowed_documents(self.library.database, dataset, query)
             ranking = ranking if allowed is None else ranking.within(allowed)
         self._rankings.put(key, ranking)
+        self._lists.put(key, ranking.documents[:TOP])
         return ranking, ""
+
+    def top(self, spec: str, dataset: str, query: GoldenQuery) -> tuple[str, ...]:
+        """Return the first documents of a backend's ranking; they are remembered for long."""
+        known = self._lists.get(self._key(spec, dataset, query))
+        return self.rank(spec, dataset, query)[0].documents[:TOP] if known is None else known
+
+    def _key(self, spec: str, dataset: str, query: GoldenQuery) -> tuple[Hashable, ...]:
+        with self.library.database.read() as connection:
+            stamp = read_stamp(connection, dataset)
+        return spec, dataset, stamp, query.id, query.query, repr(query.filters)
+
+    def dataset_of(self, queries: Sequence[GoldenQuery]) -> str:
+        """Return the dataset with most of the labelled documents, ``""`` without a dataset."""
+        names = self.library.datasets()
+        labelled = {label.path for query in queries for label in query.expected}
+        if len(names) < 2 or not labelled:
+            return next(iter(names), "")
+        with self.library.database.read() as connection:
+            counts = {
+                name: len(labelled.intersection(list_paths(connection, name))) for name in names
+            }
+        return max(counts, key=counts.__getitem__)
 
     def leg_ranks(self, dataset: str, query: GoldenQuery) -> dict[str, dict[str, int]]:
         """Return the rank of each document, from 1, when searched by words and by meaning alone."""
@@ -174,6 +201,10 @@ class Bench:
         self._shown.put(nonce, shown)
         return nonce
 
+    def knows(self, nonce: str) -> bool:
+        """Return whether a page was shown by this server."""
+        return self._shown.get(nonce) is not None
+
     def was_shown(self, nonce: str) -> Shown:
         """Return the page that a form answers."""
         shown = self._shown.get(nonce)
@@ -186,9 +217,7 @@ class Bench:
         sides = {"left": shown.left, "right": shown.right}
         fields = {**sides, "preferred": preferred, "mode": shown.mode, "by": shown.by}
         preference = _checked(Preference, {**fields, "at": _now()})
-        return self._change(
-            shown.golden, shown.query, lambda query: add_preference(query, preference)
-        )
+        return self._judge(shown, lambda query: add_preference(query, preference))
 
     def grade(self, shown: Shown, grades: Sequence[dict[str, Any]]) -> str:
         """Write grades of documents to the golden set, and return the question's id."""
@@ -200,24 +229,33 @@ class Bench:
                 query = add_judgement(query, judgement)
             return query
 
-        return self._change(shown.golden, shown.query, change)
+        return self._judge(shown, change)
+
+    def exact_words(self, dataset: str, path: str, words: str) -> str:
+        """Return words as a document has them, with its white space.
+
+        Raises :class:`InputError` if the document does not contain them.
+        """
+        with self.library.database.read() as connection:
+            document = find_by_path(connection, dataset, path)
+        pattern = r"\s+".join(map(re.escape, words.split()))
+        found = re.search(pattern, document.text) if document is not None else None
+        if found is None:
+            raise InputError(f"{path[:200]} does not contain the words {words[:200]!r}")
+        return found[0]
 
     def settle(self, name: str, question: str, path: str, grade: str, by: str) -> None:
         """Write the decision between people who graded a document differently."""
         fields = {"path": path, "grade": grade, "by": by, "at": _now(), "settled": True}
         judgement = _checked(Judgement, fields)
-        found = find_question(self.queries(name), "", question)
-        if found is None:
-            raise InputError(f"{name} has no question {question[:60]!r}")
-        self._change(name, found, lambda query: add_judgement(query, judgement))
+        with changing_golden(self.file(name)) as queries:
+            found = _require_question(name, queries, question)
+            queries[queries.index(found)] = add_judgement(found, judgement)
 
     def remove(self, name: str, question: str) -> None:
         """Remove a question with its labels and judgements."""
         with changing_golden(self.file(name)) as queries:
-            found = find_question(queries, "", question)
-            if found is None:
-                raise InputError(f"{name} has no question {question[:60]!r}")
-            queries.remove(found)
+            queries.remove(_require_question(name, queries, question))
 
     def edit(self, name: str, fields: Mapping[str, str | None]) -> str:
         """Change the text, kind, difficulty and note of a question, or add one; return its id."""
@@ -225,17 +263,21 @@ class Bench:
             found = find_question(queries, "", fields.get("id") or "")
             known = {"id": next_id(queries)} if found is None else found.model_dump()
             edited = _checked(GoldenQuery, {**known, **fields, "id": known["id"]})
+            same = find_question(queries, edited.query)
+            if same is not None and same.id != edited.id and same.filters == edited.filters:
+                raise InputError(f"{same.id} asks the same already")
             at = len(queries) if found is None else queries.index(found)
             queries[at : at + 1] = [edited]
         return str(known["id"])
 
-    def _change(
-        self, name: str, question: GoldenQuery, change: Callable[[GoldenQuery], GoldenQuery]
-    ) -> str:
-        with changing_golden(self.file(name)) as queries:
-            found = find_question(queries, question.query, question.id)
+    def _judge(self, shown: Shown, change: Callable[[GoldenQuery], GoldenQuery]) -> str:
+        with changing_golden(self.file(shown.golden)) as queries:
+            asked = shown.query
+            found = find_question(queries, asked.query, "" if shown.is_new else asked.id)
+            if found is not None and found.query != asked.query:
+                raise InputError(f"{asked.id} was changed since that page was shown: judge again")
             if found is None:
-                found = question.model_copy(update={"id": next_id(queries)})
+                found = asked.model_copy(update={"id": next_id(queries)})
                 queries.append(found)
             queries[queries.index(found)] = change(found)
         return found.id
@@ -243,6 +285,13 @@ class Bench:
 
 def _has_failed(ready: Future[SearchBackend]) -> bool:
     return ready.done() and ready.exception() is not None
+
+
+def _require_question(golden: str, queries: Sequence[GoldenQuery], question: str) -> GoldenQuery:
+    found = find_question(queries, "", question)
+    if found is None:
+        raise InputError(f"{golden} has no question {question[:60]!r}")
+    return found
 
 
 def find_question(queries: Sequence[GoldenQuery], text: str, name: str = "") -> GoldenQuery | None:

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,7 +17,14 @@ from catalog.evaluation.golden_files import pool_hits
 from catalog.evaluation.judging import credit_teams, preference_tests, team_draft
 from catalog.evaluation.report_text import compile_words, cut_excerpt, format_ms
 from catalog.interfaces.server.http_errors import http_status
-from catalog.interfaces.server.page.bench import Bench, Shown, find_question, new_question
+from catalog.interfaces.server.page.bench import (
+    LEGS,
+    TOP,
+    Bench,
+    Shown,
+    find_question,
+    new_question,
+)
 from catalog.interfaces.server.page.state import Form, Pairs, View
 
 MODES = {
@@ -25,14 +33,13 @@ MODES = {
     "interleaved": "interleaved: one list of both",
 }
 CHOICES = {"left": "Left", "right": "Right", "equal": "Equal", "neither": "Both bad"}
-_SHOWN = 10  # documents of each
 _FOUND = {
-    "lexical": "by words alone",
-    "vector": "by meaning alone",
-    "lexical and vector": "by words and by meaning",
-    "": "by neither leg's first ten",
+    "lexical": "found by words alone",
+    "vector": "found by meaning alone",
+    "lexical and vector": "found by both",
+    "": "beyond the first ten of words and of meaning",
 }
-_QUEUE_SECONDS = 2.0  # spent on questions whose lists nobody asked for yet
+_QUEUE_SECONDS = 0.5  # spent on questions whose lists nobody asked for yet
 _KEPT = ("q", "id", "set", "by", "a", "b", "mode", "dataset")
 
 
@@ -57,16 +64,18 @@ def compare_view(bench: Bench, pairs: Pairs) -> View:
     }
     try:
         queries = bench.queries(asked["set"])
-        left = [one for one in queries if not _is_judged(one, asked)]
+        left = [one for one in queries if asked["by"] not in _judges(one, asked)]
+        left.sort(key=lambda one: bool(_judges(one, asked)))  # first what nobody has judged
         if asked["set"]:
             view["told"] = _progress(queries, left, asked)
         question = find_question(queries, asked["q"], asked["id"])
-        if question is None and asked["q"]:
+        is_new = question is None and bool(asked["q"])
+        if is_new:
             question = new_question(asked["q"])
         if question is None and asked["by"]:
             question = next(iter(queue(bench, left, asked)), None)
         if question is not None:
-            view |= _shown(bench, question, asked)
+            view |= _shown(bench, question, asked, is_new=is_new)
     except CatalogError as error:
         view |= {"error": str(error)[:2000], "status": http_status(error)}
         view["waits"] = isinstance(error, NotReadyError)
@@ -88,25 +97,30 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
     """Return the documents that either search found, to be graded."""
     asked = _read(bench, pairs)
     question = find_question(bench.queries(asked["set"]), asked["q"], asked["id"])
+    is_new = question is None
     if question is None:
         question = new_question(asked["q"])
     rankings = [bench.rank(asked[side], asked["dataset"], question)[0] for side in "ab"]
     own = {one.path: one for one in question.judgements if one.by == asked["by"]}
     spans = {path: one.span.text or "" for path, one in own.items() if one.span is not None}
     words = compile_words(question.query)
-    shown = _make_shown(question, asked, (asked["a"], asked["b"]))
+    hits = list(pool_hits(rankings, (), 2 * TOP))
+    shown = replace(
+        _make_shown(question, asked, (asked["a"], asked["b"]), is_new=is_new),
+        documents=tuple(hit.path for hit in hits),
+    )
     return {
         **asked,
         "question": question.query,
         "nonce": bench.show(shown),
-        "back": _address("/compare", shown, id=question.id if question.id != "new" else ""),
+        "before": _address("/compare", shown, id="" if is_new else question.id),
         "documents": [
             {
                 **_hit(hit, words),
                 "grade": own[hit.path].grade if hit.path in own else None,
                 "span": spans.get(hit.path, ""),
             }
-            for hit in pool_hits(rankings, (), 2 * _SHOWN)
+            for hit in hits
         ],
     }
 
@@ -114,12 +128,20 @@ def grade_view(bench: Bench, pairs: Pairs) -> View:
 def save_grades(bench: Bench, form: Form) -> str:
     """Keep the grades of a form, and return the address of what to judge next."""
     shown = bench.was_shown(form.get("shown", ""))
+    if not shown.by:
+        shown = replace(shown, by=form.get("by", "").strip())
     grades: list[dict[str, Any]] = []
     for name, path in form.items():
         number = name.removeprefix("path.")
         grade = form.get(f"grade.{number}", "")
+        span = form.get(f"span.{number}", "").strip()
+        if name != number and span and not grade:
+            raise InputError(f"give a grade to {path[:200]}, too, whose words you typed")
         if name != number and grade in ("0", "1", "2", "3"):
-            span = form.get(f"span.{number}", "").strip()
+            if path not in shown.documents:
+                raise InputError("grade only the documents that were shown")
+            if span:
+                span = bench.exact_words(shown.dataset, path, span)
             grades.append({"path": path, "grade": int(grade), "span": span or None})
     return _address("/compare", shown, last=bench.grade(shown, grades))
 
@@ -128,8 +150,9 @@ def _read(bench: Bench, pairs: Pairs) -> dict[str, str]:
     bench.require_owner()
     given = {name: value.strip() for name, value in pairs if name in (*_KEPT, "last")}
     asked = {"a": "v1", "b": "v2", "mode": "open", "last": "", **dict.fromkeys(_KEPT[:4], "")}
-    asked["dataset"] = next(iter(bench.library.datasets()), "")
     asked |= {name: value for name, value in given.items() if value}
+    if "dataset" not in asked:
+        asked["dataset"] = bench.dataset_of(bench.queries(asked["set"]))
     if asked["mode"] not in MODES:
         raise InputError(f"{asked['mode'][:60]!r} is no mode; modes: {', '.join(MODES)}")
     return asked
@@ -140,10 +163,12 @@ def _make_shown(
     asked: dict[str, str],
     names: Sequence[str],
     teams: tuple[str, ...] = (),
+    *,
+    is_new: bool,
 ) -> Shown:
     left, right = names
     about = (asked["set"], asked["dataset"], asked["mode"], asked["by"])
-    return Shown(question, left, right, *about, teams)
+    return Shown(question, left, right, *about, teams, is_new=is_new)
 
 
 def _address(path: str, shown: Shown, **more: str) -> str:
@@ -153,12 +178,14 @@ def _address(path: str, shown: Shown, **more: str) -> str:
     return f"{path}?{urlencode({name: value for name, value in fields.items() if value})}"
 
 
-def _is_judged(query: GoldenQuery, asked: dict[str, str]) -> bool:
+def _judges(query: GoldenQuery, asked: dict[str, str]) -> set[str]:
+    """Return who chose between these two searches in this mode."""
     pair = {asked["a"], asked["b"]}
-    return any(
-        ({one.left, one.right}, one.mode, one.by) == (pair, asked["mode"], asked["by"])
+    return {
+        one.by
         for one in query.preferences
-    )
+        if ({one.left, one.right}, one.mode) == (pair, asked["mode"])
+    }
 
 
 def _progress(
@@ -172,6 +199,8 @@ def _progress(
         if ({one.baseline, one.candidate}, one.mode) == (pair, asked["mode"])
     ]
     told = f"{len(queries) - len(left)} of {len(queries)} questions judged"
+    if others := sum(bool(_judges(one, asked)) for one in left):
+        told += f", {others} more by others"
     is_decided = any(one.test.decided_after is not None for one in tests)
     return f"{told}; it is decided, you may stop" if is_decided else told
 
@@ -181,35 +210,32 @@ def queue(
 ) -> Iterator[GoldenQuery]:
     """Yield the questions that are left, the most useful first.
 
-    First come questions whose first ten documents differ, those with the most unjudged documents
-    first. Then come those with another order of the same documents, and last those with equal
-    lists; of these, the ones where words and meaning agree least on the first ten come first. Lists
-    are asked for within two seconds; questions without lists come in the order of the file.
+    They come in two parts: those that nobody has judged, and the others. In each, first come
+    questions whose first ten documents differ, those with the most unjudged documents first. Then
+    come those with another order of the same documents, and last those with equal lists; of these,
+    the ones where words and meaning agree least on the first ten come first. Lists are asked for
+    within half a second, and remembered; the rest come in the order of the file.
     """
     until = time.monotonic() + _QUEUE_SECONDS
-    ranked: list[tuple[tuple[int, int], int]] = []
+    ranked: list[tuple[tuple[bool, int, int], int]] = []
     for number, query in enumerate(left):
-        lists = [
-            bench.rank(asked[side], asked["dataset"], query)[0].documents[:_SHOWN] for side in "ab"
-        ]
+        lists = [bench.top(asked[side], asked["dataset"], query) for side in "ab"]
         either = set(lists[0]) ^ set(lists[1])
         unjudged = len(either - set(query.grades))
         if either and unjudged:
             useful = (0, -unjudged)
         else:
-            by_words, by_meaning = bench.leg_ranks(asked["dataset"], query).values()
-            agreed = {path for path in by_words if by_words[path] <= _SHOWN} & {
-                path for path in by_meaning if by_meaning[path] <= _SHOWN
-            }
+            by_words, by_meaning = (bench.top(leg, asked["dataset"], query) for leg in LEGS)
+            agreed = set(by_words) & set(by_meaning)
             useful = (1 if either or lists[0] != lists[1] else 2, len(agreed))
-        ranked.append((useful, number))
+        ranked.append(((bool(_judges(query, asked)), *useful), number))
         if time.monotonic() > until:
             break
     yield from (left[number] for _, number in sorted(ranked))
     yield from left[len(ranked) :]
 
 
-def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str]) -> View:
+def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str], *, is_new: bool) -> View:
     """Return the lists of a question, and the form that judges them."""
     names = [asked["a"], asked["b"]]
     is_hidden = asked["mode"] != "open"
@@ -219,14 +245,14 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str]) -> View:
         *(bench.rank(name, asked["dataset"], question) for name in names), strict=True
     )
     words = compile_words(question.query)
-    hits = [list(ranking.best_hits.values())[:_SHOWN] for ranking in rankings]
+    hits = [list(ranking.best_hits.values())[:TOP] for ranking in rankings]
     has_text = not is_hidden or all(hit.text for side in hits for hit in side)
     view: View = {"question": question.query, "sides": [], "list": []}
     teams: tuple[str, ...] = ()
     if asked["mode"] == "interleaved":
         by_path = {hit.path: hit for side in hits for hit in side}
         left, right = ([hit.path for hit in side] for side in hits)
-        drafted = team_draft(left, right, lambda: bool(secrets.randbelow(2)))[:_SHOWN]
+        drafted = team_draft(left, right, lambda: bool(secrets.randbelow(2)))[:TOP]
         teams = tuple(side for _, side in drafted)
         view["list"] = [_hit(by_path[path], words, with_text=has_text) for path, _ in drafted]
     else:
@@ -239,11 +265,11 @@ def _shown(bench: Bench, question: GoldenQuery, asked: dict[str, str]) -> View:
             view["differences"] = _explain(
                 view["sides"], bench.leg_ranks(asked["dataset"], question)
             )
-    shown = _make_shown(question, asked, names, teams)
+    shown = _make_shown(question, asked, names, teams, is_new=is_new)
     if asked["set"] and asked["by"] and not any(errors):
         view["choices"] = [] if teams else list(enumerate(CHOICES.items(), start=1))
         view["nonce"] = bench.show(shown)
-        about = {"q": question.query} if question.id == "new" else {"id": question.id}
+        about = {"q": question.query} if is_new else {"id": question.id}
         view["grade"] = _address("/grade", shown, **about)
     return view
 
@@ -305,9 +331,7 @@ def _explain(sides: Sequence[View], legs: Mapping[str, Mapping[str, int]]) -> Vi
     for name, own, other in zip(names, ranks, ranks[::-1], strict=True):
         alone = [path for path in own if path not in other]
         found = Counter(
-            " and ".join(
-                leg for leg, of_leg in legs.items() if of_leg.get(path, _SHOWN + 1) <= _SHOWN
-            )
+            " and ".join(leg for leg, of_leg in legs.items() if of_leg.get(path, TOP + 1) <= TOP)
             for path in alone
         )
         if alone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _BYTES = 300_000  # of one text; a place beyond them is shown with the text after it
+_LINES = 5_000  # of one text
 _BEFORE = 20  # lines (pages …) shown before such a place
 
 
@@ -34,9 +36,9 @@ def document_view(engine: LocalEngine, state: State, found: Sequence[Mapping[str
     if passage is not None:
         arguments["dataset"] = passage["dataset"]
     try:
-        document = engine.ask("get", arguments)
+        document = _get(engine, arguments)
         if first and document["end"] and first > document["end"]:
-            document = engine.ask("get", {**arguments, "line_start": max(1, first - _BEFORE)})
+            document = _get(engine, {**arguments, "line_start": max(1, first - _BEFORE)})
     except CatalogError as error:
         return {"title": name, "error": str(error)[:2000]}
     view = {
@@ -61,20 +63,42 @@ def document_view(engine: LocalEngine, state: State, found: Sequence[Mapping[str
     except CatalogError as error:  # the file is gone: the text is still there
         view["notes"] = [*view["notes"], str(error)]
     cited = (first, state.number("last", first))
+    sheet = state.one("sheet")
     is_same = passage is not None and first in (passage["locator"][name] for name in starts)
     best = passage["snippet_lines"] if passage is not None and is_same else None
-    return {**view, "lines": list(_lines(document, cited, best or cited))}
+    return {**view, "lines": list(_lines(document, cited, best or cited, sheet))}
+
+
+def _get(engine: LocalEngine, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with at most :data:`_LINES` lines."""
+    document = engine.ask("get", arguments)
+    lines = document["text"].split("\n")
+    if len(lines) <= _LINES:
+        return document
+    numbers = document["numbers"][:_LINES]
+    return {
+        **document,
+        "text": "\n".join(lines[:_LINES]),
+        "numbers": numbers,
+        "end": next((one for one in reversed(numbers) if one is not None), document["end"]),
+        "notes": [*document["notes"], f"the first {_LINES:,} lines are shown"],
+    }
 
 
 def _lines(
-    document: Mapping[str, Any], cited: tuple[int, int], best: tuple[int, int]
+    document: Mapping[str, Any], cited: tuple[int, int], best: tuple[int, int], sheet: str
 ) -> Iterator[View]:
-    """Yield the lines with their numbers, each number once, cited and best ones marked."""
+    """Yield the lines with their numbers, each number once, cited and best ones marked.
+
+    In a workbook only rows of the ``sheet`` are marked, if one is given.
+    """
     before, is_first = None, True
-    for number, text in zip(document["numbers"], document["text"].split("\n"), strict=False):
+    cells = document["cells"] or itertools.repeat("")
+    lines = zip(document["numbers"], document["text"].split("\n"), cells, strict=False)
+    for number, text, of_row in lines:
+        is_here = number is not None and (not sheet or (of_row or "").startswith(f"{sheet}!"))
         is_cited, is_best = (
-            number is not None and start > 0 and start <= number <= end
-            for start, end in (cited, best)
+            is_here and start > 0 and start <= number <= end for start, end in (cited, best)
         )
         yield {
             "number": None if number == before else number,

@@ -22,13 +22,15 @@ def score_bars(explain: Mapping[str, Any]) -> list[View]:
             f"{one['leg']}, rank {one['rank']}" + ", reworded" * (one["origin"] == "expansion"),
             one["contribution"],
             one["leg"],
-            f"{one['engine']} {one['raw_score']:.4g}, weight {one['weight']:.3g}",
+            f"{one['engine']} score {one['raw_score']:.4g}, weight {one['weight']:.3g}"
+            + ", from the list's floor in deviations" * (explain["fusion"] == "adaptive"),
         )
         for one in explain["contributions"]
     ]
     if explain["bonus"]:
-        parts.append(("top-rank bonus", explain["bonus"], "more", ""))
-    groups = [_bars(explain["fusion"], parts, explain["fused"])]
+        kind = "top-rank" if explain["fusion"] == "rrf" else "words"
+        parts.append((f"{kind} bonus", explain["bonus"], "more", ""))
+    groups = [_bars(f"score ({explain['fusion']} fusion)", parts, explain["fused"])]
     recency, rerank, parts = explain["recency"], explain["rerank"], []
     if rerank is not None:
         raw = "" if rerank["raw_score"] is None else f"{rerank['model']} {rerank['raw_score']:.4g}"

@@ -25,9 +25,11 @@ _VALUES = 8  # of a facet
 _WRAPPED = re.compile(  # a break after a long line, but not before a list, a table or "Name:"
     r"([^\n]{60}[^\s|])\n(?=[^\W\d]|[(\"'“„`](?!`)|\d(?!\d*[.)]\s))(?!\w+:)"
 )
+_SHEET = re.compile(r"(?:'(?:[^']|'')+'|[^!']+)(?=!)")  # of cells: Costs!A1:B2
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _TITLES = {"dataset": "Dataset", "type": "Type", "tag": "Tag", "year": "Date"}
 _REPEATED = ("dataset", "tag")
+_OPENED = ("doc", "first", "last", "sheet", "at", "page")
 
 
 def head_view(pairs: Pairs) -> View:
@@ -35,14 +37,14 @@ def head_view(pairs: Pairs) -> View:
     state = State(pairs)
     return {
         "query": state.one("q"),
-        "hidden": state.without("q", "doc", "first", "last", "at", "page", "n"),
+        "hidden": state.without("q", "n", *_OPENED),
         "sorts": _choices("sort", state, {"best": "best first", "date": "newest first"}),
         "modes": _choices(
             "mode", state, {"hybrid": "words and meaning", "lexical": "words", "vector": "meaning"}
         ),
         "results": [], "entries": [], "facets": [], "notes": [], "error": "", "told": "",
         "stages": [], "document": None, "more": "", "reads": bool(state.one("doc")),
-        "closed": state.address("doc", "first", "last", "at", "page"), "pause": PAUSE,
+        "closed": state.address(*_OPENED), "pause": PAUSE,
     }  # fmt: skip
 
 
@@ -104,9 +106,15 @@ def _opened(item: Mapping[str, Any], place: Mapping[str, Any] | None = None) -> 
         in_lines = place["unit"] == "time" and place["line_start"] is not None
         names = ("line_start", "line_end") if in_lines else ("start", "end")
         first, last = place[names[0]], place[names[1]]
-    moment = item.get("moment")
-    at = None if moment is None else int(moment)
-    return {"doc": item["source_doc_id"], "first": first, "last": last, "at": at, "page": None}
+    moment, sheet = item.get("moment"), _SHEET.match((place or {}).get("cells") or "")
+    return {
+        "doc": item["source_doc_id"],
+        "first": first,
+        "last": last,
+        "sheet": sheet and sheet[0],
+        "at": None if moment is None else int(moment),
+        "page": None,
+    }
 
 
 def _result(result: dict[str, Any], state: State) -> View:
@@ -128,7 +136,9 @@ def _result(result: dict[str, Any], state: State) -> View:
         "also_in": [other["path"] for other in result.get("also_in", ())],
         "score": score_bars(result["explain"]) if result.get("explain") else None,
         "open": state.address(**opened) + "#at",
-        "is_open": all(state.one(name) == str(opened[name]) for name in ("doc", "first")),
+        "is_open": all(
+            state.one(name) == str(opened[name] or "") for name in ("doc", "first", "sheet")
+        ),
     }
 
 

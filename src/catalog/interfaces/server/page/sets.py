@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
 from catalog.core.errors import CatalogError, InputError
 from catalog.core.lru_cache import LRUCache
+from catalog.core.text import counted
 from catalog.evaluation.backends import RecordedBackend, require_run
 from catalog.evaluation.comparison import compare_runs
 from catalog.evaluation.golden import (
@@ -31,6 +34,7 @@ from catalog.interfaces.server.page.state import Form, Pairs, View
 from catalog.store.eval_runs import EvalRun, list_runs
 
 _RUNS = 50
+_QUESTIONS = 200  # on a page, and of conflicts and problems
 _RESAMPLES = 1000  # enough to draw an interval
 _INTERVALS: LRUCache[tuple[str, str], Interval] = LRUCache(2000)  # by run, which never changes
 
@@ -40,40 +44,69 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
     bench.require_owner()
     asked = dict(pairs)
     name, by = asked.get("set", ""), asked.get("by", "")
-    datasets = bench.library.datasets()
-    dataset = asked.get("dataset", next(iter(datasets), ""))
     view: View = {
         "set": name,
         "by": by,
-        "dataset": dataset,
-        "datasets": datasets,
+        "dataset": asked.get("dataset", ""),
+        "datasets": bench.library.datasets(),
         "error": "",
         "kinds": KINDS,
         "difficulties": DIFFICULTIES,
         "questions": [],
+        "total": 0,
+        "first": 0,
+        "turned": [],
         "problems": [],
         "tests": [],
         "agreements": [],
         "conflicts": [],
         "edited": None,
-        "sets": [(one, len(bench.queries(one))) for one in bench.sets()] if not name else [],
+        "sets": [(one, _describe(bench, one)) for one in bench.sets()] if not name else [],
     }
+    if not name:
+        return view
     try:
         golden = GoldenSet(name, tuple(bench.queries(name)))
-        view["questions"] = golden.queries
+        view["dataset"] = dataset = view["dataset"] or bench.dataset_of(golden.queries)
+        view |= _turn(golden, {"set": name, "by": by, "dataset": dataset}, asked.get("from", ""))
         view["edited"] = find_question(golden.queries, "", asked.get("id", ""))
         view["tests"] = [
             (one, one.test, _axis(one.test.interval)) for one in preference_tests(golden)
         ]
         view["agreements"] = measure_agreement(golden.queries)
-        view["conflicts"] = list(find_conflicts(golden))
+        view["conflicts"] = list(islice(find_conflicts(golden), _QUESTIONS))
         if "check" in asked:
             twice = [f"asked twice: {text!r}" for text in find_duplicate_queries(golden)]
             found = find_dataset_problems(golden, bench.library.database, dataset)
-            view["problems"] = [*twice, *found] or ["no problem was found"]
+            view["problems"] = [*twice, *found][:_QUESTIONS] or ["no problem was found"]
+            if (more := len(twice) + len(found) - _QUESTIONS) > 0:
+                view["problems"].append(f"and {more} more: see catalog golden check")
     except CatalogError as error:
         view |= {"error": str(error)[:2000], "status": http_status(error)}
     return view
+
+
+def _describe(bench: Bench, name: str) -> str:
+    try:
+        return counted(len(bench.queries(name)), "question")
+    except CatalogError as error:
+        return str(error)[:500]
+
+
+def _turn(golden: GoldenSet, asked: Mapping[str, str], place: str) -> View:
+    """Return the questions from a place on, with the addresses of those before and after."""
+    first = int(place) if place.isdecimal() and len(place) < 8 else 0
+    places = (("Previous", first - _QUESTIONS), ("Next", first + _QUESTIONS))
+    return {
+        "questions": golden.queries[first : first + _QUESTIONS],
+        "total": len(golden.queries),
+        "first": first,
+        "turned": [
+            (label, f"/sets?{urlencode({**asked, 'from': at})}")
+            for label, at in places
+            if 0 <= at < len(golden.queries)
+        ],
+    }
 
 
 def save_question(bench: Bench, form: Form) -> str:
@@ -89,7 +122,8 @@ def save_question(bench: Bench, form: Form) -> str:
         texts = {key: form.get(key, "").strip() for key in ("id", "query", "note")}
         chosen = {key: form.get(key) or None for key in ("kind", "difficulty")}
         bench.edit(name, {**texts, **chosen})
-    return f"/sets?{urlencode({'set': name, 'by': by})}"
+    about = {"set": name, "by": by, "dataset": form.get("dataset", "")}
+    return f"/sets?{urlencode({key: value for key, value in about.items() if value})}"
 
 
 def runs_view(bench: Bench, _: Pairs) -> View:
@@ -114,22 +148,42 @@ def runs_view(bench: Bench, _: Pairs) -> View:
 
 def _charts(runs: Sequence[EvalRun]) -> Iterator[View]:
     """Yield a chart for each series of runs and each metric, oldest run first."""
-    series: dict[tuple[str, str, str], list[EvalRun]] = defaultdict(list)
-    for run in runs:
-        series[run.golden, run.dataset, run.backend].append(run)
-    for about, same in series.items():
-        for metric in SHOWN_METRICS if len(same) > 1 else ():
+    series: dict[tuple[str, str, str, str], list[EvalRun]] = defaultdict(list)
+    for run in runs:  # with other labels the numbers cannot be compared
+        series[run.golden, run.dataset, run.backend, run.labels].append(run)
+    for (*about, _), same in series.items():
+        for metric in SHOWN_METRICS:
             scored = [run for run in same if run.scores.get(metric)]
+            if len(scored) < 2:
+                continue
             step = 100 / max(1, len(scored) - 1)
-            points = []
-            for at, run in enumerate(scored):
+            means, ends = [], []
+            for run in scored:
                 values = list(run.scores[metric].values())
-                mean, interval = sum(values) / len(values), _interval(run.id, metric, values)
-                x, ends = round(at * step, 2), (interval.low, interval.high)
-                high, y, low = (round(40 * (1 - one), 2) for one in (ends[1], mean, ends[0]))
-                text = f"{run.id}: {mean:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"
-                points.append({"x": x, "y": y, "low": low, "high": high, "text": text})
-            yield {"title": " · ".join((metric, *about)), "points": points}
+                interval = _interval(run.id, metric, values)
+                means.append(sum(values) / len(values))
+                ends.append((interval.low, interval.high))
+            least, most = min(end[0] for end in ends), max(end[1] for end in ends)
+            height = (most - least) or 1.0
+            points = []
+            for at, (run, mean, (low, high)) in enumerate(zip(scored, means, ends, strict=True)):
+                places = (40 * (most - one) / height for one in (mean, low, high))
+                y, bottom, top = (round(place, 2) for place in places)
+                text = f"{_day(run)} {run.id}: {mean:.3f} [{low:.3f}, {high:.3f}]"
+                point = {"x": round(at * step, 2), "y": y, "low": bottom, "high": top}
+                points.append({**point, "text": text})
+            yield {
+                "title": " · ".join((metric, *about)),
+                "points": points,
+                "from": f"{_day(scored[0])} {means[0]:.3f}",
+                "to": f"{_day(scored[-1])} {means[-1]:.3f}",
+                "least": f"{least:.3f}",
+                "most": f"{most:.3f}",
+            }
+
+
+def _day(run: EvalRun) -> str:
+    return datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d")
 
 
 def _interval(run: str, metric: str, values: Sequence[float]) -> Interval:
@@ -141,16 +195,25 @@ def _interval(run: str, metric: str, values: Sequence[float]) -> Interval:
 
 
 def runs_report(bench: Bench, before: str, after: str) -> str:
-    """Return the report of two recorded runs as HTML."""
+    """Return the report of two recorded runs as HTML.
+
+    If labels were added since, both lists are scored with the present ones.
+    """
     bench.require_owner()
     runs = [require_run(bench.library.database, one) for one in (before, after)]
     labels, dataset = runs[0].labels, runs[0].dataset
-    sets = (GoldenSet(name, tuple(bench.queries(name))) for name in bench.sets())
-    golden = next((one for one in sets if one.digest == labels), None)
+    sets = list(_readable_sets(bench))
+    named = (one for one in sets if one.name == runs[0].golden and _asks_the_same(one, runs))
+    golden = next((one for one in sets if one.digest == labels), None) or next(named, None)
     if golden is None:
-        raise InputError(f"no golden set here has the labels of run {runs[0].id}")
+        raise InputError(f"no golden set here has the questions of run {runs[0].id}")
     backends = [
-        RecordedBackend(f"{run.backend} ({run.id})", run.lists, dict(run.identity), run)
+        RecordedBackend(
+            f"{run.backend} ({run.id})",
+            run.lists,
+            dict(run.identity),
+            run if run.labels == golden.digest else None,  # which requires the same labels
+        )
         for run in runs
     ]
     depth, database = min(run.top_k for run in runs), bench.library.database
@@ -161,6 +224,17 @@ def runs_report(bench: Bench, before: str, after: str) -> str:
     done = run_backends(backends, golden, dataset=dataset, top_k=depth, repeats=0, allowed=allowed)
     comparison = compare_runs(done[0], done[1], golden, allowed)
     return render_report(comparison, created=datetime.now(UTC))
+
+
+def _readable_sets(bench: Bench) -> Iterator[GoldenSet]:
+    for name in bench.sets():
+        with suppress(CatalogError):
+            yield GoldenSet(name, tuple(bench.queries(name)))
+
+
+def _asks_the_same(golden: GoldenSet, runs: Sequence[EvalRun]) -> bool:
+    ids = {query.id for query in golden}
+    return all(ids.issuperset(run.lists) for run in runs)
 
 
 def _axis(interval: Interval) -> tuple[float, float]:

@@ -153,10 +153,14 @@ class Site:
         page = {**_common(request), **head_view(pairs)}
         parts = _template("search.html.j2").generate(page=page)
 
+        def make_rest() -> str:
+            page.update(search_view(self._engine, pairs))
+            return "".join(parts)
+
         async def write() -> AsyncIterator[bytes]:
             yield _encode("".join(iter(partial(next, parts), PAUSE)))
             try:
-                page.update(await self._run(partial(search_view, self._engine, pairs)))
+                yield _encode(await self._run(make_rest))
             except CatalogError as error:
                 page["error"] = str(error)
             except Exception as error:  # noqa: BLE001 - a defect; the answer has begun
@@ -183,7 +187,14 @@ class Site:
             address: str = getattr(module, save)(self._bench, form)
             return address
 
-        return RedirectResponse(await self._run(keep), 303)
+        try:
+            return RedirectResponse(await self._run(keep), 303)
+        except CatalogError as error:
+            message, back = str(error)[:2000], _own_path(form.get("back", "/"))
+            # The browser has what was typed, but a page of an earlier server cannot be sent again.
+            is_typed = "shown" not in form or self._bench.knows(form["shown"])
+            shown = {"message": message, "back": back, "is_typed": is_typed}
+            return render(request, "error.html.j2", shown, http_status(error))
 
     async def export(self, request: Request) -> Response:
         """Give out the file of a golden set."""
@@ -253,9 +264,13 @@ class Site:
         return response
 
     async def _show(self, request: Request, template: str, view: Callable[[], View]) -> Response:
-        """Render a view that is made in a worker thread."""
-        shown = await self._run(view)
-        return render(request, template, shown, shown.get("status", 200))
+        """Make and render a view in a worker thread."""
+
+        def make() -> Response:
+            shown = view()
+            return render(request, template, shown, shown.get("status", 200))
+
+        return await self._run(make)
 
     async def _run(self, work: Callable[[], ResultT]) -> ResultT:
         with asked_at("http"):
@@ -276,6 +291,7 @@ def _common(request: Request) -> View:
     """Return what each page shows around its own content."""
     return {
         "path": request.url.path,
+        "address": f"{request.url.path}?{request.url.query}".rstrip("?"),
         "assets": {name: f"{_asset_path(name)}?{_asset_bytes(name)[1]}" for name in _ASSETS},
         "has_pass": PASS in request.cookies,
     }
@@ -337,7 +353,8 @@ async def _show_error(request: Request, error: Exception) -> Response:
     else:
         assert isinstance(error, CatalogError)
         status, message = http_status(error), str(error)
-    return render(request, "error.html.j2", {"message": message[:2000]}, status)
+    view = {"message": message[:2000], "back": "/", "is_typed": False}
+    return render(request, "error.html.j2", view, status)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:

@@ -14,7 +14,7 @@ Pairs = Sequence[tuple[str, str]]
 Form = ImmutableMultiDict[str, str]
 _KEPT = (
     *("q", "dataset", "type", "tag", "year", "after", "before", "mode", "sort", "n"),
-    *("doc", "first", "last", "at", "page"),
+    *("doc", "first", "last", "sheet", "at", "page"),
 )
 
 

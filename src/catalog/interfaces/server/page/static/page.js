@@ -17,7 +17,7 @@ async function show(address, how) {
     const isReading = Boolean(next.querySelector("#document"));
     old.replaceWith(document.adoptNode(next.querySelector("main")));
     document.title = next.title;
-    if (how === "push") history.pushState(null, "", address);
+    if (how === "push" && address !== location.pathname + location.search) history.pushState(null, "", address);
     if (how === "replace") history.replaceState(null, "", address);
     if (isReading && how !== "replace") settle();
   } catch (error) {
@@ -33,7 +33,8 @@ async function show(address, how) {
 function settle() {
   const at = byId("at");
   const pane = byId("document");
-  if (at && pane) pane.scrollTop += at.getBoundingClientRect().top - pane.getBoundingClientRect().top - pane.clientHeight / 3;
+  if (pane && getComputedStyle(pane).position === "static") (at || pane).scrollIntoView({ block: at ? "center" : "start" });
+  else if (at && pane) pane.scrollTop += at.getBoundingClientRect().top - pane.getBoundingClientRect().top - pane.clientHeight / 3;
   follow(byId("media"));
 }
 
@@ -91,9 +92,17 @@ if (byId("ask")) {
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     const address = link.getAttribute("href");
+    const words = link.querySelector("bdi")?.textContent;
+    const [isValue, isMore, isClose] = ["#facets *", ".more", ".close *"].map((one) => link.matches(one));
+    const at = document.querySelectorAll("a.result").length;
+    const from = document.querySelector(".open a.result")?.getAttribute("href");
     show(address, "push").then(() => {
-      for (const one of document.querySelectorAll("a.result, #document .close a"))
-        if (one.getAttribute("href") === address) return one.focus();
+      const links = [...document.querySelectorAll("a.result")];
+      let next = links.find((one) => one.getAttribute("href") === address);
+      if (isValue) next = [...document.querySelectorAll("#facets a")].find((one) => one.querySelector("bdi").textContent === words);
+      if (isMore) next = links[at];
+      if (isClose) next = links.find((one) => one.getAttribute("href") === from) || links[0];
+      next?.focus({ preventScroll: Boolean(byId("document")) });
     });
   });
   addEventListener("popstate", () => {
@@ -123,6 +132,12 @@ document.addEventListener("keydown", (event) => {
   if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), select, textarea")) return;
   for (const button of document.querySelectorAll("button[data-key]"))
     if (button.dataset.key === event.key) button.click();
+});
+
+/* Going back keeps what was typed. */
+document.querySelector("[data-back]")?.addEventListener("click", (event) => {
+  event.preventDefault();
+  history.back();
 });
 
 /* What is not ready yet is asked for again. */
