@@ -104,6 +104,23 @@ def test_a_wrong_address_is_explained_on_the_page(asked, engine, address, words)
     assert 'role="search"' in answer.text
 
 
+def test_the_start_page_offers_every_dataset_type_and_more_documents(tmp_path, asked):
+    write(tmp_path / "many", **{f"n{at:02}_dot_md": f"# Note {at}\n\nText.\n" for at in range(25)})
+    write(tmp_path / "few", a_dot_txt="One text about bread.\n")
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
+        for name in ("few", "many"):
+            Indexer(engine.library).build(tmp_path / name, name)
+        page = asked(engine, "GET", "/")
+        assert "26 documents, newest first" in text_of(page)
+        assert page.text.count('class="result"') == 10
+        facets = text_of(page).partition("Order and mode")[0]
+        assert all(name in facets for name in ("few", "many 25", "md 25", "txt 1"))
+        assert "n=20" in page.text
+        assert asked(engine, "GET", "/?n=30").text.count('class="result"') == 26
+        searched = text_of(asked(engine, "GET", "/?q=note&mode=lexical"))
+        assert "few" in searched.partition("Order and mode")[0]
+
+
 def test_a_very_long_document_is_shown_in_part(asked, engine, monkeypatch):
     monkeypatch.setattr("catalog.interfaces.server.page.document._LINES", 6)
     text = asked(engine, "GET", "/?doc=notes:keys.md").text

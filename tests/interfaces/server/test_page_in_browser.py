@@ -25,6 +25,8 @@ PAGES = (
     "/grade?set=team&by=ann&id=q1&a=lexical&b=v2",
     "/sets",
     "/sets?set=team",
+    "/sets?set=team&id=q1",
+    "/grade?set=team&id=q1&a=lexical&b=v2",
     "/runs",
     "/login",
 )
@@ -71,12 +73,38 @@ def test_answers_come_while_one_types_and_every_state_has_its_address(page, base
     assert "Rotate the API keys" in page.inner_text("#document")
     page.keyboard.press("Escape")
     page.wait_for_selector("#document", state="detached")
+    page.wait_for_function("document.activeElement.matches('a.result')")
     page.click("#facets a:has-text('ops')")
     page.wait_for_selector("#facets a.chosen")
     assert page.url.endswith("tag=ops")
+    page.wait_for_function("document.activeElement.matches('#facets a.chosen')")
     page.go_back()
     page.wait_for_selector("#facets a.chosen", state="detached")
     assert page.input_value("#q") == "rotate keys"
+
+
+def test_on_a_narrow_screen_a_clicked_result_is_shown_at_its_lines(page, base):
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.goto(f"{base}/?q=rotate+keys")
+    page.click("a.result >> nth=0")
+    page.wait_for_selector("#document .cited")
+    page.wait_for_function(
+        "(() => { const at = document.getElementById('at').getBoundingClientRect();"
+        " return at.top >= 0 && at.bottom <= innerHeight })()"
+    )
+
+
+def test_what_was_typed_is_still_there_after_a_refusal(browser, base):  # noqa: F811
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{base}/sets?set=team")
+        page.fill("input[name=query]", "rotate keys")
+        page.fill("input[name=note]", "typed with care")
+        page.click("button:has-text('Keep')")
+        page.wait_for_selector("text=asks the same already")
+        page.click("text=Back")
+        page.wait_for_url(f"{base}/sets?set=team")
+        assert page.input_value("input[name=note]") == "typed with care"
 
 
 def test_an_answer_to_an_older_question_never_replaces_a_newer_one(page, base):
@@ -176,5 +204,6 @@ def test_the_page_prints_results_without_its_controls(page, base):
     page.goto(f"{base}/?q=rotate+keys")
     page.emulate_media(media="print")
     assert page.is_visible("text=Rotate the API")
-    assert not page.is_visible("#q")
+    assert page.is_visible("#q")  # the question
+    assert not page.is_visible("#ask button")
     assert not page.is_visible("#facets")

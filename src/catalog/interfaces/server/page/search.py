@@ -14,6 +14,7 @@ from catalog.interfaces.server.page.state import Pairs, State, View
 
 if TYPE_CHECKING:
     from catalog.interfaces.calls import LocalEngine
+    from catalog.store.filter_sql import DatasetNames
 
 
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
@@ -53,12 +54,14 @@ def search_view(engine: LocalEngine, pairs: Pairs) -> View:
     state, ask, view = State(pairs), engine.ask, View()
     shown = min(max(1, state.number("n", SHOWN)), MOST)
     found: list[dict[str, Any]] = []
+    datasets: DatasetNames = ()
     try:
+        datasets, _ = engine.library.seen_datasets(None)
         found = (_searched if state.one("q") else _listed)(ask, state, shown, view)
     except CatalogError as error:
         view["error"] = str(error)[:2000]
-    view["facets"] = _facets(state, found)
-    if shown < min(len(found), MOST) and state.one("q"):
+    view["facets"] = _facets(state, found, view.pop("types", {}), datasets)
+    if shown < min(len(found), MOST):
         view["more"] = state.address(n=shown + MORE)
     if state.one("doc"):
         view["document"] = document_view(engine, state, found if state.one("q") else ())
@@ -89,11 +92,11 @@ def _searched(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, 
 
 def _listed(ask: Ask, state: State, shown: int, view: View) -> list[dict[str, Any]]:
     """List documents, newest first, where nothing is asked."""
-    arguments = {"limit": POOL, "sort": "modified", **state.narrowed()}
+    arguments = {"limit": MOST, "sort": "modified", **state.narrowed()}
     page = ask("browse", {**arguments, "tags": state.all("tag")})
     entries: list[dict[str, Any]] = page["entries"]
     view["entries"] = [{**one, "open": state.address(**_opened(one))} for one in entries[:shown]]
-    view["notes"] = page["notes"]
+    view["notes"], view["types"] = page["notes"], page["types"]
     noun = "document" if page["total"] == 1 else "documents"
     view["told"] = f"{page['total']:,} {noun}, newest first"
     return entries
@@ -156,11 +159,23 @@ def marked(text: str, matches: Iterable[Sequence[int]]) -> list[tuple[str, bool]
     return [(_BLANK_LINES.sub("\n", part), is_match) for part, is_match in parts if part]
 
 
-def _facets(state: State, found: Sequence[Mapping[str, Any]]) -> list[View]:
-    """Count the values of the passages or documents found, with addresses to narrow and widen."""
+def _facets(
+    state: State,
+    found: Sequence[Mapping[str, Any]],
+    types: Mapping[str, int],
+    datasets: DatasetNames,
+) -> list[View]:
+    """Count the values of the passages or documents found, with addresses to narrow and widen.
+
+    ``types`` has exact counts, if they are known. Of ``datasets`` the ones without a passage found
+    follow, without a count.
+    """
+    names = (datasets,) if isinstance(datasets, str) else datasets
+    in_datasets = Counter(dict.fromkeys(names, 0))
+    in_datasets.update(one["dataset"] for one in found)
     counts = {
-        "dataset": Counter(one["dataset"] for one in found),
-        "type": Counter(one["file_type"] for one in found),
+        "dataset": in_datasets,
+        "type": Counter(types) or Counter(one["file_type"] for one in found),
         "tag": Counter(tag for one in found for tag in one["tags"]),
         "year": Counter((one["date"] or "")[:4] for one in found),
     }
