@@ -246,14 +246,15 @@ def test_a_second_persons_choices_tell_the_agreement_and_are_no_new_evidence(tmp
     apart = (choice("left", minute=1), choice("right", minute=2, by="bob"))
     swapped = choice("right", minute=2, by="bob").model_copy(update={"left": "v2", "right": "v1"})
     asked = [
-        query("a", preferences=both),
+        query("a", preferences=both, kind="unanswerable"),
         query("b", preferences=apart),
         query("c", preferences=(choice("left", minute=1), swapped)),
-        query("d", preferences=(choice("equal", minute=3, by="bob"),)),
+        query("d", preferences=(choice("equal", minute=3, by="bob"),), kind="unanswerable"),
     ]
     (test,) = preference_tests(asked)
     assert (test.test.wins, test.test.losses, test.test.ties) == (0, 3, 1)
     assert (test.people, test.repeated) == ({"ann": 3, "bob": 1}, {"bob": 3})
+    assert test.by_kind == {"unanswerable": "0-1-1"}
     (agreement,) = measure_agreement(asked)
     assert (agreement.about, agreement.common) == ("preferences", 3)
     assert agreement.share == pytest.approx(2 / 3)

@@ -23,7 +23,7 @@ class PreferenceTest:
     ``test`` has the wins of the ``candidate``. ``neither`` counts the ties in which both were bad,
     ``people`` the choices of each person. ``repeated`` counts the choices of each person on
     questions that somebody else had judged before: they tell how far people agree, but are no new
-    evidence.
+    evidence. ``by_kind`` has ``won-tied-lost`` for each kind of question that has one.
     """
 
     baseline: str
@@ -33,6 +33,7 @@ class PreferenceTest:
     neither: int
     people: dict[str, int]
     repeated: dict[str, int]
+    by_kind: dict[str, str]
 
     @property
     def verdict(self) -> str:
@@ -128,6 +129,7 @@ def preference_tests(queries: Iterable[GoldenQuery]) -> list[PreferenceTest]:
     A question counts once, by the person who chose first, so that choices are independent.
     """
     repeated: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    kinds: dict[tuple[str, str, str], dict[str, list[int]]] = defaultdict(dict)
     chosen: dict[tuple[str, str, str], list[Preference]] = defaultdict(list)
     for query in queries:
         firsts: dict[tuple[str, str, str], Preference] = {}
@@ -137,10 +139,13 @@ def preference_tests(queries: Iterable[GoldenQuery]) -> list[PreferenceTest]:
                 repeated[key][one.by] += 1
         for pair_and_mode, first in firsts.items():
             chosen[pair_and_mode].append(first)
+            if query.kind is not None:
+                counts = kinds[pair_and_mode].setdefault(query.kind, [0, 0, 0])
+                counts[1 - _side_of(first)] += 1
     tests = []
     for (baseline, candidate, mode), preferences in chosen.items():
         preferences.sort(key=lambda one: one.at)
-        choices = [{candidate: 1, baseline: -1}.get(one.winner or "", 0) for one in preferences]
+        choices = [_side_of(one) for one in preferences]
         tests.append(
             PreferenceTest(
                 baseline=baseline,
@@ -150,6 +155,10 @@ def preference_tests(queries: Iterable[GoldenQuery]) -> list[PreferenceTest]:
                 neither=sum(one.preferred == "neither" for one in preferences),
                 people=dict(Counter(one.by for one in preferences)),
                 repeated=dict(repeated[baseline, candidate, mode]),
+                by_kind={
+                    kind: "-".join(map(str, counts))
+                    for kind, counts in kinds[baseline, candidate, mode].items()
+                },
             )
         )
     return sorted(tests, key=lambda one: -sum(one.people.values()))
@@ -157,6 +166,12 @@ def preference_tests(queries: Iterable[GoldenQuery]) -> list[PreferenceTest]:
 
 def _key_of(preference: Preference) -> tuple[str, str, tuple[str, str]]:
     return preference.by, preference.mode, _pair_of(preference)
+
+
+def _side_of(preference: Preference) -> int:
+    """Return 1 if the candidate was preferred, -1 for the baseline, 0 for a tie."""
+    baseline, candidate = _pair_of(preference)
+    return {candidate: 1, baseline: -1}.get(preference.winner or "", 0)
 
 
 def _pair_of(preference: Preference) -> tuple[str, str]:

@@ -231,6 +231,8 @@ def test_a_wrong_token_or_cookie_signs_nobody_in(asked, engine):
         headers = {"cookie": f"catalog_pass={value}"}
         assert asked(engine, "GET", "/", serve, headers=headers).status_code == 303
     twice = f"catalog_pass={page_pass(TOKEN)}"
+    seen = asked(engine, "GET", "/", serve, headers={"cookie": twice})
+    assert (seen.status_code, seen.headers["cache-control"]) == (200, "no-store")
     headers = {"cookie": f"{twice}; {twice}"}
     assert asked(engine, "GET", "/", serve, headers=headers).status_code == 303
     api = asked(engine, "GET", "/v1/status", serve, headers={"cookie": twice})

@@ -68,6 +68,9 @@ def _test_lines(one: PreferenceTest, questions: int) -> Iterator[str]:
     )
     if one.still_needed:
         yield f"  {one.still_needed}"
+    if one.by_kind:
+        kinds = ", ".join(f"{kind} {counts}" for kind, counts in one.by_kind.items())
+        yield f"  won-tied-lost by kind: {kinds}"
     yield f"  by {_people(one.people)}"
     if one.repeated:
         yield f"  judged before by somebody else, so not counted again: {_people(one.repeated)}"

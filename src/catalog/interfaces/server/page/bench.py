@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -105,7 +106,10 @@ class Bench:
             raise NotReadyError(f"{spec} is busy: try again in a moment")
         try:
             backend = self._backend(spec, dataset, stamp=key[2])
+            started = time.perf_counter()
             ranking = backend.search(query, dataset=dataset, top_k=DEPTH)
+            ms = 1000 * (time.perf_counter() - started)
+            ranking = replace(ranking, stages_ms={**ranking.stages_ms, "all": ms})
         except NotReadyError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - of a user's search; shown

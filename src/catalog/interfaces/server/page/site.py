@@ -359,14 +359,17 @@ async def _show_error(request: Request, error: Exception) -> Response:
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
     """Return the app with the page's headers in every answer."""
-    own = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        own = {name.encode(): value.encode() for name, value in _HEADERS.items()}
+        if any(name == b"cookie" and PASS.encode() in value for name, value in scope["headers"]):
+            own[b"cache-control"] = b"no-store"  # after signing out, "Back" shows nothing
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = list(message.get("headers", ()))
                 names = {name for name, _ in given}
-                given += [(name, value) for name, value in own if name not in names]
+                given += [(name, value) for name, value in own.items() if name not in names]
                 message = {**message, "headers": given}
             await send(message)
 
