@@ -48,6 +48,7 @@ _ENDINGS = {
     "y": "ies|ied",
     "ies": "y",
     "ied": "y",
+    "s": "es",
 }
 _LONGEST_CACHED = 64
 _CACHED_WORDS = 5_000
