@@ -1,6 +1,7 @@
 """Grading what pipelines found, and keeping it."""
 
 import json
+from operator import itemgetter
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from catalog.evaluation.golden import Expected, GoldenQuery
 from catalog.evaluation.golden_files import (
     add_grades,
     ask_grades,
+    changing_golden,
     load_golden,
     next_id,
     pool_hits,
@@ -215,6 +217,87 @@ def test_saved_lines_hold_nothing_that_is_not_said(tmp_path):
         "query": "why",
         "expected": [{"path": "a", "grade": 2}],
     }
+
+
+BY_HAND = (
+    '\ufeff{ "query" : "why\\u003f",  "id":"q1", "note": "", '
+    '"expected": [ {"path": "a", "span": "words"}, '
+    '{"span":[3, 9],"grade": 1, "path": "b"} ] }\r\n'
+    "\r\n"
+    '{"id": "q2", "query": "a\u2028b", "expected": [{"path": "a", "grade": 1}], "kind": null}\n'
+    '{"query": "who", "id": "q3"}'
+)
+
+
+def changed(tmp_path, change):
+    """Return a file made by hand after a change of its queries."""
+    path = tmp_path / "set.jsonl"
+    path.write_bytes(BY_HAND.encode())
+    with changing_golden(path) as queries:
+        change(queries)
+    assert load_golden(path) == queries
+    return path.read_bytes().decode()
+
+
+def relabel(number, **values):
+    def change(queries):
+        fields = queries[number].model_dump() | values
+        queries[number] = GoldenQuery.model_validate(fields)
+
+    return change
+
+
+def test_a_file_without_a_change_stays_byte_for_byte(tmp_path):
+    assert changed(tmp_path, lambda _: None) == BY_HAND
+
+
+def add(queries):
+    queries.append(query(id="q4"))
+
+
+A, B, C = {"path": "a", "span": "words"}, {"path": "b", "span": [3, 9]}, {"path": "c"}
+
+
+@pytest.mark.parametrize(
+    ("change", "old", "new"),
+    [
+        (relabel(0, note="x"), '"note": ""', '"note": "x"'),
+        (relabel(0, kind="exact"), "} ] }", '} ],  "kind" : "exact" }'),
+        (relabel(0, expected=[A, B, C]), "} ] }", '},  {"path" : "c",  "grade" : 1} ] }'),
+        (relabel(0, expected=[A, B | {"grade": 3}]), '"grade": 1, "path"', '"grade": 3, "path"'),
+        (relabel(0, expected=[A | {"grade": 2}, B]), '"words"}', '"words", "grade": 2}'),
+        (relabel(0, expected=[B]), '{"path": "a", "span": "words"}, ', ""),
+        (relabel(1, kind="exact"), "null", '"exact"'),
+        (relabel(1, expected=()), ', "expected": [{"path": "a", "grade": 1}]', ""),
+        (relabel(2, expected=[C]), '"q3"', '"q3", "expected": [{"path": "c", "grade": 1}]'),
+        (add, '"q3"}', '"q3"}\n{"id": "q4", "query": "why"}\n'),
+        (lambda queries: queries.pop(), '{"query": "who", "id": "q3"}', ""),
+    ],
+)  # fmt: skip
+def test_only_what_changed_is_written_anew(tmp_path, change, old, new):
+    assert old in BY_HAND
+    assert changed(tmp_path, change) == BY_HAND.replace(old, new)
+
+
+LABELS = st.lists(
+    st.builds(
+        dict,
+        path=st.sampled_from("abcd"),
+        grade=st.integers(0, 2),
+        span=st.sampled_from([None, "words", [3, 9], {"line_start": 1, "line_end": 2}]),
+    ),
+    max_size=4,
+    unique_by=itemgetter("path"),
+)
+
+
+@given(before=LABELS, after=LABELS, indent=st.sampled_from([(",", ":"), (" , ", " : ")]))
+def test_any_change_of_labels_is_read_back(tmp_path_factory, before, after, indent):
+    path = tmp_path_factory.mktemp("golden") / "set.jsonl"
+    path.write_text(json.dumps({"id": "q1", "expected": before, "query": "why"}, separators=indent))
+    wanted = GoldenQuery.model_validate({"id": "q1", "query": "why", "expected": after})
+    save_golden(path, [wanted])
+    assert load_golden(path) == [wanted]
 
 
 @pytest.mark.parametrize(

@@ -228,3 +228,67 @@ def test_each_node_names_its_dataset(service):
     told = {(node.metadata["dataset"], node.metadata["source_doc_id"]) for node in nodes}
     assert {dataset for dataset, _ in told} == {"notes", "manuals", "secrets"}
     assert all(source_doc_id.startswith(f"{dataset}:") for dataset, source_doc_id in told)
+
+
+# Misspelt words
+
+
+@pytest.fixture(scope="module")
+def building(tmp_path_factory):
+    """Notes on a building, and a dataset that documents names of code."""
+    root = tmp_path_factory.mktemp("building")
+    mine = {
+        "floors.md": "Condensation on the screened floor of a cluster of rooms dries in a week.",
+        "staff.md": "Katharina Hollenstein leads the maintenance; her code is on GitHub.",
+        "pump.md": "The temperature of the compressor stays below ninety degrees.",
+        "rules.md": "The warranty lasts for months after delivery of order 48213.",
+    }
+    code = {
+        "chat.md": "CondenseQuestionChatEngine and CondensePlusContextMode ask a model.",
+        "managers.md": "ClusterManagerFactory builds a ClusterManager for a ScreenReader.",
+        "sampler.md": "TemperatureSamplerConfig is read by the WarrantyClaimParser.",
+        "staff.md": "HollensteinianTransform needs a MaintenanceWindow and its DeliveryPlan.",
+    }
+    with open_library(root / "home") as library:
+        for name, texts in (("code", code), ("mine", mine)):
+            Indexer(library).build(write(root / name, texts), name)
+        yield SearchServiceV2(library)
+
+
+def corrections(results):
+    return [note.split("'")[1] for note in results.notes if note.startswith("did you mean")]
+
+
+@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
+@pytest.mark.parametrize(
+    ("query", "meant", "first"),
+    [
+        ("condesation clustr screned flor", "Condensation cluster screened", "floors.md"),
+        ("temprature", "temperature", "pump.md"),
+        ("waranty delivry", "warranty delivery", "rules.md"),
+        ("how hot may the compresor get, what temprature", "compressor temperature", "pump.md"),
+        ("Katarina Holenstein", "Katharina Hollenstein", "staff.md"),
+        ("order 48231", "", "rules.md"),
+    ],
+)  # fmt: skip
+def test_a_word_is_corrected_to_the_nearest_of_all_datasets(building, query, meant, first, mode):
+    found = building.search(query, mode=mode)
+    assert corrections(found) == meant.split()
+    assert found[0].source_doc_id == f"mine:{first}"
+    assert not any(hit.certainty != "possible" for hit in found if hit.dataset == "code")
+
+
+def test_a_name_that_only_begins_like_a_word_is_no_correction(building):
+    assert corrections(building.search("condesation", dataset="code", mode="lexical")) == []
+    assert corrections(building.search("clustr", dataset="code", mode="lexical")) == ["Cluster"]
+
+
+def test_a_corrected_word_does_not_make_a_hit_without_the_others_likely(building):
+    found = building.search("githubb zebra quartz violin", dataset="mine", mode="lexical")
+    assert corrections(found) == ["GitHub"]
+    assert [(hit.path, hit.certainty) for hit in found] == [("staff.md", "possible")]
+
+
+def test_each_of_five_misspelt_words_is_corrected(building):
+    found = building.search("condesation clustr screned temprature waranty", dataset="mine")
+    assert len(corrections(found)) == 5

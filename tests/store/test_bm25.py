@@ -264,6 +264,15 @@ def test_the_more_frequent_of_two_equally_near_words_is_suggested(
     assert engine_at(database, folder).correct("martxn", WHOLE) == {"martxn": "martin"}
 
 
+def test_a_word_is_found_among_many_passages_with_names_that_begin_like_it(
+    database: Database, folder: Path
+) -> None:
+    names = ["CondenseQuestionChatEngine"] * 20
+    put(database, "notes", "a.md", [*names, "condensation", *names])
+    corrected = engine_at(database, folder).correct("condesation", WHOLE)
+    assert corrected == {"condesation": "condensation"}
+
+
 def test_no_word_of_a_passage_out_of_reach_is_suggested(database: Database, folder: Path) -> None:
     put(database, "notes", "secret.md", "project sourdough")
     put(database, "notes", "open.md", "project bread")

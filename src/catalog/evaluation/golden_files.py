@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -124,17 +125,127 @@ def changing_golden(path: Path) -> Iterator[list[GoldenQuery]]:
 
 
 def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:
-    """Write all queries; on failure raise :class:`GoldenSetError` and leave the file unchanged."""
-    lines = [query.model_dump_json(exclude_defaults=True) + "\n" for query in queries]
+    """Write all queries; on failure raise :class:`GoldenSetError` and leave the file unchanged.
+
+    What did not change stays as it is written in the file. New queries come last.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text("".join(lines), encoding="utf-8")
+        draft.write_text("".join(_updated_lines(path, queries)), encoding="utf-8", newline="")
         draft.replace(path)
     except OSError as error:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise GoldenSetError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _updated_lines(path: Path, queries: Sequence[GoldenQuery]) -> Iterator[str]:
+    wanted = {query.id: query for query in queries}
+    known = iter(load_golden(path))
+    lines: list[str] = []
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:  # keeps the ends of lines
+            lines = list(file)
+    for line in lines:
+        start, end = line.find("{"), line.rfind("}") + 1
+        if start < 0:
+            yield line  # blank
+            continue
+        query = next(known)
+        if (changed := wanted.pop(query.id, None)) is not None:
+            new = _rewrite(line[start:end], _values(query), _values(changed))
+            yield line[:start] + new + line[end:]
+    if wanted and lines and not lines[-1].endswith(("\n", "\r")):
+        yield "\n"
+    for query in wanted.values():
+        yield json.dumps(_values(query), ensure_ascii=False) + "\n"
+
+
+def _values(query: GoldenQuery) -> dict[str, Any]:
+    """Return the values of a query that are not defaults, and the grade of each label."""
+    values = query.model_dump(mode="json", exclude_defaults=True)
+    if labels := values.get("expected"):
+        grades = query.grades
+        values["expected"] = [
+            {"path": label["path"], "grade": grades[label["path"]], **label} for label in labels
+        ]
+    return values
+
+
+class _Member(NamedTuple):
+    """A member of a JSON object or list, as written."""
+
+    comma: str  # before it, with blanks; "" for the first
+    key: str
+    start: str  # the key as written, and the colon; "" in a list
+    value: str
+
+
+def _rewrite(written: str, before: Any, after: Any, style: tuple[str, str] = (", ", ": ")) -> str:
+    """Change a JSON text that says ``before`` to say ``after``; equal parts stay as written.
+
+    ``style`` has the comma and the colon for new parts, with their blanks.
+    """
+    if before == after:
+        return written
+    if not type(before) is type(after) is {"{": dict, "[": list}.get(written[0]):
+        return json.dumps(after, ensure_ascii=False, separators=style)
+    opening, members, closing = _split_members(written)
+    pairs: list[tuple[_Member, Any, Any]]  # with the values before and after
+    if isinstance(after, dict):
+        if len(members) > 1:
+            style = members[1].comma, members[0].start.rpartition('"')[2]
+        kept = [one for one in members if one.key in after or one.key not in before]
+        pairs = [(one, before.get(one.key), after.get(one.key)) for one in kept]
+        keys = {one.key for one in members}
+        pairs += [
+            (_Member("", key, json.dumps(key) + style[1], "null"), None, value)
+            for key, value in after.items()
+            if key not in keys and (key not in before or value != before[key])
+        ]
+    else:
+        places = {_path_of(item): place for place, item in enumerate(before)}
+        places |= {repr(item): place for place, item in enumerate(before)}
+        found = [places.get(repr(item), places.get(_path_of(item))) for item in after]
+        pairs = [
+            (_Member("", "", "", "null"), None, item)
+            if place is None
+            else (members[place], before[place], item)
+            for place, item in zip(found, after, strict=True)
+        ]
+    parts = [
+        (one.comma or style[0]) + one.start + _rewrite(one.value, old, new, style)
+        for one, old, new in pairs
+    ]
+    if pairs:
+        parts[0] = parts[0].removeprefix(pairs[0][0].comma or style[0])
+    return opening + "".join(parts) + closing
+
+
+def _path_of(item: Any) -> str | None:
+    return item.get("path") if isinstance(item, dict) else None
+
+
+def _split_members(written: str) -> tuple[str, list[_Member], str]:
+    """Split a JSON object or list as written: the bracket, its members, the other bracket."""
+    decoder, blanks = json.JSONDecoder(), re.compile(r"[\s,:]*")
+
+    def skip(at: int) -> int:
+        return blanks.match(written, at).end()  # type: ignore[union-attr]
+
+    at = first = skip(1)
+    members: list[_Member] = []
+    while written[begin := skip(at)] not in "]}":
+        key, value_at = "", begin
+        if written[0] == "{":
+            key, end = decoder.raw_decode(written, begin)
+            value_at = skip(end)
+        _, end = decoder.raw_decode(written, value_at)
+        start, value = written[begin:value_at], written[value_at:end]
+        members.append(_Member(written[at:begin], key, start, value))
+        at = end
+    return written[:first], members, written[at:]
 
 
 def read_beir(folder: Path, split: str = "test") -> GoldenSet:

@@ -15,6 +15,7 @@ from catalog.core.text import format_timecode
 from catalog.retrieval.frame_text import FRAME_CHARS, short_frame_text
 
 _SPARE = 4
+_LINE_SECONDS = 15  # of a line at most, unless a single cue is longer
 _FRAME = "video_frame"
 
 
@@ -63,11 +64,11 @@ def build_evidence_lines(
 ) -> tuple[EvidenceLine, ...]:
     """Return the lines of the anchors and of other passages within the window, by time.
 
-    Consecutive cues are joined to one line until the speaker changes, a frame comes, or the passage
-    ends. ``best`` has the place of an anchor's best sentence by chunk id; that sentence gets its
-    own line. If frames of other passages show the same one after another, the first stands for all
-    of them, or an anchor if there is one. :func:`cut_lines` limits the text to ``max_chars``
-    characters.
+    Consecutive cues are joined to lines of up to 15 seconds; a line ends where the speaker changes,
+    a frame comes, or the passage ends. ``best`` has the place of an anchor's best sentence by chunk
+    id; that sentence gets its own line. If frames of other passages show the same one after
+    another, the first stands for all of them, or an anchor if there is one. :func:`cut_lines`
+    limits the text to ``max_chars`` characters.
     """
     best = best or {}
     times = {chunk.chunk_id: times_of(chunk) for chunk in anchors}
@@ -272,15 +273,23 @@ def _show_once(moments: Sequence[EvidenceLine], anchors: Container[str]) -> Iter
 
 
 def _join_cues(moments: Iterable[EvidenceLine]) -> list[EvidenceLine]:
-    """Join consecutive cues of one passage and speaker to one line."""
+    """Join consecutive cues of one passage and speaker to lines that can be followed by ear.
+
+    The best sentence is one line however long it is.
+    """
     lines: list[EvidenceLine] = []
-    for _, run in groupby(moments, key=_join_key):
-        first, *more = run
-        if more:
-            end = max(moment.time_end for moment in (first, *more))
-            text = " ".join(moment.text for moment in (first, *more))
-            first = first.model_copy(update={"time_end": end, "text": text})
-        lines.append(first)
+    for moment in moments:
+        last = lines[-1] if lines else None
+        if (
+            last is not None
+            and _join_key(last) == _join_key(moment)
+            and (moment.is_best or moment.time_end - last.time_start <= _LINE_SECONDS)
+        ):
+            end = max(last.time_end, moment.time_end)
+            text = f"{last.text} {moment.text}"
+            lines[-1] = last.model_copy(update={"time_end": end, "text": text})
+        else:
+            lines.append(moment)
     return lines
 
 

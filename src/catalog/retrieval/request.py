@@ -180,7 +180,9 @@ def correct_spelling(request: SearchRequest, parts: SearchParts) -> SearchReques
             quoted = set(WORD.findall(" ".join(part.phrases)))
             for typed, meant in corrected.items():
                 if typed not in quoted:
-                    part = replace(part, text=re.sub(rf"\b{typed}\b", meant, part.text))
+                    # in lower case, so that GitHub for githubb does not count as a name
+                    text = re.sub(rf"\b{typed}\b", meant.lower(), part.text)
+                    part = replace(part, text=text)
                     notes.append(
                         f"did you mean {meant!r}? {typed!r} is in no passage searched, so "
                         f"{meant!r} was searched as well"

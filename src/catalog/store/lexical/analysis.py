@@ -366,14 +366,13 @@ class TextAnalyzer:
         return language, tokens
 
     def find_spellings(self, text: str, token: str) -> Iterator[str]:
-        """Yield the words of a passage that have this token, as they are written there."""
+        """Yield words of a passage, and parts of names, that have this token, as written there."""
         raws = raw_words(text)
         analyzer = self._analyzer(self.language or detect_language(text, raws), is_passage=True)
         for raw in dict.fromkeys(raws):
             if token in analyzer.tokens_of([raw]):
-                yield from (
-                    word for word in _LETTERS.findall(raw) if token in analyzer.tokens_of([word])
-                )
+                words = [*_LETTERS.findall(raw), *_CASED.findall(raw)]
+                yield from (word for word in words if token in analyzer.tokens_of([word]))
 
     def query_terms(self, text: str, languages: Iterable[str]) -> list[Term]:
         """Return the terms of a query: each word's tokens in all languages, with repetitions.

@@ -21,13 +21,13 @@ from catalog.store.lexical.postings import Int64, Mask, PostingsSegment
 from catalog.store.lexical.snapshot import LexicalSnapshot, indexed_text
 from catalog.store.schema import chunks
 
-MOST_WORDS = 3  # unknown words of a query that are looked up
+MOST_WORDS = 5  # unknown words of a query that are looked up
 _LONGEST_QUERY = 32  # words: a longer text was pasted, not typed
 _LEAST_LETTERS, _FOR_TWO_EDITS = 5, 8
 _MOST_LETTERS = 40  # each letter adds about fifty variants to look for
 _LONGEST_ENDING = 3  # letters that stemming removes
 _CANDIDATES = 12  # stems for which passages are read
-_READ = 3  # passages read for each of these stems
+_READ = 200  # passages read for each of these stems, from all parts of the index
 
 
 class _Candidate(NamedTuple):
@@ -48,9 +48,10 @@ def correct_words(
     """Return the words of a query that no passage contains, each with the nearest word that occurs.
 
     Only passages that ``masks`` allow count. The nearest word has the fewest edits, then the most
-    letters in common, then the most passages; it is spelt as in a passage. A word without a near
-    one is left out. Time grows with the number of indexed words with the same first letter: about
-    40 ms for a word if the index has a million words.
+    letters in common, then the most passages; it is spelt as in a passage. It may have another
+    ending if the stems are near, and may be a part of a name: ``Cluster`` of ``ClusterManager``. A
+    word without a near one is left out. Time grows with the number of indexed words with the same
+    first letter: about 40 ms for a word if the index has a million words.
     """
     if len(raws) > _LONGEST_QUERY:
         return {}
@@ -116,10 +117,12 @@ def _find_candidates(
                 of_stems[token] = min(distance, of_stems.get(token, distance))
     found = []
     for token, distance in nearest.items():
-        seqs = _rows_of(token, snapshot, masks)
-        if len(seqs) > 0 and token.isalpha():
+        rows = _rows_of(token, snapshot, masks) if token.isalpha() else []
+        if count := sum(map(len, rows)):
+            each = max(1, _READ // len(rows))
+            seqs = np.concatenate([of_part[:: 1 + len(of_part) // each] for of_part in rows])
             of_stem = of_stems.get(token, len(word))
-            found.append(_Candidate(distance, -len(seqs), token, of_stem, seqs[:_READ]))
+            found.append(_Candidate(distance, -count, token, of_stem, seqs))
     return sorted(found)[:_CANDIDATES]
 
 
@@ -142,13 +145,13 @@ def _is_held(token: str, snapshot: LexicalSnapshot, masks: Sequence[Mask]) -> bo
     return any(bool(mask[found[0]].any()) for mask, found in pairs if found is not None)
 
 
-def _rows_of(token: str, snapshot: LexicalSnapshot, masks: Sequence[Mask]) -> Int64:
-    """Return the row numbers of the passages that contain the token and that ``masks`` allow."""
-    seqs = [np.empty(0, dtype=np.int64)]
-    for part, mask, found in zip(snapshot.parts, masks, snapshot.find(token), strict=True):
-        if found is not None:
-            seqs.append(part.segment.seqs[found[0][mask[found[0]]]])
-    return np.concatenate(seqs)
+def _rows_of(token: str, snapshot: LexicalSnapshot, masks: Sequence[Mask]) -> list[Int64]:
+    """Return the row numbers of the passages with the token that ``masks`` allow, by part."""
+    return [
+        part.segment.seqs[found[0][mask[found[0]]]]
+        for part, mask, found in zip(snapshot.parts, masks, snapshot.find(token), strict=True)
+        if found is not None
+    ]
 
 
 def _tokens(
@@ -176,17 +179,18 @@ def _spell(
     from rapidfuzz.distance import OSA
 
     word = strip_accents(fold(raw))
+    most = _most_edits(word)
     spelt = []
     for candidate in candidates:
         for text in _read_texts(connection, candidate.seqs):
             for written in analyzer.find_spellings(text, candidate.token):
                 folded = strip_accents(fold(written))
-                distance = min(OSA.distance(word, folded), candidate.of_stem)
-                other_letters = (Counter(word) - Counter(folded)).total()
-                order = distance, other_letters, candidate.rarity, written.istitle()
-                spelt.append((*order, written))
-    distance, *_, nearest = min(spelt, default=(len(word), 0, 0, False, ""))
-    return nearest if distance <= _most_edits(word) else None
+                distance = OSA.distance(word, folded)
+                if distance <= most + _LONGEST_ENDING * (candidate.of_stem <= most):
+                    other_letters = (Counter(word) - Counter(folded)).total()
+                    order = distance, other_letters, candidate.rarity, written.istitle()
+                    spelt.append((*order, written))
+    return min(spelt)[-1] if spelt else None
 
 
 def _read_texts(connection: Connection, seqs: Int64) -> list[str]:
