@@ -229,7 +229,9 @@ def test_a_llama_index_splitter_cuts_and_offsets_stay_exact(service):
     assert starts == sorted(set(starts))
     assert all(text[node.start_char_idx : node.end_char_idx] == node.text for node in nodes)
     assert nodes[-1].end_char_idx == len(text.rstrip())
-    assert {"Keys", "Revoking"} <= {name for node in nodes for name in node.span.heading_path}
+    assert {"Keys", "Revoking"} <= {
+        name for node in nodes for name in node.metadata["heading_path"]
+    }
     assert paths(service, "log") == ["log.md"]
 
 

@@ -18,8 +18,8 @@ from catalog.core.text import storable
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.pipeline import Source, cut_document
 from catalog.ingest.readers.metadata import check_no_level, normalise
-from catalog.search_v2.ingestion_nodes import GIVEN_STYLE, ChunkNode, GivenDocument
-from catalog.search_v2.nodes import PARENT
+from catalog.search_v2.ingestion_nodes import GIVEN_STYLE, ChunkNode, GivenDocument, keep_given
+from catalog.search_v2.nodes import ADDED, PARENT
 
 
 def collect_chunks(
@@ -99,7 +99,7 @@ def _own_metadata(given: GivenDocument, node: BaseNode) -> dict[str, MetadataVal
         check_no_level([added])
     except ReadError as error:
         raise InputError(f"{given.source.parsed.path}: a step adds a level: {error}") from error
-    return normalise(added)
+    return normalise(added) | keep_given(ADDED, added) if added else {}
 
 
 def _place(
