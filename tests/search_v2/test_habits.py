@@ -417,11 +417,20 @@ def test_a_closed_service_says_so(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
     closed = SearchServiceV2(open_library(tmp_path / "home"))
-    ours = CatalogRetriever("notes", service=closed)
-    assert ours.retrieve("keys")
+    retrievers = [
+        CatalogRetriever("notes", service=closed, mode=mode) for mode in ("hybrid", "lexical")
+    ]
+    pipeline = IngestionPipelineBuilderV2(closed).build_pipeline("notes")
+    pipeline.run(documents=[Document(text="Tea at four.", doc_id="tea.txt")])
+    assert all(one.retrieve("keys") for one in retrievers)
     closed.close()
-    with pytest.raises(StoreError, match="this search service is closed"):
-        ours.retrieve("keys")
+    for call in (
+        *(partial(one.retrieve, "keys") for one in retrievers),
+        partial(pipeline.run, documents=[Document(text="Late.", doc_id="late.txt")]),
+        partial(pipeline.delete, "tea.txt"),
+    ):
+        with pytest.raises(StoreError, match="this search service is closed"):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -137,8 +137,8 @@ class SimilarityThreshold(PassagePostprocessor):
     LlamaIndex's postprocessor, if it can be a cosine: if no score is above 1. LlamaIndex
     calls ``minimum`` ``similarity_cutoff``. A passage of v2 that was not calibrated, or a node
     scored by BM25, cannot be judged: it stays unless ``keep_unjudged`` is off; if none can be
-    judged, that is logged. Scores of other software's fusion, and of BM25 over a few nodes, are in
-    0..1 without being a relevance: use this after a reranker there.
+    judged, that is logged once. Scores of other software's fusion, and of BM25 over a few nodes,
+    are in 0..1 without being a relevance: use this after a reranker there.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, SimilarityThreshold
@@ -150,6 +150,7 @@ class SimilarityThreshold(PassagePostprocessor):
 
     minimum: float = Field(0.0, ge=0.0, le=1.0)
     keep_unjudged: bool = True
+    _has_warned: bool = PrivateAttr(default=False)
 
     def __init__(self, **settings: Any) -> None:
         if "similarity_cutoff" in settings:
@@ -163,7 +164,9 @@ class SimilarityThreshold(PassagePostprocessor):
                 one._replace(relevance=None) if one in plain and one.relevance == one.score else one
                 for one in passages
             ]
-        if self.minimum and all(passage.relevance is None for passage in passages) and passages:
+        is_blind = bool(passages) and all(one.relevance is None for one in passages)
+        if self.minimum and is_blind and not self._has_warned:
+            self._has_warned = True
             _log.warning("no passage has a relevance, so none could be compared with the cut-off")
         return keep_relevant(passages, self.minimum, keep_unjudged=self.keep_unjudged)
 
