@@ -1,10 +1,13 @@
 """Nodes that overlap, or that a step adds, are cited at their lines; what was given comes back."""
 
+from datetime import date
+
 import pytest
 from llama_index.core import Document, StorageContext
 from llama_index.core.node_parser import (
     HierarchicalNodeParser,
     SentenceSplitter,
+    TokenTextSplitter,
     get_leaf_nodes,
 )
 from llama_index.core.retrievers import AutoMergingRetriever
@@ -191,7 +194,7 @@ def test_metadata_come_back_as_they_were_given(service):
         "Page Title": "Farm",
         " spaced ": 1,
         "inf": float("inf"),
-        "geo": {"lat": 1.5},
+        "geo": {"lat": 1.5, "by": {"a": 1}},
         "url": "https://a.example/b ",
     }
     run(service, None, Tell(told={"step": {"n": 2**70}, "nothing": None}), **COWS, metadata=said)
@@ -203,6 +206,18 @@ def test_metadata_come_back_as_they_were_given(service):
     assert ours == {
         *("title", "place", "citation", "link", "line_start", "line_end", "unit"),
         *("dataset", "source_doc_id", "path", "heading_path", "relevance"),
+    }
+
+
+def test_values_that_json_lacks_come_back_as_text(service):
+    said = {"day": date(2024, 1, 2), "bytes": b"x", "set": {1}, "keys": {(1, 2): 3, None: 4}}
+    (node,) = run(service, None, **COWS, metadata=said)
+    told = {name: node.metadata[name] for name in said}
+    assert told == {
+        "day": "2024-01-02",
+        "bytes": "b'x'",
+        "set": [1],
+        "keys": {"(1, 2)": 3, "null": 4},
     }
 
 
@@ -229,3 +244,26 @@ def test_a_run_returns_the_nodes_that_searches_return(service):
         assert own.metadata == node.metadata == stored.metadata
         assert own.relationships.items() >= node.relationships.items()
         assert own.get_content(MetadataMode.LLM) == node.get_content(MetadataMode.LLM)
+
+
+CODE = "\n    def rest():\n        return 1\n\n    def nap():\n        return rest() + 2\n"
+
+
+class Recase(TransformComponent):
+    def __call__(self, nodes, **_):
+        for node in nodes:
+            node.set_content(node.text.upper())
+        return nodes
+
+
+@pytest.mark.parametrize(
+    "splitter", [None, TokenTextSplitter(chunk_size=12, chunk_overlap=0, separator="\n")]
+)
+@pytest.mark.parametrize("steps", [[], [Recase()]])
+def test_the_first_line_of_a_passage_keeps_its_indentation(service, splitter, steps):
+    nodes = run(service, splitter, *steps, text=CODE)
+    written = CODE.upper() if steps else CODE
+    assert nodes[0].text.startswith("    DEF REST" if steps else "    def rest")
+    assert all(line in written.split("\n") for node in nodes for line in node.text.split("\n"))
+    if not steps:  # lines of a rewritten text are its own
+        assert [one.metadata["line_start"] for one in nodes] == ([2, 5, 6] if splitter else [2])

@@ -112,8 +112,8 @@ def _place(
     added ones are numbered after its last line. If a step changed a chunk, or no text is the
     source's, lines are those of the new text.
     """
-    texts = [_text_of(node).strip() for node in nodes]
-    found = find_passages(source.parsed, nodes, texts)
+    texts = [_AROUND.sub("", _text_of(node)) for node in nodes]
+    found = find_passages(source.parsed, nodes, [text.strip() for text in texts])
     ranges = [one for one in found if one is not None]
     if len(ranges) == len(nodes) and all(a[0] < b[0] for a, b in pairwise(ranges)):
         return source, list(cut_document(chunker, replace(source, cut=None), ranges).spans)
@@ -183,6 +183,7 @@ def _as_before(span: ChunkSpan, before: ChunkSpan | None) -> ChunkSpan:
 
 
 _SPACE = re.compile(r"\s*")
+_AROUND = re.compile(r"\A(?:[^\S\n]*+\n)*+|(?<!\s)\s++\Z")  # blank lines above, and the end
 
 
 def find_passages(

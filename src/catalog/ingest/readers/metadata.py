@@ -239,9 +239,9 @@ def plain_json(value: object) -> object:
     """Return a nested value in JSON's own types; YAML's keys and values may be anything."""
     if isinstance(value, Mapping):
         return {
-            str(_printable(key))
-            if isinstance(key, dt.date | bytes)
-            else _printable(key): plain_json(inner)
+            _printable(key) if isinstance(key, str | int | float | None) else str(key): plain_json(
+                inner
+            )
             for key, inner in value.items()
         }
     if isinstance(value, set | frozenset):
