@@ -109,6 +109,18 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
             with library.database.read() as connection:
                 query = _read_by_documents(connection, query, restriction, params, rag)
         notes.extend(query.notes)
+    request = make_request(params, rag, query, restriction, visible)
+    return replace(request, is_one_document=is_one_document)
+
+
+def make_request(
+    params: SearchParams,
+    rag: RAGv2Settings,
+    query: ParsedQuery,
+    restriction: Restriction,
+    visible: Restriction,
+) -> SearchRequest:
+    """Return the request for checked params; what they leave open is as the settings say."""
     return SearchRequest(
         query,
         restriction,
@@ -125,7 +137,6 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
             if params.recency_half_life_days is None
             else params.recency_half_life_days
         ),
-        is_one_document=is_one_document,
     )
 
 

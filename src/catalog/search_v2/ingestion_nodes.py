@@ -75,7 +75,7 @@ class ChunkNode(TextNode):
             relationships={NodeRelationship.SOURCE: made_of},
             source=source,
             span=span,
-            **_copy_style(style or {}),
+            **{name: type(value)(value) for name, value in (style or {}).items()},
         )
 
 
@@ -88,10 +88,6 @@ GIVEN_STYLE = (
     "excluded_llm_metadata_keys",
     *TEMPLATES,
 )
-
-
-def _copy_style(style: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: type(value)(value) for name, value in style.items()}
 
 
 class PrefixedNode(TextNode):

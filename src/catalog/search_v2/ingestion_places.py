@@ -44,7 +44,6 @@ def collect_chunks(
         own = _own_metadata(given, node)
         family = _family_of(node, ids)
         if (parent := family.get(NodeRelationship.PARENT)) is not None:
-            assert isinstance(parent, RelatedNodeInfo)
             own = own | {PARENT: parent.node_id}
         style = {name: getattr(node, name) for name in GIVEN_STYLE}
         told = _excluding_title(node).get_metadata_str(MetadataMode.EMBED)
@@ -69,16 +68,15 @@ def _is_unchanged(node: BaseNode, source: Source) -> bool:
 
 def _family_of(node: BaseNode, ids: Mapping[str, str]) -> dict[NodeRelationship, Any]:
     """Return the node's parent and children, by the ids of their chunks where they have one."""
-    family: dict[NodeRelationship, Any] = {}
-    if (parent := node.parent_node) is not None:
-        family[NodeRelationship.PARENT] = _renamed(parent, ids)
-    if children := node.child_nodes:
-        family[NodeRelationship.CHILD] = [_renamed(child, ids) for child in children]
-    return family
 
+    def renamed(related: RelatedNodeInfo) -> RelatedNodeInfo:
+        return RelatedNodeInfo(node_id=ids.get(related.node_id, related.node_id))
 
-def _renamed(related: RelatedNodeInfo, ids: Mapping[str, str]) -> RelatedNodeInfo:
-    return RelatedNodeInfo(node_id=ids.get(related.node_id, related.node_id))
+    parent, children = node.parent_node, node.child_nodes
+    return {
+        **({NodeRelationship.PARENT: renamed(parent)} if parent else {}),
+        **({NodeRelationship.CHILD: list(map(renamed, children))} if children else {}),
+    }
 
 
 def _excluding_title(node: BaseNode) -> BaseNode:

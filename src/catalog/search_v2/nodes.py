@@ -23,8 +23,7 @@ from pydantic import BaseModel, PrivateAttr
 from catalog.core.documents import UNLISTED, Chunk, Locator, find_columns, listed
 from catalog.core.errors import InputError
 from catalog.core.param_fields import check_names
-from catalog.core.query import SubQueryKind
-from catalog.core.results import TIMED_MODALITIES, Certainty, Evidence, Reranked
+from catalog.core.results import TIMED_MODALITIES, Evidence
 from catalog.ingest.readers.timed.cues import parse_timecode, valid_seconds
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.evidence import format_evidence
@@ -32,10 +31,8 @@ from catalog.retrieval.fusion import FusedHit
 from catalog.retrieval.legs import Question
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.shape import find_link
-from catalog.retrieval.snippets import Snippet
 from catalog.store import Database
 from catalog.store.chunks import find_neighbours
-from catalog.store.engine_types import Restriction
 
 FOR_MODELS = ("title", "section", "place")  # the metadata that language models read
 TEMPLATES = ("text_template", "metadata_template", "metadata_separator")
@@ -207,34 +204,9 @@ class ScoredPassage(NodeWithScore):
         return self._passage.fused
 
     @property
-    def kinds_answered(self) -> frozenset[SubQueryKind]:
-        """The kinds of the user's own sub-queries whose legs answered, even without hits."""
-        return self._passage.kinds_answered
-
-    @property
-    def reranked(self) -> Reranked | None:
-        """The reranker's part of the score, if there was one."""
-        return self._passage.reranked
-
-    @property
     def relevance(self) -> float | None:
         """The estimated probability that the passage answers; ``None`` until it is judged."""
         return self._passage.relevance
-
-    @property
-    def certainty(self) -> Certainty | None:
-        """The relevance in a word: exact, likely or possible; ``None`` until it is judged."""
-        return self._passage.certainty
-
-    @property
-    def restriction(self) -> Restriction | None:
-        """The restriction of the passage's search with exclusions; ``None`` if unknown."""
-        return self._passage.restriction
-
-    @property
-    def snippet(self) -> Snippet | None:
-        """The part to show, around its best sentence; ``None`` before it is searched."""
-        return self._passage.snippet
 
     @property
     def evidence(self) -> Evidence | None:
