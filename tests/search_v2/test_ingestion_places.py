@@ -15,12 +15,14 @@ from llama_index.core.schema import MetadataMode, NodeRelationship, TextNode, Tr
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from catalog.core.errors import UnknownFieldError
+from catalog.library.document_parts import DocumentPlaces, Part, cut_part
 from catalog.search_v2 import (
     AnswerQueryEngine,
     CatalogRetriever,
     IngestionPipelineBuilderV2,
     SearchServiceV2,
 )
+from catalog.store.chunks import find_by_path
 from fakes import open_library
 from llama_parts import embedded_texts
 
@@ -135,8 +137,6 @@ def test_a_word_that_a_step_removes_is_nowhere(service):
     run(service, SentenceSplitter(chunk_size=20, chunk_overlap=0), Redact())
     assert retrieve(service, "violin", mode="lexical") == []
     with service.library.database.read() as connection:
-        from catalog.store.chunks import find_by_path
-
         assert "violin" not in find_by_path(connection, "notes", "lines.txt").text
 
 
@@ -202,6 +202,7 @@ def test_metadata_come_back_as_they_were_given(service):
     given = said | {"step": {"n": 2**70}, "nothing": None, "doc_id": " cows "}
     assert {name: node.metadata[name] for name in given} == given
     assert node.node.ref_doc_id == " cows "
+    assert len(retrieve(service, "cows", filters={"doc_id": " cows "})) == 1
     ours = node.metadata.keys() - given.keys()
     assert ours == {
         *("title", "place", "citation", "link", "line_start", "line_end", "unit"),
@@ -227,6 +228,10 @@ def test_what_only_nodes_show_is_no_field_to_filter_by(service):
         retrieve(service, "cows", filters={"gee": 1})
     assert "geo.lat" in str(refused.value)
     assert "llama_index" not in str(refused.value)
+    with service.library.database.read() as connection:
+        document = find_by_path(connection, "notes", " cows ")
+        part = cut_part(document, DocumentPlaces.read(connection, document), Part())
+    assert part.to_dict()["metadata"] == {"geo.lat": 1.5, "doc_id": " cows "}
 
 
 def test_a_run_returns_the_nodes_that_searches_return(service):

@@ -421,10 +421,10 @@ def _stored_style(style: Mapping[str, Any]) -> dict[str, MetadataValue]:
 def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
     """Return the document of these pages, or of a single text; its first page keeps its number."""
     first = pages[0]
-    said = first.style["metadata"] | _given_ids(pages)
+    said = first.style["metadata"] | (named := _given_ids(pages))
     if said.get("path", first.source) != first.source:  # else the document's own path hides it
         said.setdefault("file_path", said.pop("path"))
-    metadata = _metadata_of(said)
+    metadata = _metadata_of(said) | named
     for name in TOLD_BY_CONTENT:
         metadata.pop(name, None)
     title = take_title(metadata)

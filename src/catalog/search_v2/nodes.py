@@ -397,8 +397,12 @@ def _unless_read(metadata: Iterable[str], unread: Sequence[str]) -> list[str]:
 
 def _given_of(stored: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return metadata as they were given, and the templates and excluded keys among them."""
-    given, own = deepcopy(listed(stored)), stored.keys() - (GIVEN, ADDED, PARENT)
     if GIVEN in stored:
         given = json.loads(stored[GIVEN]) | json.loads(stored.get(ADDED, "{}"))
-    names = (name for name in own if name.startswith(UNLISTED))
-    return given, {name.removeprefix(UNLISTED): stored[name] for name in names}
+    else:
+        given = deepcopy(listed(stored))  # callers may change a node's metadata
+    names = stored.keys() - (GIVEN, ADDED, PARENT)
+    style = {
+        name.removeprefix(UNLISTED): stored[name] for name in names if name.startswith(UNLISTED)
+    }
+    return given, style
