@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.schema import TextNode
 
+from catalog.search_v2 import CachedEmbedding
 from fakes import DIM
 
 
@@ -32,6 +35,16 @@ class Scripted(CustomLLM):
             CompletionResponse(text=" ".join(words[:n]), delta=f"{' ' if n > 1 else ''}{word}")
             for n, word in enumerate(words, start=1)
         )
+
+
+def embedded_texts(pipeline, *documents):
+    """The texts that a pipeline's steps would embed of these documents."""
+    nodes = list(documents)
+    for step in takewhile(
+        lambda step: not isinstance(step, CachedEmbedding), pipeline.transformations
+    ):
+        nodes = step(nodes)
+    return [window for node in nodes for window in node.windows]
 
 
 class OtherModel(BaseEmbedding):

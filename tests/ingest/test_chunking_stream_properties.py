@@ -80,7 +80,10 @@ def test_chunks_cover_the_body_in_order_and_none_is_too_large(doc: ParsedDocumen
     for span in spans:
         piece = doc.text[span.start : span.end]
         assert piece
-        assert piece == piece.strip()
+        assert piece == piece.rstrip()
+        indented = span.start - len(piece.lstrip()) + len(piece)
+        assert not doc.text[span.start : indented].strip(" \t")
+        assert span.start == indented or doc.text[span.start - 1 : span.start] in ("", "\n", "\r")
         assert span.tokens == size(doc, span) <= SIZE
 
 

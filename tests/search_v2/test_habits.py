@@ -417,11 +417,40 @@ def test_a_closed_service_says_so(tmp_path, notes):
     with open_library(tmp_path / "home") as library:
         Indexer(library).build(notes, "notes")
     closed = SearchServiceV2(open_library(tmp_path / "home"))
-    ours = CatalogRetriever("notes", service=closed)
-    assert ours.retrieve("keys")
+    retrievers = [
+        CatalogRetriever("notes", service=closed, mode=mode) for mode in ("hybrid", "lexical")
+    ]
+    pipeline = IngestionPipelineBuilderV2(closed).build_pipeline("notes")
+    pipeline.run(documents=[Document(text="Tea at four.", doc_id="tea.txt")])
+    assert all(one.retrieve("keys") for one in retrievers)
     closed.close()
-    with pytest.raises(StoreError, match="this search service is closed"):
-        ours.retrieve("keys")
+    for call in (
+        *(partial(one.retrieve, "keys") for one in retrievers),
+        partial(pipeline.run, documents=[Document(text="Late.", doc_id="late.txt")]),
+        partial(pipeline.delete, "tea.txt"),
+    ):
+        with pytest.raises(StoreError, match="this search service is closed"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "count"),
+    [
+        *(("==", "zz", 0), ("contains", "zz", 0), ("text_match", "zz", 0), (">", "zz", 0)),
+        *(("in", ["zz"], 0), ("any", ["zz"], 0), ("all", ["ops", "zz"], 0), ("all", ["zz"], 0)),
+        *(("!=", "zz", 1), ("nin", ["zz"], 1)),
+    ],
+)
+@pytest.mark.parametrize("key", ["tags", "author"])
+def test_a_value_that_no_document_has_finds_nothing(service, key, operator, value, count):
+    said = {"tags": "ops", "author": "ops"}
+    IngestionPipelineBuilderV2(service).build_pipeline("teas").run(
+        documents=[Document(text="Tea at four.", doc_id="tea.txt", metadata=said)]
+    )
+    condition = MetadataFilter(key=key, value=value, operator=operator)
+    for filters in (condition, MetadataFilters(filters=[condition])):
+        for retriever in (CatalogRetriever, DatasetRetriever):
+            assert len(retriever("teas", filters=filters).retrieve("tea")) == count
 
 
 @pytest.mark.parametrize(

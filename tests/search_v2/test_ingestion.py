@@ -1,6 +1,8 @@
 """Pipelines over LlamaIndex documents: what goes in is found, whole, under its own name."""
 
 import asyncio
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from llama_index.core import Document, MockEmbedding
@@ -229,7 +231,9 @@ def test_a_llama_index_splitter_cuts_and_offsets_stay_exact(service):
     assert starts == sorted(set(starts))
     assert all(text[node.start_char_idx : node.end_char_idx] == node.text for node in nodes)
     assert nodes[-1].end_char_idx == len(text.rstrip())
-    assert {"Keys", "Revoking"} <= {name for node in nodes for name in node.span.heading_path}
+    assert {"Keys", "Revoking"} <= {
+        name for node in nodes for name in node.metadata["heading_path"]
+    }
     assert paths(service, "log") == ["log.md"]
 
 
@@ -279,3 +283,29 @@ def test_what_a_node_says_it_was_made_of_joins_it_to_no_recording(service):
     assert {result.original for result in found(service, "keys")} == {None}
     assert found(service, "keys", filters={"topic": "keys"})
     assert len(found(service, "keys", filters={"media": "talks/lecture"})) == 0
+
+
+def test_each_of_parallel_runs_sees_its_own_report(service):
+    builder = IngestionPipelineBuilderV2(service)
+    one, other = builder.build_pipeline("notes"), builder.build_pipeline("others")
+
+    async def store(name):
+        await one.arun(documents=[Document(text=f"Text {name}.", doc_id=name)])
+        await other.arun(documents=[Document(text=f"Other {name}.", doc_id=f"other {name}")])
+        await asyncio.sleep(0)
+        return one.report.added, other.report.added
+
+    async def store_all():
+        return await asyncio.gather(*map(store, "abc"))
+
+    assert asyncio.run(store_all()) == [([name], [f"other {name}"]) for name in "abc"]
+    assert one.report.added in (["a"], ["b"], ["c"])
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(one.run, documents=[Document(text="Text d.", doc_id="d")]).result()
+        assert pool.submit(lambda: one.report.added).result() == ["d"]
+
+
+def test_a_pipeline_that_would_be_pickled_says_what_to_do(service):
+    pipeline = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+    with pytest.raises(InputError, match=r"call build_pipeline\(\) in the other process"):
+        pickle.dumps(pipeline)

@@ -1,22 +1,30 @@
 """Nodes that overlap, or that a step adds, are cited at their lines; what was given comes back."""
 
+from datetime import date
+
 import pytest
 from llama_index.core import Document, StorageContext
 from llama_index.core.node_parser import (
     HierarchicalNodeParser,
     SentenceSplitter,
+    TokenTextSplitter,
     get_leaf_nodes,
 )
 from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.schema import MetadataMode, NodeRelationship, TextNode, TransformComponent
+from llama_index.core.storage.docstore import SimpleDocumentStore
 
+from catalog.core.errors import UnknownFieldError
+from catalog.library.document_parts import DocumentPlaces, Part, cut_part
 from catalog.search_v2 import (
     AnswerQueryEngine,
     CatalogRetriever,
     IngestionPipelineBuilderV2,
     SearchServiceV2,
 )
+from catalog.store.chunks import find_by_path
 from fakes import open_library
+from llama_parts import embedded_texts
 
 ANIMALS = ["turbine", "walrus", "compass", "violin", "granite", "saffron"]
 LINES = "\n".join(
@@ -32,10 +40,21 @@ def service(tmp_path):
     made.close()
 
 
-def run(service, splitter, *steps, text=LINES, **document):
+class Tell(TransformComponent):
+    """Adds metadata."""
+
+    told: dict
+
+    def __call__(self, nodes, **_):
+        for node in nodes:
+            node.metadata |= self.told
+        return nodes
+
+
+def run(service, splitter, *steps, **document):
     pipeline = IngestionPipelineBuilderV2(service).build_pipeline("notes", splitter=splitter)
     pipeline.transformations += steps
-    return pipeline.run(documents=[Document(text=text, doc_id="lines.txt", **document)])
+    return pipeline.run(documents=[Document(**{"text": LINES, "doc_id": "lines.txt", **document})])
 
 
 def retrieve(service, query, **search):
@@ -47,6 +66,7 @@ def is_cited_at_its_lines(node, text=LINES):
     return node.text in "\n".join(text.split("\n")[first - 1 : last])
 
 
+COWS = {"text": "Cows eat grass.", "doc_id": " cows "}
 LEVELS = HierarchicalNodeParser.from_defaults(chunk_sizes=[128, 32], chunk_overlap=0)
 
 
@@ -60,7 +80,7 @@ def test_nodes_of_a_hierarchy_are_cited_at_their_lines(service, text):
     nodes = run(service, LEVELS, text=text)
     assert len(nodes) > 3
     children = [node for node in nodes if node.parent_node]
-    places = [node.span.locator.line_start for node in children]
+    places = [node.metadata["line_start"] for node in children]
     assert places == sorted(places)
     found = retrieve(service, "line tells of the violin")
     assert found
@@ -117,8 +137,6 @@ def test_a_word_that_a_step_removes_is_nowhere(service):
     run(service, SentenceSplitter(chunk_size=20, chunk_overlap=0), Redact())
     assert retrieve(service, "violin", mode="lexical") == []
     with service.library.database.read() as connection:
-        from catalog.store.chunks import find_by_path
-
         assert "violin" not in find_by_path(connection, "notes", "lines.txt").text
 
 
@@ -141,8 +159,11 @@ def test_the_users_own_keys_and_nested_values_come_back(service):
 @pytest.mark.parametrize("mode", ["lexical", "vector"])
 def test_an_excluded_title_is_neither_searched_nor_read(service, mode):
     keys = {"excluded_embed_metadata_keys": ["title"], "excluded_llm_metadata_keys": ["title"]}
-    (made,) = run(service, None, text="Cows eat grass.", metadata={"title": "Flamingo"}, **keys)
-    assert "Flamingo" not in "".join(made.windows)
+    cows = {"text": "Cows eat grass.", "metadata": {"title": "Flamingo"}, **keys}
+    run(service, None, **cows)
+    pipeline = IngestionPipelineBuilderV2(service).build_pipeline("notes")
+    (embedded,) = embedded_texts(pipeline, Document(doc_id="lines.txt", **cows))
+    assert "Flamingo" not in embedded
     found = retrieve(service, "flamingo", mode=mode)
     assert mode == "vector" or found == []
     (node,) = retrieve(service, "cows")
@@ -161,3 +182,93 @@ def test_prompts_have_the_templates_of_the_document(service):
     (node,) = retrieve(service, "cows")
     assert node.node.get_content(MetadataMode.LLM) == "<title=Farm;place=line 1|Cows eat grass.>"
     assert not any(name.startswith("llama_index") for name in node.metadata)
+
+
+def test_metadata_come_back_as_they_were_given(service):
+    said = {
+        "big": 2**70,
+        "none": None,
+        "empty": [],
+        "padded": "  x ",
+        "tags": "a, b",
+        "Page Title": "Farm",
+        " spaced ": 1,
+        "inf": float("inf"),
+        "geo": {"lat": 1.5, "by": {"a": 1}},
+        "url": "https://a.example/b ",
+    }
+    run(service, None, Tell(told={"step": {"n": 2**70}, "nothing": None}), **COWS, metadata=said)
+    (node,) = retrieve(service, "cows", filters=[{"field": "geo.lat", "value": 1.5}, "tag=a"])
+    given = said | {"step": {"n": 2**70}, "nothing": None, "doc_id": " cows "}
+    assert {name: node.metadata[name] for name in given} == given
+    assert node.node.ref_doc_id == " cows "
+    assert len(retrieve(service, "cows", filters={"doc_id": " cows "})) == 1
+    ours = node.metadata.keys() - given.keys()
+    assert ours == {
+        *("title", "place", "citation", "link", "line_start", "line_end", "unit"),
+        *("dataset", "source_doc_id", "path", "heading_path", "relevance"),
+    }
+
+
+def test_values_that_json_lacks_come_back_as_text(service):
+    said = {"day": date(2024, 1, 2), "bytes": b"x", "set": {1}, "keys": {(1, 2): 3, None: 4}}
+    (node,) = run(service, None, **COWS, metadata=said)
+    told = {name: node.metadata[name] for name in said}
+    assert told == {
+        "day": "2024-01-02",
+        "bytes": "b'x'",
+        "set": [1],
+        "keys": {"(1, 2)": 3, "null": 4},
+    }
+
+
+def test_what_only_nodes_show_is_no_field_to_filter_by(service):
+    run(service, None, **COWS, metadata={"geo": {"lat": 1.5}})
+    with pytest.raises(UnknownFieldError) as refused:
+        retrieve(service, "cows", filters={"gee": 1})
+    assert "geo.lat" in str(refused.value)
+    assert "llama_index" not in str(refused.value)
+    with service.library.database.read() as connection:
+        document = find_by_path(connection, "notes", " cows ")
+        part = cut_part(document, DocumentPlaces.read(connection, document), Part())
+    assert part.to_dict()["metadata"] == {"geo.lat": 1.5, "doc_id": " cows "}
+
+
+def test_a_run_returns_the_nodes_that_searches_return(service):
+    made = run(service, LEVELS, metadata={"tags": "a, b", "nested": {"n": [1]}})
+    docstore = SimpleDocumentStore()
+    docstore.add_documents(made)
+    assert all(node.embedding for node in made)
+    found = retrieve(service, "line tells of the violin")
+    for node in (one.node for one in found):
+        (own,) = [one for one in made if one.node_id == node.node_id]
+        stored = docstore.get_document(node.node_id)
+        assert own.hash == node.hash == stored.hash
+        assert own.ref_doc_id == node.ref_doc_id == stored.ref_doc_id
+        assert node.metadata.pop("relevance") is not None
+        assert own.metadata == node.metadata == stored.metadata
+        assert own.relationships.items() >= node.relationships.items()
+        assert own.get_content(MetadataMode.LLM) == node.get_content(MetadataMode.LLM)
+
+
+CODE = "\n    def rest():\n        return 1\n\n    def nap():\n        return rest() + 2\n"
+
+
+class Recase(TransformComponent):
+    def __call__(self, nodes, **_):
+        for node in nodes:
+            node.set_content(node.text.upper())
+        return nodes
+
+
+@pytest.mark.parametrize(
+    "splitter", [None, TokenTextSplitter(chunk_size=12, chunk_overlap=0, separator="\n")]
+)
+@pytest.mark.parametrize("steps", [[], [Recase()]])
+def test_the_first_line_of_a_passage_keeps_its_indentation(service, splitter, steps):
+    nodes = run(service, splitter, *steps, text=CODE)
+    written = CODE.upper() if steps else CODE
+    assert nodes[0].text.startswith("    DEF REST" if steps else "    def rest")
+    assert all(line in written.split("\n") for node in nodes for line in node.text.split("\n"))
+    if not steps:  # lines of a rewritten text are its own
+        assert [one.metadata["line_start"] for one in nodes] == ([2, 5, 6] if splitter else [2])

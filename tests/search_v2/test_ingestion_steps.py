@@ -21,6 +21,7 @@ from catalog.library.indexing import rebuild_indexes
 from catalog.search_v2 import CatalogRetriever, IngestionPipelineBuilderV2, SearchServiceV2
 from catalog.store.chunks import find_by_path, find_chunks
 from fakes import open_library
+from llama_parts import embedded_texts
 
 KEYS = (
     "# Keys\n\n## Rotating\n\nRotate the API keys every ninety days.\n\n"
@@ -73,6 +74,16 @@ class Shout(TransformComponent):
         return nodes
 
 
+class Seen(TransformComponent):
+    """Keeps what it is given."""
+
+    nodes: list = []
+
+    def __call__(self, nodes, **_):
+        self.nodes += nodes
+        return nodes
+
+
 class Tell(TransformComponent):
     """Adds metadata."""
 
@@ -122,12 +133,8 @@ def test_templates_and_excluded_keys_hold_for_both_legs(service, pipeline):
     )
     assert search(service, "basement", "lexical") == []
     assert len(search(service, "called", "lexical")) == 1
-    (node,) = pipeline.run(
-        documents=[
-            Document(text="x", doc_id="x", metadata=said, excluded_embed_metadata_keys=["shelf"])
-        ]
-    )
-    assert node.windows == ("author: Knuth\n\nx",)
+    one = Document(text="x", doc_id="x", metadata=said, excluded_embed_metadata_keys=["shelf"])
+    assert embedded_texts(pipeline, one) == ["author: Knuth\n\nx"]
     assert service.search("sorting", dataset="notes", filters={"shelf": "basement"})
 
 
@@ -152,11 +159,10 @@ def test_keywords_and_summaries_of_extractors_are_stored_and_searched(service, p
 
 
 def test_an_extractor_reads_no_field_that_the_pipeline_added(service, pipeline):
-    nodes = pipeline.run(
-        documents=[Document(text=KEYS, doc_id="keys.md", metadata={"author": "Ann"})]
-    )
-    assert all(list(node.metadata) == ["author"] for node in nodes)
-    assert all("API" in node.text or "leaked" in node.text for node in nodes)
+    pipeline.transformations.append(seen := Seen())
+    pipeline.run(documents=[Document(text=KEYS, doc_id="keys.md", metadata={"author": "Ann"})])
+    assert all(list(node.metadata) == ["author"] for node in seen.nodes)
+    assert all("API" in node.text or "leaked" in node.text for node in seen.nodes)
 
 
 def test_extractors_run_in_parallel_runs_without_mixing_them(service, pipeline):
@@ -289,9 +295,8 @@ def test_what_cannot_count_is_refused_with_an_error_and_nothing_is_written(servi
 
 def test_added_metadata_survive_export_and_import_and_a_new_index(service, pipeline, tmp_path):
     pipeline.transformations.append(Tell(told={"topic": "credentials\tand\nnewlines \\now"}))
-    nodes = pipeline.run(
-        documents=[Document(text=KEYS, doc_id="keys.md", metadata={"author": "Knuth"})]
-    )
+    document = Document(text=KEYS, doc_id="keys.md", metadata={"author": "Knuth"})
+    nodes = pipeline.run(documents=[document])
     library = service.library
     export_chunks(library.database, tmp_path / "chunks.jsonl")
     with open_library(tmp_path / "other", **SIZES) as other:
@@ -306,7 +311,7 @@ def test_added_metadata_survive_export_and_import_and_a_new_index(service, pipel
     with library.database.read() as connection:
         chunks = find_chunks(connection, "notes", [node.node_id for node in nodes])
     texts, _ = made.stored_texts(chunks)
-    assert set(texts.values()) == {window for node in nodes for window in node.windows}
+    assert set(texts.values()) == {*embedded_texts(pipeline, document)}
 
 
 def test_prompts_have_what_the_template_says_and_no_lead(service, pipeline):

@@ -14,6 +14,7 @@ from catalog.library.indexing import Indexer
 from catalog.retrieval.fusion import NO_WORDS
 from catalog.retrieval.legs import Question, run_leg
 from catalog.retrieval.search_parts import SearchParts
+from catalog.search_v2 import SimilarityThreshold
 from catalog.search_v2.retrievers import LexicalRetriever, VectorRetriever
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
@@ -49,6 +50,13 @@ def test_a_lexical_leg_is_a_retriever_that_returns_stored_chunks_with_scores(dat
     [node] = retriever.retrieve("flour")
     assert (node.node.get_content(), node.node.metadata["path"]) == ("flour and water", "a.md")
     assert node.score > 0
+
+
+def test_a_score_of_words_is_no_relevance_for_a_cut_off(database, engine):
+    put(database, "notes", "a.md", "flour and water")
+    nodes = LexicalRetriever(database, engine, WHOLE, 10).retrieve("flour")
+    assert nodes[0].score < 0.9
+    assert SimilarityThreshold(minimum=0.9).postprocess_nodes(nodes) == nodes
 
 
 def test_the_async_door_gives_the_same(database, engine):

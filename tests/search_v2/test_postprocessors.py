@@ -166,6 +166,11 @@ def test_scores_of_bm25_are_no_relevance_and_that_is_told(caplog):
     assert kept(SimilarityThreshold(minimum=0.5), nodes) == ["a", "b", "c"]
     assert "no passage has a relevance" in caplog.text
     caplog.clear()
+    threshold = SimilarityThreshold(minimum=0.5)
+    for _ in range(3):
+        threshold.postprocess_nodes(nodes)
+    assert caplog.text.count("no passage has a relevance") == 1
+    caplog.clear()
     assert kept(SimilarityThreshold(minimum=0.25), nodes[1:]) == ["b"]
     assert kept(SimilarityThreshold(), nodes) == ["a", "b", "c"]
     assert caplog.text == ""

@@ -83,6 +83,14 @@ def part_label(metadata: Mapping[str, object], *, has_id: bool = False) -> str:
     return next((str(value) for value in said if isinstance(value, str | int) and value != ""), "")
 
 
+UNLISTED = "llama_index."  # before metadata that only LlamaIndex nodes show, not filters or pages
+
+
+def listed(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+    """Return the metadata that people see and filter by."""
+    return {name: it for name, it in metadata.items() if not name.startswith(UNLISTED)}
+
+
 @dataclass(frozen=True, slots=True)
 class Heading:
     """A heading of a document.

@@ -330,6 +330,12 @@ def parse_filters(filters: object) -> Filter | None:
     return tree
 
 
+def is_of_llama_index(filters: object) -> bool:
+    """Return whether this is a ``MetadataFilters`` or a ``MetadataFilter``."""
+    names = (("filters", "condition"), ("key", "operator"))
+    return any(all(hasattr(filters, name) for name in pair) for pair in names)
+
+
 def parse_expression(expression: str) -> Condition:
     """Read ``field OP value`` with OP one of ``= == != > >= < <= ~`` (``~``: contains the text).
 
@@ -414,9 +420,7 @@ def name_filter(part: str) -> Filter:
 def _read(filters: object) -> Filter:
     if isinstance(filters, Condition | And | Or | Not):
         return _check(filters)
-    if hasattr(filters, "filters") and hasattr(filters, "condition"):
-        return _from_llama_index(filters)
-    if hasattr(filters, "key") and hasattr(filters, "operator"):
+    if is_of_llama_index(filters):
         return _from_llama_index(filters)
     if isinstance(filters, Mapping):
         if "value" in filters and filters.keys() - _OPERATORS in _ONE_CONDITION:

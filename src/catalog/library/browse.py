@@ -73,7 +73,7 @@ _FIELDS = {
     "agent_hint": ("agent hint", "agent hints"),
 }
 """Fields of few values, each meant as one of those there are: its name for one, and for several."""
-_OPS = frozenset([Op.EQ, Op.IN, Op.ANY, Op.ALL])
+_OPS = frozenset([Op.EQ, Op.IN, Op.ANY])
 _MOST, _LONGEST = 12, 200  # values that are named; characters of each
 _CONTAINS = "contains "
 _PLACES = 10  # of the passages that contain the words asked for, in one document
@@ -475,6 +475,9 @@ def _required(tree: Filter | None) -> Iterator[Filter]:
     if isinstance(tree, And):
         for part in tree.parts:
             yield from _required(part)
+    elif isinstance(tree, Condition) and tree.op is Op.ALL and isinstance(tree.value, tuple):
+        for value in tree.value:
+            yield Condition(tree.field, Op.EQ, value)
     elif tree is not None:
         yield tree
 

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
 
-from catalog.core.documents import Locator
+from catalog.core.documents import Locator, listed
 from catalog.core.errors import DamagedDocumentError, DocumentReferenceError, InputError
 from catalog.core.places import Places, Unit, format_clock
 from catalog.core.text import storable
@@ -150,7 +150,7 @@ class DocumentLines:
             "path": self.document.path,
             "docid": self.document.docid,
             "title": self.document.title,
-            "metadata": self.document.metadata,
+            "metadata": listed(self.document.metadata),
             "unit": "time" if seconds else self.unit,
             "start": seconds[0] if seconds else self.start,
             "end": seconds[1] if seconds else self.end,

@@ -46,6 +46,9 @@ def read_model_settings(settings: Settings) -> dict[str, Any]:
     return made | {"embedding.url": url and strip_userinfo(url)}
 
 
+CLOSED = "this search service is closed: open another one"
+
+
 class Library:
     """Open the store at once, models and indexes at first use; close it, or use ``with``.
 
@@ -65,6 +68,7 @@ class Library:
         self.settings = settings
         self.adoption: Adoption | None = None
         self._follows, self._following = follows and model is None, Lock()
+        self._is_closed = False
         self._model, self._llm = model, llm
         self._llms: dict[str | None, LanguageModel | None] = {}
         url, home = settings.database_url, settings.home
@@ -256,10 +260,16 @@ class Library:
         """Release indexes, locks and connections; safe to call twice, and in a forked child."""
         if self.database.is_of_parent:
             return
+        self._is_closed = True
         self.indexes.close()
         self.log.close()
         self._retrieval_log.close()
         self.database.close()
+
+    def require_open(self) -> None:
+        """Raise :class:`StoreError` after :meth:`close`."""
+        if self._is_closed:
+            raise StoreError(CLOSED)
 
     def __enter__(self) -> Library:
         return self

@@ -11,6 +11,7 @@ from operator import itemgetter
 
 from catalog.core.errors import DamagedDocumentError, StoreError
 from catalog.core.settings import RAGv2Settings
+from catalog.library.library import CLOSED
 from catalog.retrieval.adaptive import AS_WRITTEN, HAS_WORDS, PRIOR, Balance, adaptive
 from catalog.retrieval.fusion import FusedHit, Leg, RankedList, relative_score, rrf, single
 from catalog.retrieval.legs import LegQuery, LegRun, Question, run_leg
@@ -69,6 +70,7 @@ def find(
     ``further`` returns additional legs to run, given the first answers.
     """
     within = legs[0].restriction
+    parts.library.require_open()
 
     def run_all(run_legs: _RunLegs) -> list[LegRun]:
         runs = run_legs(legs, question)
@@ -82,8 +84,8 @@ def find(
                 parts.threads.submit(contextvars.copy_context().run, run_leg, leg, question)
                 for leg in others
             ]
-        except RuntimeError as error:
-            raise StoreError("this search service is closed: open another one") from error
+        except RuntimeError as error:  # it was closed meanwhile
+            raise StoreError(CLOSED) from error
         in_this_thread = run_leg(last, question)
         return [*(job.result() for job in jobs), in_this_thread]
 

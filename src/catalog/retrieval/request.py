@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.dates import read_bound
 from catalog.core.errors import CatalogError, InputError, UnknownModeError
-from catalog.core.filters import And, Filter, file_type_filter, name_filter, parse_filters
+from catalog.core.filters import (
+    And,
+    Filter,
+    file_type_filter,
+    is_of_llama_index,
+    name_filter,
+    parse_filters,
+)
 from catalog.core.param_fields import check_names, check_params, parameter_names
 from catalog.core.params import MODES, ORDERS, AskParams, Mode, Order, SearchParams
 from catalog.core.query import ParsedQuery, SubQuery, parse_query
@@ -83,7 +90,9 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
         if not restriction.is_whole_dataset:
             with library.database.read() as connection:
                 check_filter_fields(connection, restriction, seen)
-                own = replace(restriction, filter=filters)
+                # programs write LlamaIndex's filters: a value may be unknown on purpose
+                written = None if is_of_llama_index(params.filters) else filters
+                own = replace(restriction, filter=written)
                 check_values(connection, own, params.file_type, seen)
                 restriction, count = _name_whole(connection, restriction, notes, seen)
                 is_one_document &= _is_of_one_dataset(connection, restriction)
@@ -100,6 +109,18 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
             with library.database.read() as connection:
                 query = _read_by_documents(connection, query, restriction, params, rag)
         notes.extend(query.notes)
+    request = make_request(params, rag, query, restriction, visible)
+    return replace(request, is_one_document=is_one_document)
+
+
+def make_request(
+    params: SearchParams,
+    rag: RAGv2Settings,
+    query: ParsedQuery,
+    restriction: Restriction,
+    visible: Restriction,
+) -> SearchRequest:
+    """Return the request for checked params; what they leave open is as the settings say."""
     return SearchRequest(
         query,
         restriction,
@@ -116,7 +137,6 @@ def read_request(params: SearchParams, parts: SearchParts, stages: StageLog) -> 
             if params.recency_half_life_days is None
             else params.recency_half_life_days
         ),
-        is_one_document=is_one_document,
     )
 
 

@@ -13,10 +13,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import ref
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
@@ -349,7 +352,8 @@ class DatasetPipeline(IngestionPipeline):
     """An ``IngestionPipeline`` whose runs end in a dataset, in this process.
 
     A run replaces everything stored of its sources; pages whose numbers are all new are added.
-    Other sources stay. ``report`` lists what the last run changed. A passage that could not be
+    Other sources stay. ``report`` lists what the last run of this task or thread changed. A passage
+    that could not be
     embedded is stored nevertheless, found by its words, and logged. Steps that you add to
     ``transformations``, wherever, run before texts are embedded and stored. LlamaIndex's own
     docstore strategies and cache are off, because they lose documents when an embedding fails.
@@ -358,7 +362,7 @@ class DatasetPipeline(IngestionPipeline):
     _dataset: str = PrivateAttr()
     _library: Library = PrivateAttr()
     _model: StoredModel = PrivateAttr()
-    _report: IngestionReport = PrivateAttr(default_factory=IngestionReport)
+    _report: IngestionReport = PrivateAttr(default_factory=IngestionReport)  # of whichever task
     _names: dict[str, str] = PrivateAttr(default_factory=dict)  # sources by LlamaIndex's ids
 
     def __init__(
@@ -374,8 +378,19 @@ class DatasetPipeline(IngestionPipeline):
 
     @property
     def report(self) -> IngestionReport:
-        """The documents that the last run added, replaced, deleted and refused."""
-        return self._report
+        """The documents that the last run added, replaced, deleted and refused.
+
+        Tasks and threads that run the pipeline at the same time each see their own run's.
+        """
+        of, report = _REPORTS.get().get(id(self), (None, self._report))
+        return report if of is None or of() is self else self._report
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise InputError(
+            "a pipeline holds the store of its process and cannot be pickled: call "
+            "build_pipeline() in the other process. One process is usually enough, for the "
+            "embedding model uses every core already"
+        )
 
     def run(
         self, *arguments: Any, num_workers: int | None = None, **more: Any
@@ -383,8 +398,8 @@ class DatasetPipeline(IngestionPipeline):
         """Store the documents and return their chunks; see ``IngestionPipeline.run``.
 
         Raises :class:`InputError` for ``num_workers``, a cache, a docstore, a step that embeds and
-        an argument that neither LlamaIndex nor a step has, and :class:`EmbeddingMismatchError` if
-        the store adopted another model meanwhile.
+        an argument that neither LlamaIndex nor a step has, :class:`EmbeddingMismatchError` if the
+        store adopted another model meanwhile, and :class:`StoreError` if it is closed.
         """
         with self._reported(num_workers, more):
             return super().run(*arguments, **more)
@@ -401,6 +416,7 @@ class DatasetPipeline(IngestionPipeline):
 
         Raises :class:`InputError` for an unknown one.
         """
+        self._library.require_open()
         name = self._names.get(ref_doc_id, ref_doc_id)
         return Indexer(self._library).remove_document(self._dataset, name)
 
@@ -411,6 +427,7 @@ class DatasetPipeline(IngestionPipeline):
         kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         names = {one.name: () for one in taken if one.kind in kinds and one.name != "self"}
         check_names(more, names)
+        self._library.require_open()
         if num_workers is not None and num_workers > 1:
             raise InputError(
                 f"num_workers is {num_workers}: leave it out. One process writes the store, and "
@@ -429,9 +446,11 @@ class DatasetPipeline(IngestionPipeline):
             yield
         finally:
             self._report = run.report
+            alive = {key: one for key, one in _REPORTS.get().items() if one[0]() is not None}
+            _REPORTS.set(alive | {id(self): (ref(self), run.report)})
             self._names |= run.given.names
             RUN.set(None)
-        self._log()
+        self._log(run.report)
 
     def _arrange(self) -> None:
         """Move our own last steps behind the user's steps."""
@@ -451,11 +470,11 @@ class DatasetPipeline(IngestionPipeline):
         others = [step for step in self.transformations if not isinstance(step, _LAST)]
         self.transformations = [*others, *last]
 
-    def _log(self) -> None:
-        for name, reason in self._report.refused.items():
+    def _log(self, report: IngestionReport) -> None:
+        for name, reason in report.refused.items():
             _log.warning("left out: %s: %s", name, reason)
-        if self._report.deleted:
-            _log.info("deleted: %s", ", ".join(self._report.deleted))
+        if report.deleted:
+            _log.info("deleted: %s", ", ".join(report.deleted))
         for step in self.transformations:
             if isinstance(step, CachedEmbedding) and step.failures:
                 count, reason = len(step.failures), next(iter(step.failures.values()))
@@ -463,6 +482,9 @@ class DatasetPipeline(IngestionPipeline):
                 step.failures.clear()
 
 
+_REPORTS: ContextVar[Mapping[int, tuple[ref[DatasetPipeline], IngestionReport]]] = ContextVar(
+    "catalog_ingestion_reports", default=MappingProxyType({})
+)
 _LAST = (
     StepResults,
     EmbeddingPrefixTransform,

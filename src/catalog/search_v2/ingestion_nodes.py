@@ -23,7 +23,7 @@ from llama_index.core.schema import (
 from pydantic import BaseModel, Field, InstanceOf, PrivateAttr
 
 from catalog.core import ids
-from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument, part_label
+from catalog.core.documents import UNLISTED, ChunkSpan, MetadataValue, ParsedDocument, part_label
 from catalog.core.errors import CatalogError, InputError
 from catalog.core.text import storable
 from catalog.ingest.pipeline import Source
@@ -33,10 +33,11 @@ from catalog.ingest.readers.metadata import (
     is_level_name,
     is_web_address,
     normalise,
+    plain_json,
     take_title,
 )
 from catalog.ingest.reading import TOLD_BY_CONTENT, drop_claims
-from catalog.search_v2.nodes import FOR_MODELS, STYLE, TEMPLATES
+from catalog.search_v2.nodes import FOR_MODELS, GIVEN, TEMPLATES
 from catalog.store.revisions import NewRevision
 
 
@@ -74,7 +75,7 @@ class ChunkNode(TextNode):
             relationships={NodeRelationship.SOURCE: made_of},
             source=source,
             span=span,
-            **_copy_style(style or {}),
+            **{name: type(value)(value) for name, value in (style or {}).items()},
         )
 
 
@@ -87,10 +88,6 @@ GIVEN_STYLE = (
     "excluded_llm_metadata_keys",
     *TEMPLATES,
 )
-
-
-def _copy_style(style: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: type(value)(value) for name, value in style.items()}
 
 
 class PrefixedNode(TextNode):
@@ -392,10 +389,7 @@ def _given_ids(pages: list[_Text]) -> dict[str, str]:
 
 
 def _metadata_of(said: Mapping[str, Any]) -> dict[str, MetadataValue]:
-    """Return the metadata as stored; fields that become first-class ones keep their names, too.
-
-    Nested values, which filters know by dotted names, are kept as JSON.
-    """
+    """Return the metadata to filter by; fields that become first-class ones keep their names."""
     own = {
         key: value
         for key, value in said.items()
@@ -403,38 +397,36 @@ def _metadata_of(said: Mapping[str, Any]) -> dict[str, MetadataValue]:
         and not is_level_name(key)
         and key.casefold() != "title"
     }
-    stored = own | normalise({_DATES.get(key, key): value for key, value in said.items()})
-    nested = {key: value for key, value in said.items() if _is_nested(value)}
-    return stored | ({f"{STYLE}metadata": json.dumps(nested, default=str)} if nested else {})
+    return own | normalise({_DATES.get(key, key): value for key, value in said.items()})
 
 
-def _is_nested(value: object) -> bool:
-    if isinstance(value, list | tuple):
-        return any(isinstance(item, Mapping | list | tuple) for item in value)
-    return isinstance(value, Mapping)
+def keep_given(name: str, said: Mapping[str, Any]) -> dict[str, MetadataValue]:
+    """Return metadata as they were given, to store under one name that filters do not see."""
+    return {name: json.dumps(plain_json(said), default=str)}
 
 
 def _stored_style(style: Mapping[str, Any]) -> dict[str, MetadataValue]:
     """Return what templates and excluded keys change in the prompts of passages."""
     stored: dict[str, MetadataValue] = {
-        f"{STYLE}{name}": style[name]
+        f"{UNLISTED}{name}": style[name]
         for name in TEMPLATES
         if style[name] != TextNode.model_fields[name].default
     }
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
         if keys := tuple(key for key in FOR_MODELS if key in style[name]):
-            stored[f"{STYLE}{name}"] = keys
+            stored[f"{UNLISTED}{name}"] = keys
     return stored
 
 
 def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
     """Return the document of these pages, or of a single text; its first page keeps its number."""
     first = pages[0]
-    metadata = _metadata_of(first.style["metadata"] | _given_ids(pages))
+    said = first.style["metadata"] | (named := _given_ids(pages))
+    if said.get("path", first.source) != first.source:  # else the document's own path hides it
+        said.setdefault("file_path", said.pop("path"))
+    metadata = _metadata_of(said) | named
     for name in TOLD_BY_CONTENT:
         metadata.pop(name, None)
-    if metadata.get("path", first.source) != first.source:  # else the document's own path hides it
-        metadata.setdefault("file_path", metadata.pop("path"))
     title = take_title(metadata)
     metadata |= _stored_style(first.style)
     if title is not None and "title" in first.style["excluded_embed_metadata_keys"]:
@@ -454,5 +446,5 @@ def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
         parsed,
         title=choose_title(first.path or path, title, unnamed),
         source_type="llama_index",
-        metadata={**parsed.metadata, **metadata},
+        metadata={**parsed.metadata, **metadata, **keep_given(GIVEN, {**parsed.metadata, **said})},
     )

@@ -18,8 +18,8 @@ from catalog.core.text import storable
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.pipeline import Source, cut_document
 from catalog.ingest.readers.metadata import check_no_level, normalise
-from catalog.search_v2.ingestion_nodes import GIVEN_STYLE, ChunkNode, GivenDocument
-from catalog.search_v2.nodes import PARENT
+from catalog.search_v2.ingestion_nodes import GIVEN_STYLE, ChunkNode, GivenDocument, keep_given
+from catalog.search_v2.nodes import ADDED, PARENT
 
 
 def collect_chunks(
@@ -44,7 +44,6 @@ def collect_chunks(
         own = _own_metadata(given, node)
         family = _family_of(node, ids)
         if (parent := family.get(NodeRelationship.PARENT)) is not None:
-            assert isinstance(parent, RelatedNodeInfo)
             own = own | {PARENT: parent.node_id}
         style = {name: getattr(node, name) for name in GIVEN_STYLE}
         told = _excluding_title(node).get_metadata_str(MetadataMode.EMBED)
@@ -69,16 +68,15 @@ def _is_unchanged(node: BaseNode, source: Source) -> bool:
 
 def _family_of(node: BaseNode, ids: Mapping[str, str]) -> dict[NodeRelationship, Any]:
     """Return the node's parent and children, by the ids of their chunks where they have one."""
-    family: dict[NodeRelationship, Any] = {}
-    if (parent := node.parent_node) is not None:
-        family[NodeRelationship.PARENT] = _renamed(parent, ids)
-    if children := node.child_nodes:
-        family[NodeRelationship.CHILD] = [_renamed(child, ids) for child in children]
-    return family
 
+    def renamed(related: RelatedNodeInfo) -> RelatedNodeInfo:
+        return RelatedNodeInfo(node_id=ids.get(related.node_id, related.node_id))
 
-def _renamed(related: RelatedNodeInfo, ids: Mapping[str, str]) -> RelatedNodeInfo:
-    return RelatedNodeInfo(node_id=ids.get(related.node_id, related.node_id))
+    parent, children = node.parent_node, node.child_nodes
+    return {
+        **({NodeRelationship.PARENT: renamed(parent)} if parent else {}),
+        **({NodeRelationship.CHILD: list(map(renamed, children))} if children else {}),
+    }
 
 
 def _excluding_title(node: BaseNode) -> BaseNode:
@@ -99,7 +97,7 @@ def _own_metadata(given: GivenDocument, node: BaseNode) -> dict[str, MetadataVal
         check_no_level([added])
     except ReadError as error:
         raise InputError(f"{given.source.parsed.path}: a step adds a level: {error}") from error
-    return normalise(added)
+    return normalise(added) | keep_given(ADDED, added) if added else {}
 
 
 def _place(
@@ -112,8 +110,8 @@ def _place(
     added ones are numbered after its last line. If a step changed a chunk, or no text is the
     source's, lines are those of the new text.
     """
-    texts = [_text_of(node).strip() for node in nodes]
-    found = find_passages(source.parsed, nodes, texts)
+    texts = [_AROUND.sub("", _text_of(node)) for node in nodes]
+    found = find_passages(source.parsed, nodes, [text.strip() for text in texts])
     ranges = [one for one in found if one is not None]
     if len(ranges) == len(nodes) and all(a[0] < b[0] for a, b in pairwise(ranges)):
         return source, list(cut_document(chunker, replace(source, cut=None), ranges).spans)
@@ -183,6 +181,7 @@ def _as_before(span: ChunkSpan, before: ChunkSpan | None) -> ChunkSpan:
 
 
 _SPACE = re.compile(r"\s*")
+_AROUND = re.compile(r"\A(?:[^\S\n]*+\n)*+|(?<!\s)\s++\Z")  # blank lines above, and the end
 
 
 def find_passages(

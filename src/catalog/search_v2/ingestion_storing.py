@@ -9,14 +9,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index.core.schema import (
+    BaseNode,
+    NodeRelationship,
+    NodeWithScore,
+    TransformComponent,
+)
 from pydantic import PrivateAttr
 
 from catalog.core.documents import part_label
 from catalog.ingest.pipeline import TOGETHER, make_revision
 from catalog.ingest.sync_report import in_groups
 from catalog.search_v2.ingestion_nodes import ChunkNode, GivenDocuments
+from catalog.search_v2.nodes import PassageNode, link_neighbours
 from catalog.store import Database
+from catalog.store.chunks import find_chunks
 from catalog.store.manifest import StoredPart, parts_of_files
 from catalog.store.revisions import (
     NewChunk,
@@ -147,7 +154,7 @@ class PersistenceTransform(TransformComponent):
         self._database, self._clock = database, clock
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
-        """Commit every source; a search sees all of it or nothing."""
+        """Commit every source; return its nodes as stored. A search sees all of it or nothing."""
         run = RUN.get() or IngestionRun()
         sources: dict[str, list[NewRevision]] = {name: [] for name in run.given.sources}
         for node in nodes:
@@ -160,7 +167,21 @@ class PersistenceTransform(TransformComponent):
         for group in in_groups(sources.items(), _count_chunks, TOGETHER):
             with self._database.write() as connection:
                 self._replace(connection, dict(group), run)
-        return list(nodes)
+        return self._stored_forms(nodes)
+
+    def _stored_forms(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
+        """Return the stored nodes as searches return them, with their embeddings and children."""
+        made = {node.node_id: node for node in nodes if isinstance(node, ChunkNode)}
+        with self._database.read() as connection:
+            stored = {it.chunk_id: it for it in find_chunks(connection, self.dataset, made)}
+        scored = [NodeWithScore(node=PassageNode.of(stored[id_])) for id_ in made if id_ in stored]
+        forms = [one.node for one in link_neighbours(scored, self._database)]
+        for node in forms:
+            before = made[node.node_id]
+            node.embedding = before.embedding
+            if children := before.child_nodes:
+                node.relationships[NodeRelationship.CHILD] = children
+        return forms
 
     def _describe_unfit(self, name: str, revisions: Sequence[NewRevision]) -> str | None:
         names = (one for it in revisions for one in (it.document.path, *it.document.metadata))

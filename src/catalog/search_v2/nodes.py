@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Literal, cast, get_args
@@ -19,12 +20,10 @@ from llama_index.core.schema import (
 )
 from pydantic import BaseModel, PrivateAttr
 
-from catalog.core.documents import Chunk, Locator, find_columns
+from catalog.core.documents import UNLISTED, Chunk, Locator, find_columns, listed
 from catalog.core.errors import InputError
-from catalog.core.ids import sha256_hex
 from catalog.core.param_fields import check_names
-from catalog.core.query import SubQueryKind
-from catalog.core.results import TIMED_MODALITIES, Certainty, Evidence, Reranked
+from catalog.core.results import TIMED_MODALITIES, Evidence
 from catalog.ingest.readers.timed.cues import parse_timecode, valid_seconds
 from catalog.retrieval.citations import format_citation, format_headings, format_place
 from catalog.retrieval.evidence import format_evidence
@@ -32,15 +31,14 @@ from catalog.retrieval.fusion import FusedHit
 from catalog.retrieval.legs import Question
 from catalog.retrieval.passages import Passage
 from catalog.retrieval.shape import find_link
-from catalog.retrieval.snippets import Snippet
 from catalog.store import Database
 from catalog.store.chunks import find_neighbours
-from catalog.store.engine_types import Restriction
 
 FOR_MODELS = ("title", "section", "place")  # the metadata that language models read
-PARENT = "parent_node_id"  # of a chunk that a splitter put under another
 TEMPLATES = ("text_template", "metadata_template", "metadata_separator")
-STYLE = "llama_index."  # before templates, excluded keys and nested values in stored metadata
+GIVEN = f"{UNLISTED}metadata"  # a document's metadata as given, in JSON
+ADDED = f"{UNLISTED}added"  # what steps added for one chunk, in JSON
+PARENT = f"{UNLISTED}parent"  # the id of the chunk above, by a splitter of several levels
 
 
 class PassageNode(TextNode):
@@ -54,6 +52,7 @@ class PassageNode(TextNode):
     """
 
     _chunk: Chunk = PrivateAttr()
+    _told: frozenset[str] = PrivateAttr(default=frozenset())  # metadata of one search
 
     __setstate__ = BaseModel.__setstate__  # LlamaIndex's would lose the chunk
 
@@ -80,8 +79,8 @@ class PassageNode(TextNode):
         given, style = _given_of(chunk.metadata)
         metadata = {
             **{name: value for name, value in found.items() if value not in (None, "")},
-            "title": chunk.title,
             **given,
+            "title": given.get("title") or chunk.title,
             "dataset": chunk.source_doc_id.partition(":")[0],
             "source_doc_id": chunk.source_doc_id,
             "path": chunk.path,
@@ -89,9 +88,10 @@ class PassageNode(TextNode):
         }
         unread = style.pop("excluded_llm_metadata_keys", ())
         unembedded = (FOR_MODELS[-1], *style.pop("excluded_embed_metadata_keys", ()))
-        related = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=_document_id(chunk))}
-        if PARENT in given:
-            related[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=given[PARENT])
+        document = str(given.get("doc_id") or chunk.source_doc_id)
+        related = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=document)}
+        if (parent := chunk.metadata.get(PARENT)) is not None:
+            related[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=str(parent))
         node = cls(
             id_=chunk.chunk_id,
             text=chunk.text,
@@ -110,9 +110,11 @@ class PassageNode(TextNode):
     def hash(self) -> str:
         """The same for every search that finds the passage, so that fusions of LlamaIndex merge it.
 
-        LlamaIndex's own hash covers the metadata, and ours has the relevance to the query.
+        It is LlamaIndex's hash of the node without what a search told, such as the relevance. So a
+        node from ``pipeline.run`` has it too, also after a docstore returned it.
         """
-        return sha256_hex(f"{self.node_id} {self.text}")
+        own = {name: it for name, it in self.metadata.items() if name not in self._told}
+        return TextNode(text=self.text, metadata=own).hash
 
     @property
     def chunk(self) -> Chunk:
@@ -143,7 +145,7 @@ class PassageNode(TextNode):
         Keys that the document had keep its values.
         """
         read = {} if read is None else read
-        own = self._chunk.metadata
+        own = self.metadata.keys() - self._told
         more = {name: it for name, it in {**read, **unread}.items() if name not in own}
         if not more:
             return self
@@ -154,7 +156,9 @@ class PassageNode(TextNode):
                 self.excluded_llm_metadata_keys, more.keys() - read.keys()
             ),
         }
-        return self.model_copy(update=changed)
+        copy = self.model_copy(update=changed)
+        copy._told = self._told | more.keys()
+        return copy
 
 
 _TOLD = attrgetter("relevance", "evidence", "copies")
@@ -200,34 +204,9 @@ class ScoredPassage(NodeWithScore):
         return self._passage.fused
 
     @property
-    def kinds_answered(self) -> frozenset[SubQueryKind]:
-        """The kinds of the user's own sub-queries whose legs answered, even without hits."""
-        return self._passage.kinds_answered
-
-    @property
-    def reranked(self) -> Reranked | None:
-        """The reranker's part of the score, if there was one."""
-        return self._passage.reranked
-
-    @property
     def relevance(self) -> float | None:
         """The estimated probability that the passage answers; ``None`` until it is judged."""
         return self._passage.relevance
-
-    @property
-    def certainty(self) -> Certainty | None:
-        """The relevance in a word: exact, likely or possible; ``None`` until it is judged."""
-        return self._passage.certainty
-
-    @property
-    def restriction(self) -> Restriction | None:
-        """The restriction of the passage's search with exclusions; ``None`` if unknown."""
-        return self._passage.restriction
-
-    @property
-    def snippet(self) -> Snippet | None:
-        """The part to show, around its best sentence; ``None`` before it is searched."""
-        return self._passage.snippet
 
     @property
     def evidence(self) -> Evidence | None:
@@ -411,11 +390,6 @@ def _joined(names: Sequence[str], more: Iterable[str]) -> list[str]:
     return list(dict.fromkeys((*names, *more)))
 
 
-def _document_id(chunk: Chunk) -> str:
-    """Return the id that a LlamaIndex user gave the document, else our own."""
-    return str(chunk.metadata.get("doc_id") or chunk.source_doc_id)
-
-
 def _unless_read(metadata: Iterable[str], unread: Sequence[str]) -> list[str]:
     """Return the keys that a model does not read."""
     return [name for name in metadata if name not in FOR_MODELS or name in unread]
@@ -423,15 +397,12 @@ def _unless_read(metadata: Iterable[str], unread: Sequence[str]) -> list[str]:
 
 def _given_of(stored: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return metadata as they were given, and the templates and excluded keys among them."""
-    given = {name: _copy_value(it) for name, it in stored.items() if not name.startswith(STYLE)}
-    style = {name.removeprefix(STYLE): it for name, it in stored.items() if name.startswith(STYLE)}
-    return given | json.loads(style.pop("metadata", "{}")), style
-
-
-def _copy_value(value: Any) -> Any:
-    """Return a copy that shares no list or mapping with the value."""
-    if isinstance(value, list):
-        return [_copy_value(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _copy_value(item) for name, item in value.items()}
-    return value
+    if GIVEN in stored:
+        given = json.loads(stored[GIVEN]) | json.loads(stored.get(ADDED, "{}"))
+    else:
+        given = deepcopy(listed(stored))  # callers may change a node's metadata
+    names = stored.keys() - (GIVEN, ADDED, PARENT)
+    style = {
+        name.removeprefix(UNLISTED): stored[name] for name in names if name.startswith(UNLISTED)
+    }
+    return given, style

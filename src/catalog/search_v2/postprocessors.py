@@ -10,27 +10,24 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core import Settings as LlamaSettings
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
 from catalog.core.errors import CatalogError
-from catalog.core.params import Mode, SearchParams
+from catalog.core.params import SearchParams
 from catalog.core.query import parse_query
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.retrieval.passages import Passage
-from catalog.retrieval.refine import rerank_options
+from catalog.retrieval.refine import refine
 from catalog.retrieval.relevance import CalibrationFinder, judge_relevance
-from catalog.retrieval.request import check_search, chosen_threshold, for_agent, search_arguments
+from catalog.retrieval.request import check_search, for_agent, make_request, search_arguments
 from catalog.retrieval.rerank.scoring import (
     BlendName,
     RerankOptions,
     as_rerank_errors,
-    choose_sentences,
     rerank_passages,
 )
-from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.select import (
     keep_distinct,
     keep_few_of_each,
@@ -39,7 +36,8 @@ from catalog.retrieval.select import (
     select_by_keyword,
 )
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.temporal import GivenRecordings, TemporalExpander, keep_telling
+from catalog.retrieval.stages import StageLog
+from catalog.retrieval.temporal import GivenRecordings, TemporalExpander
 from catalog.search_v2.nodes import (
     PassagePostprocessor,
     ScoredPassage,
@@ -48,13 +46,13 @@ from catalog.search_v2.nodes import (
     score_by,
     to_passage,
 )
+from catalog.store.engine_types import Restriction
 
 if TYPE_CHECKING:
     from catalog.retrieval.caches import ModelCache
     from catalog.retrieval.rerank.base import Reranker
     from catalog.retrieval.searcher import Searcher
     from catalog.store import Database
-    from catalog.store.engine_types import Restriction
 
 _log = logging.getLogger(__name__)
 _dispatcher = get_dispatcher(__name__)
@@ -137,8 +135,8 @@ class SimilarityThreshold(PassagePostprocessor):
     LlamaIndex's postprocessor, if it can be a cosine: if no score is above 1. LlamaIndex
     calls ``minimum`` ``similarity_cutoff``. A passage of v2 that was not calibrated, or a node
     scored by BM25, cannot be judged: it stays unless ``keep_unjudged`` is off; if none can be
-    judged, that is logged. Scores of other software's fusion, and of BM25 over a few nodes, are in
-    0..1 without being a relevance: use this after a reranker there.
+    judged, that is logged once. Scores of other software's fusion, and of BM25 over a few nodes,
+    are in 0..1 without being a relevance: use this after a reranker there.
 
     Examples:
         >>> from catalog.search_v2 import CatalogRetriever, SimilarityThreshold
@@ -150,6 +148,7 @@ class SimilarityThreshold(PassagePostprocessor):
 
     minimum: float = Field(0.0, ge=0.0, le=1.0)
     keep_unjudged: bool = True
+    _has_warned: bool = PrivateAttr(default=False)
 
     def __init__(self, **settings: Any) -> None:
         if "similarity_cutoff" in settings:
@@ -163,7 +162,9 @@ class SimilarityThreshold(PassagePostprocessor):
                 one._replace(relevance=None) if one in plain and one.relevance == one.score else one
                 for one in passages
             ]
-        if self.minimum and all(passage.relevance is None for passage in passages) and passages:
+        is_blind = bool(passages) and all(one.relevance is None for one in passages)
+        if self.minimum and is_blind and not self._has_warned:
+            self._has_warned = True
             _log.warning("no passage has a relevance, so none could be compared with the cut-off")
         return keep_relevant(passages, self.minimum, keep_unjudged=self.keep_unjudged)
 
@@ -317,32 +318,6 @@ class RerankPostprocessor(PassagePostprocessor):
         return outcome.passages
 
 
-class RerankSentences(PassagePostprocessor):
-    """Give reranked passages of recordings the snippet around the sentence that scores best."""
-
-    snippet_chars: int = Field(300, ge=40)
-    _reranker: Reranker = PrivateAttr()
-    _cache: ModelCache | None = PrivateAttr(default=None)
-
-    def __init__(
-        self, reranker: Reranker, cache: ModelCache | None = None, **settings: Any
-    ) -> None:
-        super().__init__(**settings)
-        self._reranker, self._cache = reranker, cache
-
-    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
-        if query is None:
-            return passages
-        chars, cache = self.snippet_chars, self._cache
-        try:
-            return choose_sentences(
-                passages, query, query, self._reranker, cache, snippet_chars=chars
-            )[0]
-        except CatalogError as error:
-            _log.warning("best sentences are those with most words: %s", error)
-            return passages
-
-
 class TemporalExpansion(PassagePostprocessor):
     """Give passages of recordings their evidence; other nodes do not change.
 
@@ -401,58 +376,10 @@ class TemporalExpansion(PassagePostprocessor):
             return passages
 
 
-class KeepTelling(KeepFirst):
-    """Keep the first ``limit`` nodes, and one more for each that shares its evidence."""
+class ServicePostprocessor(PassagePostprocessor):
+    """The service's own stages after fusion in one, from reranking to evidence.
 
-    _expander: TemporalExpander = PrivateAttr()
-
-    def __init__(self, expander: TemporalExpander, limit: int) -> None:
-        super().__init__(limit=limit)
-        self._expander = expander
-
-    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:  # noqa: ARG002
-        return keep_telling(self._expander, passages, self.limit)
-
-
-def stages_of(parts: SearchParts, params: SearchParams) -> list[BaseNodePostprocessor]:
-    """Return the steps of :func:`~catalog.retrieval.refine.refine` for these params, as stages."""
-    params = for_agent(params, parts.settings)
-    check_search(params)
-    rag, top_k = parts.rag, params.top_k or parts.rag.top_k
-    does_rerank = rag.rerank_enabled if params.rerank is None else params.rerank
-    stages: list[BaseNodePostprocessor] = []
-    if does_rerank:
-        options = {name: getattr(rerank_options(rag), name) for name in RerankOptions.__slots__}
-        stages.append(RerankPostprocessor(parts.reranker, parts.rerank_cache, **options))
-    stages.append(RelevanceEstimator(parts.calibration))
-    if (minimum := chosen_threshold(params, rag)) > 0:
-        stages.append(SimilarityThreshold(minimum=minimum))
-    if rag.temporal_enabled:
-        stages.append(KeepTelling(TemporalExpander.of(parts.database, rag), top_k))
-    else:
-        stages.append(KeepFirst(limit=top_k))
-    if rag.token_budget:
-        counter = parts.model.encoder.counter
-        stages.append(TokenBudget(limit=rag.token_budget, counter=counter))
-    if does_rerank:
-        chars = rag.snippet_chars
-        stages.append(RerankSentences(parts.reranker, parts.rerank_cache, snippet_chars=chars))
-    if rag.temporal_enabled:
-        stages.append(
-            TemporalExpansion(
-                parts.database,
-                transcript_seconds=rag.temporal_transcript_seconds,
-                frame_seconds=rag.temporal_frame_seconds,
-                max_chars=rag.temporal_max_chars,
-            )
-        )
-    return stages
-
-
-class ServicePostprocessor(BaseNodePostprocessor):
-    """The service's own stages in one; they get the query without quotes, exclusions and types.
-
-    ``stages`` are LlamaIndex postprocessors that can also be used separately. ``score`` is that of
+    They get the query without quotes, exclusions and types. ``score`` is that of
     :class:`CatalogRetriever`, and ``search`` are the parameters of the search, as which they can
     also be given. A copy that was serialised takes the shared service.
 
@@ -464,11 +391,9 @@ class ServicePostprocessor(BaseNodePostprocessor):
         ['recipes/bread.txt']
     """
 
-    stages: list[BaseNodePostprocessor] = Field(exclude=True)
     score: ScoreName = "fused"
     search: dict[str, Any]
-    _max_chars: int = PrivateAttr()
-    _mode: Mode = PrivateAttr()
+    _service: Searcher | None = PrivateAttr(default=None)
 
     def __init__(
         self,
@@ -481,21 +406,13 @@ class ServicePostprocessor(BaseNodePostprocessor):
     ) -> None:
         check_score(score)
         arguments = search_arguments({**(search or {}), **more}, "score", "callback_manager")
-        params = SearchParams("", **arguments)
-        parts = (service or shared_service()).parts
+        check_search(SearchParams("", **arguments))
         super().__init__(
-            stages=stages_of(parts, params),
             score=score,
             search=arguments,
             callback_manager=callback_manager or CallbackManager(),
         )
-        self._max_chars = parts.rag.max_query_chars
-        self._mode = for_agent(params, parts.settings).mode or "hybrid"
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name LlamaIndex serialises."""
-        return cls.__name__
+        self._service = service
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_dict, (self.to_dict(),)
@@ -503,10 +420,14 @@ class ServicePostprocessor(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        if query_bundle is not None:
-            parsed = parse_query(query_bundle.query_str, max_chars=self._max_chars)
-            query_bundle = QueryBundle(parsed.about(self._mode))
-        for stage in self.stages:
-            stage.callback_manager = self.callback_manager
-            nodes = stage.postprocess_nodes(nodes, query_bundle)
-        return score_by(self.score, nodes)
+        return score_by(self.score, super()._postprocess_nodes(nodes, query_bundle))
+
+    def _process(self, passages: list[Passage], query: str | None) -> list[Passage]:
+        parts = (self._service or shared_service()).parts
+        params = for_agent(SearchParams("", **self.search), parts.settings)
+        parsed = parse_query(query or "", max_chars=parts.rag.max_query_chars)
+        anywhere, stages = Restriction(()), StageLog(strict=params.strict)
+        request = make_request(params, parts.rag, parsed, anywhere, anywhere)
+        refined, _ = refine(parts, request, passages, stages)
+        stages.log_failures(_log)
+        return refined

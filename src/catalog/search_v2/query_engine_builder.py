@@ -175,7 +175,6 @@ def _cite(node: NodeWithScore) -> str:
 
 _ENGINE_ARGUMENTS = (
     "llm",
-    "postprocessors",
     "node_postprocessors",
     "response_synthesizer",
     "streaming",
@@ -206,7 +205,6 @@ class QueryEngineBuilderV2:
         dataset_name: DatasetChoice = None,
         *,
         llm: LLM | None = None,
-        postprocessors: Sequence[BaseNodePostprocessor] = (),
         node_postprocessors: Sequence[BaseNodePostprocessor] | None = None,
         response_synthesizer: BaseSynthesizer | None = None,
         streaming: bool = False,
@@ -220,13 +218,12 @@ class QueryEngineBuilderV2:
         ``text_qa_template`` … ``score`` is that of :class:`CatalogRetriever`.
 
         Its postprocessors are the service's own (reranking, relevance, cuts, evidence of
-        recordings), so that it answers from the same passages as ``retrieve``, followed by those
-        added here, as ``postprocessors`` or by LlamaIndex's name for them. Without an ``llm``, here
-        or in LlamaIndex's ``Settings``, the answer is the sentences that answer best with their
-        passages (:class:`CitedSentences`), without a model; it never abstains, unlike
-        :class:`AnswerQueryEngine`. ``streaming`` returns the answer while the model writes it.
-        Raises :class:`InputError` for an unknown argument, and for one about writing if no model
-        made here writes.
+        recordings), so that it answers from the same passages as ``retrieve``, followed by the
+        ``node_postprocessors``. Without an ``llm``, here or in LlamaIndex's ``Settings``, the
+        answer is the sentences that answer best with their passages (:class:`CitedSentences`),
+        without a model; it never abstains, unlike :class:`AnswerQueryEngine`. ``streaming`` returns
+        the answer while the model writes it. Raises :class:`InputError` for an unknown argument,
+        and for one about writing if no model made here writes.
         """
         writing = {name: arguments.pop(name) for name in _SYNTHESIS if name in arguments}
         search = search_arguments(arguments, *_ENGINE_ARGUMENTS, *_SYNTHESIS)
@@ -256,7 +253,7 @@ class QueryEngineBuilderV2:
         retriever = CatalogRetriever(
             dataset_name, service=self._service, whole=False, callback_manager=callbacks, **search
         )
-        stages = [own, *postprocessors, *(node_postprocessors or ())]
+        stages = [own, *(node_postprocessors or ())]
         return RetrieverQueryEngine(
             retriever, response_synthesizer, stages, callback_manager=callbacks
         )

@@ -16,6 +16,7 @@ from llama_index.core.indices.query.query_transform.base import BaseQueryTransfo
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from pydantic import Field
 
 from catalog.core.errors import DamagedDocumentError, InputError
 from catalog.core.params import DatasetChoice, Mode, SearchParams
@@ -67,6 +68,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+class WordHit(NodeWithScore):
+    """A node whose score is of a search by words: it is no relevance, even if it is below 1."""
+
+    relevance: None = Field(None, exclude=True)
+
+
 class LegRetriever(BaseRetriever):
     """Retrieve the hits of one leg, within a restriction.
 
@@ -89,8 +96,9 @@ class LegRetriever(BaseRetriever):
             chunks = load_chunks(connection, leg.restriction.dataset, seqs, damaged=damaged)
         for error in damaged:
             _log.warning("left out: %s", error)
+        scored = NodeWithScore if leg.kind == "vec" else WordHit
         nodes = [
-            NodeWithScore(node=PassageNode.of(chunks[hit.seq]), score=hit.score)
+            scored(node=PassageNode.of(chunks[hit.seq]), score=hit.score)
             for hit in hits
             if hit.seq in chunks
         ]

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from catalog.core.dates import to_timestamp
-from catalog.core.documents import Chunk, MetadataScalar, MetadataValue
+from catalog.core.documents import Chunk, MetadataScalar, MetadataValue, listed
 from catalog.core.filters import DATE_FIELDS, comparable_number, value_kind
 from catalog.store.checksums import seal_all
 from catalog.store.engine_types import change_stamp
@@ -307,7 +307,7 @@ def field_rows(fields: Mapping[str, MetadataValue]) -> list[dict[str, Any]]:
     """Return rows of ``document_fields`` for these values, without repetitions or a document id."""
     return [
         _field_row(field, value)
-        for field, values in fields.items()
+        for field, values in listed(fields).items()
         for value in _distinct(values if isinstance(values, tuple) else (values,))
     ]
 

@@ -120,6 +120,7 @@ _BLANK_LINES = re.compile(r"(?>\r\n?|\n)[^\S\r\n]*+(?>\r\n?|\n)\s*+|\f\s*+")
 _LINE_START = re.compile(r"[\r\n]\s*+")
 _WORD_START = re.compile(r"\s(?=\S)")
 _JOINER = "\u200d"
+_WIDEST = 200  # characters of an indentation
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 
@@ -127,6 +128,13 @@ def skip_space(text: str, start: int, end: int) -> int:
     """Return the first offset in ``[start, end)`` that is not white space, or ``end``."""
     match = _TEXT.search(text, start, end)
     return end if match is None else match.start()
+
+
+def indentation_start(text: str, start: int, least: int) -> int:
+    """Return where the line begins if only its indentation is before ``start``, else ``start``."""
+    before = text[max(least, start - _WIDEST) : start]
+    at = start - len(before) + len(before.rstrip(" \t"))
+    return at if at == least or text[at - 1] in "\r\n" else start
 
 
 def trim_end(text: str, start: int, end: int) -> int:

@@ -20,7 +20,7 @@ from catalog.core.documents import (
 )
 from catalog.core.errors import ConfigError
 from catalog.core.tokens import TokenCounter
-from catalog.ingest.chunking.boundaries import LineIndex
+from catalog.ingest.chunking.boundaries import LineIndex, indentation_start
 from catalog.ingest.chunking.packing import (
     TRANSCRIPTS,
     Band,
@@ -170,8 +170,8 @@ class DocumentChunker:
     """Cut text by size, transcripts by time, and frames one by one.
 
     ``doc.text[span.start:span.end]`` is a passage. Starts strictly increase, no passage is empty,
-    and together they contain every character from ``doc.body_start`` on except for white space.
-    Equal documents give equal spans.
+    and together they contain every character from ``doc.body_start`` on except for white space. A
+    passage of plain text keeps the indentation of its first line. Equal documents give equal spans.
 
     Sizes are the counter's tokens, but at least one for eight characters. A section of ``min_size``
     to ``chunk_size`` tokens is one passage; a smaller one is joined with its neighbours. A larger
@@ -319,6 +319,9 @@ class _DocumentCutter:
 
         Its time runs from the start of the first cue to the latest end of all cues.
         """
+        if not self._doc.segments:
+            indented = indentation_start(self._doc.text, start, self._doc.body_start)
+            start = indented if self._fits(indented, end) else start
         pages = self._doc.pages
         pages_before = bisect_right(pages, start)
         page = pages_before or None

@@ -221,7 +221,7 @@ def _stored_scalar(value: object) -> MetadataScalar | None:
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, Mapping | list | tuple):
-        return storable(json.dumps(_plain_json(value), ensure_ascii=False, default=str))
+        return storable(json.dumps(plain_json(value), ensure_ascii=False, default=str))
     return storable(str(value)).strip() or None
 
 
@@ -235,19 +235,19 @@ def _in_order(values: AbstractSet[object]) -> list[object]:
     return sorted(values, key=lambda value: str(_printable(value)))
 
 
-def _plain_json(value: object) -> object:
+def plain_json(value: object) -> object:
     """Return a nested value in JSON's own types; YAML's keys and values may be anything."""
     if isinstance(value, Mapping):
         return {
-            str(_printable(key))
-            if isinstance(key, dt.date | bytes)
-            else _printable(key): _plain_json(inner)
+            _printable(key) if isinstance(key, str | int | float | None) else str(key): plain_json(
+                inner
+            )
             for key, inner in value.items()
         }
     if isinstance(value, set | frozenset):
         value = _in_order(value)
     if isinstance(value, list | tuple):
-        return [_plain_json(inner) for inner in value]
+        return [plain_json(inner) for inner in value]
     return _printable(value)
 
 
