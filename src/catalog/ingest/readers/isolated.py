@@ -23,13 +23,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal, cast
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError, TransientReadError
-from catalog.ingest.readers.base import ReadFailure, ReadLimits
+from catalog.core.places import enclosing
+from catalog.ingest.readers.base import LEFT_TO_ITSELF, ReadFailure, ReadLimits
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -125,12 +126,37 @@ class IsolatedReader:
         """Yield the documents and failures from the reader of that format.
 
         Raises the reader's ``ReadError``, also if the file is too large, takes too long or too much
-        memory, or makes the worker crash.
+        memory, or makes the worker crash. A mail with an attachment that does so is read without.
         """
         data = handle.read(limits.document_bytes + 1)
         if len(data) > limits.document_bytes:
             raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
-        yield from _WORKERS.ask(Request(self._format, path, len(data), limits), data)
+        request = Request(self._format, path, len(data), limits)
+        try:
+            yield from _WORKERS.ask(request, data)
+        except EmptyDocumentError:
+            raise
+        except ReadError:
+            if self._format not in ("mail", "msg"):
+                raise
+            yield from _read_one_by_one(request, data)
+
+
+def _read_one_by_one(request: Request, data: bytes) -> Iterator[ParsedDocument | ReadFailure]:
+    """Yield a mail without attachments, then each of these, or why it is not read."""
+
+    def ask(attachment: str) -> list[ParsedDocument | ReadFailure]:
+        limits = replace(request.limits, attachment=attachment)
+        return _WORKERS.ask(replace(request, limits=limits), data)
+
+    for item in ask(""):
+        if not isinstance(item, ReadFailure) or item.reason != LEFT_TO_ITSELF:
+            yield item
+            continue
+        try:
+            yield from (one for one in ask(item.path) if item.path in enclosing(one.path))
+        except ReadError as error:
+            yield replace(item, reason=str(error))
 
 
 class _Workers:
