@@ -10,7 +10,13 @@ from email.message import EmailMessage
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from catalog.core.errors import EmptyDocumentError, InputError, ReadError, TransientReadError
+from catalog.core.errors import (
+    DocumentNotFoundError,
+    EmptyDocumentError,
+    InputError,
+    ReadError,
+    TransientReadError,
+)
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.mail.body import tell_kinds
 from catalog.ingest.readers.mail.message import MailReader
@@ -667,3 +673,16 @@ def test_a_part_may_state_a_confidentiality_of_its_own(read):
         mixed(f"{PLAIN}utf-8\n\nText.", secret).replace(HEAD, f"{HEAD}Confidentiality: public\n")
     )
     assert failures == [("mail.eml › t.csv", "confidentiality occurs more than once")]
+
+
+def test_a_part_that_a_mail_does_not_have_is_no_document(tmp_path):
+    folder = tmp_path / "mail"
+    folder.mkdir()
+    part = "Content-Type: text/csv; name=t.csv\n\na;b"
+    (folder / "mail.eml").write_text(mixed(f"{PLAIN}utf-8\n\nText.", part))
+    with open_library(tmp_path) as library:
+        Indexer(library).build(folder, "mail")
+        for name in ("mail.eml › u.csv", "mail:mail.eml › u.csv:3", "mail.eml › t.csv › x"):
+            with pytest.raises(DocumentNotFoundError) as refused:
+                find_document(library.database, name)
+            assert "mail:mail.eml › t.csv" in refused.value.suggestions
