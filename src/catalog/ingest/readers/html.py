@@ -138,6 +138,7 @@ _MATH_SIGNS = {
     "msubsup": "_^",
     "munderover": "_^",
     "mfrac": "/",
+    "mroot": ("^(1/",),
 }
 """What stands in plain text before the second and the third part of a formula's element."""
 _INVISIBLE = re.compile(
@@ -422,14 +423,14 @@ class _Extractor:
                 self._write(signs[parts - 1], [])
         is_group = tag == "mrow" and holder in _MATH_SIGNS
         self._formula.append(("(" if is_group else tag, 0))
-        if tag in ("msqrt", "mroot") or is_group:
+        if tag == "msqrt" or is_group:
             self._write("(" if is_group else "√", [])
         elif tag in ("mtr", "mtd"):
             self._out.has_space = True
 
     def _close_part(self) -> None:
-        tag, _ = self._formula.pop()
-        if tag == "(":
+        tag, parts = self._formula.pop()
+        if tag == "(" or (tag == "mroot" and parts > 1):
             self._write(")", [])
 
     def _layout(self, tag: str) -> None:

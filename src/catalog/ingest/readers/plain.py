@@ -84,8 +84,8 @@ _ROWS_COMPARED = 50
 def _add_table(document: ParsedDocument, delimiters: str) -> ParsedDocument:
     """Add the table of a text with delimiters, and rows of several lines that should stay whole.
 
-    Of the delimiters it is the one that gives most of the first rows one number of columns. Lines above
-    the first of these rows are a title.
+    Of the delimiters it is the one that gives most of the first rows one number of columns. Lines
+    above the first of these rows are a title.
     """
     text = document.text
     tried = [
