@@ -27,7 +27,14 @@ from catalog.ingest.readers.base import (
 )
 from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
 from catalog.ingest.readers.source_lines import RAW_TEXT, SourceLines
-from catalog.ingest.readers.tables import MOST_COLUMNS, MOST_ROWS, OpenTable, find_table, to_span
+from catalog.ingest.readers.tables import (
+    LONGEST_REPEATED,
+    MOST_COLUMNS,
+    MOST_ROWS,
+    OpenTable,
+    find_table,
+    to_span,
+)
 
 
 @dataclass(slots=True)
@@ -467,7 +474,7 @@ class _Extractor:
         table = self._open_tables[-1]
         begin, rows = table.cell
         text = "".join(self._out.pieces[begin:]).strip(" |\n") if rows > 1 else ""
-        if text and len(text) <= MAX_TITLE:
+        if text and len(text) <= LONGEST_REPEATED:
             columns = table.row[-1]
             table.reaching[table.column - columns] = rows, columns, text
 

@@ -10,7 +10,7 @@ from statistics import median
 
 from catalog.core.documents import Table
 
-_NUMBER = re.compile(r"[-+(]?(?=[.,' ]*+\d)[\d.,' ]++%?\)?")
+_NUMBER = re.compile(r"[-+(]?[$€£¥]?(?=[.,' ]*+\d)[\d.,' ]++(?:[%$€£¥]|[A-Z]{3})?\)?")
 _DATE = re.compile(r"(?:19|20)\d\d(?:-\d\d-\d\d)?(?: \d\d:\d\d)?")
 _LONGER = 3
 """How many times as long as their name the texts of a table of two columns are."""
@@ -19,6 +19,8 @@ _FEWEST_ROWS, _LONGEST_NAME = 4, 40
 """Rows, and characters of a name, of a table that has two columns of words."""
 _DIGIT_OR_AT = re.compile(r"[\d@]")
 _LONGEST_LINE = 600
+LONGEST_REPEATED = 80
+"""Characters of a cell over several rows or columns that is repeated in each."""
 MOST_ROWS, MOST_COLUMNS = 1000, 100
 """Into how many rows and columns a cell of a web page may reach."""
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import reduce
 from itertools import accumulate, groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
@@ -38,9 +37,15 @@ from catalog.ingest.readers.containers.archive import (
     read_properties,
     read_relations,
 )
+from catalog.ingest.readers.containers.number_formats import (
+    column_number,
+    format_number,
+    formats_of_rows,
+    read_formats,
+)
 from catalog.ingest.readers.containers.opendocument import read_opendocument_properties
 from catalog.ingest.readers.metadata import normalise, take_title
-from catalog.ingest.readers.tables import names_columns
+from catalog.ingest.readers.tables import LONGEST_REPEATED, names_columns
 
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet
@@ -53,6 +58,8 @@ _SMALL = 4_000_000
 """Bytes of a sheet that may have few cells far apart: the library allocates all between them."""
 _LARGEST_AREA, _SPARSE = 5_000_000, 200
 """Cells that a sheet may span, and how many times those that it has."""
+_AFTER_ALL = 1 << 60
+"""The number of a row that no sheet has."""
 _PANIC = "PanicException"
 _LOOKED_AT = 50
 """Rows from which the names of the columns are told."""
@@ -61,9 +68,9 @@ _LOOKED_AT = 50
 class WorkbookReader:
     """Read the sheets that a person sees, with dates and numbers as displayed.
 
-    Formulas have the values that were saved with them. Numbers have no currency and no thousands
-    separators, because the library returns bare values. A workbook has up to ``text_bytes``
-    characters; rows after them are left out, and named.
+    Formulas have the values that were saved with them. Outside .xlsx, numbers have no currency,
+    percent sign and thousands separators, because the library returns bare values. A workbook has
+    up to ``text_bytes`` characters; rows after them are left out, and named.
     """
 
     def read(
@@ -85,7 +92,9 @@ class WorkbookReader:
         handle.seek(0)
         archive = open_archive(handle, limits) if is_archive else None
         metadata = normalise(_read_properties(archive) if archive else {})
-        sparse = set(_find_sparse(archive)) if archive else set()
+        parts, styles = _find_parts(archive) if archive else ({}, None)
+        sparse = {name for name, part in parts.items() if archive and _is_sparse(archive, part)}
+        formats = read_formats(archive, styles) if archive and styles is not None else []
         handle.seek(0)
         joined, left_out = JoinedText(limits, "row"), []
         try:
@@ -104,12 +113,16 @@ class WorkbookReader:
                 reason = "not read: its cells are too far apart; delete the one that is astray"
             else:
                 try:
-                    rows = _read_rows(book.get_sheet_by_name(sheet.name))
+                    part = parts.get(sheet.name) if any(formats) else None
+                    xml = archive.read(part) if archive and part is not None else b""
+                    styled = formats_of_rows(xml, formats)
+                    rows = _read_rows(book.get_sheet_by_name(sheet.name), styled)
                     name = one_line(clean(sheet.name)) or "-"
                     reason = _add_sheet(joined, name, rows, limits.text_bytes)
                 except BaseException as error:
                     # A panic of the library, as at a cell that no sheet has, is no Exception.
-                    if not isinstance(error, CalamineError) and type(error).__name__ != _PANIC:
+                    is_known = isinstance(error, CalamineError | ReadError)
+                    if not is_known and type(error).__name__ != _PANIC:
                         raise
                     reason = f"a broken sheet: {one_line(error)}"
             if reason:
@@ -122,29 +135,30 @@ class WorkbookReader:
         yield joined.document(path, title=title, file_type=file_type(path), metadata=metadata)
 
 
-def _find_sparse(archive: Archive) -> Iterator[str]:
-    """Yield the names of Excel sheets that span millions of cells and have few."""
+def _find_parts(archive: Archive) -> tuple[dict[str, str], str | None]:
+    """Return the parts of an Excel archive that have its sheets, by name, and its styles."""
     main = find_related(read_relations(archive, ""), "officeDocument")
     if main is None or not main.endswith(".xml"):
-        return
-    links = read_relations(archive, main)
+        return {}, None
+    links, parts = read_relations(archive, main), {}
     for sheet in named(read_part(archive, main), "sheet"):
         ids = [value for key, value in sheet.items() if key.endswith("}id")]
-        link = links.get(ids[0]) if ids else None
-        if link is None or archive.size(link.target) > _SMALL:
-            continue
-        places = _CELL.findall(archive.read(link.target))
-        columns = [_number(letters.decode()) for letters, _ in places]
-        rows = [int(row) for _, row in places]
-        if places:
-            area = (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
-            if area > max(_LARGEST_AREA, _SPARSE * len(places)):
-                yield sheet.get("name", "")
+        if ids and ids[0] in links:
+            parts[sheet.get("name", "")] = links[ids[0]].target
+    return parts, find_related(links, "styles")
 
 
-def _number(letters: str) -> int:
-    """Return the number of a column, from 1: ``AB`` is 28."""
-    return reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters.upper(), 0)
+def _is_sparse(archive: Archive, part: str) -> bool:
+    """Return whether a sheet spans millions of cells and has few."""
+    if archive.size(part) > _SMALL:
+        return False
+    places = _CELL.findall(archive.read(part))
+    columns = [column_number(letters) for letters, _ in places]
+    rows = [int(row) for _, row in places]
+    if not places:
+        return False
+    area = (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
+    return area > max(_LARGEST_AREA, _SPARSE * len(places))
 
 
 def _read_properties(archive: Archive) -> dict[str, object]:
@@ -176,21 +190,29 @@ class _Sheet:
     rows: Iterator[_Row]
 
 
-def _read_rows(sheet: CalamineSheet) -> _Sheet:
-    """Return the rows, with the text of merged cells in all of their rows and columns."""
+def _read_rows(sheet: CalamineSheet, formats: Iterator[tuple[int, dict[int, str]]]) -> _Sheet:
+    """Return the rows, with short texts of merged cells in all of their rows and columns.
+
+    ``formats`` has the number formats of rows, which are counted from 1, by column from 1.
+    """
     first = (sheet.start or (0, 0))[1]
     merged = sorted(sheet.merged_cell_ranges or ())
 
     def rows() -> Iterator[_Row]:
         at, active = 0, list[tuple[int, int, int, str]]()
+        styled, codes = 0, dict[int, str]()
         for number, values in enumerate(sheet.iter_rows()):
-            cells = [show(value) for value in values]
+            while styled <= number:
+                styled, codes = next(formats, (_AFTER_ALL, {}))
+            own = codes if styled == number + 1 else {}
+            cells = [show(value, own.get(at, "")) for at, value in enumerate(values, first + 1)]
             active = [one for one in active if one[0] >= number]
             while at < len(merged) and merged[at][0][0] <= number:
                 (top, left), (bottom, right) = merged[at]
                 at += 1
                 left, right = left - first, min(right - first, len(cells) - 1)
-                if top == number and 0 <= left < len(cells) and cells[left]:
+                is_repeated = 0 <= left < len(cells) and 0 < len(cells[left]) <= LONGEST_REPEATED
+                if top == number and is_repeated:
                     active.append((bottom, left, right, cells[left]))
             for _, left, right, text in active:
                 if not cells[left]:
@@ -203,16 +225,19 @@ def _read_rows(sheet: CalamineSheet) -> _Sheet:
     return _Sheet(first, rows())
 
 
-def show(value: object) -> str:
+def show(value: object, code: str = "") -> str:
     """Return a value as a person sees it: 12.5, 2024-03-05, 2024-03-05 09:30, 7:45, TRUE.
 
-    Numbers have up to 15 digits, as in Excel. Seconds are shown unless they are 0.
+    ``code`` is its number format, if known. Other numbers have up to 15 digits, as in Excel.
+    Seconds are shown unless they are 0.
     """
     match value:
         case str():
             return " ".join(storable(value.replace("\0", "")).split())
         case bool():
             return str(value).upper()
+        case float() if code and (formatted := format_number(value, code)) is not None:
+            return " ".join(formatted.split())
         case float():
             shown = f"{value or 0.0:.15g}"
             is_plain = "e" not in shown or not 1e-7 < abs(value) < 1e21
