@@ -13,6 +13,8 @@ from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.containers.archive import ArchiveReader
 from catalog.ingest.readers.containers.workbook import show
+from catalog.library.indexing import Indexer
+from fakes import open_library
 from workbooks import MAIN, Rows, sheet_xml, workbook
 
 
@@ -249,3 +251,15 @@ def test_a_sheet_with_an_impossible_cell_is_named_and_the_others_are_read():
 )
 def test_no_digit_that_a_person_sees_is_rounded_away(value, shown):
     assert show(value) == shown
+
+
+def test_a_hidden_sheet_is_named_in_later_runs_too(tmp_path):
+    folder = tmp_path / "books"
+    folder.mkdir()
+    (folder / "b.xlsx").write_bytes(workbook({"Costs": COSTS, "L": [["x"]]}, hidden=["L"]))
+    with open_library(tmp_path) as library:
+        Indexer(library).build(folder, "books")
+        failures = Indexer(library).update("books").failed
+        assert [(one.path, one.reason) for one in failures] == [
+            ("b.xlsx", "a hidden sheet is not read (L)")
+        ]

@@ -58,7 +58,7 @@ from catalog.ingest.readers.registry import load_reader, sniff
 _MAX_DEPTH = 5
 _MAX_PARTS = 1000
 _BOUNDARY = re.compile(rb"boundary\s*+=\s*+\"?([^\s\";]{1,100})", re.IGNORECASE)
-_TOO_MANY = f"it has over {_MAX_PARTS:,} parts: the rest is not read"
+_TOO_MANY = f"read as far as {_MAX_PARTS:,} parts: it has more"
 _MAX_HEADER = 20_000  # characters
 _MAX_NAME = 120
 _ENDS = 8192  # bytes by which a format is recognised
@@ -126,7 +126,7 @@ def read_message(
     message = BytesParser(policy=_Policy()).parsebytes(data)
     texts, attached, levels = _split(message)
     remarks = [
-        f"only the first {_MAX_HEADER:,} characters of the header {name} are read"
+        f"read as far as {_MAX_HEADER:,} characters of the header {name}"
         for name, value in message.raw_items()
         if len(value) == _MAX_HEADER and name.lower() in _READ
     ]
