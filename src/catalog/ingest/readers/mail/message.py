@@ -132,7 +132,7 @@ def read_message(
     ]
     if len(data) < len(whole) or len(texts) + len(attached) == _MAX_PARTS:
         remarks.append(_TOO_MANY)
-    elif _is_cut_short(message, data):
+    elif _mend_end(message, data):
         yield ReadFailure(path, _CUT_SHORT, path)
     text = MailText(data)
     head = _head_lines(message, data)
@@ -159,21 +159,24 @@ def _cut_parts(data: bytes) -> bytes:
     return next((data[: match.start() + 1] for match in after), data)
 
 
-def _is_cut_short(message: Message, data: bytes) -> bool:
+def _mend_end(message: Message, data: bytes) -> bool:
     """Return whether the file ends in a line of a multipart mail, or within base64.
 
-    Many mails lack the last boundary only.
+    Then make the base64 one that the library decodes. Many mails lack the last boundary only.
     """
     last, is_open = message, not message.is_multipart()
     while isinstance(inner := last.get_payload(), list) and inner:
         is_open |= any(isinstance(defect, _UNCLOSED) for defect in last.defects)
         last = cast(Message, inner[-1])
-    if message.get_content_maintype() == "multipart" and is_open and data[-1:] not in b"\r\n":
-        return True
-    coded = str(last.get("content-transfer-encoding", "")).strip().casefold() == "base64"
-    lines = str(last.get_payload()).split() if coded and is_open else []
+    is_multipart = message.get_content_maintype() == "multipart"
+    is_coded = str(last.get("content-transfer-encoding", "")).strip().casefold() == "base64"
+    lines = str(last.get_payload()).split() if is_coded and is_open else []
+    rest = sum(map(len, lines)) % 4
+    if rest == 1:
+        last.set_payload(str(last.get_payload()).rstrip()[:-1])
     is_last_full = len(lines) > 1 and len(lines[-1]) == len(lines[0]) and lines[-1][-1] != "="
-    return sum(map(len, lines)) % 4 != 0 or (message.is_multipart() and is_last_full)
+    is_in_line = is_open and data[-1:] not in b"\r\n"
+    return rest > 0 or (is_multipart and (is_in_line or is_last_full))
 
 
 def _make_document(
