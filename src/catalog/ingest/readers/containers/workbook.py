@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import accumulate, groupby
@@ -91,7 +91,9 @@ class WorkbookReader:
         is_archive = handle.read(2) == b"PK"
         handle.seek(0)
         archive = open_archive(handle, limits) if is_archive else None
-        metadata = normalise(_read_properties(archive) if archive else {})
+        is_open = archive is not None and "content.xml" in archive
+        read_fields = read_opendocument_properties if is_open else read_properties
+        metadata = normalise(read_fields(archive) if archive else {})
         parts, styles = _find_parts(archive) if archive else ({}, None)
         sparse = {name for name, part in parts.items() if archive and _is_sparse(archive, part)}
         formats = read_formats(archive, styles) if archive and styles is not None else []
@@ -116,9 +118,11 @@ class WorkbookReader:
                     part = parts.get(sheet.name) if any(formats) else None
                     xml = archive.read(part) if archive and part is not None else b""
                     styled = formats_of_rows(xml, formats)
-                    rows = _read_rows(book.get_sheet_by_name(sheet.name), styled)
+                    cells = book.get_sheet_by_name(sheet.name)
+                    first = (cells.start or (0, 0))[1]
+                    rows = _read_rows(cells, first, styled)
                     name = one_line(clean(sheet.name)) or "-"
-                    reason = _add_sheet(joined, name, rows, limits.text_bytes)
+                    reason = _add_sheet(joined, name, rows, first, limits.text_bytes)
                 except BaseException as error:
                     # A panic of the library, as at a cell that no sheet has, is no Exception.
                     is_known = isinstance(error, CalamineError | ReadError)
@@ -161,12 +165,6 @@ def _is_sparse(archive: Archive, part: str) -> bool:
     return area > max(_LARGEST_AREA, _SPARSE * len(places))
 
 
-def _read_properties(archive: Archive) -> dict[str, object]:
-    if "content.xml" in archive:
-        return read_opendocument_properties(archive)
-    return read_properties(archive)
-
-
 @dataclass(slots=True)
 class _Row:
     """The texts of one row, from the sheet's first column with text on."""
@@ -182,47 +180,38 @@ class _Spanned(str):
     """The text of a merged cell, repeated in the columns after its first."""
 
 
-@dataclass(slots=True)
-class _Sheet:
-    """The rows of one sheet with text; ``first`` is the number of the first column, from 0."""
+def _read_rows(
+    sheet: CalamineSheet, first: int, formats: Iterator[tuple[int, dict[int, str]]]
+) -> Iterator[_Row]:
+    """Yield the rows with text, with short texts of merged cells in all of their rows and columns.
 
-    first: int
-    rows: Iterator[_Row]
-
-
-def _read_rows(sheet: CalamineSheet, formats: Iterator[tuple[int, dict[int, str]]]) -> _Sheet:
-    """Return the rows, with short texts of merged cells in all of their rows and columns.
-
-    ``formats`` has the number formats of rows, which are counted from 1, by column from 1.
+    ``first`` is the number of the first column, from 0. ``formats`` has the number formats of rows,
+    which are counted from 1, by column from 1.
     """
-    first = (sheet.start or (0, 0))[1]
     merged = sorted(sheet.merged_cell_ranges or ())
-
-    def rows() -> Iterator[_Row]:
-        at, active = 0, list[tuple[int, int, int, str]]()
-        styled, codes = 0, dict[int, str]()
-        for number, values in enumerate(sheet.iter_rows()):
-            while styled <= number:
-                styled, codes = next(formats, (_AFTER_ALL, {}))
-            own = codes if styled == number + 1 else {}
-            cells = [show(value, own.get(at, "")) for at, value in enumerate(values, first + 1)]
-            active = [one for one in active if one[0] >= number]
-            while at < len(merged) and merged[at][0][0] <= number:
-                (top, left), (bottom, right) = merged[at]
-                at += 1
-                left, right = left - first, min(right - first, len(cells) - 1)
-                is_repeated = 0 <= left < len(cells) and 0 < len(cells[left]) <= LONGEST_REPEATED
-                if top == number and is_repeated:
-                    active.append((bottom, left, right, cells[left]))
-            for _, left, right, text in active:
-                if not cells[left]:
-                    cells[left] = text
-                for column in range(left + 1, right + 1):
-                    cells[column] = cells[column] or _Spanned(text)
-            if any(cells):
-                yield _Row(number + 1, cells)
-
-    return _Sheet(first, rows())
+    at, active = 0, list[tuple[int, int, int, str]]()
+    styled, codes = 0, dict[int, str]()
+    for number, values in enumerate(sheet.iter_rows()):
+        while styled <= number:
+            styled, codes = next(formats, (_AFTER_ALL, {}))
+        own = codes if styled == number + 1 else {}
+        numbered = enumerate(values, first + 1)
+        cells = [show(value, own.get(column, "")) for column, value in numbered]
+        active = [one for one in active if one[0] >= number]
+        while at < len(merged) and merged[at][0][0] <= number:
+            (top, left), (bottom, right) = merged[at]
+            at += 1
+            left, right = left - first, min(right - first, len(cells) - 1)
+            is_repeated = 0 <= left < len(cells) and 0 < len(cells[left]) <= LONGEST_REPEATED
+            if top == number and is_repeated:
+                active.append((bottom, left, right, cells[left]))
+        for _, left, right, text in active:
+            if not cells[left]:
+                cells[left] = text
+            for column in range(left + 1, right + 1):
+                cells[column] = cells[column] or _Spanned(text)
+        if any(cells):
+            yield _Row(number + 1, cells)
 
 
 def show(value: object, code: str = "") -> str:
@@ -272,24 +261,28 @@ def _clock(value: time | datetime) -> str:
     return shown
 
 
-def _add_sheet(joined: JoinedText, name: str, sheet: _Sheet, limit: int) -> str:
+def _add_sheet(
+    joined: JoinedText, name: str, all_rows: Iterator[_Row], first: int, limit: int
+) -> str:
     """Add the text of a sheet; return which of its rows were left out, if any."""
     quoted = name if _NAMED_SIMPLY.fullmatch(name) else "'" + name.replace("'", "''") + "'"
-    tables, left_out, length, has_heading = _Tables(), list[int](), joined.following, True
+    names = dict[tuple[int, int], list[str]]()
+    left_out, length, has_heading = list[int](), joined.following, True
 
     def fitting() -> Iterator[_Row]:
         nonlocal length
-        for row in sheet.rows:
+        for row in all_rows:
             length += sum(map(len, row.cells))
             if length > limit:
                 left_out.append(row.number)
             else:
                 yield row
 
-    for block in _split_rows(fitting()):
-        for rows, left, right in _split_columns(block):
-            area = f"{quoted}!{_letters(sheet.first + left)}:{_letters(sheet.first + right)}"
-            lines = list(tables.read(rows, left, right))
+    # Rows that follow one another without a blank row differ equally from their place.
+    for _, block in groupby(enumerate(fitting()), lambda one: one[1].number - one[0]):
+        for rows, left, right in _split_columns([row for _, row in block]):
+            area = f"{quoted}!{_letters(first + left)}:{_letters(first + right)}"
+            lines = list(_read_table(rows, left, right, names))
             if has_heading:
                 lines.insert(0, (rows[0].number, one_line(name)))
             # With the names of their columns the rows may be longer than they were without.
@@ -317,12 +310,6 @@ def _add_lines(
         begin = len(lines[0][1])
         headings = [Heading(0, begin, 1, lines[0][1])]
     joined.add(text, headings, [(begin, len(text))], places=places.places())
-
-
-def _split_rows(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-    """Yield rows that follow one another without a blank row."""
-    for _, block in groupby(enumerate(rows), lambda one: one[1].number - one[0]):
-        yield [row for _, row in block]
 
 
 def _split_columns(block: Sequence[_Row]) -> Iterator[tuple[list[_Row], int, int]]:
@@ -354,30 +341,28 @@ def _split_columns(block: Sequence[_Row]) -> Iterator[tuple[list[_Row], int, int
         yield rows, group[0], group[-1]
 
 
-@dataclass(slots=True)
-class _Tables:
-    """The tables of one sheet; one without column names may have those of the one before."""
+def _read_table(
+    rows: Sequence[_Row], left: int, right: int, known: dict[tuple[int, int], list[str]]
+) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each row of a table in these columns.
 
-    _names: dict[tuple[int, int], list[str]] = field(default_factory=dict)
-
-    def read(self, rows: Sequence[_Row], left: int, right: int) -> Iterator[tuple[int, str]]:
-        """Yield number and text of each row."""
-        table = [_Row(row.number, row.cells[left : right + 1]) for row in rows]
-        begin = 0
-        while begin < len(table) and left < right and len(_own(table[begin])) == 1:
-            begin += 1
-        names, body = _find_names(table, begin)
-        if names:
-            self._names[left, right] = names
-        names = self._names.get((left, right), [])
-        for at, row in enumerate(table):
-            cells = _own(row)
-            is_named = names and at >= body and [column for column, _ in cells] != [0]
-            if is_named:
-                parts = (f"{names[at]}: {text}" if names[at] else text for at, text in cells)
-                yield row.number, "; ".join(parts)
-            else:
-                yield row.number, " | ".join(text for _, text in cells)
+    ``known`` has the names of columns of the sheet so far: a table without may have those above it.
+    """
+    table = [_Row(row.number, row.cells[left : right + 1]) for row in rows]
+    begin = 0
+    while begin < len(table) and left < right and len(_own(table[begin])) == 1:
+        begin += 1
+    names, body = _find_names(table, begin)
+    if names:
+        known[left, right] = names
+    names = known.get((left, right), [])
+    for at, row in enumerate(table):
+        cells = _own(row)
+        if names and at >= body and [column for column, _ in cells] != [0]:
+            parts = (f"{names[at]}: {text}" if names[at] else text for at, text in cells)
+            yield row.number, "; ".join(parts)
+        else:
+            yield row.number, " | ".join(text for _, text in cells)
 
 
 def _own(row: _Row) -> list[tuple[int, str]]:
