@@ -80,34 +80,20 @@ def receive_request(pipe: BinaryIO) -> tuple[Request, bytes] | None:
 
 def send(pipe: BinaryIO, message: Message) -> None:
     """Write one line of an answer."""
-    if isinstance(message, ParsedDocument):
-        line = b'{"document":' + _document_adapter().dump_json(message) + b"}"
-    else:
-        name = "failure" if isinstance(message, ReadFailure) else "ended"
-        line = json.dumps({name: asdict(message)}).encode()
-    pipe.write(line + b"\n")
+    pipe.write(_message_adapter().dump_json(message) + b"\n")
     pipe.flush()
 
 
 def receive(line: bytes) -> Message:
     """Parse one line of an answer; raise ``ValueError`` for anything else."""
-    fields = json.loads(line)
-    match fields:
-        case {"failure": {"path": str(path), "reason": str(reason)}}:
-            document = fields["failure"].get("document")
-            return ReadFailure(path, reason, document if isinstance(document, str) else None)
-        case {"ended": {"outcome": "done" | "empty" | "unreadable" | "defect" as outcome}}:
-            return Ended(outcome, str(fields["ended"].get("reason", "")))
-        case {"document": dict(document)}:
-            return _document_adapter().validate_python(document)
-    raise ValueError("not a line of a reply")
+    return _message_adapter().validate_json(line)
 
 
 @cache
-def _document_adapter() -> TypeAdapter[ParsedDocument]:
+def _message_adapter() -> TypeAdapter[Message]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(ParsedDocument)
+    return TypeAdapter(Message)
 
 
 _EXIT_SECONDS = 5.0
