@@ -348,7 +348,9 @@ class _Extractor:
             self._skipped -= 1
             return
         if self._formula:
-            self._close_part()
+            part, inside = self._formula.pop()
+            if part == "(" or (part == "mroot" and inside > 1):
+                self._write(")", [])
             return
         if tag == "button":
             self._close_button()
@@ -434,11 +436,6 @@ class _Extractor:
             self._write("(" if is_group else "√", [])
         elif tag in ("mtr", "mtd"):
             self._out.has_space = True
-
-    def _close_part(self) -> None:
-        tag, parts = self._formula.pop()
-        if tag == "(" or (tag == "mroot" and parts > 1):
-            self._write(")", [])
 
     def _layout(self, tag: str) -> None:
         out = self._out
