@@ -76,13 +76,12 @@ def workbook(
             "xl/_rels/workbook.xml.rels",
             f'<Relationships xmlns="{relations}">{links}</Relationships>',
         )
-        archive.writestr("xl/styles.xml", STYLES)
         archive.writestr("[Content_Types].xml", "<Types/>")
         archive.writestr(
             "_rels/.rels",
             f'<Relationships xmlns="{relations}"><Relationship Id="w" '
             f'Type="{LINKS}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
         )
-        for name, content in parts.items():
+        for name, content in {"xl__styles_dot_xml": STYLES, **parts}.items():
             archive.writestr(name.replace("__", "/").replace("_dot_", "."), content)
     return packed.getvalue()

@@ -43,6 +43,9 @@ def holds(tree, **values):
         ("css", "css"),
         ("srt", "srt"),
         ("captions", "vtt"),
+        ("workbooks", "xlsx"),
+        ("spreadsheet", "ods"),
+        ("OpenDocument", "odt"),
     ],
 )
 def test_a_kind_of_file_goes_by_the_names_people_have_for_it(said, file_type):

@@ -129,6 +129,11 @@ def test_html_nested_twenty_thousand_deep_is_read(tag: str) -> None:
             "<annotation>x_i^2</annotation></math>",
             "x_i^2",
         ),
+        ("<math><mroot><mi>x</mi><mn>3</mn></mroot></math>", "x^(1/3)"),
+        (
+            "<math><mroot><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mi>n</mi></mroot></math>",
+            "(a+b)^(1/n)",
+        ),
         ("<b class='mwe-math-mathml' style='display: none'><math><mi>k</mi></math></b>", "k"),
         # Readings above a word, and signs that only break lines.
         ("<p><ruby>縄<rp>(</rp><rt>なわ</rt><rp>)</rp></ruby>を引く</p>", "縄を引く"),

@@ -13,6 +13,8 @@ from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.containers.archive import ArchiveReader
 from catalog.ingest.readers.containers.workbook import show
+from catalog.library.indexing import Indexer
+from fakes import open_library
 from workbooks import MAIN, Rows, sheet_xml, workbook
 
 
@@ -91,6 +93,14 @@ def test_merged_cells_name_all_columns_and_rows_under_them():
     ]
 
 
+def test_a_long_text_of_a_merged_cell_is_there_once():
+    long = "The roof was mended in spring. " * 4
+    rows: Rows = [["Note", "Item", "Price"], [long, "Oak", 1], [None, "Elm", 2]]
+    document, _ = read(workbook({"S": sheet_xml(rows, ["A2:A3"])}))
+    assert document.text.count("mended") == 4
+    assert document.text.endswith("Item: Elm; Price: 2")
+
+
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
@@ -107,6 +117,44 @@ def test_merged_cells_name_all_columns_and_rows_under_them():
 def test_names_are_taken_from_a_row_of_words_over_values(rows, text):
     document, _ = read(workbook({"S": rows}))
     assert document.text.split("\n", 1)[1] == text
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "shown"),
+    [
+        (0.25, "0%", "25%"),
+        (0.255, "0.0\\ %", "25.5 %"),
+        (1234.5, "#,##0.00 €", "1,234.50 €"),
+        (-1234.5, '"$"#,##0.00_);[Red]\\("$"#,##0.00\\)', "($1,234.50)"),
+        (1234.5, "_-* #,##0.00\\ [$€-407]_-;\\-* #,##0.00", "1,234.50 €"),
+        (-1.5, "0.00", "-1.50"),
+        (1234.0, "00000", "01234"),
+        (3.0, '0.## "kg"', "3 kg"),
+        (12.5, "General", "12.5"),
+        (12.5, "# ?/?", "12.5"),
+        (1e6, "#,##0,", "1000000"),
+        (1e300, "0.00", show(1e300)),
+        (2.5, "[>2]0.000;0", "2.5"),
+    ],
+)
+def test_numbers_are_shown_in_their_format(value, code, shown):
+    assert show(value, code) == shown
+
+
+def test_the_format_of_a_cell_is_that_of_its_style():
+    styles = (
+        f'<styleSheet xmlns="{MAIN}"><numFmts><numFmt numFmtId="170" formatCode="0.00\xa0€"/>'
+        '</numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="10"/><xf numFmtId="170"/></cellXfs>'
+        "</styleSheet>"
+    )
+    rows = sheet_xml([["Item", "Share", "Price"], ["Oak", 0.25, 12], [], ["Elm", 0.5, 7]])
+    for style, column in ((1, "B"), (2, "C")):
+        for row in (2, 4):
+            rows = rows.replace(f'r="{column}{row}"', f's="{style}" r="{column}{row}"')
+    document, _ = read(workbook({"S": rows}, xl__styles_dot_xml=styles))
+    assert document.text.endswith(
+        "Item: Oak; Share: 25.00%; Price: 12.00 €\n\nItem: Elm; Share: 50.00%; Price: 7.00 €"
+    )
 
 
 def test_hidden_and_empty_sheets_are_left_out_and_hidden_ones_named():
@@ -203,3 +251,15 @@ def test_a_sheet_with_an_impossible_cell_is_named_and_the_others_are_read():
 )
 def test_no_digit_that_a_person_sees_is_rounded_away(value, shown):
     assert show(value) == shown
+
+
+def test_a_hidden_sheet_is_named_in_later_runs_too(tmp_path):
+    folder = tmp_path / "books"
+    folder.mkdir()
+    (folder / "b.xlsx").write_bytes(workbook({"Costs": COSTS, "L": [["x"]]}, hidden=["L"]))
+    with open_library(tmp_path) as library:
+        Indexer(library).build(folder, "books")
+        failures = Indexer(library).update("books").failed
+        assert [(one.path, one.reason) for one in failures] == [
+            ("b.xlsx", "a hidden sheet is not read (L)")
+        ]

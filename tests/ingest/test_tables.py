@@ -14,6 +14,7 @@ from catalog.core.tokens import CharTokenCounter
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.readers.base import DEFAULT_LIMITS
 from catalog.ingest.readers.registry import load_reader, sniff
+from catalog.ingest.readers.tables import names_columns
 from catalog.interfaces.calls import LocalEngine
 from catalog.library.indexing import Indexer
 from fakes import open_library
@@ -196,3 +197,25 @@ def test_a_search_shows_the_names_of_the_columns_of_what_it_finds(tmp_path):
     assert "| Name" not in best["text"]
     lines = CSV.splitlines()[best["locator"]["line_start"] - 1 : best["locator"]["line_end"]]
     assert best["text"].splitlines() == lines
+
+
+@pytest.mark.parametrize("directive", ["sep=;", "SEP=;", '"sep=;"'])
+def test_a_first_line_with_the_delimiter_is_no_row(directive):
+    document = read("a.csv", f"{directive}\r\nName;Town, state\r\nBo;Bern, BE\r\n".encode())
+    assert document.text == "\r\nName;Town, state\r\nBo;Bern, BE\r\n"
+    assert [table.columns for table in document.tables] == ["| Name | Town, state |"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_table"),
+    [
+        ("Person|Role/Ines|editor/Bo|author/Mia|author", True),
+        ("Country|Capital/Portugal|Lisbon/Norway|Oslo/Chile|Santiago", True),
+        ("Name|Ines Dahl/Street|Quay 5/Town|Porto/Job|editor", False),
+        ("Name|Ines Dahl/Town:|Porto/Job:|editor/Team:|maps", False),
+        ("Mail|ines@example.org/Town|Porto/Job|editor/Team|maps", False),
+        ("Person|Role/Ines|editor", False),
+    ],
+)
+def test_two_columns_of_words_are_a_form_only_with_a_sign_of_one(rows, is_table):
+    assert names_columns([row.split("|") for row in rows.split("/")]) == is_table

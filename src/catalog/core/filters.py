@@ -56,9 +56,12 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?")
 _NAMES_BY_EXTENSIONS = {
     "md qmd rmd": "markdown mdown mkd",
-    "docx doc docm dotx": "word worddocument",
-    "pptx ppt pptm ppsx potx": "powerpoint presentation slide slides slideshow",
-    "xlsx xls xlsm csv": "excel spreadsheet sheet",
+    "docx doc docm dotx odt ott": "word worddocument",
+    "pptx ppt pptm ppsx potx odp otp": "powerpoint presentation slide slides slideshow",
+    "xlsx xls xlsm xlsb xltx xltm xlt ods ots csv tsv": "excel spreadsheet sheet workbook",
+    "odt ott odp otp ods ots": "opendocument",
+    "rtf": "richtext",
+    "tex ltx": "latex",
     "ipynb": "notebook jupyter jupyternotebook",
     "html htm xhtml": "web webpage webpages website html htm xhtml",
     "txt text": "text plaintext",

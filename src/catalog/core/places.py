@@ -16,6 +16,11 @@ WITHIN = " › "
 _UNITS = frozenset(get_args(Unit))
 
 
+def enclosing(path: str) -> Iterator[str]:
+    """Yield the paths of the documents around the one with this path, from outside, and its own."""
+    return accumulate(path.split(WITHIN), lambda outer, name: f"{outer}{WITHIN}{name}")
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """A map from the characters of a text to the lines (cells, paragraphs …) of its file.

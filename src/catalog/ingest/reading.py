@@ -11,6 +11,7 @@ from catalog.core.dates import read_written_date
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError, TransientReadError
 from catalog.core.filters import known_file_type
+from catalog.core.places import WITHIN, enclosing
 from catalog.ingest.chunking.chunker import Cut, DocumentChunker
 from catalog.ingest.discovery import STREAMED, SourceFile
 from catalog.ingest.executors import Executor, InPlace, Lost
@@ -184,7 +185,11 @@ class FileOutcome:
     def unread(self, known: AbstractSet[str]) -> AbstractSet[str]:
         """Return the file's known documents that were not read but may still be in it."""
         missing = known - self.paths
-        return missing & self.refused if self.is_whole else missing
+        return set(filter(self.is_refused, missing)) if self.is_whole else missing
+
+    def is_refused(self, path: str) -> bool:
+        """Return whether the part of the file with this document, or one around it, is unread."""
+        return any(name in self.refused for name in enclosing(path))
 
     def _described(self, parsed: ParsedDocument, sidecars: Sidecars) -> ParsedDocument | None:
         """Return the document with its sidecars' metadata; ``None`` if those cannot be read."""
@@ -208,8 +213,12 @@ class FileOutcome:
 
     @property
     def reason(self) -> str | None:
-        """The reason of the first failure, ``None`` without any."""
-        return self.failures[0].reason if self.failures else None
+        """The reason of the first failure, with the part of the file; ``None`` without any."""
+        if not self.failures:
+            return None
+        first = self.failures[0]
+        part = first.path.removeprefix(f"{self.file.path}{WITHIN}")
+        return first.reason if part == first.path else f"{first.reason} ({part})"
 
     @property
     def state(self) -> State:

@@ -170,6 +170,8 @@ class SyncRun:
             self.failed.append(Failure(file.path, unfit))  # its name cannot be stored either
             return
         for parsed, cut in documents:
+            if self._stays(parsed.path, outcome):
+                continue
             if (unfit := self._database.describe_unfit(parsed.path, *parsed.metadata)) is not None:
                 outcome.fail(parsed.path, unfit)
                 continue
@@ -190,6 +192,14 @@ class SyncRun:
         known = self._stored.paths_of(file.path)
         self._owners.release(file.path, known - outcome.paths - outcome.unread(known))
         self._files_read.append(outcome)
+
+    def _stays(self, path: str, outcome: FileOutcome) -> bool:
+        """Return whether a document keeps its earlier text, because its file was cut short."""
+        entry = self._stored.entries.get(outcome.file.path)
+        if entry is None or not self._stored.has_documents(outcome.file.path):
+            return False
+        is_changed = entry.state != "done" or entry.digest != outcome.digest
+        return is_changed and outcome.is_refused(path)
 
     def leave_to_conversions(self, file: SourceFile) -> bool:
         """Drop the documents of a converted file; return whether its conversion is indexed."""

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
+_MAILS = ("eml", "mbox", "msg")
 _SHOWN = 10  # names in a note
 _SUGGESTIONS = 5
 _ALIKE = 0.6  # share of the letters, as difflib counts
@@ -110,7 +111,7 @@ def find_named(
 
     Lines that are ``given`` win over those in the reference. A place that no document of that name
     can have is an error after a colon, and elsewhere a note on the whole document. Documents that
-    are not ``seen`` are ignored.
+    are not ``seen`` are ignored. A part that a mail does not have is no document.
     """
     document = find_exactly(connection, reference, dataset, seen)
     if document is not None:
@@ -140,6 +141,10 @@ def find_named(
         unit = read_places(connection, first).places.unit
         counted = f"{first.path} counts {unit}s: a part is {first.path}:12-20"
         raise DocumentReferenceError(counted)
+    if groups and not fitting and cited is not None and cited.part.cells:
+        first = groups[0][0]
+        if first.file_type in _MAILS or WITHIN in first.path:
+            return []  # not the mail for an attachment that it does not have
     note = f"the place in {reference!r} cannot be read, so this is the whole document"
     return fitting or [replace(_whole(files), notes=(note,)) for files in groups]
 
@@ -532,6 +537,7 @@ def _near(
     if within is not None and not within.is_whole_dataset:
         allowed = frozenset(list_source_ids(connection, allowed_documents(within)))
     text = name.removeprefix("#").casefold()
+    outer = text.rpartition(WITHIN)[0]
     inside: list[str] = []
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for name_ in named_datasets(connection, dataset):
@@ -539,7 +545,8 @@ def _near(
             reference = f"{name_}:{path}"
             if allowed is not None and reference not in allowed:
                 continue
-            if text in reference.casefold():
+            folded = reference.casefold()
+            if text in folded or (outer and f"{outer}{WITHIN}" in folded):
                 inside.append(reference)
             for form in {reference, path, path.rpartition("/")[2]}:
                 by_name[form.casefold()].append(reference)

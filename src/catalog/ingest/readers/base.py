@@ -28,7 +28,8 @@ class ReadLimits:
     ``text_bytes`` bounds a text file, or one record of a JSON Lines file; ``document_bytes`` a PDF,
     Word, PowerPoint, e-book or notebook file on disk, and ``unpacked_bytes`` all that it holds when
     unpacked. ``pages`` counts pages, slides or chapters, ``characters`` what comes out. ``seconds``
-    and ``memory_bytes`` bound the process that reads such a file.
+    and ``memory_bytes`` bound the process that reads such a file. ``attachment`` is the path of the
+    only attachment of a mail to read, "" for none of them.
     """
 
     text_bytes: int = 20_000_000
@@ -38,6 +39,7 @@ class ReadLimits:
     characters: int = 50_000_000
     seconds: float = 600.0
     memory_bytes: int = 2_000_000_000
+    attachment: str | None = None
 
     @classmethod
     def of(cls, settings: IngestSettings) -> ReadLimits:
@@ -60,12 +62,16 @@ class ReadFailure:
     """A part of a file that cannot be read (``corpus.jsonl:17``), although other parts can.
 
     ``document`` is the path of the document that the part would be, if known; its earlier text is
-    kept.
+    kept, and that of the documents within it.
     """
 
     path: str
     reason: str
     document: str | None = None
+
+
+LEFT_TO_ITSELF = "not read with the mail"
+"""The reason of a failure for an attachment that the limits leave out."""
 
 
 class Reader(Protocol):

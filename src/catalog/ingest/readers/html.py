@@ -27,7 +27,14 @@ from catalog.ingest.readers.base import (
 )
 from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
 from catalog.ingest.readers.source_lines import RAW_TEXT, SourceLines
-from catalog.ingest.readers.tables import MOST_COLUMNS, MOST_ROWS, OpenTable, find_table, to_span
+from catalog.ingest.readers.tables import (
+    LONGEST_REPEATED,
+    MOST_COLUMNS,
+    MOST_ROWS,
+    OpenTable,
+    find_table,
+    to_span,
+)
 
 
 @dataclass(slots=True)
@@ -138,6 +145,7 @@ _MATH_SIGNS = {
     "msubsup": "_^",
     "munderover": "_^",
     "mfrac": "/",
+    "mroot": ("^(1/",),
 }
 """What stands in plain text before the second and the third part of a formula's element."""
 _INVISIBLE = re.compile(
@@ -340,7 +348,9 @@ class _Extractor:
             self._skipped -= 1
             return
         if self._formula:
-            self._close_part()
+            part, inside = self._formula.pop()
+            if part == "(" or (part == "mroot" and inside > 1):
+                self._write(")", [])
             return
         if tag == "button":
             self._close_button()
@@ -422,15 +432,10 @@ class _Extractor:
                 self._write(signs[parts - 1], [])
         is_group = tag == "mrow" and holder in _MATH_SIGNS
         self._formula.append(("(" if is_group else tag, 0))
-        if tag in ("msqrt", "mroot") or is_group:
+        if tag == "msqrt" or is_group:
             self._write("(" if is_group else "√", [])
         elif tag in ("mtr", "mtd"):
             self._out.has_space = True
-
-    def _close_part(self) -> None:
-        tag, _ = self._formula.pop()
-        if tag == "(":
-            self._write(")", [])
 
     def _layout(self, tag: str) -> None:
         out = self._out
@@ -466,7 +471,7 @@ class _Extractor:
         table = self._open_tables[-1]
         begin, rows = table.cell
         text = "".join(self._out.pieces[begin:]).strip(" |\n") if rows > 1 else ""
-        if text and len(text) <= MAX_TITLE:
+        if text and len(text) <= LONGEST_REPEATED:
             columns = table.row[-1]
             table.reaching[table.column - columns] = rows, columns, text
 

@@ -23,13 +23,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal, cast
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError, TransientReadError
-from catalog.ingest.readers.base import ReadFailure, ReadLimits
+from catalog.core.places import enclosing
+from catalog.ingest.readers.base import LEFT_TO_ITSELF, ReadFailure, ReadLimits
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -79,34 +80,20 @@ def receive_request(pipe: BinaryIO) -> tuple[Request, bytes] | None:
 
 def send(pipe: BinaryIO, message: Message) -> None:
     """Write one line of an answer."""
-    if isinstance(message, ParsedDocument):
-        line = b'{"document":' + _document_adapter().dump_json(message) + b"}"
-    else:
-        name = "failure" if isinstance(message, ReadFailure) else "ended"
-        line = json.dumps({name: asdict(message)}).encode()
-    pipe.write(line + b"\n")
+    pipe.write(_message_adapter().dump_json(message) + b"\n")
     pipe.flush()
 
 
 def receive(line: bytes) -> Message:
     """Parse one line of an answer; raise ``ValueError`` for anything else."""
-    fields = json.loads(line)
-    match fields:
-        case {"failure": {"path": str(path), "reason": str(reason)}}:
-            document = fields["failure"].get("document")
-            return ReadFailure(path, reason, document if isinstance(document, str) else None)
-        case {"ended": {"outcome": "done" | "empty" | "unreadable" | "defect" as outcome}}:
-            return Ended(outcome, str(fields["ended"].get("reason", "")))
-        case {"document": dict(document)}:
-            return _document_adapter().validate_python(document)
-    raise ValueError("not a line of a reply")
+    return _message_adapter().validate_json(line)
 
 
 @cache
-def _document_adapter() -> TypeAdapter[ParsedDocument]:
+def _message_adapter() -> TypeAdapter[Message]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(ParsedDocument)
+    return TypeAdapter(Message)
 
 
 _EXIT_SECONDS = 5.0
@@ -125,12 +112,37 @@ class IsolatedReader:
         """Yield the documents and failures from the reader of that format.
 
         Raises the reader's ``ReadError``, also if the file is too large, takes too long or too much
-        memory, or makes the worker crash.
+        memory, or makes the worker crash. A mail with an attachment that does so is read without.
         """
         data = handle.read(limits.document_bytes + 1)
         if len(data) > limits.document_bytes:
             raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
-        yield from _WORKERS.ask(Request(self._format, path, len(data), limits), data)
+        request = Request(self._format, path, len(data), limits)
+        try:
+            yield from _WORKERS.ask(request, data)
+        except EmptyDocumentError:
+            raise
+        except ReadError:
+            if self._format not in ("mail", "msg"):
+                raise
+            yield from _read_one_by_one(request, data)
+
+
+def _read_one_by_one(request: Request, data: bytes) -> Iterator[ParsedDocument | ReadFailure]:
+    """Yield a mail without attachments, then each of these, or why it is not read."""
+
+    def ask(attachment: str) -> list[ParsedDocument | ReadFailure]:
+        limits = replace(request.limits, attachment=attachment)
+        return _WORKERS.ask(replace(request, limits=limits), data)
+
+    for item in ask(""):
+        if not isinstance(item, ReadFailure) or item.reason != LEFT_TO_ITSELF:
+            yield item
+            continue
+        try:
+            yield from (one for one in ask(item.path) if item.path in enclosing(one.path))
+        except ReadError as error:
+            yield replace(item, reason=str(error))
 
 
 class _Workers:

@@ -7,8 +7,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from catalog.core.errors import ReadError, TransientReadError
 
@@ -19,11 +20,10 @@ _FLAGS = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
-_BLOCK = 2**20  # bytes
 
 
 @contextmanager
-def open_regular(path: Path, *, root: Path | None = None) -> Iterator[BinaryIO]:
+def open_regular(path: Path, *, root: Path | None = None) -> Iterator[BufferedReader]:
     """Open a file to read bytes.
 
     Raises ``ReadError`` with the reason if it vanished, may not be read, or is not a regular file.
@@ -42,9 +42,7 @@ def open_regular(path: Path, *, root: Path | None = None) -> Iterator[BinaryIO]:
 def digest_file(path: Path, *, root: Path) -> str:
     """Return a hash of a file's bytes, hexadecimal; raises like :func:`open_regular`."""
     with open_regular(path, root=root) as handle:
-        digest = hashlib.blake2b(digest_size=20)
-        while block := handle.read(_BLOCK):
-            digest.update(block)
+        digest = hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=20))
         return digest.hexdigest()
 
 
@@ -73,7 +71,7 @@ def device_of(folder: Path) -> int:
         return 0
 
 
-def _open_handle(path: Path, root: Path | None) -> BinaryIO:
+def _open_handle(path: Path, root: Path | None) -> BufferedReader:
     try:
         if root is None or root == path or os.open not in os.supports_dir_fd:
             handle = os.fdopen(_open(path, None), "rb")

@@ -67,24 +67,30 @@ class CsvReader(PlainTextReader):
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document unchanged, with its table, or as a transcript."""
+        told = _DIRECTIVE.match(text)
+        if told is not None:
+            text = text[told.end() :]  # from its line end on: the lines keep their numbers
         document = super().parse(text, path)
-        return document if document.segments else _add_table(document)
+        delimiters = _DELIMITERS if told is None else told[1]
+        return document if document.segments else _add_table(document, delimiters)
 
 
 _DELIMITERS = ",;\t|"
+_DIRECTIVE = re.compile(r'"?sep=([^\r\n"])"?(?=\r?\n)', re.IGNORECASE)
+"""The first line by which Excel is told the delimiter."""
 _ROWS_COMPARED = 50
 
 
-def _add_table(document: ParsedDocument) -> ParsedDocument:
+def _add_table(document: ParsedDocument, delimiters: str) -> ParsedDocument:
     """Add the table of a text with delimiters, and rows of several lines that should stay whole.
 
-    The delimiter is the one that gives most of the first rows one number of columns. Lines above
-    the first of these rows are a title.
+    Of the delimiters it is the one that gives most of the first rows one number of columns. Lines
+    above the first of these rows are a title.
     """
     text = document.text
     tried = [
         (*_count_columns(rows), -at, rows)
-        for at, mark in enumerate(_DELIMITERS)
+        for at, mark in enumerate(delimiters)
         if (rows := [row for row, *_ in islice(_read_rows(text, mark), _ROWS_COMPARED)])
     ]
     if not tried:
@@ -92,7 +98,7 @@ def _add_table(document: ParsedDocument) -> ParsedDocument:
     _, columns, at, rows = max(tried)
     first = next(number for number, row in enumerate(rows) if len(row) == columns)
     starts, atomic = [], []
-    for _, start, end, has_lines in _read_rows(text, _DELIMITERS[-at]):
+    for _, start, end, has_lines in _read_rows(text, delimiters[-at]):
         starts.append(start)
         atomic += [(start, end)] if has_lines else []
     has_names = columns > 1 and names_columns(rows[first:], may_be_form=False)

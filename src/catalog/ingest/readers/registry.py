@@ -120,6 +120,8 @@ _MAIL = re.compile(
     rb"(?:Message-ID:\s*+<|MIME-Version:\s*+1|Received:\s++(?:from|by)\s|Return-Path:\s*+<)",
     re.IGNORECASE,
 )
+_IN_MAILDIR = re.compile(r"(?:^|/)(?:cur|new)/[^/]+")
+_HEADERS = re.compile(rb"(?:[!-9;-~]++:[^\n]*+\n?(?:[ \t][^\n]*+\n?)*+)++")
 _OLE = {  # one container for many programs: only the name tells which one wrote the file
     "xlsx": "an Excel workbook with a password: save it without one",
 }
@@ -204,6 +206,9 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
         return "manual", None
     if (mail := _MAIL.match(head)) is not None:
         return ("mbox" if mail[1] else "mail"), None
+    is_cut = len(head) == _HEAD_BYTES  # within the first headers
+    if is_cut and _IN_MAILDIR.search(path) and _HEADERS.fullmatch(head):
+        return "mail", None
     from catalog.ingest.readers.timed.subtitles import looks_like_subtitles
 
     if looks_like_subtitles(decode(head)):

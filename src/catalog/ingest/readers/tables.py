@@ -10,12 +10,17 @@ from statistics import median
 
 from catalog.core.documents import Table
 
-_NUMBER = re.compile(r"[-+(]?(?=[.,' ]*+\d)[\d.,' ]++%?\)?")
+_NUMBER = re.compile(r"[-+(]?[$€£¥]?(?=[.,' ]*+\d)[\d.,' ]++(?:[%$€£¥]|[A-Z]{3})?\)?")
 _DATE = re.compile(r"(?:19|20)\d\d(?:-\d\d-\d\d)?(?: \d\d:\d\d)?")
 _LONGER = 3
 """How many times as long as their name the texts of a table of two columns are."""
 _ROWS_COMPARED = 50
+_FEWEST_ROWS, _LONGEST_NAME = 4, 40
+"""Rows, and characters of a name, of a table that has two columns of words."""
+_DIGIT_OR_AT = re.compile(r"[\d@]")
 _LONGEST_LINE = 600
+LONGEST_REPEATED = 80
+"""Characters of a cell over several rows or columns that is repeated in each."""
 MOST_ROWS, MOST_COLUMNS = 1000, 100
 """Into how many rows and columns a cell of a web page may reach."""
 
@@ -23,8 +28,8 @@ MOST_ROWS, MOST_COLUMNS = 1000, 100
 def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) -> bool:
     """Return whether the first row names the columns of the rows under it.
 
-    It has words, or years and dates next to words. Two columns of words alone may be a form, with
-    a name in the first cell of each row.
+    It has words, or years and dates next to words. Two columns of words may be a form, with a name
+    in the first cell of each row.
     """
     if len(rows) < 2:
         return False
@@ -45,6 +50,23 @@ def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) ->
             _is_unlike(name, [one[at] for one in below if at < len(one)])
             for at, name in enumerate(row)
         )
+        or not _is_form(list(islice(rows, _ROWS_COMPARED)))
+    )
+
+
+def _is_form(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether two columns of words have signs of a form, or are too few rows to tell.
+
+    The signs are a colon after a name, a long text or a number in the first row, and values of
+    which some have numbers and most do not.
+    """
+    names, values = ([text for row in rows for text in row[at : at + 1] if text] for at in (0, 1))
+    numbered = sum(_DIGIT_OR_AT.search(value) is not None for value in values)
+    return (
+        len(rows) < _FEWEST_ROWS
+        or any(name.endswith(":") for name in names)
+        or any(len(text) > _LONGEST_NAME or _DIGIT_OR_AT.search(text) for text in rows[0])
+        or 0 < 2 * numbered <= len(values)
     )
 
 

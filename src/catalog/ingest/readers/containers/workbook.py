@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import reduce
 from itertools import accumulate, groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
@@ -38,9 +37,15 @@ from catalog.ingest.readers.containers.archive import (
     read_properties,
     read_relations,
 )
+from catalog.ingest.readers.containers.number_formats import (
+    column_number,
+    format_number,
+    formats_of_rows,
+    read_formats,
+)
 from catalog.ingest.readers.containers.opendocument import read_opendocument_properties
 from catalog.ingest.readers.metadata import normalise, take_title
-from catalog.ingest.readers.tables import names_columns
+from catalog.ingest.readers.tables import LONGEST_REPEATED, names_columns
 
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet
@@ -53,6 +58,8 @@ _SMALL = 4_000_000
 """Bytes of a sheet that may have few cells far apart: the library allocates all between them."""
 _LARGEST_AREA, _SPARSE = 5_000_000, 200
 """Cells that a sheet may span, and how many times those that it has."""
+_AFTER_ALL = 1 << 60
+"""The number of a row that no sheet has."""
 _PANIC = "PanicException"
 _LOOKED_AT = 50
 """Rows from which the names of the columns are told."""
@@ -61,9 +68,9 @@ _LOOKED_AT = 50
 class WorkbookReader:
     """Read the sheets that a person sees, with dates and numbers as displayed.
 
-    Formulas have the values that were saved with them. Numbers have no currency and no thousands
-    separators, because the library returns bare values. A workbook has up to ``text_bytes``
-    characters; rows after them are left out, and named.
+    Formulas have the values that were saved with them. Outside .xlsx, numbers have no currency,
+    percent sign and thousands separators, because the library returns bare values. A workbook has
+    up to ``text_bytes`` characters; rows after them are left out, and named.
     """
 
     def read(
@@ -84,8 +91,12 @@ class WorkbookReader:
         is_archive = handle.read(2) == b"PK"
         handle.seek(0)
         archive = open_archive(handle, limits) if is_archive else None
-        metadata = normalise(_read_properties(archive) if archive else {})
-        sparse = set(_find_sparse(archive)) if archive else set()
+        is_open = archive is not None and "content.xml" in archive
+        read_fields = read_opendocument_properties if is_open else read_properties
+        metadata = normalise(read_fields(archive) if archive else {})
+        parts, styles = _find_parts(archive) if archive else ({}, None)
+        sparse = {name for name, part in parts.items() if archive and _is_sparse(archive, part)}
+        formats = read_formats(archive, styles) if archive and styles is not None else []
         handle.seek(0)
         joined, left_out = JoinedText(limits, "row"), []
         try:
@@ -104,12 +115,18 @@ class WorkbookReader:
                 reason = "not read: its cells are too far apart; delete the one that is astray"
             else:
                 try:
-                    rows = _read_rows(book.get_sheet_by_name(sheet.name))
+                    part = parts.get(sheet.name) if any(formats) else None
+                    xml = archive.read(part) if archive and part is not None else b""
+                    styled = formats_of_rows(xml, formats)
+                    cells = book.get_sheet_by_name(sheet.name)
+                    first = (cells.start or (0, 0))[1]
+                    rows = _read_rows(cells, first, styled)
                     name = one_line(clean(sheet.name)) or "-"
-                    reason = _add_sheet(joined, name, rows, limits.text_bytes)
+                    reason = _add_sheet(joined, name, rows, first, limits.text_bytes)
                 except BaseException as error:
                     # A panic of the library, as at a cell that no sheet has, is no Exception.
-                    if not isinstance(error, CalamineError) and type(error).__name__ != _PANIC:
+                    is_known = isinstance(error, CalamineError | ReadError)
+                    if not is_known and type(error).__name__ != _PANIC:
                         raise
                     reason = f"a broken sheet: {one_line(error)}"
             if reason:
@@ -122,35 +139,30 @@ class WorkbookReader:
         yield joined.document(path, title=title, file_type=file_type(path), metadata=metadata)
 
 
-def _find_sparse(archive: Archive) -> Iterator[str]:
-    """Yield the names of Excel sheets that span millions of cells and have few."""
+def _find_parts(archive: Archive) -> tuple[dict[str, str], str | None]:
+    """Return the parts of an Excel archive that have its sheets, by name, and its styles."""
     main = find_related(read_relations(archive, ""), "officeDocument")
     if main is None or not main.endswith(".xml"):
-        return
-    links = read_relations(archive, main)
+        return {}, None
+    links, parts = read_relations(archive, main), {}
     for sheet in named(read_part(archive, main), "sheet"):
         ids = [value for key, value in sheet.items() if key.endswith("}id")]
-        link = links.get(ids[0]) if ids else None
-        if link is None or archive.size(link.target) > _SMALL:
-            continue
-        places = _CELL.findall(archive.read(link.target))
-        columns = [_number(letters.decode()) for letters, _ in places]
-        rows = [int(row) for _, row in places]
-        if places:
-            area = (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
-            if area > max(_LARGEST_AREA, _SPARSE * len(places)):
-                yield sheet.get("name", "")
+        if ids and ids[0] in links:
+            parts[sheet.get("name", "")] = links[ids[0]].target
+    return parts, find_related(links, "styles")
 
 
-def _number(letters: str) -> int:
-    """Return the number of a column, from 1: ``AB`` is 28."""
-    return reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters.upper(), 0)
-
-
-def _read_properties(archive: Archive) -> dict[str, object]:
-    if "content.xml" in archive:
-        return read_opendocument_properties(archive)
-    return read_properties(archive)
+def _is_sparse(archive: Archive, part: str) -> bool:
+    """Return whether a sheet spans millions of cells and has few."""
+    if archive.size(part) > _SMALL:
+        return False
+    places = _CELL.findall(archive.read(part))
+    columns = [column_number(letters) for letters, _ in places]
+    rows = [int(row) for _, row in places]
+    if not places:
+        return False
+    area = (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
+    return area > max(_LARGEST_AREA, _SPARSE * len(places))
 
 
 @dataclass(slots=True)
@@ -168,51 +180,53 @@ class _Spanned(str):
     """The text of a merged cell, repeated in the columns after its first."""
 
 
-@dataclass(slots=True)
-class _Sheet:
-    """The rows of one sheet with text; ``first`` is the number of the first column, from 0."""
+def _read_rows(
+    sheet: CalamineSheet, first: int, formats: Iterator[tuple[int, dict[int, str]]]
+) -> Iterator[_Row]:
+    """Yield the rows with text, with short texts of merged cells in all of their rows and columns.
 
-    first: int
-    rows: Iterator[_Row]
-
-
-def _read_rows(sheet: CalamineSheet) -> _Sheet:
-    """Return the rows, with the text of merged cells in all of their rows and columns."""
-    first = (sheet.start or (0, 0))[1]
+    ``first`` is the number of the first column, from 0. ``formats`` has the number formats of rows,
+    which are counted from 1, by column from 1.
+    """
     merged = sorted(sheet.merged_cell_ranges or ())
+    at, active = 0, list[tuple[int, int, int, str]]()
+    styled, codes = 0, dict[int, str]()
+    for number, values in enumerate(sheet.iter_rows()):
+        while styled <= number:
+            styled, codes = next(formats, (_AFTER_ALL, {}))
+        own = codes if styled == number + 1 else {}
+        numbered = enumerate(values, first + 1)
+        cells = [show(value, own.get(column, "")) for column, value in numbered]
+        active = [one for one in active if one[0] >= number]
+        while at < len(merged) and merged[at][0][0] <= number:
+            (top, left), (bottom, right) = merged[at]
+            at += 1
+            left, right = left - first, min(right - first, len(cells) - 1)
+            is_repeated = 0 <= left < len(cells) and 0 < len(cells[left]) <= LONGEST_REPEATED
+            if top == number and is_repeated:
+                active.append((bottom, left, right, cells[left]))
+        for _, left, right, text in active:
+            if not cells[left]:
+                cells[left] = text
+            for column in range(left + 1, right + 1):
+                cells[column] = cells[column] or _Spanned(text)
+        if any(cells):
+            yield _Row(number + 1, cells)
 
-    def rows() -> Iterator[_Row]:
-        at, active = 0, list[tuple[int, int, int, str]]()
-        for number, values in enumerate(sheet.iter_rows()):
-            cells = [show(value) for value in values]
-            active = [one for one in active if one[0] >= number]
-            while at < len(merged) and merged[at][0][0] <= number:
-                (top, left), (bottom, right) = merged[at]
-                at += 1
-                left, right = left - first, min(right - first, len(cells) - 1)
-                if top == number and 0 <= left < len(cells) and cells[left]:
-                    active.append((bottom, left, right, cells[left]))
-            for _, left, right, text in active:
-                if not cells[left]:
-                    cells[left] = text
-                for column in range(left + 1, right + 1):
-                    cells[column] = cells[column] or _Spanned(text)
-            if any(cells):
-                yield _Row(number + 1, cells)
 
-    return _Sheet(first, rows())
-
-
-def show(value: object) -> str:
+def show(value: object, code: str = "") -> str:
     """Return a value as a person sees it: 12.5, 2024-03-05, 2024-03-05 09:30, 7:45, TRUE.
 
-    Numbers have up to 15 digits, as in Excel. Seconds are shown unless they are 0.
+    ``code`` is its number format, if known. Other numbers have up to 15 digits, as in Excel.
+    Seconds are shown unless they are 0.
     """
     match value:
         case str():
             return " ".join(storable(value.replace("\0", "")).split())
         case bool():
             return str(value).upper()
+        case float() if code and (formatted := format_number(value, code)) is not None:
+            return " ".join(formatted.split())
         case float():
             shown = f"{value or 0.0:.15g}"
             is_plain = "e" not in shown or not 1e-7 < abs(value) < 1e21
@@ -247,24 +261,28 @@ def _clock(value: time | datetime) -> str:
     return shown
 
 
-def _add_sheet(joined: JoinedText, name: str, sheet: _Sheet, limit: int) -> str:
+def _add_sheet(
+    joined: JoinedText, name: str, all_rows: Iterator[_Row], first: int, limit: int
+) -> str:
     """Add the text of a sheet; return which of its rows were left out, if any."""
     quoted = name if _NAMED_SIMPLY.fullmatch(name) else "'" + name.replace("'", "''") + "'"
-    tables, left_out, length, has_heading = _Tables(), list[int](), joined.following, True
+    names = dict[tuple[int, int], list[str]]()
+    left_out, length, has_heading = list[int](), joined.following, True
 
     def fitting() -> Iterator[_Row]:
         nonlocal length
-        for row in sheet.rows:
+        for row in all_rows:
             length += sum(map(len, row.cells))
             if length > limit:
                 left_out.append(row.number)
             else:
                 yield row
 
-    for block in _split_rows(fitting()):
-        for rows, left, right in _split_columns(block):
-            area = f"{quoted}!{_letters(sheet.first + left)}:{_letters(sheet.first + right)}"
-            lines = list(tables.read(rows, left, right))
+    # Rows that follow one another without a blank row differ equally from their place.
+    for _, block in groupby(enumerate(fitting()), lambda one: one[1].number - one[0]):
+        for rows, left, right in _split_columns([row for _, row in block]):
+            area = f"{quoted}!{_letters(first + left)}:{_letters(first + right)}"
+            lines = list(_read_table(rows, left, right, names))
             if has_heading:
                 lines.insert(0, (rows[0].number, one_line(name)))
             # With the names of their columns the rows may be longer than they were without.
@@ -292,12 +310,6 @@ def _add_lines(
         begin = len(lines[0][1])
         headings = [Heading(0, begin, 1, lines[0][1])]
     joined.add(text, headings, [(begin, len(text))], places=places.places())
-
-
-def _split_rows(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-    """Yield rows that follow one another without a blank row."""
-    for _, block in groupby(enumerate(rows), lambda one: one[1].number - one[0]):
-        yield [row for _, row in block]
 
 
 def _split_columns(block: Sequence[_Row]) -> Iterator[tuple[list[_Row], int, int]]:
@@ -329,30 +341,28 @@ def _split_columns(block: Sequence[_Row]) -> Iterator[tuple[list[_Row], int, int
         yield rows, group[0], group[-1]
 
 
-@dataclass(slots=True)
-class _Tables:
-    """The tables of one sheet; one without column names may have those of the one before."""
+def _read_table(
+    rows: Sequence[_Row], left: int, right: int, known: dict[tuple[int, int], list[str]]
+) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each row of a table in these columns.
 
-    _names: dict[tuple[int, int], list[str]] = field(default_factory=dict)
-
-    def read(self, rows: Sequence[_Row], left: int, right: int) -> Iterator[tuple[int, str]]:
-        """Yield number and text of each row."""
-        table = [_Row(row.number, row.cells[left : right + 1]) for row in rows]
-        begin = 0
-        while begin < len(table) and left < right and len(_own(table[begin])) == 1:
-            begin += 1
-        names, body = _find_names(table, begin)
-        if names:
-            self._names[left, right] = names
-        names = self._names.get((left, right), [])
-        for at, row in enumerate(table):
-            cells = _own(row)
-            is_named = names and at >= body and [column for column, _ in cells] != [0]
-            if is_named:
-                parts = (f"{names[at]}: {text}" if names[at] else text for at, text in cells)
-                yield row.number, "; ".join(parts)
-            else:
-                yield row.number, " | ".join(text for _, text in cells)
+    ``known`` has the names of columns of the sheet so far: a table without may have those above it.
+    """
+    table = [_Row(row.number, row.cells[left : right + 1]) for row in rows]
+    begin = 0
+    while begin < len(table) and left < right and len(_own(table[begin])) == 1:
+        begin += 1
+    names, body = _find_names(table, begin)
+    if names:
+        known[left, right] = names
+    names = known.get((left, right), [])
+    for at, row in enumerate(table):
+        cells = _own(row)
+        if names and at >= body and [column for column, _ in cells] != [0]:
+            parts = (f"{names[at]}: {text}" if names[at] else text for at, text in cells)
+            yield row.number, "; ".join(parts)
+        else:
+            yield row.number, " | ".join(text for _, text in cells)
 
 
 def _own(row: _Row) -> list[tuple[int, str]]:

@@ -12,7 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from email import policy
-from email.errors import MessageError
+from email.errors import (
+    CloseBoundaryNotFoundDefect,
+    MessageError,
+    NoBoundaryInMultipartDefect,
+    StartBoundaryNotFoundDefect,
+)
 from email.header import decode_header
 from email.message import Message
 from email.parser import BytesParser
@@ -24,9 +29,10 @@ from typing import BinaryIO, cast
 
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.places import WITHIN, Unit
+from catalog.core.places import WITHIN, Unit, enclosing
 from catalog.core.text import clean, storable
 from catalog.ingest.readers.base import (
+    LEFT_TO_ITSELF,
     MAX_TITLE,
     ReadFailure,
     ReadLimits,
@@ -52,12 +58,14 @@ from catalog.ingest.readers.registry import load_reader, sniff
 _MAX_DEPTH = 5
 _MAX_PARTS = 1000
 _BOUNDARY = re.compile(rb"boundary\s*+=\s*+\"?([^\s\";]{1,100})", re.IGNORECASE)
+_TOO_MANY = f"read as far as {_MAX_PARTS:,} parts: it has more"
 _MAX_HEADER = 20_000  # characters
 _MAX_NAME = 120
 _ENDS = 8192  # bytes by which a format is recognised
 _SHOWN = ("subject", "from", "to", "cc", "date")
 _PEOPLE = {"author": ("from",), "to": ("to", "bcc"), "cc": ("cc",)}
 _TAGS = ("keywords", "x-keywords", "x-gmail-labels")
+_READ = {*_SHOWN, *_TAGS, "bcc", "message-id", "references"}
 _IDS = re.compile(r"<([^<>\s]{1,500})>")
 _IN_MAILDIR = re.compile(r"(^|/)(?:cur|new)/([^/]+?)(?:[:;!]2,\w*)?$")
 _NOT_READ = {
@@ -75,6 +83,16 @@ _NOT_READ = {
 _UNNAMED = {"text/plain": "text.txt", "text/calendar": "invitation.ics"}
 _EXTENSION = re.compile(r"[a-z0-9]{2,5}")
 _PICTURES = ("image", "audio", "video")
+_UNCLOSED = CloseBoundaryNotFoundDefect, NoBoundaryInMultipartDefect, StartBoundaryNotFoundDefect
+_CUT_SHORT = "it ends in the middle of a part: it is still being written, or lost its end"
+
+
+class _Policy(policy.Compat32):
+    """Keep the beginning of a header that would take minutes."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:_MAX_HEADER]
 
 
 class MailReader:
@@ -99,18 +117,28 @@ def read_message(
 ) -> Iterator[ParsedDocument | ReadFailure]:
     """Yield the documents of one message, as :class:`MailReader` does; ``unit`` is of its places.
 
-    Raises ``ReadError`` like it.
+    A mail that was cut short begins with a failure for it, so that its earlier text is kept. Raises
+    ``ReadError`` like the class.
     """
     if path.count(WITHIN) > _MAX_DEPTH:
         raise ReadError(f"mails are attached to mails more than {_MAX_DEPTH} deep")
-    _check_parts(data)
-    message = BytesParser(policy=policy.compat32).parsebytes(data)
-    texts, attached = _split(message)
+    whole, data = data, _cut_parts(data)
+    message = BytesParser(policy=_Policy()).parsebytes(data)
+    texts, attached, levels = _split(message)
+    remarks = [
+        f"read as far as {_MAX_HEADER:,} characters of the header {name}"
+        for name, value in message.raw_items()
+        if len(value) == _MAX_HEADER and name.lower() in _READ
+    ]
+    if len(data) < len(whole) or len(texts) + len(attached) == _MAX_PARTS:
+        remarks.append(_TOO_MANY)
+    elif _mend_end(message, data):
+        yield ReadFailure(path, _CUT_SHORT, path)
     text = MailText(data)
     head = _head_lines(message, data)
     for part in texts:
         text.add(part)
-    fields = _read_fields(message, text.levels)
+    fields = _read_fields(message, [*levels, *text.levels])
     document, left_out = _make_document(path, head, text.lines, fields, unit=unit, limits=limits)
     document = replace(document, file_type=file_type)
     items = [document, *_read_attachments(attached, document, limits)]
@@ -118,16 +146,37 @@ def read_message(
     if not documents:
         raise EmptyDocumentError("empty: a mail without subject, text and readable attachments")
     yield from documents
-    remarks = [*dict.fromkeys(text.remarks), *([left_out] if left_out is not None else [])]
+    remarks += [*dict.fromkeys(text.remarks), *([left_out] if left_out is not None else [])]
     failures = [item for item in items if isinstance(item, ReadFailure)]
     yield from cap_failures([*(ReadFailure(path, one) for one in remarks), *failures])
 
 
-def _check_parts(data: bytes) -> None:
-    """Raise ``ReadError`` for more parts than the parser takes in a few seconds."""
+def _cut_parts(data: bytes) -> bytes:
+    """Return the data with as many parts as the parser takes in a few seconds."""
     boundaries = dict.fromkeys(islice(_BOUNDARY.findall(data), _MAX_DEPTH * 4))
-    if sum(data.count(b"\n--" + boundary) for boundary in boundaries) > 2 * _MAX_PARTS:
-        raise ReadError(f"it has over {_MAX_PARTS:,} parts")
+    starts = re.compile(b"\n--(?:" + b"|".join(map(re.escape, boundaries)) + b")")
+    after = islice(starts.finditer(data), 2 * _MAX_PARTS, None) if boundaries else ()
+    return next((data[: match.start() + 1] for match in after), data)
+
+
+def _mend_end(message: Message, data: bytes) -> bool:
+    """Return whether the file ends in a line of a multipart mail, or within base64.
+
+    Then make the base64 one that the library decodes. Many mails lack the last boundary only.
+    """
+    last, is_open = message, not message.is_multipart()
+    while isinstance(inner := last.get_payload(), list) and inner:
+        is_open |= any(isinstance(defect, _UNCLOSED) for defect in last.defects)
+        last = cast(Message, inner[-1])
+    is_multipart = message.get_content_maintype() == "multipart"
+    is_coded = str(last.get("content-transfer-encoding", "")).strip().casefold() == "base64"
+    lines = str(last.get_payload()).split() if is_coded and is_open else []
+    rest = sum(map(len, lines)) % 4
+    if rest == 1:
+        last.set_payload(str(last.get_payload()).rstrip()[:-1])
+    is_last_full = len(lines) > 1 and len(lines[-1]) == len(lines[0]) and lines[-1][-1] != "="
+    is_in_line = is_open and data[-1:] not in b"\r\n"
+    return rest > 0 or (is_multipart and (is_in_line or is_last_full))
 
 
 def _make_document(
@@ -195,21 +244,28 @@ def _read_fields(message: Message, levels: Sequence[str]) -> dict[str, MetadataV
     before = before or _IDS.findall(_header(message, "in-reply-to"))[:1]
     raw["message_id"], raw["thread"] = next(iter(own), None), next(iter((*before, *own)), None)
     raw["subject"] = one_line(_header(message, "subject"))
-    plain = {name: name[2:] if name.lower().startswith("x-") else name for name in message}
-    stated = [
-        (plain[name], _header(message, name.lower()))
-        for name in message
-        if is_level_name(plain[name])
-    ]
-    stated += [(LEVEL, level) for level in dict.fromkeys(levels)]
+    stated = _stated_levels(message)
+    own = [level for _, level in stated]
+    stated += [(LEVEL, level) for level in dict.fromkeys(levels) if level not in own]
+    return normalise(raw) | _read_level(stated)
+
+
+def _stated_levels(part: Message) -> list[tuple[str, str]]:
+    """Return name and value of the headers of a mail or a part that state a confidentiality."""
+    plain = [(name[2:] if name.lower().startswith("x-") else name, name) for name in part]
+    return [(said, _header(part, name.lower())) for said, name in plain if is_level_name(said)]
+
+
+def _read_level(stated: Sequence[tuple[str, str]]) -> dict[str, MetadataValue]:
+    """Return the confidentiality that headers state; raise ``ReadError`` for more than one."""
     if len(stated) > 1:
         raise ReadError(f"{LEVEL} occurs more than once")
-    return normalise({**raw, **dict(stated)})
+    return normalise(dict(stated))
 
 
 def _people(message: Message, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names and addresses in these headers."""
-    headers = [str(value)[:_MAX_HEADER] for name in names for value in _raw(message, name)]
+    headers = [str(value) for name in names for value in _raw(message, name)]
     pairs = [(_decode_words(name), address) for name, address in getaddresses(headers)]
     found = (one_line(text) for pair in pairs for text in pair)
     return tuple(dict.fromkeys(filter(None, found)))
@@ -233,7 +289,7 @@ def _raw(message: Message, name: str) -> list[str]:
 
 def _header(message: Message, name: str) -> str:
     """Return the first header of a name as text, "" without one."""
-    return next((_decode_words(value[:_MAX_HEADER]) for value in _raw(message, name)), "")
+    return next(map(_decode_words, _raw(message, name)), "")
 
 
 def _decode_words(text: str) -> str:
@@ -252,15 +308,16 @@ def _decode_words(text: str) -> str:
     )
 
 
-def _split(message: Message) -> tuple[list[Message], list[Message]]:
-    """Return the text parts to show, and the attachments.
+def _split(message: Message) -> tuple[list[Message], list[Message], list[str]]:
+    """Return the text parts to show, the attachments, and confidentialities of all other parts.
 
     Of alternatives the plain text counts, else the HTML; all attachments stay.
     """
     texts: list[Message] = []
     attached: list[Message] = []
+    levels: list[str] = []
     waiting = [(message, True)]
-    while waiting:
+    while waiting and len(texts) + len(attached) < _MAX_PARTS:
         part, is_shown = waiting.pop()
         inner = part.get_payload() if part.get_content_maintype() == "multipart" else None
         if isinstance(inner, list):
@@ -273,9 +330,9 @@ def _split(message: Message) -> tuple[list[Message], list[Message]]:
             texts += [part] if is_shown else []
         else:
             attached.append(part)
-        if len(texts) + len(attached) > _MAX_PARTS:
-            raise ReadError(f"it has over {_MAX_PARTS:,} parts")
-    return texts, attached
+            continue
+        levels += [level for _, level in _stated_levels(part) if part is not message]
+    return texts, attached, levels
 
 
 def _is_text(part: Message, is_whole: bool) -> bool:
@@ -326,9 +383,11 @@ def _read_attachments(
             pictures.append(name)
         elif kind in _NOT_READ:
             yield ReadFailure(path, f"not read: {_NOT_READ[kind]}")
+        elif limits.attachment is not None and limits.attachment not in enclosing(path):
+            yield ReadFailure(path, LEFT_TO_ITSELF, path)
         elif data not in contents:  # an invitation is often there twice
             contents.add(data)
-            yield from _read_attachment(data, path, kind, mail, limits)
+            yield from _read_attachment(data, path, part, mail, limits)
     if pictures:
         yield ReadFailure(mail.path, f"not read: {', '.join(pictures)[:MAX_TITLE]}")
 
@@ -371,15 +430,20 @@ def name_of(subject: str) -> str:
 
 
 def _read_attachment(
-    data: bytes, path: str, kind: str, mail: ParsedDocument, limits: ReadLimits
+    data: bytes, path: str, part: Message, mail: ParsedDocument, limits: ReadLimits
 ) -> Iterator[ParsedDocument | ReadFailure]:
     try:
-        form = "mail" if kind == "message/rfc822" else sniff(path, data[:_ENDS], data[-_ENDS:])[0]
+        level = _read_level(_stated_levels(part))
+        is_mail = part.get_content_type() == "message/rfc822"
+        form = "mail" if is_mail else sniff(path, data[:_ENDS], data[-_ENDS:])[0]
         if form == "mbox":  # whose mails take a process of their own
             yield ReadFailure(path, "a mailbox in a mail: save it as a file")
             return
         for item in load_reader(form).read(BytesIO(data), path, limits=limits):
-            yield _belonging(item, path, mail) if isinstance(item, ParsedDocument) else item
+            if isinstance(item, ParsedDocument):
+                yield _belonging(add_level(item, level), path, mail)
+            else:
+                yield item
     except ReadError as error:
         yield ReadFailure(path, str(error), path)
     except Exception as error:  # noqa: BLE001 - recorded: the mail and the others stay
@@ -389,11 +453,12 @@ def _read_attachment(
 def _belonging(item: ParsedDocument, path: str, mail: ParsedDocument) -> ParsedDocument:
     """Return a document of an attachment with its name and the fields of its mail.
 
-    A file's own tags count, its mail's date, and the authors of both. Raises ``ReadError`` if the
-    two state different confidentialities.
+    A file's own tags count, its mail's date, and the authors of both; a mail without a date has
+    that of its mail. Raises ``ReadError`` if the two state different confidentialities.
     """
     is_mail = item.source_type == "mail"
-    inherited = {LEVEL} if is_mail else mail.metadata.keys()
+    undated = {"created"} - item.metadata.keys()
+    inherited = {LEVEL, *undated} if is_mail else mail.metadata.keys()
     fields = {name: value for name, value in mail.metadata.items() if name in inherited}
     level = {LEVEL: fields.pop(LEVEL)} if LEVEL in fields else {}
     own = dict(item.metadata)
