@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from catalog.answers.answerable import estimate_answer, read_candidates, why_not_answered
 from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import choose_sentences, find_conflict, rank_candidates
-from catalog.answers.listing import answer_listing, read_listing
+from catalog.answers.listing import answer_listing, read_listing, why_not_counted
 from catalog.answers.risk import bound_in_force
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
@@ -194,7 +194,7 @@ def _events(
         answer,
         stages=(*results.stages, *stages.reports),
         elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
-        notes=(*results.notes, *answer.notes),
+        notes=(*results.notes, *answer.notes, *filter(None, [why_not_counted(params.question)])),
     )
     yield AnswerEvent("answer", answer=whole)
 
