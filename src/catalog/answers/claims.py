@@ -22,7 +22,6 @@ _GAP = r"(?<!\s)\s*+"  # all the white space before it: only so is a search of m
 _NUMBERS = re.compile(_GAP + r"(?:\[\^?|【)\s*+(\d{1,4}(?:\s*+[,;–-]\s*+\d{1,4})*+)\s*+(?:\]|】)")
 _NAMED = re.compile(_GAP + r"\[(?:chunk|source):\s*+[^\]]{1,500}+\]", re.I)
 _LEADING = re.compile(rf"\A(?:{_NUMBERS.pattern}|{_NAMED.pattern})+[.,;]?", re.I)
-_THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)\s*", re.S | re.I)
 _THOUGHT_MARK = re.compile(r"<think>|</think>\s*", re.I)
 _PART_OF_MARK = re.compile(r"</?(?:t(?:h(?:i(?:n(?:k)?)?)?)?)?\Z", re.I)
 _LONGEST_PART = len("</think")
@@ -116,7 +115,7 @@ class ClaimReader:
 
 
 class _ThoughtFilter:
-    """Remove a model's thoughts from a reply as it arrives, like :func:`without_thoughts`."""
+    """Remove a model's thoughts from a reply as it arrives."""
 
     def __init__(self) -> None:
         self._is_thinking = False
@@ -147,7 +146,8 @@ class _ThoughtFilter:
 
 def without_thoughts(text: str) -> str:
     """Return a reply without the thoughts between ``<think>`` marks."""
-    return _THOUGHTS.sub("", text)
+    thoughts = _ThoughtFilter()
+    return thoughts.feed(text) + thoughts.end()
 
 
 def split_claims(text: str) -> Iterator[Claim]:

@@ -276,7 +276,7 @@ def _generate(
     draft: ArtifactDraft | None = None
     results: list[SearchResult] = []
     if reason is not None:
-        sections = [_empty(heading, _no_evidence(reason)) for heading in SCHEMAS[params.kind]]
+        sections = [_section(one, (), _no_evidence(reason)) for one in SCHEMAS[params.kind]]
     else:
         evidence = dict(_search_sections(service, params, stages))
         searches = [one.results for one in evidence.values() if one.reason is None]
@@ -431,21 +431,19 @@ def _write(
 
 def _written(evidence: Mapping[str, _Evidence], draft: ArtifactDraft) -> list[ArtifactSection]:
     """Return the sections that a model wrote, and why those without sentences have none."""
-    sections = []
-    for heading, one in evidence.items():
-        why = _no_evidence(one.reason or MODEL_ABSTAINS)
-        why = NONE_SUPPORTED if heading in draft.doubted else why
-        sentences = draft.sections[heading]
-        sections.append(
-            ArtifactSection(heading=heading, sentences=sentences, reason=None)
-            if sentences
-            else _empty(heading, why)
-        )
-    return sections
+    why = {
+        heading: NONE_SUPPORTED
+        if heading in draft.doubted
+        else _no_evidence(one.reason or MODEL_ABSTAINS)
+        for heading, one in evidence.items()
+    }
+    return [_section(heading, draft.sections[heading], why[heading]) for heading in evidence]
 
 
-def _empty(heading: str, reason: str) -> ArtifactSection:
-    return ArtifactSection(heading=heading, sentences=(), reason=reason)
+def _section(heading: str, sentences: Sequence[AnswerSentence], why: str) -> ArtifactSection:
+    """Return a section; ``why`` is the reason if it has no sentences."""
+    reason = None if sentences else why
+    return ArtifactSection(heading=heading, sentences=tuple(sentences), reason=reason)
 
 
 def _no_evidence(reason: str) -> str:
@@ -467,12 +465,7 @@ def _extract(
     for heading, question in SCHEMAS[params.kind].items():
         excerpts.fill(heading, question, passages)
     why = _NEEDS_MODEL if any(excerpts.sections.values()) else _no_evidence(_OFF_TOPIC)
-    return [
-        ArtifactSection(heading=heading, sentences=tuple(chosen))
-        if chosen
-        else _empty(heading, why)
-        for heading, chosen in excerpts.sections.items()
-    ]
+    return [_section(heading, chosen, why) for heading, chosen in excerpts.sections.items()]
 
 
 class _Excerpts:

@@ -50,11 +50,6 @@ class Draft(NamedTuple):
     is_cut: bool = False
     cites_nothing: bool = False
 
-    @property
-    def is_supported(self) -> bool:
-        """Return whether its citations support any sentence."""
-        return any(one.supported for one in self.sentences)
-
 
 def write_answer(
     llm: LanguageModel,
