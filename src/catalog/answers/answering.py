@@ -228,7 +228,6 @@ def _write(
             settings.answers,
             seconds,
             agent=agent,
-            summariser=choose_summariser(service, llm),
             least=0.0 if bound is None else bound.threshold,
         )
         sources = Sources(answer.results, settings.answers.citations)
@@ -267,13 +266,6 @@ def _as_events(
             draft: Draft = ended.value
             return draft
         yield AnswerEvent("sentence", sentence=sources.cite(sentence))
-
-
-def choose_summariser(service: Searcher, llm: LanguageModel) -> LanguageModel | None:
-    """Return the model that summarises contexts: the cheap one if set, else the writer."""
-    if not service.parts.settings.answers.summarise:
-        return None
-    return service.library.llm_of("cheap") or llm
 
 
 def choose_llm(library: Library, provider: str | None, profile: Profile) -> LanguageModel | None:

@@ -18,7 +18,6 @@ from catalog.answers.answering import (
     MODEL_ABSTAINS,
     NONE_SUPPORTED,
     choose_llm,
-    choose_summariser,
     search_params,
 )
 from catalog.answers.cited_sources import Sources
@@ -130,7 +129,6 @@ def write_sections(
     settings: AnswerSettings,
     seconds: float,
     agent: Agent,
-    summariser: LanguageModel | None,
 ) -> ArtifactDraft:
     """Return the model's sentences under each heading; ``sections`` say which have passages.
 
@@ -140,9 +138,7 @@ def write_sections(
     """
     most = llm.context_tokens // _MOST_OF_WINDOW
     agent = agent.model_copy(update={"max_tokens": min(agent.max_tokens or most, most)})
-    writer = CheckedWriter(
-        llm, results, settings, seconds, agent, summariser, whole=WHOLE * seconds
-    )
+    writer = CheckedWriter(llm, results, settings, seconds, agent, whole=WHOLE * seconds)
     messages, passages = writer.prompt(
         f"Generate a {kind} on: {topic}", artifact_rules(kind, sections), parts=len(sections)
     )
@@ -413,7 +409,6 @@ def _write(
             settings.answers,
             seconds,
             agent,
-            choose_summariser(service, llm),
         )
     except ArtifactSchemaError:
         raise
