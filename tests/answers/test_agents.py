@@ -179,19 +179,3 @@ def test_a_profile_is_a_model_of_its_own(project, agents):
     on_server = LLMSettings(provider="openai", model="m", cheap="llama3:8b")
     assert on_server.of_profile("cheap").model == "llama3:8b"
     assert on_server.of_profile("balanced").model == "m"
-
-
-def test_a_summary_stands_before_the_passages_marked_as_such(project):
-    llm = WritingLLM(replies=["They may cancel early.", RIGHT], prompts=[])
-    service = serve(project, llm, summarise=True)
-    try:
-        said = answer_question(service, asking(CANCEL))
-    finally:
-        service.close()
-    assert said.sentences[0].supported
-    assert "You summarise passages" in llm.prompts[0]
-    assert (
-        "by a language model. Cite the passages, never it.\nThey may cancel early.\n\n[1]"
-        in (llm.prompts[1])
-    )
-    assert said.tokens.reply > 20

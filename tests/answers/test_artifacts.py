@@ -208,11 +208,10 @@ def test_unsupported_sentences_are_dropped_where_settings_say_so(made):
     assert any(note.startswith("unsupported sentences left out: 1") for note in artifact.notes)
 
 
-def test_judge_and_summary_are_those_of_answers(made):
-    settings = {"judge": True, "summarise": True}
+def test_the_judge_is_that_of_answers(made):
+    settings = {"judge": True}
     reply = blueprint(overview=f"{RIGHT} A refund takes 5 working days [1].")
-    artifact, prompts = made("In short.", reply, "no", "yes", answers=settings)
-    assert "Cite the passages, never it.\nIn short." in prompts[1]
+    artifact, _ = made(reply, "no", "yes", answers=settings)
     told = [one.supported for one in section(artifact, "Overview").sentences]
     assert told == [False, True]
 

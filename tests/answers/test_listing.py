@@ -137,6 +137,44 @@ def test_a_counted_document_shows_the_statement_and_what_turns_it(tmp_path):
         ]
 
 
+def test_a_counted_document_shows_a_line_of_its_text_rather_than_its_subject(tmp_path):
+    mail = "From: a@example.org\nSubject: {}\nDate: Mon, 2 Mar 2026 10:00:00 +0000\n\n{}\n"
+    write(
+        tmp_path / "notes",
+        both_dot_eml=mail.format("Walnut", "Hello,\n\nthe walnut is sold."),
+        head_dot_eml=mail.format("Walnut oil", "Hello,\n\nsee you."),
+        link_dot_md="See [this](https://example.org/walnut).\n\nA wal[nut](x)s tree costs 1 500.\n",
+    )
+    with open_library(tmp_path / "home") as library:
+        Indexer(library).build(tmp_path / "notes", "notes")
+        service = SearchServiceV2(library)
+        answer = answer_question(service, asking("how many notes mention walnut"))
+        assert sorted(one.text for one in answer.sentences[1:]) == [
+            "A walnuts tree costs 1 500.",
+            "Subject: Walnut oil",
+            "the walnut is sold.",
+        ]
+        answer = answer_question(service, asking("how many notes mention 1,500"))
+        assert [one.text for one in answer.sentences[1:]] == ["A walnuts tree costs 1 500."]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_noted"),
+    [
+        ("which notes mention a budget but not tax", True),
+        ("how many notes don't mention a budget", True),
+        ("how many notes mention a budget in 2026?", True),
+        ("how many times is the budget mentioned?", True),
+        ("which notes mention a budget", False),
+        ("which notes discuss what to do before a budget", False),
+        ("what do the notes say about the budget in 2026", False),
+    ],
+)
+def test_a_question_that_is_searched_and_not_counted_says_so(store, question, is_noted):
+    notes = answer_question(store, asking(question)).notes
+    assert any("not counted" in note for note in notes) == is_noted
+
+
 @pytest.mark.parametrize(
     ("question", "file_type"),
     [

@@ -218,16 +218,18 @@ def test_the_estimate_uses_the_reader_where_it_is_there_and_the_confidence_else(
     read = estimate_answer(service.parts, results.query, results, candidates)
     assert 0 < read < 1
     assert read != results.confidence
+    unrelated = [one._replace(read_score=-11.2) for one in candidates]
+    assert estimate_answer(service.parts, results.query, results, unrelated) < 0.001
+    german = "Wie oft soll der Pegel nach der Reinigung noch einmal gelesen werden?"
+    assert estimate_answer(service.parts, german, results, unrelated) > 0.001
     rag = service.parts.rag.model_copy(update={"rerank_model": "another/model"})
     settings = service.parts.settings.model_copy(update={"rag_v2": rag})
     other = SimpleNamespace(settings=settings, reranker=None, database=service.parts.database)
     assert read_candidates(other, results.query, results, ranked) == ranked
     unread = estimate_answer(other, results.query, results, ranked)
     assert unread == pytest.approx(results.confidence)
-    keyword = service.run(SearchParams("gauge"))
-    found = rank_candidates("gauge", keyword.results)
-    of_keyword = estimate_answer(service.parts, "gauge", keyword, found)
-    assert of_keyword == pytest.approx(keyword.confidence, abs=1e-4)
+    of_keyword = estimate_answer(service.parts, "gauge", results, unrelated)
+    assert 0.001 < of_keyword < estimate_answer(service.parts, "gauge", results, candidates)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,15 @@
 cross-encoder gives to one of the best eight statements, read with its heading, lead-in or question.
 S is the largest share of the question's words that a statement has with that context.
 
+Where R is below -11, no statement has to do with the question, and the estimate is 0. This does not
+apply to keywords, because the cross-encoder does not know names, and not to other languages.
+
 A statement is as long in every preset, but the cosines of long passages are lower than those of
 short ones: R and S make up for that. The coefficients are a logistic regression on the questions of
 four folders under three presets (``docs/evidence/abstention.md``).
 
-Without the packaged cross-encoder, for keywords, and for passages that are not in English, the
-estimate is the search's confidence. ``catalog golden calibrate`` learns a constant for a dataset
+Without the packaged cross-encoder, and for passages that are not in English, the estimate is the
+search's confidence. ``catalog golden calibrate`` learns a constant for a dataset
 that is added to the logit of either.
 """
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 NO_PASSAGE = "no passage was found"
 _CONSTANT, _CONFIDENCE, _READ, _SHARE = 0.684, 0.5, 0.093, 0.376
 _STATEMENTS = 8  # that the cross-encoder reads: more made no difference
+_UNRELATED = -11.0  # of the cross-encoder's scores, whose lowest is near -11.4
 _NEARLY = 1e-4  # to 0 and 1, for the logit
 
 
@@ -70,8 +74,10 @@ def answer_logit(question: str, results: SearchResults, candidates: Sequence[Can
     """Return the logit of the estimate without what labels taught."""
     of_search = logit_of(results.confidence)
     scores = [one.read_score for one in candidates if one.read_score is not None]
-    if not scores or keywords_of(question):
+    if not scores:
         return of_search
+    if max(scores) < _UNRELATED and is_english([question]) and not keywords_of(question):
+        return logit_of(0.0)
     share = max(one.share for one in candidates)
     return _CONSTANT + _CONFIDENCE * of_search + _READ * max(scores) + _SHARE * share
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from catalog.answers.answerable import estimate_answer, read_candidates, why_not_answered
 from catalog.answers.cited_sources import Sources
 from catalog.answers.extracting import choose_sentences, find_conflict, rank_candidates
-from catalog.answers.listing import answer_listing, read_listing
+from catalog.answers.listing import answer_listing, read_listing, why_not_counted
 from catalog.answers.risk import bound_in_force
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.answers import Abstained, Answer, AnswerEvent, AnswerSentence, NearDocument
@@ -194,7 +194,7 @@ def _events(
         answer,
         stages=(*results.stages, *stages.reports),
         elapsed_ms=round((time.perf_counter() - started) * 1000, 3),
-        notes=(*results.notes, *answer.notes),
+        notes=(*results.notes, *answer.notes, *filter(None, [why_not_counted(params.question)])),
     )
     yield AnswerEvent("answer", answer=whole)
 
@@ -228,7 +228,6 @@ def _write(
             settings.answers,
             seconds,
             agent=agent,
-            summariser=choose_summariser(service, llm),
             least=0.0 if bound is None else bound.threshold,
         )
         sources = Sources(answer.results, settings.answers.citations)
@@ -267,13 +266,6 @@ def _as_events(
             draft: Draft = ended.value
             return draft
         yield AnswerEvent("sentence", sentence=sources.cite(sentence))
-
-
-def choose_summariser(service: Searcher, llm: LanguageModel) -> LanguageModel | None:
-    """Return the model that summarises contexts: the cheap one if set, else the writer."""
-    if not service.parts.settings.answers.summarise:
-        return None
-    return service.library.llm_of("cheap") or llm
 
 
 def choose_llm(library: Library, provider: str | None, profile: Profile) -> LanguageModel | None:

@@ -54,6 +54,7 @@ class Sources:
     def _add(self, result: SearchResult, sentence: AnswerSentence) -> AnswerCitation:
         start, end = sentence.span or find_quote(result, sentence.text)
         place = locate_part(result, start, end)
+        text = result.text[start : min(end, start + _LONGEST)]
         key = (result.source_doc_id, place.citation, place.locator)
         known = self._cited.get(key)
         if known is None:
@@ -67,11 +68,10 @@ class Sources:
                 locator=place.locator,
                 citation=place.citation,
                 link=place.link,
-                text=result.text[start : min(end, start + _LONGEST)],
+                text=text,
                 verified=sentence.supported,
             )
         elif sentence.supported and not known.verified:
-            text = result.text[start : min(end, start + _LONGEST)]
             known = known.model_copy(update={"verified": True, "text": text})
         self._cited[key] = known
         return known

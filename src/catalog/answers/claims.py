@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.answers.neutralising import neutralise
 from catalog.answers.prompting import NO_ANSWER
-from catalog.answers.statements import (
-    Statement,
-    denies,
-    is_denied,
-    question_of,
-    read_statements,
-)
+from catalog.answers.statements import Statement, denies, is_denied, question_of, read_statements
 from catalog.answers.support import Support, analyse_text, check_support
 from catalog.core.answers import AnswerSentence
 from catalog.core.text import clean
@@ -28,7 +22,6 @@ _GAP = r"(?<!\s)\s*+"  # all the white space before it: only so is a search of m
 _NUMBERS = re.compile(_GAP + r"(?:\[\^?|【)\s*+(\d{1,4}(?:\s*+[,;–-]\s*+\d{1,4})*+)\s*+(?:\]|】)")
 _NAMED = re.compile(_GAP + r"\[(?:chunk|source):\s*+[^\]]{1,500}+\]", re.I)
 _LEADING = re.compile(rf"\A(?:{_NUMBERS.pattern}|{_NAMED.pattern})+[.,;]?", re.I)
-_THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)\s*", re.S | re.I)
 _THOUGHT_MARK = re.compile(r"<think>|</think>\s*", re.I)
 _PART_OF_MARK = re.compile(r"</?(?:t(?:h(?:i(?:n(?:k)?)?)?)?)?\Z", re.I)
 _LONGEST_PART = len("</think")
@@ -122,7 +115,7 @@ class ClaimReader:
 
 
 class _ThoughtFilter:
-    """Remove a model's thoughts from a reply as it arrives, like :func:`without_thoughts`."""
+    """Remove a model's thoughts from a reply as it arrives."""
 
     def __init__(self) -> None:
         self._is_thinking = False
@@ -153,7 +146,8 @@ class _ThoughtFilter:
 
 def without_thoughts(text: str) -> str:
     """Return a reply without the thoughts between ``<think>`` marks."""
-    return _THOUGHTS.sub("", text)
+    thoughts = _ThoughtFilter()
+    return thoughts.feed(text) + thoughts.end()
 
 
 def split_claims(text: str) -> Iterator[Claim]:
@@ -211,43 +205,45 @@ def check_claim(claim: Claim, given: Mapping[int, SearchResult]) -> AnswerSenten
 
 
 def find_denial(text: str, result: SearchResult) -> str | None:
-    """Return why a passage that has a sentence's words does not say it; ``None`` if it may.
-
-    It has them as a title, under a heading or label that denies them, in a question answered with
-    *no*, or before a denial; the sentence applies a rule to its exception ("Gift cards are
-    refunded", where the source has "refunded, except gift cards"); or a detail is from another row
-    of a table.
-    """
-    words = query_words(text, language_of_words(result.text))
-    if any(
-        text.strip(" .").casefold() in one.casefold() for one in (result.title, *result.sections)
-    ):
+    """Return why a passage that has a sentence's words does not say it; ``None`` if it may."""
+    # "Not allowed": it is only a title.
+    if any(_folded(text) in one.casefold() for one in (result.title, *result.sections)):
         return "words: it is only a title"
-    negated = _is_negated(text)
     statements = list(read_statements(result.text, result.sections))
     if not statements:
         return None
+    words = query_words(text, language_of_words(result.text))
+    ranks = [words.rank(words.matches(one.text)) for one in statements]
+    # "Alder has 16 GB": that is in the row of birch.
     if (misplaced := _find_misplaced(text, statements)) is not None:
         return misplaced
-    nearest = max(statements, key=lambda one: words.rank(words.matches(one.text)))
-    best = words.rank(words.matches(nearest.text))
+    negated = _is_negated(text)
+    # "You can bring a dog", where "Can I bring a dog?" is answered "No."
     for one in () if negated else statements:
         asked = question_of(one)
-        if asked and _NO.match(one.text) and words.rank(words.matches(asked)) >= best:
+        if asked and _NO.match(one.text) and words.rank(words.matches(asked)) >= max(ranks):
             return f"negation: the passage answers {asked!r} with {one.text!r}"
-    is_copied = text.strip(" .").casefold() in nearest.text.casefold()
+    return _find_turn(text, statements[ranks.index(max(ranks))], negated)
+
+
+def _find_turn(text: str, nearest: Statement, negated: bool) -> str | None:
+    """Return why a sentence does not say what the most similar statement does, if so."""
+    # "Gift cards are refunded", where purchases are, "except gift cards".
     if (exception := _EXCEPTION.search(nearest.text)) and not _EXCEPTION.search(text):
         rule = nearest.text[: exception.start()]
         excepted = _long_words(exception[1]) - _long_words(rule)
         if excepted & _long_words(text) and _is_negated(rule) == negated:
             return f"exception: the passage says {exception[0]!r}"
-    if (negated or denies(text, most=len(text))) and not is_copied:
+    if (negated or denies(text, most=len(text))) and _folded(text) not in nearest.text.casefold():
         return None
-    is_answer = text.strip(" .").casefold() in nearest.turned.casefold()
+    # "Decaf has no caffeine", where this is a "Myth:".
+    is_answer = _folded(text) in nearest.turned.casefold()
     if is_denied(nearest) and not is_answer and not is_denied(nearest._replace(text=text)):
         return f"negation: the passage says {nearest.text!r}"
+    # "Dogs in the hall", an item under "Not allowed".
     if denying := next((one for one in nearest.context if denies(one)), None):
         return f"negation: the passage says it under {denying!r}"
+    # "The pool is open", where the next sentence is "This is no longer true."
     if denies(nearest.turned, most=len(nearest.turned)) and text not in nearest.turned:
         return f"negation: the passage goes on with {nearest.turned!r}"
     return None
@@ -276,6 +272,10 @@ def _find_misplaced(text: str, statements: Sequence[Statement]) -> str | None:
 
 def _is_negated(text: str) -> bool:
     return any(word.is_negation for one in analyse_text(text).sentences for word in one)
+
+
+def _folded(text: str) -> str:
+    return text.strip(" .").casefold()
 
 
 def _long_words(text: str) -> set[str]:

@@ -18,7 +18,6 @@ from catalog.answers.answering import (
     MODEL_ABSTAINS,
     NONE_SUPPORTED,
     choose_llm,
-    choose_summariser,
     search_params,
 )
 from catalog.answers.cited_sources import Sources
@@ -130,7 +129,6 @@ def write_sections(
     settings: AnswerSettings,
     seconds: float,
     agent: Agent,
-    summariser: LanguageModel | None,
 ) -> ArtifactDraft:
     """Return the model's sentences under each heading; ``sections`` say which have passages.
 
@@ -140,9 +138,7 @@ def write_sections(
     """
     most = llm.context_tokens // _MOST_OF_WINDOW
     agent = agent.model_copy(update={"max_tokens": min(agent.max_tokens or most, most)})
-    writer = CheckedWriter(
-        llm, results, settings, seconds, agent, summariser, whole=WHOLE * seconds
-    )
+    writer = CheckedWriter(llm, results, settings, seconds, agent, whole=WHOLE * seconds)
     messages, passages = writer.prompt(
         f"Generate a {kind} on: {topic}", artifact_rules(kind, sections), parts=len(sections)
     )
@@ -276,7 +272,7 @@ def _generate(
     draft: ArtifactDraft | None = None
     results: list[SearchResult] = []
     if reason is not None:
-        sections = [_empty(heading, _no_evidence(reason)) for heading in SCHEMAS[params.kind]]
+        sections = [_section(one, (), _no_evidence(reason)) for one in SCHEMAS[params.kind]]
     else:
         evidence = dict(_search_sections(service, params, stages))
         searches = [one.results for one in evidence.values() if one.reason is None]
@@ -413,7 +409,6 @@ def _write(
             settings.answers,
             seconds,
             agent,
-            choose_summariser(service, llm),
         )
     except ArtifactSchemaError:
         raise
@@ -431,21 +426,19 @@ def _write(
 
 def _written(evidence: Mapping[str, _Evidence], draft: ArtifactDraft) -> list[ArtifactSection]:
     """Return the sections that a model wrote, and why those without sentences have none."""
-    sections = []
-    for heading, one in evidence.items():
-        why = _no_evidence(one.reason or MODEL_ABSTAINS)
-        why = NONE_SUPPORTED if heading in draft.doubted else why
-        sentences = draft.sections[heading]
-        sections.append(
-            ArtifactSection(heading=heading, sentences=sentences, reason=None)
-            if sentences
-            else _empty(heading, why)
-        )
-    return sections
+    why = {
+        heading: NONE_SUPPORTED
+        if heading in draft.doubted
+        else _no_evidence(one.reason or MODEL_ABSTAINS)
+        for heading, one in evidence.items()
+    }
+    return [_section(heading, draft.sections[heading], why[heading]) for heading in evidence]
 
 
-def _empty(heading: str, reason: str) -> ArtifactSection:
-    return ArtifactSection(heading=heading, sentences=(), reason=reason)
+def _section(heading: str, sentences: Sequence[AnswerSentence], why: str) -> ArtifactSection:
+    """Return a section; ``why`` is the reason if it has no sentences."""
+    reason = None if sentences else why
+    return ArtifactSection(heading=heading, sentences=tuple(sentences), reason=reason)
 
 
 def _no_evidence(reason: str) -> str:
@@ -467,12 +460,7 @@ def _extract(
     for heading, question in SCHEMAS[params.kind].items():
         excerpts.fill(heading, question, passages)
     why = _NEEDS_MODEL if any(excerpts.sections.values()) else _no_evidence(_OFF_TOPIC)
-    return [
-        ArtifactSection(heading=heading, sentences=tuple(chosen))
-        if chosen
-        else _empty(heading, why)
-        for heading, chosen in excerpts.sections.items()
-    ]
+    return [_section(heading, chosen, why) for heading, chosen in excerpts.sections.items()]
 
 
 class _Excerpts:

@@ -21,7 +21,9 @@ from catalog.core.params import MAX_DOCUMENTS, AskParams, BrowseParams, SearchPa
 from catalog.core.results import CatalogPage, SearchResult, SearchResults
 from catalog.library.browse import DocumentCatalog
 from catalog.retrieval.query_words import language_of_words, query_words
+from catalog.store.full_text import spellings
 from catalog.store.lexical.languages import stop_words
+from catalog.store.sql_forms import as_shown
 
 if TYPE_CHECKING:
     from catalog.retrieval.searcher import Searcher
@@ -30,7 +32,9 @@ _DOCUMENTS = (
     "documents?|docs?|files?|notes?|pages?|papers?|articles?|reports?|texts?|sources?|e?-?mails?"
 )
 _MAIL = re.compile(r"(?:how many|which|what|all|every|each|the|my|our|these|of) e?-?mails?\b", re.I)
-_CONDITION = re.compile(r"\b(?:not|or|without|except|but|since|before|after|in \d{4})\b", re.I)
+_CONDITION = re.compile(
+    r"(?:\b(?:not|or|without|except|but|since|before|after|in \d{4})|n['’]t)\b", re.I
+)
 _MENTION = "mention(?:s|ed|ing)?|contain(?:s|ing)?|refer(?:s|ring)? to"
 _SAY = "say(?:s|ing)?|state[sd]?|discuss(?:es|ed|ing)?|talks? about|talking about"
 _WHICH = "how many|which|what|(?:list|show me|show|find|give me)(?: all| every| each)?(?: the| my)?"
@@ -44,8 +48,14 @@ _ASKED_OF = re.compile(
     r"(?P<exact>mentioned|contained|occur|appear|referred to)(?: in)?",
     re.IGNORECASE,
 )
+_LOOSE = re.compile(
+    rf"(?:in )?(?:how many times|(?:{_WHICH})(?: of)?(?: the| my| our| these)? (?:{_DOCUMENTS}))\b"
+    rf".*?\b(?:{_MENTION})\b",
+    re.IGNORECASE,
+)
 _BEFORE = re.compile(r"(?:the |an? |any )?(?:(?:words?|phrases?|terms?|names?) )?", re.IGNORECASE)
 _QUOTED = re.compile(r'["“”„«»]([^"“”„«»]+)["“”„«»]')
+_Rank = tuple[int, int, int]
 _LISTED = 10  # documents, where the call does not say how many
 _MOST_PHRASES = 12  # a search takes 16
 
@@ -85,6 +95,24 @@ def read_listing(question: str) -> ListingQuestion | None:
     is_mail = _MAIL.search(text, 0, asked.start("what")) is not None
     file_type = "mail" if is_mail else None
     return ListingQuestion(tuple(phrases), asked["exact"] is not None, file_type)
+
+
+def why_not_counted(question: str) -> str | None:
+    """Return why a question for a list of documents is searched instead; ``None`` for others.
+
+    >>> why_not_counted('How many notes mention sugar in 2026?') is None
+    False
+    """
+    text = _QUOTED.sub("", " ".join(question.split()))
+    if not _LOOSE.match(text):
+        return None
+    if not text.casefold().startswith("how many times") and not _CONDITION.search(text):
+        return None
+    return (
+        "this was searched, not counted: only documents and passages with given words are counted, "
+        'as in "how many notes mention WORD"; for dates and other conditions: catalog browse '
+        "--containing WORD --after DATE --before DATE"
+    )
 
 
 def answer_listing(
@@ -149,7 +177,7 @@ def _search(
     """Return passages of the page's documents that contain the phrases, the best ones first."""
     shared = {"dataset", "role", "filters", "after", "before", "file_type", "name"}
     search = SearchParams(
-        " ".join(f'"{phrase}"' for phrase in phrases),
+        " ".join(f'"{one}" {" ".join(spellings(one)[1:])}' for one in phrases),
         docs=[f"{entry.dataset}:{entry.path}" for entry in page.entries] or None,
         top_k=min(1000, max(10, sum(entry.matching or 0 for entry in page.entries))),
         mode="lexical",
@@ -176,11 +204,16 @@ def _line(result: SearchResult, count: int, phrases: tuple[str, ...]) -> AnswerS
     """Return the statements of a passage that contain the phrases; without one, the line."""
     found: dict[int, Statement] = {}
     statements = list(read_statements(result.text, result.sections))
+
+    def order(pair: tuple[_Rank, Statement]) -> tuple[int, bool, _Rank]:
+        rank, one = pair  # among statements with as many words, a mail's subject comes last
+        return rank[0], one.text.partition(": ")[2] != result.title, rank
+
     for phrase in phrases:
-        words = query_words(phrase, language_of_words(result.text))
-        ranked = [(words.rank(words.matches(one.text)), one) for one in statements]
-        best = max(ranked, key=lambda pair: pair[0], default=None)
-        if best is not None and any(words.matches(best[1].text)):
+        words = query_words(" ".join(spellings(phrase)), language_of_words(result.text))
+        ranked = [(words.rank(words.matches(as_shown(one.text))), one) for one in statements]
+        best = max(ranked, key=order, default=None)
+        if best is not None and any(best[0]):
             found.setdefault(best[1].start, best[1])
     spans = [(one.start, one.end) for one in found.values()]
     start, end = spans[0] if spans else find_quote(result, " ".join(phrases))

@@ -1,16 +1,12 @@
 """A bound on unsupported sentences: the threshold that a user's own labels show to be safe.
 
-A sentence is shown if its score reaches the threshold. There are two kinds of bounds:
+A sentence is shown if its score reaches the threshold. Of the sentences shown, at most ``most`` are
+unsupported, in at least ``confidence`` of all calibrations. Thresholds are tried from the strictest
+on; each must be safe by the binomial test, and the first that is not ends the search, so that the
+chance of any mistake is that of one test (fixed sequence testing, Angelopoulos et al. 2021, Learn
+then Test).
 
-- *with confidence* (the default): of the sentences shown, at most ``most`` are unsupported, in at
-  least ``confidence`` of all calibrations. Thresholds are tried from the strictest on; each must be
-  safe by the binomial test, and the first that is not ends the search, so that the chance of any
-  mistake is that of one test (fixed sequence testing, Angelopoulos et al. 2021, Learn then Test).
-- *on average*: conformal risk control (Angelopoulos et al. 2022). Of all sentences, shown or not,
-  the expected share of those shown and unsupported is at most ``most``:
-  ``(unsupported shown + 1) / (n + 1) <= most``.
-
-Both need labels drawn like the future questions, with the same model, index and settings: see
+It needs labels drawn like the future questions, with the same model, index and settings: see
 :func:`explain_void`.
 """
 
@@ -47,14 +43,14 @@ _SPARE = 1  # unsupported sentences that the strictest threshold tried has room 
 class RiskBound:
     """A promise: at this ``threshold``, at most ``most`` of the sentences are unsupported.
 
-    ``confidence`` is ``None`` for a bound on average. ``shown`` is the share of the labels that are
-    still shown and ``unsupported`` the share of the shown ones labelled so; all are 0 to 1.
-    ``made_for`` identifies the model, index and settings for which it is valid.
+    ``shown`` is the share of the labels that are still shown and ``unsupported`` the share of the
+    shown ones labelled so; all are 0 to 1. ``made_for`` identifies the model, index and settings
+    for which it is valid.
     """
 
     threshold: float
     most: float
-    confidence: float | None
+    confidence: float
     labels: int
     shown: float
     unsupported: float
@@ -62,11 +58,10 @@ class RiskBound:
 
     def describe(self) -> str:
         """Return the promise in one sentence."""
-        how = "on average" if self.confidence is None else f"with {self.confidence:.0%} confidence"
-        of = "all sentences are shown and" if self.confidence is None else "the sentences shown are"
         return (
-            f"at most {self.most:.1%} of {of} unsupported, {how}: from a score of "
-            f"{self.threshold:.3f} on, which {self.shown:.0%} of {self.labels} labels reach "
+            f"at most {self.most:.1%} of the sentences shown are unsupported, with "
+            f"{self.confidence:.0%} confidence: from a score of {self.threshold:.3f} on, which "
+            f"{self.shown:.0%} of {self.labels} labels reach "
             f"({self.unsupported:.1%} of these unsupported)"
         )
 
@@ -76,7 +71,7 @@ def bound_risk(
     supported: Sequence[bool],
     *,
     most: float,
-    confidence: float | None = CONFIDENCE,
+    confidence: float = CONFIDENCE,
     made_for: Mapping[str, str] | None = None,
 ) -> RiskBound:
     """Return the lowest threshold whose bound is valid, from labelled sentences with scores.
@@ -84,10 +79,14 @@ def bound_risk(
     Raises :class:`InputError` if there are too few labels, with the number that is missing, or if
     no threshold keeps the bound.
     """
-    _check_shares(most, confidence)
     if len(scores) != len(supported):
         raise InputError(f"there are {len(scores)} scores and {len(supported)} labels")
-    _require_labels(len(scores), most, confidence)
+    needed = labels_needed(most, confidence)
+    if len(scores) < needed:
+        raise InputError(
+            f"at most {most:.1%} unsupported needs at least {needed} labelled sentences, but "
+            f"there are {len(scores)}: label {needed - len(scores)} more"
+        )
     ordered = sorted(zip(scores, supported, strict=True), key=lambda pair: -pair[0])
     ends = [
         at
@@ -97,10 +96,7 @@ def bound_risk(
     wrong = [0]
     for _, is_supported in ordered:
         wrong.append(wrong[-1] + (not is_supported))
-    if confidence is None:
-        safe = [at for at in ends if (wrong[at] + 1) / (len(ordered) + 1) <= most]
-    else:
-        safe = _safe_with_confidence(ends, wrong, most, confidence)
+    safe = _safe_with_confidence(ends, wrong, most, confidence)
     if not safe:
         raise InputError(
             f"with these labels no threshold keeps unsupported sentences to {most:.1%}: "
@@ -118,14 +114,15 @@ def bound_risk(
     )
 
 
-def labels_needed(most: float, confidence: float | None = CONFIDENCE, *, wrong: int = 0) -> int:
+def labels_needed(most: float, confidence: float = CONFIDENCE, *, wrong: int = 0) -> int:
     """Return the least number of labels for a bound, given the number of unsupported ones.
 
     Raises :class:`InputError` for a share or confidence that is not between 0 and 1.
     """
-    _check_shares(most, confidence)
-    if confidence is None:
-        return math.ceil((wrong + 1) / most) - 1
+    if not (0 < most < 1 and 0 < confidence < 1):
+        raise InputError(
+            "the share of unsupported sentences and the confidence must be between 0 and 1"
+        )
     n = wrong + 1
     while _binomial_tail(n, wrong, most) > 1 - confidence:
         n += 1
@@ -148,22 +145,6 @@ def explain_void(bound: RiskBound, now: Mapping[str, str]) -> str:
         f"the bound of {bound.most:.1%} unsupported sentences is void: these changed since "
         f"it was made: {', '.join(changed)}; label sentences and make a new one"
     )
-
-
-def _check_shares(most: float, confidence: float | None) -> None:
-    if not 0 < most < 1 or not (confidence is None or 0 < confidence < 1):
-        raise InputError(
-            "the share of unsupported sentences and the confidence must be between 0 and 1"
-        )
-
-
-def _require_labels(n: int, most: float, confidence: float | None) -> None:
-    needed = labels_needed(most, confidence)
-    if n < needed:
-        raise InputError(
-            f"at most {most:.1%} unsupported needs at least {needed} labelled sentences, but "
-            f"there are {n}: label {needed - n} more"
-        )
 
 
 def _safe_with_confidence(

@@ -379,7 +379,9 @@ def check_support(
     language = language_of_words(passage)
     claim = analyse_text(strip_references(sentence), language)
     source = analyse_text(f"{headings}\n{passage}" if headings else passage, language)
-    score = _word_score(claim, source)
+    score = 1.0 if claim.details else 0.0
+    if claim.tokens:
+        score = len(claim.tokens & source.tokens) / len(claim.tokens)
     reasons = []
     if not claim.tokens and not claim.details:
         reasons.append("words: it has no words to look up")
@@ -396,13 +398,6 @@ def check_support(
     else:
         reasons += _differences(claim, source)
     return Support(not reasons, score, tuple(reasons))
-
-
-def _word_score(claim: AnalysedText, source: AnalysedText) -> float:
-    tokens = claim.tokens
-    if not tokens:
-        return 1.0 if claim.details else 0.0
-    return len(tokens & source.tokens) / len(tokens)
 
 
 def _differences(claim: AnalysedText, source: AnalysedText) -> Iterator[str]:
@@ -455,15 +450,10 @@ def _is_stated(detail: Detail, claim: AnalysedText, source: AnalysedText) -> boo
             for one in plain
             if one.start not in with_unit
         )
-    if isinstance(value, float) and _is_rounded(detail, claim):
+    if isinstance(value, float) and _APPROXIMATELY & set(claim.around(detail, 1)[0]):
         numbers = [one.value for one in same_kind if isinstance(one.value, float)]
         return any(abs(value - one) <= _ROUNDED * abs(one) for one in numbers)
     return False
-
-
-def _is_rounded(detail: Detail, claim: AnalysedText) -> bool:
-    before, _ = claim.around(detail, 1)
-    return bool(_APPROXIMATELY & set(before))
 
 
 def _equal(one: object, other: object) -> bool:
@@ -508,14 +498,11 @@ def _is_word(word: str, source: AnalysedText) -> bool:
         return True
     if len(word) > 3 and any(_one_begins_other(word, one) for one in source.words):
         return True
-    parts = [part for part in _split(word) if part]
+    parts = "".join(mark if mark.isalnum() else " " for mark in word).split()
     if len(parts) > 1 and all(part in source.words for part in parts):
         return True
-    return 2 < len(word) < 7 and _abbreviates(word, source)
-
-
-def _split(word: str) -> list[str]:
-    return "".join(mark if mark.isalnum() else " " for mark in word).split()
+    names = [one.value for one in source.details if one.kind == "name"]
+    return 2 < len(word) < 7 and any(is_name(one) and _initials(one) == word for one in names)
 
 
 def _one_begins_other(word: str, other: str) -> bool:
@@ -526,11 +513,6 @@ def _one_begins_other(word: str, other: str) -> bool:
 
 def _initials(words: tuple[str, ...]) -> str:
     return "".join(word[0] for word in words)
-
-
-def _abbreviates(word: str, source: AnalysedText) -> bool:
-    names = (one.value for one in source.details if one.kind == "name")
-    return any(is_name(name) and _initials(name) == word for name in names)
 
 
 def _displaced(detail: Detail, claim: AnalysedText, source: AnalysedText) -> Detail | None:

@@ -12,7 +12,6 @@ from catalog.answers.claims import Claim, ClaimReader, check_claim, without_thou
 from catalog.answers.prompting import (
     JUDGE_RULES,
     RULES,
-    SUMMARY_RULES,
     ContextPassage,
     ask_again,
     build_messages,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from catalog.core.results import SearchResult, SearchResults
     from catalog.core.settings import AnswerSettings
 
-_OF_SUMMARY = 200  # tokens that a summary may have
 _OF_VERDICT = 16  # tokens of a judge's reply
 _MOST_REPEATED = 4  # sentences of a reply; it goes on for ever with more
 _OF_FORM = 60  # tokens that the parts of a conversation take besides their text
@@ -50,11 +48,6 @@ class Draft(NamedTuple):
     is_cut: bool = False
     cites_nothing: bool = False
 
-    @property
-    def is_supported(self) -> bool:
-        """Return whether its citations support any sentence."""
-        return any(one.supported for one in self.sentences)
-
 
 def write_answer(
     llm: LanguageModel,
@@ -64,18 +57,17 @@ def write_answer(
     seconds: float,
     *,
     agent: Agent,
-    summariser: LanguageModel | None = None,
     least: float = 0.0,
 ) -> Generator[AnswerSentence, None, Draft]:
     """Yield each sentence once it is checked and may be shown, and return them all.
 
-    The ``agent`` says as whom the model writes; a ``summariser`` sums up the passages for it first.
-    A sentence with a score below ``least`` is unsupported.
+    The ``agent`` says as whom the model writes. A sentence with a score below ``least`` is
+    unsupported.
 
     Unsupported ones at the beginning wait for the first that is supported. Raises
     :class:`LLMError` kinds for a model that fails, whatever it wrote before.
     """
-    writer = CheckedWriter(llm, results.results, settings, seconds, agent, summariser, least)
+    writer = CheckedWriter(llm, results.results, settings, seconds, agent, least)
     messages, passages = writer.prompt(question)
     if settings.unsupported != "retry":
         sentences, reader = yield from _showing(writer, messages, settings.unsupported == "drop")
@@ -116,9 +108,9 @@ def _showing(
 class CheckedWriter:
     """Ask a model about passages as an agent would, count its tokens, and check what it writes.
 
-    ``summariser`` sums up the passages for it first. A sentence with a score below ``least`` (0 to
-    1) is unsupported. ``is_cut`` tells whether its last reply was as long as it may be. All its
-    calls together have ``whole`` seconds, ``seconds`` without it.
+    A sentence with a score below ``least`` (0 to 1) is unsupported. ``is_cut`` tells whether its
+    last reply was as long as it may be. All its calls together have ``whole`` seconds, ``seconds``
+    without it.
     """
 
     def __init__(
@@ -128,12 +120,11 @@ class CheckedWriter:
         settings: AnswerSettings,
         seconds: float,
         agent: Agent,
-        summariser: LanguageModel | None = None,
         least: float = 0.0,
         whole: float | None = None,
     ) -> None:
         self._deadline = monotonic() + (whole or seconds)
-        self._agent, self._summariser, self._least = agent, summariser, least
+        self._agent, self._least = agent, least
         self._llm, self._settings, self._seconds = llm, settings, seconds
         self._results = results
         self._given = {result.rank: result for result in results}
@@ -150,7 +141,6 @@ class CheckedWriter:
         """
         rules = "\n\n".join(filter(None, [self._agent.persona, rules]))
         fixed = self._count(rules) + self._count(question) + _OF_FORM
-        fixed += 0 if self._summariser is None else _OF_SUMMARY
         longest = self._agent.max_tokens or self._llm.reply_tokens
         room = self._llm.context_tokens - longest - fixed
         tokens = min(self._settings.context_tokens, room)
@@ -162,22 +152,14 @@ class CheckedWriter:
                 "for a passage: use another model"
             )
         self._given = {one.number: self._given[one.number] for one in passages}
-        summary = self._summarise(question, passages)
-        return build_messages(question, passages, rules=rules, summary=summary), len(passages)
-
-    def _summarise(self, question: str, passages: Sequence[ContextPassage]) -> str:
-        if self._summariser is None:
-            return ""
-        messages = build_messages(question, passages, rules=SUMMARY_RULES)
-        said, _ = self._say(self._summariser, messages, max_tokens=_OF_SUMMARY)
-        return clean(said)
+        return build_messages(question, passages, rules=rules), len(passages)
 
     def read(self, messages: Sequence[Message], reader: ClaimReader) -> Iterator[AnswerSentence]:
         """Yield the reply's sentences, checked; nothing if the model says it has no answer.
 
         A sentence that it repeats is left out, and a reply that only repeats itself is not read on.
         """
-        reply = self._reply(self._llm, messages, **self._agent.options())
+        reply = self._reply(messages, **self._agent.options())
         said: Counter[str] = Counter()
         with closing(iter(reply)) as pieces:
             for piece in pieces:
@@ -217,7 +199,7 @@ class CheckedWriter:
         passages = [ContextPassage(one.rank, one.citation, clean(one.text)) for one in cited]
         question = f"Do the passages say this? {sentence.text}"
         messages = build_messages(question, passages, rules=JUDGE_RULES)
-        said, _ = self._say(self._llm, messages, max_tokens=_OF_VERDICT)
+        said, _ = self._say(messages, max_tokens=_OF_VERDICT)
         return said.lstrip(" *\"'\n").casefold().startswith("no")
 
     def checked(self, messages: Sequence[Message]) -> tuple[list[AnswerSentence], ClaimReader]:
@@ -227,19 +209,17 @@ class CheckedWriter:
 
     def reply(self, messages: Sequence[Message]) -> str:
         """Return a whole reply, without the model's thoughts."""
-        said, self.is_cut = self._say(self._llm, messages, **self._agent.options())
+        said, self.is_cut = self._say(messages, **self._agent.options())
         return said
 
-    def _say(
-        self, llm: LanguageModel, messages: Sequence[Message], **options: Any
-    ) -> tuple[str, bool]:
-        reply = self._reply(llm, messages, **options)
+    def _say(self, messages: Sequence[Message], **options: Any) -> tuple[str, bool]:
+        reply = self._reply(messages, **options)
         said = "".join(reply)
         self._add_tokens(reply, messages, said)
         return without_thoughts(said).strip(), reply.is_cut
 
-    def _reply(self, llm: LanguageModel, messages: Sequence[Message], **options: Any) -> Reply:
-        return Reply(llm, messages, self._seconds, deadline=self._deadline, **options)
+    def _reply(self, messages: Sequence[Message], **options: Any) -> Reply:
+        return Reply(self._llm, messages, self._seconds, deadline=self._deadline, **options)
 
     def _add_tokens(self, reply: Reply, messages: Sequence[Message], said: str) -> None:
         prompt, written = reply.usage or (

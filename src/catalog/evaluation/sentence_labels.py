@@ -69,7 +69,7 @@ def write_sentences(path: Path, rows: Sequence[SentenceLabel]) -> None:
 
 
 def bound_from_labels(
-    rows: Sequence[SentenceLabel], run: EvalRun, *, most: float, confidence: float | None
+    rows: Sequence[SentenceLabel], run: EvalRun, *, most: float, confidence: float
 ) -> RiskBound:
     """Return the bound that follows from the labelled rows, for the settings of the run.
 

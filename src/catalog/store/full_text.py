@@ -14,6 +14,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -25,7 +26,6 @@ from sqlalchemy import (
     cast,
     column,
     false,
-    func,
     insert,
     literal,
     literal_column,
@@ -33,18 +33,22 @@ from sqlalchemy import (
     select,
     table,
     text,
+    true,
 )
 
 from catalog.core.errors import StoreDamagedError
+from catalog.store.fts_tokens import cut_text
 from catalog.store.lexical.analysis import UNSPACED, WORD_CHARACTERS, raw_words
 from catalog.store.schema import chunks
 from catalog.store.sql_forms import (
     Number,
     PlainText,
+    as_shown,
     casefolded,
     contains,
     holds_phrase,
     json_pairs,
+    shown_text,
 )
 
 if TYPE_CHECKING:
@@ -54,8 +58,13 @@ if TYPE_CHECKING:
 MAX_TERMS = 64
 _FIELDS = (chunks.c.title, chunks.c.headings, chunks.c.text)
 _NUMBER = re.compile(r"(?:(?<!\S)[-+\u2212])?[0-9]+(?:[.,][0-9]+)*")
+_SEPARATOR = "[.,'\u2019\u00a0\u2009\u202f ]"  # between thousands
+_THOUSANDS = re.compile(  # 1500 and 1,500, not 1,500.5
+    rf"(?<![0-9.,+\-\u2212])[1-9](?:[0-9]{{3,17}}|[0-9]{{0,2}}({_SEPARATOR})[0-9]{{3}}(?:\1[0-9]{{3}})*)"
+    r"(?![.,]?[0-9])"
+)
+_ADDRESS = re.compile(r"[/@]|\w\.\w")  # a phrase with it is part of an address
 _LIGATURES = {"ffi": "ﬃ", "ffl": "ﬄ", "ff": "ﬀ", "fi": "ﬁ", "fl": "ﬂ"}
-_WITHIN_WORDS = ("-\n", "\u00ad\n", "\u00ad", "\u200b", "\u2060", "\ufeff")
 _BEFORE_FLAG = (" ", "\n", "\t", "`", "'", '"', "(", "[", "-")
 _WORD = re.compile(f"[{WORD_CHARACTERS}]+")
 CARD_WEIGHTS = {"title": 4.0, "name": 3.0, "headings": 2.0, "summary": 1.0, "metadata": 2.0}
@@ -103,8 +112,10 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
 
     A phrase with characters of a script without spaces (or Hangul) must occur literally, in any
     case, also inside other words. A name with characters that FTS5 does not index, such as ``c++``
-    or ``.net``, must occur literally as well, and a number must be whole: 500 is not in 1,500.
-    Ligatures, and invisible characters or the end of a line within a word, do not matter.
+    or ``.net``, must occur literally as well. A number must be whole: 500 is not in 1,500. It may
+    have other separators of thousands: 1500, 1.500. Ligatures, and invisible characters, the end
+    of a line or the marks of a link within a word, do not matter. The address of a link is not
+    text, unless the phrase looks like one.
     """
     words = fts_words(phrase)[:MAX_TERMS]
     if not words:
@@ -112,14 +123,31 @@ def phrase_clause(phrase: str) -> ColumnElement[bool]:
     if UNSPACED.search(phrase):
         forms = dict.fromkeys(unicodedata.normalize(form, phrase) for form in ("NFC", "NFKC"))
         return or_(*(_contains(form) for form in forms))
-    holds_words = or_(holds_phrase(chunks.c.seq, match_any(_with_ligatures(words))), _cut(words))
+    written = [way for one in spellings(phrase) for way in _with_ligatures(fts_words(one))]
+    holds_words = or_(holds_phrase(chunks.c.seq, match_any(written)), _cut(words))
     signed_names = [raw for raw in raw_words(phrase) if raw[0] == "." or raw[-1] in "+#"]
-    numbers = dict.fromkeys(_NUMBER.findall(phrase)[:MAX_TERMS])
-    return and_(
-        holds_words,
-        *(_contains(name) for name in signed_names[:MAX_TERMS]),
-        *(or_(*(field.regexp_match(_whole(one)) for field in _FIELDS)) for one in numbers),
-    )
+    thousands = [number[0] for number in _THOUSANDS.finditer(phrase)]
+    numbers = dict.fromkeys([*thousands, *_NUMBER.findall(_THOUSANDS.sub("_", phrase))])
+    conditions = [_contains(name) for name in signed_names[:MAX_TERMS]]
+    is_address = _ADDRESS.search(phrase) is not None
+    fields = _FIELDS if is_address else [shown_text(field) for field in _FIELDS]
+    conditions += [
+        or_(*(field.regexp_match(_whole(number)) for field in fields))
+        for number in list(numbers)[:MAX_TERMS]
+    ]
+    if not is_address:
+        conditions.append(_is_shown(fts_words(_THOUSANDS.sub(" ", phrase))[:MAX_TERMS]))
+    return and_(holds_words, *conditions)
+
+
+def spellings(phrase: str) -> tuple[str, ...]:
+    """Return the phrase, and the same with other separators of thousands in its whole numbers.
+
+    >>> spellings('1500 euros')
+    ('1500 euros', '1 500 euros', '1.500 euros', '1,500 euros')
+    """
+    grouped = (_THOUSANDS.sub(partial(_grouped, by=by), phrase) for by in ("", " ", ".", ","))
+    return tuple(dict.fromkeys([phrase, *grouped]))
 
 
 def flag_clause(word: str) -> ColumnElement[bool]:
@@ -138,7 +166,7 @@ def _contains(written: str) -> ColumnElement[bool]:
 
 def _with_ligatures(words: Sequence[str]) -> Iterator[str]:
     """Yield a phrase, and the same with ligatures, which FTS5 takes for letters."""
-    phrase = joined = " ".join(words)
+    phrase = joined = " ".join(words[:MAX_TERMS])
     yield phrase
     for letters, ligature in _LIGATURES.items():
         joined = joined.replace(letters, ligature)
@@ -146,26 +174,59 @@ def _with_ligatures(words: Sequence[str]) -> Iterator[str]:
 
 
 def _cut(words: Sequence[str]) -> ColumnElement[bool]:
-    """Require the phrase with one of its words cut in two by a character that is no part of it.
+    """Require the phrase with one of its words cut in two by what is no part of it.
 
-    FTS5 has two words there.
+    FTS5 has two words there, and between them the words of a link's address: [inde](x)mnity.
     """
     phrase = " ".join(words)
     cuts = [
-        f"{phrase[:at]} {phrase[at:]}"
+        (phrase[:at], phrase[at:])
         for at in range(1, min(len(phrase), MAX_TERMS))
         if " " not in phrase[at - 1 : at + 1]
     ]
-    whole: ColumnElement[str] = casefolded(chunks.c.text)
-    for mark in _WITHIN_WORDS:
-        whole = func.replace(whole, mark, "")
-    holds_words = [contains(whole, word.casefold()) for word in words]
-    return and_(holds_phrase(chunks.c.seq, match_any(cuts)), *holds_words) if cuts else false()
+    if not cuts:
+        return false()
+    shown = shown_text(chunks.c.text)
+    apart = " OR ".join(f"({quote(one)} AND {quote(other)})" for one, other in cuts)
+    return and_(
+        or_(
+            holds_phrase(chunks.c.seq, match_any(" ".join(cut) for cut in cuts)),
+            and_(holds_phrase(chunks.c.seq, apart), contains(chunks.c.text, "](")),
+        ),
+        *(contains(shown, as_shown(word)) for word in words),
+    )
+
+
+def _is_shown(words: Sequence[str]) -> ColumnElement[bool]:
+    """Require that the words stand outside the addresses of links, which FTS5 searches as well.
+
+    A word may have another ending: what it has in common with its stem must occur.
+    """
+    has_address = or_(contains(chunks.c.text, "]("), contains(chunks.c.text, "://"))
+    stems = {word: "".join(cut_text(word)[:1]) for word in map(as_shown, words)}
+    begins = [
+        next((word[:at] for at in range(len(word), 0, -1) if stem.startswith(word[:at])), word)
+        for word, stem in stems.items()
+    ]
+    fields = [shown_text(field) for field in _FIELDS]
+    return or_(
+        ~has_address,
+        and_(true(), *(or_(*(contains(field, one) for field in fields)) for one in begins)),
+    )
+
+
+def _grouped(number: re.Match[str], by: str) -> str:
+    """Return a whole number with another separator of thousands."""
+    digits = re.sub(_SEPARATOR, "", number[0])
+    return re.sub(r"(?<=[0-9])(?=(?:[0-9]{3})+\Z)", by, digits)
 
 
 def _whole(number: str) -> str:
     """Return a pattern for a number that is no part of a larger one; for Python and Postgres."""
-    return rf"(?<![0-9])(?<![0-9][.,]){re.escape(number)}(?![0-9])(?![.,][0-9])"
+    thousands = _THOUSANDS.fullmatch(number)
+    digits = _grouped(thousands, f"{_SEPARATOR}?") if thousands else re.escape(number)
+    before = _SEPARATOR.replace(" ", "") if re.fullmatch("[0-9]{3}", number) else "[.,]"
+    return rf"(?<![0-9])(?<![0-9]{before}){digits}(?![0-9])(?![.,][0-9])"
 
 
 def is_postgres(connection: Connection) -> bool:

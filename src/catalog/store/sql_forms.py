@@ -10,6 +10,7 @@ database. Numbers have 64 bits.
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import BigInteger, Column, Integer, Label, String, Text, TypeDecorator, literal
@@ -113,6 +114,11 @@ class _Folded(_Form):
     type = PlainText
 
 
+class _Shown(_Form):
+    inherit_cache = True
+    type = PlainText
+
+
 class _Position(_Form):
     inherit_cache = True
     type = Integer()
@@ -163,6 +169,22 @@ class _Phrase(_Form):
 
 
 _spell(_Folded, "casefold({0})", "catalog_casefold({0})")
+_HIDDEN = "|".join(  # for Python and Postgres
+    [
+        r"\[(?=[^\[\]]*\]\()",  # of the text of a link
+        r"\]\([^\s()]*\)(?=\w)",
+        r"\]\((?=[^\s()./#:]*[./#:])[^\s()]*( \"[^\"()]*\")?\)",  # not handlers[name](argument)
+        r"https?://[^\s<>\"\[\]()]+",
+        "-\n|\u00ad\n|[\u00ad\u200b\u2060\ufeff]",
+    ]
+)
+_ACCENTS = "[\u0300-\u036f]"
+_spell(
+    _Shown,
+    "shown({0})",
+    f"catalog_casefold(regexp_replace(normalize(regexp_replace({{0}}, '{_HIDDEN}', '', 'g'), NFD), "
+    f"'{_ACCENTS}', '', 'g'))",
+)
 _spell(_Position, "instr({0}, {1})", "strpos({0}, {1})")
 _spell(_IgnoringCase, "{0} COLLATE NOCASE", '(lower({0} COLLATE "C"))')
 _spell(_Short, "{0}", f"(left({{0}}, {SHORT}))")
@@ -208,6 +230,17 @@ def _write_among_postgres(element: _Among, compiler: SQLCompiler, **options: Any
 def casefolded(text: ColumnElement[Any]) -> ColumnElement[str]:
     """Return the case-folded text, as Python folds it."""
     return cast("ColumnElement[str]", _Folded(text))
+
+
+def shown_text(text: ColumnElement[Any]) -> ColumnElement[str]:
+    """Return the text as :func:`as_shown` does."""
+    return cast("ColumnElement[str]", _Shown(text))
+
+
+def as_shown(text: str) -> str:
+    """Return a text without the addresses of links, invisible characters, accents and case."""
+    plain = unicodedata.normalize("NFD", re.sub(_HIDDEN, "", text))
+    return re.sub(_ACCENTS, "", plain).casefold()
 
 
 def contains(text: ColumnElement[Any], part: str | float) -> ColumnElement[bool]:

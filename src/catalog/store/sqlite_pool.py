@@ -30,6 +30,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError, StoreFullError
 from catalog.core.files import make_private, remedy
 from catalog.store.locks import LOCK_SECONDS, PREPARING, hold_lock
+from catalog.store.sql_forms import as_shown
 
 _LEAST_ROOM = 1 << 20  # bytes; to open a store takes 32 KB next to it, to write takes more
 _DAMAGE = ("not a database", "malformed", "corrupt", "could not decode", "vtable constructor")
@@ -279,7 +280,8 @@ def _connect(
     connection: sqlite3.Connection = sqlite3.connect(*arguments, **options)
     try:
         connection.isolation_level = None  # the begin event starts transactions
-        connection.create_function("casefold", 1, _casefold, deterministic=True)
+        for name, change in (("casefold", str.casefold), ("shown", as_shown)):
+            connection.create_function(name, 1, _of_text(change), deterministic=True)
         for pragma in (*_PRAGMAS, *more):
             _set(connection, pragma)
     except BaseException:
@@ -302,8 +304,8 @@ def _set(connection: sqlite3.Connection, pragma: str) -> None:
             return
 
 
-def _casefold(value: object) -> str | None:
-    return value.casefold() if isinstance(value, str) else None
+def _of_text(change: Callable[[str], str]) -> Callable[[object], str | None]:
+    return lambda value: change(value) if isinstance(value, str) else None
 
 
 def _begin(connection: Connection) -> None:

@@ -227,11 +227,6 @@ class AnswerSettings(BaseModel):
         description="Let the language model check each supported sentence against its passages; "
         "if it says NO, the sentence is unsupported.",
     )
-    summarise: bool = Field(
-        False,
-        description="Let the cheap profile's model summarise the passages for the model that "
-        "answers.",
-    )
     agents: Path | None = Field(
         None,
         description="Folder with a file NAME.toml for each agent, in addition to [agents.NAME] "

@@ -60,10 +60,6 @@ def make_bound(
     confidence: Annotated[
         float, typer.Option(help="Share of all calibrations that must keep the bound.")
     ] = 0.95,
-    on_average: Annotated[
-        bool,
-        typer.Option("--on-average", help="Of all sentences, shown or not, on average."),
-    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Keep nothing.")] = False,
     undo: Annotated[
         bool, typer.Option("--undo", help="Forget the dataset's bound; needs no sentences.")
@@ -93,9 +89,7 @@ def make_bound(
             return
         rows = read_rows(sentences, SentenceLabel, "sentence")
         run = require_run(library.database, rows[0].run)
-        bound = bound_from_labels(
-            rows, run, most=at_most, confidence=None if on_average else confidence
-        )
+        bound = bound_from_labels(rows, run, most=at_most, confidence=confidence)
         if not dry_run:
             save_bound(library.database, run.dataset, bound)
     say(*_bound_lines(bound, run, is_kept=not dry_run))
