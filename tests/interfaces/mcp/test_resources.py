@@ -60,7 +60,7 @@ def holding(text, path="a.md"):
         if asked["reference"] != f"notes:{path}":
             raise DocumentNotFoundError("no document")
         about = dict.fromkeys(StoredDocument.__dataclass_fields__, "")
-        document = StoredDocument(**{**about, "path": path, "text": text})
+        document = StoredDocument(**{**about, "path": path, "text": text, "metadata": {}})
         lines = tuple(text.split("\n"))
         numbers = tuple(range(1, len(lines) + 1))
         ranges = tuple((number, number) for number in numbers)
