@@ -142,8 +142,8 @@ def guard_app(
 class HostCheck:
     """Pass on requests for one of our host names, except from web pages that may not call.
 
-    Browsers also send ``Sec-Fetch-Site``: what another site's page loads in the background or in a
-    frame is refused, since whether it loads tells which documents there are. Links work.
+    Browsers also send ``Sec-Fetch-Site``: another site's page may load nothing in the background or
+    in a frame. Even a failure would reveal which documents exist. Links work.
     The SDK's ``TransportSecurityMiddleware`` (mcp 2.3) takes the first of two Host headers, an
     empty Origin and, if any port is allowed, anything after the colon. It knows only the loopback
     names that it is given, letter for letter.
