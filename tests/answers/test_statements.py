@@ -39,6 +39,7 @@ def read(text):
         "Introduction . . . . . . . . 12\n",
         "Links: [[one note]], [[another]]\n",
         "© 2024 Example Ltd. All rights reserved.\n",
+        "Subject: Boat trip\n",
         "Page 3 of 10\n",
         "office-users@example.org\n",
         "Which plan is it?\n",

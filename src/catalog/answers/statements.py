@@ -488,8 +488,11 @@ def _plain(text: str) -> str:
 
 
 def _is_statement(words: str) -> bool:
-    """Return whether a sentence says something: it is not links alone, or a notice of rights."""
-    if _RIGHTS.search(words):
+    """Return whether a sentence says something.
+
+    Links alone, a notice of rights and the subject of a mail do not.
+    """
+    if _RIGHTS.search(words) or words.startswith("Subject: "):
         return False
     bare = _LINK.sub("", words)
     return bool(_WORDS.search(bare)) and (bare == words or len(_WORDS.findall(bare)) > 1)
