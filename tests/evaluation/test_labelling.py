@@ -155,6 +155,28 @@ def test_an_answered_query_without_a_kind_stays_without_one():
 # the file
 
 
+def test_a_file_keeps_its_permissions_and_a_link_still_leads_to_it(tmp_path):
+    file, link = tmp_path / "set.jsonl", tmp_path / "link.jsonl"
+    file.write_text('{"id": "a", "query": "who?"}\n', encoding="utf-8")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    with changing_golden(link) as queries:
+        queries[0] = queries[0].model_copy(update={"note": "seen"})
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert read_golden(file).queries[0].note == "seen"
+
+
+def test_a_question_with_a_key_twice_can_be_changed(tmp_path):
+    file = tmp_path / "set.jsonl"
+    file.write_text('{"id": "a", "query": "x", "query": "who?"}\n', encoding="utf-8")
+    with changing_golden(file) as queries:
+        queries[0] = queries[0].model_copy(update={"note": "seen"})
+    assert json.loads(file.read_text(encoding="utf-8")) == {
+        "id": "a", "query": "who?", "note": "seen",
+    }  # fmt: skip
+
+
 def test_a_saved_set_is_read_back_unchanged(tmp_path):
     path = tmp_path / "made" / "set.jsonl"
     queries = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import example, given, settings
@@ -69,6 +70,7 @@ def cut(doc: ParsedDocument) -> Cut:
 @example(plain("\n\u0301 a"))
 @example(plain("a" + "\u0301" * 500))
 @example(plain("\r\n" * 300 + "x"))
+@example(replace(plain("000000000 0"), body_start=9))
 def test_chunks_are_clean_slices_that_cover_the_body_in_order(doc: ParsedDocument) -> None:
     spans = cut(doc).spans
     covered = bytearray(len(doc.text))

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import reprlib
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
@@ -129,10 +130,13 @@ def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:
 
     What did not change stays as it is written in the file. New queries come last.
     """
+    path = path.resolve() if path.is_symlink() else path
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text("".join(_updated_lines(path, queries)), encoding="utf-8", newline="")
+        if path.exists():
+            shutil.copymode(path, draft)
         draft.replace(path)
     except OSError as error:
         with suppress(OSError):
@@ -192,6 +196,8 @@ def _rewrite(written: str, before: Any, after: Any, style: tuple[str, str] = (",
     if not type(before) is type(after) is {"{": dict, "[": list}.get(written[0]):
         return json.dumps(after, ensure_ascii=False, separators=style)
     opening, members, closing = _split_members(written)
+    if isinstance(before, dict) and len({one.key for one in members}) < len(members):
+        return json.dumps(after, ensure_ascii=False, separators=style)  # a key is there twice
     pairs: list[tuple[_Member, Any, Any]]  # with the values before and after
     if isinstance(after, dict):
         if len(members) > 1:

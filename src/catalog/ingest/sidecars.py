@@ -18,6 +18,7 @@ from pathlib import Path
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.ids import sha1_hex
+from catalog.core.text import nfc
 from catalog.ingest.readers.metadata import LEVEL, normalise, parse_json, parse_yaml
 from catalog.ingest.readers.opening import open_regular
 from catalog.ingest.readers.timed.source_media import (
@@ -183,14 +184,13 @@ class Sidecars:
     def around(cls, root: Path, path: str) -> Sidecars:
         """Return the metadata files of one file: those next to it, and of its folders."""
         folder, _, name = path.rpartition("/")
-        names = [one.name for one in (root / folder).iterdir()]
+        names = {nfc(one.name): one for one in (root / folder).iterdir()}
         files: dict[str, MetadataFile] = {}
-        for one in names:
-            if name in (find_targets(one, names) or ()):
-                beside = f"{folder}/{one}".lstrip("/")
-                files[beside] = MetadataFile(root / beside, (path,))
+        for one, absolute in names.items():
+            if nfc(name) in (find_targets(one, names) or ()):
+                files[f"{folder}/{one}".lstrip("/")] = MetadataFile(absolute, (path,))
         for above in _folders_above(path):
-            if (root / above / FOLDER_FILE).is_file():
+            if os.path.lexists(root / above / FOLDER_FILE):
                 files[f"{above}{FOLDER_FILE}"] = MetadataFile(root / above / FOLDER_FILE)
         return cls(files, root)
 

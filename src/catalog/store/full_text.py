@@ -218,7 +218,8 @@ def _is_shown(words: Sequence[str]) -> ColumnElement[bool]:
 def _grouped(number: re.Match[str], by: str) -> str:
     """Return a whole number with another separator of thousands."""
     digits = re.sub(_SEPARATOR, "", number[0])
-    return re.sub(r"(?<=[0-9])(?=(?:[0-9]{3})+\Z)", by, digits)
+    first = len(digits) % 3 or 3
+    return by.join([digits[:first], *(digits[at : at + 3] for at in range(first, len(digits), 3))])
 
 
 def _whole(number: str) -> str:

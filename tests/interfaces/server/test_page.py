@@ -3,9 +3,11 @@
 import asyncio
 import re
 from html import unescape
+from unittest.mock import Mock
 
 import pytest
 
+from catalog.core.errors import OutOfTimeError
 from catalog.core.settings import ServeSettings
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.asgi import build_app
@@ -93,6 +95,9 @@ def test_a_place_far_down_a_long_document_is_shown(asked, engine, monkeypatch):
         ("/?q=keys&mode=magic", "mode"),
         ("/?q=keys&doc=notes:nothing.md", "nothing.md"),
         ("/?q=keys&after=tomorrow", "tomorrow"),
+        ("/?q=keys&year=%C2%B2", "keys.md"),
+        ("/?q=keys&year=" + "9" * 5000, "keys.md"),
+        ("/?q=keys&" + "&".join(f"tag=t{n}" for n in range(900)), "no document has the tag"),
         ("/?q=keys&n=99999999999999999999&first=x&at=-1&unknown=1", "keys.md"),
         ("/?q=%00%ff&tag=%F0%9F%92%A9", "no document has the tag"),
     ],
@@ -128,6 +133,16 @@ def test_a_very_long_document_is_shown_in_part(asked, engine, monkeypatch):
     assert "Rotate the API keys" not in text.partition('id="document"')[2]
     cited = asked(engine, "GET", "/?doc=notes:keys.md&first=8&last=8").text
     assert "Rotate the API keys" in cited
+
+
+def test_a_page_whose_search_fails_late_is_still_whole(asked, engine, monkeypatch):
+    for error in (OutOfTimeError("no answer within <1> second"), KeyError("keys")):
+        failing = Mock(side_effect=error)
+        monkeypatch.setattr("catalog.interfaces.server.page.site.search_view", failing)
+        page = asked(engine, "GET", "/?q=keys")
+        assert page.text.endswith("</html>")
+        assert ("&lt;1&gt;" in page.text) == isinstance(error, OutOfTimeError)
+        assert "an internal error" in page.text or isinstance(error, OutOfTimeError)
 
 
 def test_other_methods_and_files_are_refused(asked, engine):
@@ -198,7 +213,7 @@ def test_with_a_token_a_browser_signs_in_and_out(asked, engine):
     assert (signed.status_code, signed.headers["location"]) == (303, "/?q=keys")
     cookie = signed.headers["set-cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
+    assert "SameSite=lax" in cookie  # a link in a mail leads to the page
     assert TOKEN not in cookie
     own = {"cookie": cookie.partition(";")[0]}
     assert "keys.md" in asked(engine, "GET", "/?q=keys", serve, headers=own).text
@@ -277,6 +292,8 @@ def test_another_site_may_link_to_the_page_but_not_use_it_in_the_background(aske
             assert asked(engine, "GET", path, headers=headers).status_code == 403
     headers = {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     assert asked(engine, "GET", "/?q=keys", headers=headers).status_code == 200
+    early = {**headers, "sec-purpose": "prefetch;prerender"}
+    assert asked(engine, "GET", "/?q=keys", headers=early).status_code == 403
     assert asked(engine, "POST", "/v1/search", headers=headers).status_code == 403
     assert asked(engine, "GET", "/sets.jsonl?set=a", headers=headers).status_code == 403
 

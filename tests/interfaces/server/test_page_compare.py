@@ -207,6 +207,15 @@ def test_a_question_that_was_changed_meanwhile_is_not_judged(client, team, tmp_p
     assert not any(one.preferences for one in team())
 
 
+def test_a_question_that_was_removed_meanwhile_does_not_come_back(client, team, tmp_path):
+    page = client.get("/compare", params={**PAIR, "id": "q0"})
+    save_golden(tmp_path / "team.jsonl", team()[1:])
+    data = {"shown": form_of(page), "preferred": "left"}
+    answer = client.post("/compare", data=data, headers=ORIGIN)
+    assert (answer.status_code, "q0 was removed since" in answer.text) == (400, True)
+    assert len(team()) == 3
+
+
 def test_after_a_restart_the_way_leads_back_to_the_same_questions(client, team):
     page = client.get("/compare", params={**PAIR, "mode": "blind"})
     back = re.search(r'name="back" value="([^"]+)"', page.text)[1]

@@ -1,16 +1,19 @@
 """Documents on the page: drawn PDF pages, recordings that play, and bars that explain a score."""
 
 import io
+import os
 import re
 import struct
+import unicodedata
 import zlib
+from threading import Semaphore
 
 import PIL.Image
 import PIL.ImageOps
 import pytest
 from reportlab.pdfgen.canvas import Canvas
 
-from catalog.core.errors import DocumentNotFoundError
+from catalog.core.errors import DocumentNotFoundError, NotReadyError
 from catalog.core.scope import asked_as
 from catalog.core.settings import AnswerSettings
 from catalog.interfaces.calls import LocalEngine
@@ -148,6 +151,76 @@ def test_a_file_that_changed_since_it_was_indexed_is_not_given_out(asked, relabe
     (notes / "later.pdf").symlink_to(notes / "sub" / "hidden.pdf")
     with asked_as("guest"):
         assert asked(engine, "GET", path).status_code == 404
+
+
+def test_a_version_that_could_not_be_read_is_not_given_out(asked, relabelled):
+    engine, notes = relabelled
+    manual(notes / "later.pdf", rotated=90)
+    (notes / "later.pdf.meta.yaml").write_text("confidentiality: [secret\n", encoding="utf-8")
+    Indexer(engine.library).update("notes")
+    path = "/page.png?doc=notes:later.pdf&page=1"
+    assert asked(engine, "GET", path).status_code == 404
+    with asked_as("guest"):
+        assert "pumps" in asked(engine, "GET", "/?q=pumps&doc=notes:later.pdf").text.casefold()
+        assert asked(engine, "GET", path).status_code == 404
+
+
+def test_a_touched_file_of_the_same_bytes_is_given_out(asked, relabelled):
+    engine, notes = relabelled
+    os.utime(notes / "later.pdf", (1_000_000_000, 1_000_000_000))
+    assert asked(engine, "GET", "/page.png?doc=notes:later.pdf&page=1").status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["decomposed", "dangling", "folder"])
+def test_a_level_in_an_odd_place_still_holds_for_a_recording(asked, tmp_path, kind):
+    notes = tmp_path / "notes"
+    write(notes, é_dot_srt=SRT, é_dot_srt_dot_meta_dot_yaml="confidentiality: public\n")
+    (notes / "é.wav").write_bytes(b"RIFF" + struct.pack("<I", 36) + bytes(range(200)))
+    if kind == "decomposed":
+        name = unicodedata.normalize("NFD", "é.wav.meta.yaml")
+        (notes / name).write_text("confidentiality: secret\n", encoding="utf-8")
+    library = open_library(tmp_path / "home")
+    answers = AnswerSettings(roles=("guest: public",))
+    library.settings = library.settings.model_copy(update={"answers": answers})
+    with LocalEngine(library) as engine:
+        Indexer(library).build(notes, "notes")
+        if kind == "dangling":
+            (notes / ".catalog.yaml").symlink_to(notes / "nowhere")
+        if kind == "folder":
+            (notes / ".catalog.yaml").mkdir()
+        assert asked(engine, "GET", "/media?doc=notes:é.srt").status_code == 200
+        with asked_as("guest"):
+            assert asked(engine, "GET", "/media?doc=notes:é.srt").status_code == 404
+
+
+def test_files_with_decomposed_names_are_given_out(asked, tmp_path):
+    notes = tmp_path / unicodedata.normalize("NFD", "é")
+    folder = notes / unicodedata.normalize("NFD", "süß")
+    folder.mkdir(parents=True)
+    manual(folder / unicodedata.normalize("NFD", "café.pdf"))
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
+        Indexer(engine.library).build(notes, "notes")
+        answer = asked(engine, "GET", "/page.png?doc=notes:süß/café.pdf&page=1")
+        assert answer.status_code == 200
+
+
+def test_nothing_is_given_out_from_above_a_folder_that_is_gone(asked, tmp_path):
+    notes = tmp_path / "notes"
+    write(notes, n_dot_md="---\nmedia_file: late.wav\n---\n# N\n\nText.\n")
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
+        Indexer(engine.library).build(notes, "notes")
+        (tmp_path / "late.wav").write_bytes(b"RIFF" + bytes(200))
+        (notes / "n.md").unlink()
+        notes.rmdir()
+        assert asked(engine, "GET", "/media?doc=notes:n.md").status_code == 404
+
+
+def test_who_comes_while_two_pages_are_drawn_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("catalog.interfaces.server.page.files._WAIT", 0.01)
+    monkeypatch.setattr("catalog.interfaces.server.page.files._DRAWING", Semaphore(0))
+    manual(tmp_path / "busy.pdf")
+    with pytest.raises(NotReadyError, match="try again in a moment"):
+        draw_page(tmp_path / "busy.pdf", 1)
 
 
 def test_a_role_is_not_led_to_another_recording_by_a_link(asked, relabelled):

@@ -111,9 +111,18 @@ def test_questions_are_added_edited_and_checked(client, team):
     )  # fmt: skip
     edit = client.get("/sets", params={"set": "team", "id": "q3"})
     assert 'value="is 3 odd?"' in edit.text
-    client.post("/sets", data={**new, "id": "q3", "query": "is 3 even?"}, headers=ORIGIN)
+    (seen,) = re.findall(r'name="seen" value="(\w+)"', edit.text)
+    even = {**new, "id": "q3", "query": "is 3 even?", "seen": seen}
+    client.post("/sets", data=even, headers=ORIGIN)
+    late = client.post("/sets", data={**even, "note": "late"}, headers=ORIGIN)
+    assert (late.status_code, "q3 was changed since" in words(late)) == (400, True)
+    gone = client.post("/sets", data={**even, "id": "q99"}, headers=ORIGIN)
+    assert (gone.status_code, "no question 'q99'" in words(gone)) == (400, True)
     assert (team()[3].query, team()[3].preferences[0].by) == ("is 3 even?", "ann")
-    wrong = client.post("/sets", data={**new, "id": "q4", "kind": "exact"}, headers=ORIGIN)
+    shown = client.get("/sets", params={"set": "team", "id": "q4"})
+    seen = re.search(r'name="seen" value="(\w+)"', shown.text)[1]
+    data = {**new, "id": "q4", "kind": "exact", "seen": seen}
+    wrong = client.post("/sets", data=data, headers=ORIGIN)
     assert (wrong.status_code, "no document has a grade above 0" in words(wrong)) == (400, True)
     check = words(client.get("/sets", params={"set": "team", "check": "1"}))
     assert "no document 'gone.md'" in check
@@ -251,6 +260,9 @@ def test_a_long_set_is_shown_in_pages(client, tmp_path):
     assert "from=0" in page.text
     for place in ("-1", "x", "9" * 30):
         assert client.get("/sets", params={"set": "long", "from": place}).status_code == 200
+    last = words(client.get("/sets", params={"set": "long", "from": "999"}))
+    assert "401 to 450 Previous" in last
+    assert "51 to 250 Previous" in words(client.get("/sets", params={"set": "long", "from": "50"}))
 
 
 def test_a_question_is_not_added_twice(client, team):

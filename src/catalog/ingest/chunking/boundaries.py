@@ -134,7 +134,7 @@ def indentation_start(text: str, start: int, least: int) -> int:
     """Return where the line begins if only its indentation is before ``start``, else ``start``."""
     before = text[max(least, start - _WIDEST) : start]
     at = start - len(before) + len(before.rstrip(" \t"))
-    return at if at == least or text[at - 1] in "\r\n" else start
+    return at if at == 0 or text[at - 1] in "\r\n" else start
 
 
 def trim_end(text: str, start: int, end: int) -> int:

@@ -180,12 +180,13 @@ class HostCheck:
         sites, modes, kinds = (
             _header_values(scope, b"sec-fetch-" + name) for name in (b"site", b"mode", b"dest")
         )
+        is_early = bool(_header_values(scope, b"sec-purpose"))  # before anybody follows the link
         if set(sites) <= {"same-origin", "none"}:
             return True
         if any(_normalise_origin(origin) in self._origins for origin in origins):
             return True
         is_link = scope["method"] in ("GET", "HEAD") and modes == ["navigate"]
-        return is_link and kinds == ["document"]
+        return is_link and kinds in (["document"], []) and not is_early
 
     def _is_own_name(self, name: str) -> bool:
         parts = split_host_port(name)

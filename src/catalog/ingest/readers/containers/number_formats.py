@@ -22,9 +22,10 @@ _Section = tuple[str, str, str, bool]
 """What stands before the digits, the digits, what stands after, and whether it is a percentage."""
 _TOKEN = re.compile(
     r"""
-    "(?P<quoted>[^"]*)" | \\(?P<escaped>.) | \[\$(?P<currency>[^\]-]*)[^\]]*\]
-    | (?P<unshown>\[[^\]]*\] | [_*].)
-    | (?P<digits>[0\#?][0\#?,]*(?:\.[0\#?]+)? | \.[0\#?]+)
+    "(?P<quoted>[^"]{0,255}+)" | \\(?P<escaped>.)
+    | \[\$(?P<currency>[^\]-]{0,255}+)[^\]]{0,255}+\]
+    | (?P<unshown>\[[^\]]{0,255}+\] | [_*].)
+    | (?P<digits>[0\#?][0\#?,]*+(?:\.[0\#?]++)? | \.[0\#?]++)
     | (?P<end>;) | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from catalog.core.errors import InputError, NotReadyError
+from catalog.core.ids import sha256_hex
 from catalog.core.lru_cache import LRUCache
 from catalog.core.user_search import Ranking
 from catalog.evaluation.backends import Backends, SearchBackend
@@ -264,7 +265,11 @@ class Bench:
     def edit(self, name: str, fields: Mapping[str, str | None]) -> str:
         """Change the text, kind, difficulty and note of a question, or add one; return its id."""
         with changing_golden(self.file(name)) as queries:
-            found = find_question(queries, "", fields.get("id") or "")
+            fields = dict(fields)
+            seen, known_as = fields.pop("seen", ""), fields.get("id") or ""
+            found = _require_question(name, queries, known_as) if known_as else None
+            if found is not None and seen != state_of(found):
+                raise InputError(f"{found.id} was changed since that page was shown: look again")
             known = {"id": next_id(queries)} if found is None else found.model_dump()
             edited = _checked(GoldenQuery, {**known, **fields, "id": known["id"]})
             same = find_question(queries, edited.query)
@@ -278,6 +283,8 @@ class Bench:
         with changing_golden(self.file(shown.golden)) as queries:
             asked = shown.query
             found = find_question(queries, asked.query, "" if shown.is_new else asked.id)
+            if found is None and not shown.is_new:
+                raise InputError(f"{asked.id} was removed since that page was shown")
             if found is not None and found.query != asked.query:
                 raise InputError(f"{asked.id} was changed since that page was shown: judge again")
             if found is None:
@@ -289,6 +296,11 @@ class Bench:
 
 def _has_failed(ready: Future[SearchBackend]) -> bool:
     return ready.done() and ready.exception() is not None
+
+
+def state_of(query: GoldenQuery) -> str:
+    """Return a short hash of all that a question says."""
+    return sha256_hex(query.model_dump_json())[:16]
 
 
 def _require_question(golden: str, queries: Sequence[GoldenQuery], question: str) -> GoldenQuery:

@@ -16,8 +16,10 @@ from pathlib import Path
 from threading import Semaphore
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from catalog.core.errors import DocumentNotFoundError, ReadError
+from catalog.core.errors import DocumentNotFoundError, NotReadyError, ReadError
 from catalog.core.lru_cache import LRUCache
+from catalog.core.text import nfc
+from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.sidecars import Sidecars
 from catalog.library.names import levels_seen
 from catalog.store import manifest
@@ -26,6 +28,7 @@ from catalog.store.document_names import DocumentNames
 
 if TYPE_CHECKING:
     from catalog.interfaces.calls import LocalEngine
+    from catalog.store.manifest import ManifestEntry
 
 
 MEDIA = {
@@ -36,7 +39,8 @@ MEDIA = {
 }  # fmt: skip
 _CACHE_BYTES = 20_000_000
 _SECONDS = 10
-_DRAWING = Semaphore(2)  # at once; others wait as long as one may take
+_DRAWING, _WAIT = Semaphore(2), 1.0  # pages at once; seconds that others wait
+_COMPARED = 50_000_000  # bytes of a file of another date that are compared
 _FAILED: LRUCache[tuple[Any, ...], float] = LRUCache(1000)  # when a page could not be drawn
 _AGAIN = 60.0  # seconds until such a page is tried again
 _NEEDED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
@@ -71,24 +75,50 @@ def find_document_file(engine: LocalEngine, source_doc_id: str) -> Path:
         others = DocumentNames(connection, dataset).made_of(original) if original else []
     for other in others:
         engine.ask("get", {"reference": f"{dataset}:{other}", "max_bytes": 1})
-    folder = (root if root.is_dir() else root.parent).resolve()
+    folder = (root.parent if root.is_file() else root).resolve()
     name = str(original or path)
-    file = (folder / name).resolve()
+    given = _find_on_disk(folder, name)
+    file = given.resolve()
     if not file.is_relative_to(folder) or not file.is_file():
         raise DocumentNotFoundError(f"the file of {source_doc_id} is not in the dataset's folder")
     with library.database.read() as connection:
-        entry = manifest.find_entry(connection, dataset, file.relative_to(folder).as_posix())
-    status = file.stat()
-    if entry is not None and (entry.size, entry.mtime_ns) != (status.st_size, status.st_mtime_ns):
+        entry = manifest.find_entry(connection, dataset, nfc(file.relative_to(folder).as_posix()))
+    if entry is not None and not _is_as_read(entry, file, folder):
         raise DocumentNotFoundError(
             f"{name} has changed since it was indexed: run 'catalog index update'"
         )
     seen = levels_seen(library.settings, None)
     if seen is not None and not (
-        file == folder / name and (not original or _is_open(folder, name, seen))
+        entry is not None
+        and file == given
+        and (not original or _is_open(folder, file.relative_to(folder).as_posix(), seen))
     ):
         raise DocumentNotFoundError(f"the file of {source_doc_id} is not for this role")
     return file
+
+
+def _find_on_disk(folder: Path, name: str) -> Path:
+    """Return the path of a file by its name in the index; on disk letters may be decomposed."""
+    path = folder
+    for part in name.split("/"):
+        whole = path / part
+        if not whole.exists() and path.is_dir():
+            whole = next((one for one in path.iterdir() if nfc(one.name) == nfc(part)), whole)
+        path = whole
+    return path
+
+
+def _is_as_read(entry: ManifestEntry, file: Path, folder: Path) -> bool:
+    """Return whether a file is the one that was indexed: by size and time, else by its bytes."""
+    status = file.stat()
+    if entry.state == "kept" or entry.size != status.st_size:
+        return False  # kept: the present file could not be read
+    if entry.mtime_ns == status.st_mtime_ns:
+        return True
+    try:
+        return status.st_size < _COMPARED and entry.digest == digest_file(file, root=folder)
+    except ReadError:
+        return False
 
 
 def _is_open(folder: Path, recording: str, seen: frozenset[str]) -> bool:
@@ -122,8 +152,10 @@ def draw_page(file: Path, page: int, cited: str = "") -> DrawnPage:
         message = f"page {page} of {file.name} cannot be drawn"
         failed_at = _FAILED.get(key)
         has_failed = failed_at is not None and time.monotonic() - failed_at < _AGAIN
-        if has_failed or not _DRAWING.acquire(timeout=_SECONDS):
+        if has_failed:
             raise DocumentNotFoundError(message)
+        if not _DRAWING.acquire(timeout=_WAIT):
+            raise NotReadyError("other pages are being drawn: try again in a moment")
         try:
             drawn = _draw(file, page, cited)
         except (OSError, subprocess.SubprocessError, ValueError) as error:

@@ -29,7 +29,7 @@ from catalog.evaluation.report import render_report
 from catalog.evaluation.runs import run_backends
 from catalog.evaluation.significance import Interval, mean_interval
 from catalog.interfaces.server.http_errors import http_status
-from catalog.interfaces.server.page.bench import Bench, find_question
+from catalog.interfaces.server.page.bench import Bench, find_question, state_of
 from catalog.interfaces.server.page.state import Form, Pairs, View
 from catalog.store.eval_runs import EvalRun, list_runs
 
@@ -61,6 +61,7 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
         "agreements": [],
         "conflicts": [],
         "edited": None,
+        "seen": "",
         "sets": [(one, _describe(bench, one)) for one in bench.sets()] if not name else [],
     }
     if not name:
@@ -69,7 +70,8 @@ def sets_view(bench: Bench, pairs: Pairs) -> View:
         golden = GoldenSet(name, tuple(bench.queries(name)))
         view["dataset"] = dataset = view["dataset"] or bench.dataset_of(golden.queries)
         view |= _turn(golden, {"set": name, "by": by, "dataset": dataset}, asked.get("from", ""))
-        view["edited"] = find_question(golden.queries, "", asked.get("id", ""))
+        view["edited"] = edited = find_question(golden.queries, "", asked.get("id", ""))
+        view["seen"] = "" if edited is None else state_of(edited)
         view["tests"] = [
             (one, one.test, _axis(one.test.interval)) for one in preference_tests(golden)
         ]
@@ -95,17 +97,16 @@ def _describe(bench: Bench, name: str) -> str:
 
 def _turn(golden: GoldenSet, asked: Mapping[str, str], place: str) -> View:
     """Return the questions from a place on, with the addresses of those before and after."""
+    total = len(golden.queries)
     first = int(place) if place.isdecimal() and len(place) < 8 else 0
-    places = (("Previous", first - _QUESTIONS), ("Next", first + _QUESTIONS))
+    first = min(first, max(0, total - 1) // _QUESTIONS * _QUESTIONS)
+    places = [("Previous", max(0, first - _QUESTIONS))] if first else []
+    places += [("Next", first + _QUESTIONS)] if first + _QUESTIONS < total else []
     return {
         "questions": golden.queries[first : first + _QUESTIONS],
-        "total": len(golden.queries),
+        "total": total,
         "first": first,
-        "turned": [
-            (label, f"/sets?{urlencode({**asked, 'from': at})}")
-            for label, at in places
-            if 0 <= at < len(golden.queries)
-        ],
+        "turned": [(label, f"/sets?{urlencode({**asked, 'from': at})}") for label, at in places],
     }
 
 
@@ -119,7 +120,7 @@ def save_question(bench: Bench, form: Form) -> str:
     elif "remove" in form:
         bench.remove(name, form.get("id", ""))
     else:
-        texts = {key: form.get(key, "").strip() for key in ("id", "query", "note")}
+        texts = {key: form.get(key, "").strip() for key in ("id", "seen", "query", "note")}
         chosen = {key: form.get(key) or None for key in ("kind", "difficulty")}
         bench.edit(name, {**texts, **chosen})
     about = {"set": name, "by": by, "dataset": form.get("dataset", "")}

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from markupsafe import escape
 from starlette.applications import Starlette
 from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
@@ -62,6 +63,7 @@ _HEADERS = {
     "referrer-policy": "same-origin",  # with none at all, a form's Origin would be "null"
     "cache-control": "no-cache, private",
 }
+_END = '<main id="found"><p class="error" role="alert">{}</p></main></body></html>'
 _WORKBENCH = {
     "/compare": ("compare", "compare_view", "save_preference"),
     "/grade": ("compare", "grade_view", "save_grades"),
@@ -162,11 +164,10 @@ class Site:
             try:
                 yield _encode(await self._run(make_rest))
             except CatalogError as error:
-                page["error"] = str(error)
+                yield _encode(_END.format(escape(str(error)[:2000])))
             except Exception as error:  # noqa: BLE001 - a defect; the answer has begun
                 log_bug("GET /", error)
-                page["error"] = "an internal error; the server's log has its place"
-            yield _encode("".join(parts))
+                yield _encode(_END.format("an internal error; the server's log has its place"))
 
         return StreamingResponse(write(), media_type="text/html")
 
@@ -251,7 +252,7 @@ class Site:
             PASS,
             page_pass(known[0]),
             httponly=True,
-            samesite="strict",
+            samesite="lax",  # a link in a mail works; forms are checked by their origin
             secure=request.headers["origin"].startswith("https:"),  # a proxy speaks TLS
         )
         return response

@@ -12,6 +12,7 @@ View = dict[str, Any]
 """What a template shows, by the names it uses."""
 Pairs = Sequence[tuple[str, str]]
 Form = ImmutableMultiDict[str, str]
+_MOST = 50  # pairs of an address
 _KEPT = (
     *("q", "dataset", "type", "tag", "year", "after", "before", "mode", "sort", "n"),
     *("doc", "first", "last", "sheet", "at", "page"),
@@ -23,7 +24,7 @@ class State:
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = [(name, value.strip()) for name, value in pairs if name in _KEPT]
-        self.pairs = list(dict.fromkeys(pair for pair in self.pairs if pair[1]))
+        self.pairs = list(dict.fromkeys(pair for pair in self.pairs if pair[1]))[:_MOST]
 
     def one(self, name: str) -> str:
         """Return the last value of a name, ``""`` if it has none."""
@@ -52,7 +53,7 @@ class State:
         """Return the filters of the state as arguments of a verb, except for tags."""
         year = self.one("year")
         bounds = {"after": self.one("after"), "before": self.one("before")}
-        if year.isdigit():
+        if year.isascii() and year.isdigit() and len(year) < 5:
             bounds = {"after": year, "before": f"{int(year) + 1:04}"}
         given = {"dataset": self.all("dataset"), "file_type": self.one("type"), **bounds}
         return {name: value for name, value in given.items() if value}
