@@ -123,6 +123,7 @@ def test_a_rare_word_that_is_no_name_is_not_asked_for_as_one():
     [
         ("tomato", "The tomatoes need water.", 0.6),
         ("boats", "A boat leaves.", 0.6),
+        ("brulee", "Crème brûlée.", 0.6),
         ("tomatos", "The tomatoes need water.", 0.6),
         ("policy", "Two policies differ.", 0.6),
         ("policies", "One policy.", 0.6),

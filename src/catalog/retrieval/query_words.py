@@ -41,6 +41,7 @@ _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\uff0
 _RUNS = re.compile(r"[^\W\d_]+|\d+")  # of letters or digits
 _WHITE = re.compile(r"\s")
 _LONGEST_ENDING = 3  # letters that other forms of a word may drop
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 _ENDINGS = {
     "e": "ing|ings",
     "ing": "e|es|ed",
@@ -392,12 +393,18 @@ def how_written(chunk: Chunk, words: Iterable[str]) -> float:
 def has_other_forms(chunk: Chunk, words: Iterable[str]) -> bool:
     """Return whether a passage contains other forms of words, such as ``boats`` or ``baking``.
 
-    A form has up to three letters more or fewer; a final ``e`` or ``y`` may change. Title, headings
-    and searched metadata count. The caller has to make sure that the stems are the same.
+    A form has up to three letters more or fewer; a final ``e`` or ``y`` may change. Accents do not
+    count. Title, headings and searched metadata do. The caller has to make sure that the stems are
+    the same.
     """
-    text = indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
-    folded = unicodedata.normalize("NFC", text).casefold()
-    return all(_form_of(word.casefold()).search(folded) is not None for word in words)
+    text = _without_accents(
+        indexed_text(chunk.title, [*chunk.heading_path, *chunk.context], chunk.text)
+    )
+    return all(_form_of(_without_accents(word)).search(text) is not None for word in words)
+
+
+def _without_accents(text: str) -> str:
+    return _ACCENTS.sub("", unicodedata.normalize("NFD", text)).casefold()
 
 
 @lru_cache(maxsize=256)
