@@ -4,6 +4,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 from starlette.testclient import TestClient
@@ -283,6 +284,25 @@ def test_who_asks_a_search_that_builds_its_index_is_asked_to_wait(client, monkey
     monkeypatch.setattr("catalog.interfaces.server.page.bench._WAIT_SECONDS", 20)
     page = client.get("/compare", params=asked)
     assert (page.status_code, "keys.md" in page.text) == (200, True)
+
+
+def test_a_search_is_made_ready_again_when_the_dataset_changes(engine, tmp_path, monkeypatch):
+    loaded, prepared = [], []
+
+    class Counting:
+        def prepare(self, dataset, progress):
+            prepared.append(dataset)
+
+        def search(self, query, *, dataset, top_k):
+            return Ranking((RankedHit("keys.md"),))
+
+    monkeypatch.setattr(Backends, "load", lambda self, spec: loaded.append(spec) or Counting())
+    bench = Bench(engine.library, (GOOD,), tmp_path)
+    stamps = Mock(side_effect=["one", "one", "two"])
+    monkeypatch.setattr("catalog.interfaces.server.page.bench.read_stamp", stamps)
+    for _ in range(3):
+        assert bench.rank(GOOD, "notes", GoldenQuery(id="q", query="x"))[1] == ""
+    assert (loaded, prepared) == ([GOOD], ["notes", "notes"])
 
 
 def test_a_search_that_cannot_be_made_ready_is_tried_again(client, monkeypatch):
