@@ -98,7 +98,7 @@ def read_listing(question: str) -> ListingQuestion | None:
 
 
 def why_not_counted(question: str) -> str | None:
-    """Return why a question for a list of documents is searched instead; ``None`` for others.
+    """Return why a question for a list is searched and not counted; ``None`` if it is no such.
 
     >>> why_not_counted('How many notes mention sugar in 2026?') is None
     False

@@ -171,7 +171,10 @@ def test_of_questions_with_equal_lists_those_come_first_on_which_the_legs_disagr
         def __init__(self):
             pass
 
-        def top(self, spec, dataset, query):
+        def stamp(self, dataset):
+            return None
+
+        def top(self, spec, dataset, query, stamp):
             return lists.get((spec, query.query), ranking("a")).documents
 
     left = [GoldenQuery(id=text, query=text) for text in ("agreed", "disputed")]

@@ -6,6 +6,7 @@ import re
 import struct
 import unicodedata
 import zlib
+from html import unescape
 from threading import Semaphore
 
 import PIL.Image
@@ -22,6 +23,7 @@ from catalog.interfaces.server.page.files import draw_page
 from catalog.library.indexing import Indexer
 from fakes import open_library, write
 from ingest.test_readers_pdf_right_to_left import ARABIC, HEBREW, pdf_of, placed
+from workbooks import workbook
 
 SRT = "1\n00:00:00,000 --> 00:00:09,000\nA gradient points uphill.\n\n" \
       "2\n00:00:10,000 --> 00:00:19,000\nWe descend against it.\n"  # fmt: skip
@@ -116,7 +118,7 @@ def relabelled(tmp_path):
         later_dot_pdf_dot_meta_dot_yaml="confidentiality: public\n",
         sub__hidden_dot_pdf_dot_meta_dot_yaml=secret,
     )
-    for name in ("talk.wav", "open.wav"):
+    for name in ("talk.wav", "open.wav", "spare.wav"):
         (notes / name).write_bytes(b"RIFF" + struct.pack("<I", 36) + bytes(range(200)))
     for name in ("scan.pdf", "later.pdf", "sub/hidden.pdf"):
         manual(notes / name)
@@ -226,7 +228,7 @@ def test_who_comes_while_two_pages_are_drawn_is_told_so(tmp_path, monkeypatch):
 def test_a_role_is_not_led_to_another_recording_by_a_link(asked, relabelled):
     engine, notes = relabelled
     (notes / "open.wav").unlink()
-    (notes / "open.wav").symlink_to(notes / "talk.wav")
+    (notes / "open.wav").symlink_to(notes / "spare.wav")  # of no level
     with asked_as("guest"):
         assert asked(engine, "GET", "/media?doc=notes:open.srt").status_code == 404
 
@@ -237,6 +239,26 @@ def test_a_page_that_cannot_be_drawn_is_not_tried_again_at_once(tmp_path, monkey
         with pytest.raises(DocumentNotFoundError):
             draw_page(tmp_path / "broken.pdf", 7)
         monkeypatch.setattr("catalog.interfaces.server.page.files.subprocess.run", None)
+
+
+def test_rows_of_a_workbook_are_marked_in_their_own_sheet(asked, tmp_path):
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    rows = {
+        "Costs": [["Item", "Price"], ["Rope", 12], ["Tent", 90]],
+        "It's; old": [["Item", "Price"], ["Lamp", 5], ["Stove", 40]],
+    }
+    (notes / "camp.xlsx").write_bytes(workbook(rows))
+    with LocalEngine(open_library(tmp_path / "home")) as engine:
+        Indexer(engine.library).build(notes, "notes")
+        for asked_for, other in (("Stove", "Tent"), ("Tent", "Stove")):
+            found = asked(engine, "GET", f"/?q={asked_for}&mode=lexical").text
+            address = unescape(re.search(r'class="result" href="([^"#]+)', found)[1])
+            page = asked(engine, "GET", address).text
+            assert page.count('<li class="open">') == 1
+            marked = re.findall(r'<p[^>]*class="cited[^"]*">(.*?)</p>', page)
+            assert any(asked_for in line for line in marked)
+            assert not any(other in line for line in marked)
 
 
 def test_the_process_that_draws_gets_no_tokens(tmp_path, monkeypatch):
@@ -364,6 +386,12 @@ def test_bars_follow_one_another_and_add_up_to_the_score():
         ("top-rank bonus", 80.0, 20.0),
     ]
     assert sum(one["value"] for one in group["bars"]) == group["total"] == 5.0
+    (group,) = score_bars(
+        {"fusion": "adaptive", "contributions": [part("lexical", 3.0)],
+         "bonus": 1.0, "fused": 4.0, "recency": None, "rerank": None, "score": 4.0}
+    )  # fmt: skip
+    assert [one["label"] for one in group["bars"]] == ["lexical, rank 2", "words bonus"]
+    assert "deviations" in group["bars"][0]["note"]
 
 
 def test_bars_of_a_reranked_score_add_up_in_a_second_group():

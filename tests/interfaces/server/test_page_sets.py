@@ -86,6 +86,9 @@ def test_a_question_is_removed_where_it_is_edited(client, team):
     edit = client.get("/sets", params={"set": "team", "id": "d<1>"})
     assert "Remove d<1>, its labels (2) and judgements (2)" in words(edit)
     data = {"set": "team", "id": "d<1>", "remove": "1"}
+    stale = client.post("/sets", data={**data, "seen": "before"}, headers=ORIGIN)
+    assert (stale.status_code, "was changed since" in words(stale), len(team())) == (400, True, 13)
+    data["seen"] = re.search(r'name="seen" value="(\w+)"', edit.text)[1]
     page = client.post("/sets", data=data, headers=ORIGIN)
     assert ("bold" in page.text, len(team())) == (False, 12)
     again = client.post("/sets", data=data, headers=ORIGIN)
@@ -111,7 +114,7 @@ def test_questions_are_added_edited_and_checked(client, team):
     )  # fmt: skip
     edit = client.get("/sets", params={"set": "team", "id": "q3"})
     assert 'value="is 3 odd?"' in edit.text
-    (seen,) = re.findall(r'name="seen" value="(\w+)"', edit.text)
+    seen = re.search(r'name="seen" value="(\w+)"', edit.text)[1]
     even = {**new, "id": "q3", "query": "is 3 even?", "seen": seen}
     client.post("/sets", data=even, headers=ORIGIN)
     late = client.post("/sets", data={**even, "note": "late"}, headers=ORIGIN)

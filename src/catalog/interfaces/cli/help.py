@@ -17,7 +17,7 @@ _ROOM = 40  # columns beside the options below which their help goes under them
 _LEFT = 30  # columns for names and options at most
 _EXCESS = "Got unexpected extra argument(s)"  # typer's message
 _LIKE = 0.75  # similarity (0 to 1) from which an option may be a misspelling of another
-_MEANT = {"--name": "--dataset", "--port": "--http", "--host": "--http", "-k": "--top-k"}
+_MEANT = {"--name": "--dataset", "--port": "--http", "--host": "--http"}
 _PLAIN = {  # pydantic's words, and ours
     "Value error, ": "",
     "Input should be greater than or equal to": "must be at least",

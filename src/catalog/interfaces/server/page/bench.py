@@ -100,13 +100,14 @@ class Bench:
             raise InputError(
                 f"{spec!r} is not offered; 'catalog serve --compare' adds to: {offered}"
             )
-        key = self._key(spec, dataset, query)
+        stamp = self.stamp(dataset)
+        key = _key_of(spec, dataset, query, stamp)
         if (known := self._rankings.get(key)) is not None:
             return known, ""
         if not self._locks[spec].acquire(timeout=_WAIT_SECONDS):
             raise NotReadyError(f"{spec} is busy: try again in a moment")
         try:
-            backend = self._backend(spec, dataset, stamp=key[2])
+            backend = self._backend(spec, dataset, stamp)
             started = time.perf_counter()
             ranking = backend.search(query, dataset=dataset, top_k=DEPTH)
             ms = 1000 * (time.perf_counter() - started)
@@ -124,15 +125,18 @@ class Bench:
         self._lists.put(key, ranking.documents[:TOP])
         return ranking, ""
 
-    def top(self, spec: str, dataset: str, query: GoldenQuery) -> tuple[str, ...]:
-        """Return the first documents of a backend's ranking; they are remembered for long."""
-        known = self._lists.get(self._key(spec, dataset, query))
+    def top(self, spec: str, dataset: str, query: GoldenQuery, stamp: Hashable) -> tuple[str, ...]:
+        """Return the first documents of a backend's ranking; they are remembered for long.
+
+        ``stamp`` is the dataset's, which is read once for many questions.
+        """
+        known = self._lists.get(_key_of(spec, dataset, query, stamp))
         return self.rank(spec, dataset, query)[0].documents[:TOP] if known is None else known
 
-    def _key(self, spec: str, dataset: str, query: GoldenQuery) -> tuple[Hashable, ...]:
+    def stamp(self, dataset: str) -> Hashable:
+        """Return the stamp of the dataset's present state."""
         with self.library.database.read() as connection:
-            stamp = read_stamp(connection, dataset)
-        return spec, dataset, stamp, query.id, query.query, repr(query.filters)
+            return read_stamp(connection, dataset)
 
     def dataset_of(self, queries: Sequence[GoldenQuery]) -> str:
         """Return the dataset with most of the labelled documents, ``""`` without a dataset."""
@@ -264,22 +268,20 @@ class Bench:
         fields = {"path": path, "grade": grade, "by": by, "at": _now(), "settled": True}
         judgement = _checked(Judgement, fields)
         with changing_golden(self.file(name)) as queries:
-            found = _require_question(name, queries, question)
+            found = _require_question(name, queries, question, None)
             queries[queries.index(found)] = add_judgement(found, judgement)
 
-    def remove(self, name: str, question: str) -> None:
-        """Remove a question with its labels and judgements."""
+    def remove(self, name: str, question: str, seen: str) -> None:
+        """Remove a question with its labels and judgements, if it is still as it was ``seen``."""
         with changing_golden(self.file(name)) as queries:
-            queries.remove(_require_question(name, queries, question))
+            queries.remove(_require_question(name, queries, question, seen))
 
     def edit(self, name: str, fields: Mapping[str, str | None]) -> str:
         """Change the text, kind, difficulty and note of a question, or add one; return its id."""
         with changing_golden(self.file(name)) as queries:
             fields = dict(fields)
             seen, known_as = fields.pop("seen", ""), fields.get("id") or ""
-            found = _require_question(name, queries, known_as) if known_as else None
-            if found is not None and seen != state_of(found):
-                raise InputError(f"{found.id} was changed since that page was shown: look again")
+            found = _require_question(name, queries, known_as, seen) if known_as else None
             known = {"id": next_id(queries)} if found is None else found.model_dump()
             edited = _checked(GoldenQuery, {**known, **fields, "id": known["id"]})
             same = find_question(queries, edited.query)
@@ -304,6 +306,10 @@ class Bench:
         return found.id
 
 
+def _key_of(spec: str, dataset: str, query: GoldenQuery, stamp: Hashable) -> tuple[Hashable, ...]:
+    return spec, dataset, stamp, query.id, query.query, repr(query.filters)
+
+
 def _has_failed(ready: Future[SearchBackend]) -> bool:
     return ready.done() and ready.exception() is not None
 
@@ -313,10 +319,15 @@ def state_of(query: GoldenQuery) -> str:
     return sha256_hex(query.model_dump_json())[:16]
 
 
-def _require_question(golden: str, queries: Sequence[GoldenQuery], question: str) -> GoldenQuery:
+def _require_question(
+    golden: str, queries: Sequence[GoldenQuery], question: str, seen: str | None
+) -> GoldenQuery:
+    """Return a question by its id; it must be as it was ``seen``, if that is given."""
     found = find_question(queries, "", question)
     if found is None:
         raise InputError(f"{golden} has no question {question[:60]!r}")
+    if seen not in (None, state_of(found)):
+        raise InputError(f"{found.id} was changed since that page was shown: look again")
     return found
 
 

@@ -217,15 +217,17 @@ def queue(
     within half a second, and remembered; the rest come in the order of the file.
     """
     until = time.monotonic() + _QUEUE_SECONDS
+    dataset = asked["dataset"]
+    stamp = bench.stamp(dataset)
     ranked: list[tuple[tuple[bool, int, int], int]] = []
     for number, query in enumerate(left):
-        lists = [bench.top(asked[side], asked["dataset"], query) for side in "ab"]
+        lists = [bench.top(asked[side], dataset, query, stamp) for side in "ab"]
         either = set(lists[0]) ^ set(lists[1])
         unjudged = len(either - set(query.grades))
         if either and unjudged:
             useful = (0, -unjudged)
         else:
-            by_words, by_meaning = (bench.top(leg, asked["dataset"], query) for leg in LEGS)
+            by_words, by_meaning = (bench.top(leg, dataset, query, stamp) for leg in LEGS)
             agreed = set(by_words) & set(by_meaning)
             useful = (1 if either or lists[0] != lists[1] else 2, len(agreed))
         ranked.append(((bool(_judges(query, asked)), *useful), number))

@@ -118,7 +118,7 @@ def save_question(bench: Bench, form: Form) -> str:
             raise InputError("give your name, to settle what people graded differently")
         bench.settle(name, form.get("id", ""), form["path"], form.get("grade", ""), by)
     elif "remove" in form:
-        bench.remove(name, form.get("id", ""))
+        bench.remove(name, form.get("id", ""), form.get("seen", ""))
     else:
         texts = {key: form.get(key, "").strip() for key in ("id", "seen", "query", "note")}
         chosen = {key: form.get(key) or None for key in ("kind", "difficulty")}
