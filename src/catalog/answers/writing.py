@@ -108,9 +108,8 @@ def _showing(
 class CheckedWriter:
     """Ask a model about passages as an agent would, count its tokens, and check what it writes.
 
-    A sentence with a score below ``least`` (0 to 1) is unsupported. ``is_cut`` tells whether its
-    last reply was as long as it may be. All its calls together have ``whole`` seconds, ``seconds``
-    without it.
+    A sentence with a score below ``least`` (0 to 1) is unsupported. ``is_cut``: its last reply was
+    as long as it may be. All its calls together have ``whole`` seconds, ``seconds`` without it.
     """
 
     def __init__(

@@ -55,10 +55,10 @@ def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) ->
 
 
 def _is_form(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether two columns of words have signs of a form, or are too few rows to tell.
+    """Return whether two columns of words look like a form, as any of under four rows does.
 
-    The signs are a colon after a name, a long text or a number in the first row, and values of
-    which some have numbers and most do not.
+    Signs of a form are a colon after a name, a long text or a number in the first row, and numbers
+    in some of the values but not in most.
     """
     names, values = ([text for row in rows for text in row[at : at + 1] if text] for at in (0, 1))
     numbered = sum(_DIGIT_OR_AT.search(value) is not None for value in values)

@@ -19,7 +19,7 @@ _BUILT_IN = {
 }  # fmt: skip
 _LONGEST_FORMAT, _LARGEST = 255, 1e15  # characters, as in Excel; numbers that are exact
 _Section = tuple[str, str, str, bool]
-"""What stands before the digits, the digits, what stands after, and whether it is a percentage."""
+"""The text before the digits, the digits, the text after them; and whether it is a percentage."""
 _TOKEN = re.compile(
     r"""
     "(?P<quoted>[^"]{0,255}+)" | \\(?P<escaped>.)
