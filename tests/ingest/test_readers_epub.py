@@ -11,7 +11,7 @@ import pytest
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
-from catalog.ingest.readers.containers.epub import EpubReader
+from catalog.ingest.readers.epub import EpubReader
 
 CONTAINER = '<container><rootfiles><rootfile full-path="OEBPS/book.opf"/></rootfiles></container>'
 DC = 'xmlns:dc="http://purl.org/dc/elements/1.1/"'

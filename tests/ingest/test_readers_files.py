@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
-from catalog.ingest.readers.base import DEFAULT_LIMITS, WholeFileReader, decode, leave_out_base64
+from catalog.ingest.readers.base import DEFAULT_LIMITS, WholeFileReader
+from catalog.ingest.readers.decoding import decode, leave_out_base64
 from catalog.ingest.readers.registry import load_reader, sniff
 from catalog.ingest.sync_report import Failure
 

@@ -19,15 +19,15 @@ from pptx.util import Inches
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
-from catalog.ingest.readers.containers.archive import (
+from catalog.ingest.readers.archive import (
     Archive,
     ArchiveReader,
     inside,
     open_archive,
 )
-from catalog.ingest.readers.containers.docx import DocxReader
-from catalog.ingest.readers.containers.pptx import PptxReader
+from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
+from catalog.ingest.readers.docx import DocxReader
+from catalog.ingest.readers.pptx import PptxReader
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 NAMESPACES = (

@@ -10,9 +10,9 @@ import pytest
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.ingest.readers.archive import ArchiveReader
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
-from catalog.ingest.readers.containers.archive import ArchiveReader
-from catalog.ingest.readers.containers.workbook import show
+from catalog.ingest.readers.workbook import show
 from catalog.library.indexing import Indexer
 from fakes import open_library
 from workbooks import MAIN, Rows, sheet_xml, workbook

@@ -12,14 +12,8 @@ from catalog.core.errors import ReadError
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines
-from catalog.ingest.readers.base import (
-    JoinedText,
-    ReadFailure,
-    ReadLimits,
-    add_level,
-    decode,
-    read_bytes,
-)
+from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, add_level, read_bytes
+from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.markdown import scan_markdown
 from catalog.ingest.readers.metadata import (
     check_levels,

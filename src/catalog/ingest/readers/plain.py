@@ -31,11 +31,9 @@ from catalog.ingest.readers.base import (
     add_level,
     cap_failures,
     choose_title,
-    decode,
     file_type,
-    leave_out_base64,
-    wide_encoding,
 )
+from catalog.ingest.readers.decoding import decode, leave_out_base64, wide_encoding
 from catalog.ingest.readers.metadata import (
     LEVEL,
     check_levels,

@@ -17,15 +17,8 @@ from typing import BinaryIO, cast
 from catalog.core.documents import ParsedDocument
 from catalog.core.entry_points import find, list_added
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import (
-    DEFAULT_LIMITS,
-    Reader,
-    ReadFailure,
-    ReadLimits,
-    binary_kind,
-    decode,
-    file_type,
-)
+from catalog.ingest.readers.base import DEFAULT_LIMITS, Reader, ReadFailure, ReadLimits, file_type
+from catalog.ingest.readers.decoding import binary_kind, decode
 from catalog.ingest.readers.opening import open_regular
 
 
@@ -76,20 +69,20 @@ FORMATS = (
     Format("mbox", "mail.mailbox.MboxReader", "mbox"),
     Format("msg", "mail.mailbox.MsgReader", "msg", is_isolated=True, is_binary=True),
     Format("pdf", "pdf.reader.PdfReader", "pdf", is_isolated=True, is_binary=True),
-    Format("archive", "containers.archive.ArchiveReader", is_isolated=True, is_binary=True),
-    Format("docx", "containers.docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
-    Format("pptx", "containers.pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
-    Format("workbook", "containers.workbook.WorkbookReader", _WORKBOOKS, True, True, _SHEETS),
+    Format("archive", "archive.ArchiveReader", is_isolated=True, is_binary=True),
+    Format("docx", "docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
+    Format("pptx", "pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
+    Format("workbook", "workbook.WorkbookReader", _WORKBOOKS, True, True, _SHEETS),
     Format(
         "opendocument",
-        "containers.opendocument.OpenDocumentReader",
+        "opendocument.OpenDocumentReader",
         "odt ott odp otp",
         is_isolated=True,
         is_binary=True,
         part=_OPEN,
     ),
     Format("rtf", "rtf.RtfReader", "rtf", is_isolated=True, is_binary=True),
-    Format("epub", "containers.epub.EpubReader", "epub", True, True, _BOOK),
+    Format("epub", "epub.EpubReader", "epub", True, True, _BOOK),
 )
 _BY_NAME = {entry.name: entry for entry in FORMATS}
 _TEXT_FORMATS = {

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from catalog.core.documents import Segment
 from catalog.core.places import Places, PlacesBuilder, Unit
 from catalog.core.text import storable
-from catalog.ingest.readers.base import decode_with_remark
+from catalog.ingest.readers.decoding import decode_with_remark
 from catalog.ingest.readers.html import extract_visible
 from catalog.ingest.readers.metadata import LEVEL
 

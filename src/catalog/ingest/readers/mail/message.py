@@ -39,11 +39,10 @@ from catalog.ingest.readers.base import (
     add_level,
     cap_failures,
     choose_title,
-    decode_with_remark,
-    leave_out_base64,
     one_line,
     read_bytes,
 )
+from catalog.ingest.readers.decoding import decode_with_remark, leave_out_base64
 from catalog.ingest.readers.mail.body import (
     MailLine,
     MailText,

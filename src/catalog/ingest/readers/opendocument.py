@@ -9,8 +9,7 @@ from typing import BinaryIO
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.places import Unit
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, file_type
-from catalog.ingest.readers.containers.archive import (
+from catalog.ingest.readers.archive import (
     Archive,
     Element,
     local_name,
@@ -20,6 +19,7 @@ from catalog.ingest.readers.containers.archive import (
     parse_xml,
     text_of,
 )
+from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, file_type
 from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.metadata import is_level_name, normalise, take_title
 

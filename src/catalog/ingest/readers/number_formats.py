@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache, reduce
 from itertools import groupby
 
-from catalog.ingest.readers.containers.archive import Archive, named, read_part
+from catalog.ingest.readers.archive import Archive, named, read_part
 
 _STYLED = re.compile(
     rb"<(?:\w{1,20}:)?c (?=[^>]{0,200}?\br=\"([A-Z]{1,3})(\d{1,7})\")[^>]{0,200}?\bs=\"(\d{1,6})\""

@@ -20,15 +20,7 @@ from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.places import PlacesBuilder, format_count
 from catalog.core.text import clean, storable
-from catalog.ingest.readers.base import (
-    JoinedText,
-    ReadFailure,
-    ReadLimits,
-    cap_failures,
-    file_type,
-    one_line,
-)
-from catalog.ingest.readers.containers.archive import (
+from catalog.ingest.readers.archive import (
     Archive,
     find_related,
     named,
@@ -37,14 +29,22 @@ from catalog.ingest.readers.containers.archive import (
     read_properties,
     read_relations,
 )
-from catalog.ingest.readers.containers.number_formats import (
+from catalog.ingest.readers.base import (
+    JoinedText,
+    ReadFailure,
+    ReadLimits,
+    cap_failures,
+    file_type,
+    one_line,
+)
+from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.number_formats import (
     column_number,
     format_number,
     formats_of_rows,
     read_formats,
 )
-from catalog.ingest.readers.containers.opendocument import read_opendocument_properties
-from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.opendocument import read_opendocument_properties
 from catalog.ingest.readers.tables import LONGEST_REPEATED, names_columns
 
 if TYPE_CHECKING:

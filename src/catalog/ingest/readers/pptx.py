@@ -13,8 +13,7 @@ from lxml import etree
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures, one_line
-from catalog.ingest.readers.containers.archive import (
+from catalog.ingest.readers.archive import (
     Archive,
     Element,
     graphic_texts,
@@ -27,6 +26,7 @@ from catalog.ingest.readers.containers.archive import (
     replace,
     resolve_alternates,
 )
+from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures, one_line
 from catalog.ingest.readers.metadata import normalise, take_title
 
 if TYPE_CHECKING:

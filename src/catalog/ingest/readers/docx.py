@@ -14,8 +14,7 @@ from lxml import etree
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import MAX_TITLE, JoinedText, ReadFailure, ReadLimits
-from catalog.ingest.readers.containers.archive import (
+from catalog.ingest.readers.archive import (
     Archive,
     Element,
     Relation,
@@ -31,9 +30,10 @@ from catalog.ingest.readers.containers.archive import (
     replace,
     resolve_alternates,
 )
-from catalog.ingest.readers.containers.numbering import Numbering
+from catalog.ingest.readers.base import MAX_TITLE, JoinedText, ReadFailure, ReadLimits
 from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.numbering import Numbering
 
 _W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

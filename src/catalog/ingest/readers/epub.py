@@ -7,8 +7,7 @@ from typing import BinaryIO
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures, decode
-from catalog.ingest.readers.containers.archive import (
+from catalog.ingest.readers.archive import (
     Archive,
     BrokenPartError,
     Element,
@@ -18,6 +17,8 @@ from catalog.ingest.readers.containers.archive import (
     parse_xml,
     text_of,
 )
+from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures
+from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise, take_title
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from catalog.ingest.readers.containers.archive import Element, named, named_children
+from catalog.ingest.readers.archive import Element, named, named_children
 
 _W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _LEVELS = 9

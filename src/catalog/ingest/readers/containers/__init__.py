@@ -1,1 +1,0 @@
-"""Word and PowerPoint documents and e-books: ZIP archives of XML."""
