@@ -420,6 +420,15 @@ def test_while_another_process_writes_new_documents_are_found_by_title_and_path(
     assert own_listing.query(dataset="notes", query="barn").notes == ()
 
 
+def test_a_list_shows_the_first_300_characters_of_a_summary(library, tmp_path):
+    folder = tmp_path / "folder"
+    write(folder, long_dot_md="One walrus after another. " * 100)
+    Indexer(library).build(folder, "notes")
+    (entry,) = DocumentCatalog(library).query(dataset="notes", query="walrus").entries
+    assert 250 < len(entry.summary) <= 300
+    assert entry.summary.endswith("…")
+
+
 @pytest.mark.of_sqlite
 def test_nothing_is_summarised_while_another_process_writes(own_listing, library, monkeypatch):
     summarised = []

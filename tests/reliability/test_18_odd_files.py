@@ -192,7 +192,7 @@ def test_an_unforeseen_error_of_one_file_is_its_entry_in_the_report(tmp_path, mo
 
 
 def test_a_text_that_cannot_be_summarised_is_found_all_the_same(tmp_path, monkeypatch):
-    def summarise(text, **_):
+    def summarise(text):
         raise_for(text)
         return text
 

@@ -33,7 +33,7 @@ def database(tmp_path):
 def make(database, dataset="notes", summary="Nothing to say."):
     with database.write() as connection:
         uncarded = read_uncarded_documents(connection, dataset, 100)
-        return save_cards(connection, {document: summary for document, _, _ in uncarded})
+        return save_cards(connection, {document: summary for document, _ in uncarded})
 
 
 def found(database, query, dataset="notes", limit=100):
@@ -69,15 +69,11 @@ def test_a_card_holds_title_name_headings_summary_and_the_text_of_metadata(datab
 
 def test_the_title_weighs_more_than_the_name_and_that_more_than_the_summary(database):
     # in one order of the paths and, as ties go by path, in the other as well
-    for path, title in [("a.md", "other one"), ("c.md", "the walrus")]:
-        put(database, "notes", path, "x", title=title)
+    put(database, "notes", "a.md", "Here comes a walrus.", title="other one")
+    put(database, "notes", "c.md", "x", title="the walrus")
     put(database, "notes", "b/walrus.md", "x", title="third one")
     with database.write() as connection:
-        summaries = {
-            document: "Here comes a walrus." if title == "other one" else "Nothing more to say."
-            for document, (title,), _ in read_uncarded_documents(connection, "notes", 100)
-        }
-        save_cards(connection, summaries)
+        save_cards(connection, dict(read_uncarded_documents(connection, "notes", 100)))
     assert found(database, "walrus") == ["c.md", "b/walrus.md", "a.md"]
 
 
@@ -117,7 +113,7 @@ def test_a_document_removed_while_its_card_was_made_gets_no_card(database):
     put(database, "notes", "b.md", "x")
     with database.read() as connection:
         uncarded = read_uncarded_documents(connection, "notes", 100)
-        summaries = {document: "s" for document, _, _ in uncarded}
+        summaries = dict(uncarded)
     drop(database, "notes", "a.md")
     with database.write() as connection:
         assert save_cards(connection, summaries) == 1

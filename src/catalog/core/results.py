@@ -410,7 +410,7 @@ class CollectionResults(ResultList[CollectionResult]):
 class CatalogEntry(Frozen):
     """One document.
 
-    ``summary`` is some of its own sentences, ``""`` until they have been chosen. ``created`` and
+    ``summary`` is the beginning of its prose, ``""`` until it has a card. ``created`` and
     ``modified`` are as the document says, ``modified`` as its file does where the document is
     silent. ``date`` is the one that sorting and bounds go by, in UTC: the document's own
     ``modified``, else its own ``created``, else that of its file. ``bytes`` is the size of a file

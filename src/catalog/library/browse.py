@@ -32,6 +32,7 @@ from catalog.core.params import SORTS, BrowseParams
 from catalog.core.results import CatalogEntry, CatalogPage
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
+from catalog.ingest.summaries import shorten
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
 from catalog.library.document_parts import refer_to
 from catalog.library.library import Library
@@ -76,6 +77,7 @@ _FIELDS = {
 _OPS = frozenset([Op.EQ, Op.IN, Op.ANY])
 _MOST, _LONGEST = 12, 200  # values that are named; characters of each
 _CONTAINS = "contains "
+_SHOWN_CHARS = 300  # of a summary
 _PLACES = 10  # of the passages that contain the words asked for, in one document
 _MOST_NAMES, _MOST_TAGS = 5000, 12
 _LONGEST = 200  # characters of a tag that is named
@@ -301,7 +303,7 @@ def _entry(
         title=document.title,
         file_type=document.file_type,
         docid=document.docid,
-        summary=document.summary,
+        summary=shorten(document.summary, _SHOWN_CHARS),
         tags=tuple(document.tags),
         created=document.dates.get("created"),
         modified=document.dates.get("modified"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from catalog.ingest.summaries import summarise
 from catalog.store import Database
@@ -31,10 +30,8 @@ def make_cards(
         most = BATCH if limit is None else min(BATCH, limit - count)
         with database.write(wait=wait) as connection:
             summaries = {
-                document: _summarise(text, headings)
-                for document, headings, text in read_uncarded_documents(
-                    connection, dataset, most, after=last
-                )
+                document: _summarise(text)
+                for document, text in read_uncarded_documents(connection, dataset, most, after=last)
             }
             if not summaries:  # another process has made them
                 return count
@@ -43,9 +40,9 @@ def make_cards(
     return count
 
 
-def _summarise(text: str, headings: Sequence[str]) -> str:
+def _summarise(text: str) -> str:
     try:
-        return summarise(text, headings=headings)
+        return summarise(text)
     except Exception as error:  # noqa: BLE001 - one odd text ends no run: it has no summary
         _log.warning("no summary of a document: %s: %s", type(error).__name__, error)
         return ""

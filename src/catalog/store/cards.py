@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row, Select
 
 
-CARD_VERSION = 3
+CARD_VERSION = 4
 _MAX_CHARS = 4000  # of headings and of metadata
 # Fields that do not describe a document's content, or that have a column of their own.
 _NOT_ABOUT = (
@@ -62,25 +62,24 @@ _EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}")
 
 def read_uncarded_documents(
     connection: Connection, dataset: DatasetNames, limit: int, *, after: int = 0
-) -> Iterator[tuple[int, list[str], str]]:
-    """Yield id, title with headings, and text of documents that have no current card.
+) -> Iterator[tuple[int, str]]:
+    """Yield id and text of documents that have no current card.
 
-    Headings are in document order, each once. Yields at most ``limit`` documents with ids above
-    ``after``, in order of their ids; each text is read when it is yielded.
+    Yields at most ``limit`` documents with ids above ``after``, in order of their ids; each text is
+    read when it is yielded.
     """
     query = ids_without_card(dataset, after=after).order_by(documents.c.id).limit(limit)
     ids = list(connection.scalars(query))
     if not ids:
         return
-    headings = _headings(connection, ids)
     query = (
-        select(documents.c.id, documents.c.title, revisions.c.text)
+        select(documents.c.id, revisions.c.text)
         .join(revisions)
         .where(among(documents.c.id, ids))
         .order_by(documents.c.id)
     )
     for row in connection.execute(query):
-        yield row.id, [row.title, *headings.get(row.id, ())], row.text
+        yield row.id, row.text
 
 
 def count_without_card(connection: Connection, dataset: DatasetNames) -> int:
