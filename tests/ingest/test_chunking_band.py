@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from catalog.core.documents import ChunkSpan, Heading, ParsedDocument
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.chunking.packing import Band
+from catalog.ingest.chunking.cut import Band
 from counters import WordCounter
 
 
@@ -141,14 +141,6 @@ def test_a_table_stays_whole_even_where_that_leaves_a_chunk_too_small() -> None:
 def test_the_band_knows_which_sizes_it_can_hold(size: int, held: bool) -> None:
     # 70 to 100 with 12 shared and 7 to spare: 147 to 181 for two passages, from 217 for three.
     assert Band(100, 12, 70).holds(size) is held
-
-
-def test_what_a_passage_may_leave_is_known_exactly() -> None:
-    # Each further passage holds 70 to 88 tokens that are new: 70-88, 140-176, 210-264, from 280.
-    band = Band(100, 12, 70)
-    assert list(band.rests(1, 1000, shared=0)) == [(70, 88), (140, 176), (210, 264), (280, 1000)]
-    assert list(band.rests(150, 170, shared=0)) == [(150, 170)]
-    assert list(band.rests(89, 139, shared=0)) == []
 
 
 @st.composite

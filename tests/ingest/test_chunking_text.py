@@ -95,6 +95,25 @@ def test_sentences_are_found_in_latin_and_chinese_punctuation() -> None:
     assert found[-3:] == ["真的吗？", "是的。", "End"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Das Treffen ist am 30. Mai in Kiel.",
+        "Vom 3. Dezember bis zum 7. Jänner ist geschlossen.",
+        "Turn the key, see no. 7 and Nos. 8 to 9.",
+    ],
+)
+def test_a_day_before_a_month_and_a_numbered_thing_end_no_sentence(text: str) -> None:
+    assert list(sentence_spans(text)) == [(0, len(text))]
+
+
+@pytest.mark.parametrize(
+    "text", ["She was 30. Maria was not.", "Did it fit? No. It broke.", "It was 1984. May came."]
+)
+def test_a_number_or_a_no_before_another_word_ends_a_sentence(text: str) -> None:
+    assert len(list(sentence_spans(text))) > 1
+
+
 def test_consecutive_chunks_of_a_section_overlap_from_a_sentence_start() -> None:
     doc = parse(sentences(40))
     spans = chunk(doc, size=60, overlap=20)

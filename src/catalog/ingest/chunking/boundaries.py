@@ -1,14 +1,11 @@
 """Find places to break a text: lines, sentences, and other places from best to worst.
 
 ``str.splitlines`` also breaks at form feeds and Unicode separators, which would make every later
-line number wrong. So lines are found here.
-
-A sentence ends at ``. ! ? …`` before white space, or at ``。！？`` anywhere. It includes closing
-quotes. Every pattern is possessive, so that it takes linear time.
+line number wrong. A sentence ends at ``. ! ? …`` before white space, or at ``。！？`` anywhere, and
+includes closing quotes. Every pattern is possessive, so that it takes linear time.
 
 Every ``last_`` function searches ``(low, high]`` and returns an offset where a new passage may
-start, or ``None``. ``high`` is the first character that no longer fits. The time depends on the
-window only, not on the text.
+start, or ``None``. ``high`` is the first character that no longer fits.
 """
 
 from __future__ import annotations
@@ -67,6 +64,10 @@ _ABBREVIATIONS_TEXT = """
     jan feb mar apr jun jul aug sep sept oct nov dec
     a.k.a a.m b.c d.h e.g e.v i.a i.e p.m p.s ph.d s.a u.a u.k u.s u.s.a usw vgl z.b"""
 _ABBREVIATIONS = frozenset(_ABBREVIATIONS_TEXT.split())
+_GERMAN_MONTH = re.compile(
+    r"(?:Jan(?:uar)?|Jänner|Feb(?:ruar)?|März|Apr(?:il)?|Mai|Jun[io]?|Jul[io]?|Aug(?:ust)?"
+    r"|(?:Sept?|Okto?|Nov|Dez)(?:em)?(?:ber)?)\b"
+)
 
 
 def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
@@ -75,9 +76,8 @@ def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
         following = _TEXT.search(text, terminator.end(), end)
         if following is None:
             return
-        if unicodedata.combining(following.group()):
-            continue
-        if _ends_sentence(text, terminator, following.group()):
+        is_mark = unicodedata.combining(following.group())
+        if not is_mark and _ends_sentence(text, terminator, following.start()):
             yield following.start()
 
 
@@ -94,26 +94,23 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterato
     yield begin, begin + len(text[begin:stop].rstrip())
 
 
-def _ends_sentence(text: str, terminator: re.Match[str], following: str) -> bool:
+def _ends_sentence(text: str, terminator: re.Match[str], following: int) -> bool:
     """Return whether a terminator ends a sentence; only a lone full stop may not."""
     if terminator.group()[0] != "." or terminator.group()[:2] == "..":
         return True
-    if following.islower():
+    if text[following].islower():
         return False
     dot = terminator.start()
-    before = text[max(0, dot - _LONGEST_ABBREVIATION) : dot]
-    match = _WORD_BEFORE.search(before)
-    word = match.group() if match else ""
-    if word.casefold() in _ABBREVIATIONS:
-        return False
-    is_initial = len(word) == 1 and word.isupper()
-    is_list_number = word.isdigit() and _begins_line(text, dot - len(word))
-    return not (is_initial or is_list_number)
-
-
-def _begins_line(text: str, offset: int) -> bool:
-    before = text[max(0, offset - 8) : offset].rstrip(" \t")
-    return before[-1:] in ("", "\n", "\r")
+    match = _WORD_BEFORE.search(text[max(0, dot - _LONGEST_ABBREVIATION) : dot])
+    word = match.group().casefold() if match else ""
+    if word.isdigit():  # in a list, or a German date: am 30. Mai
+        begins_line = text[max(0, dot - len(word) - 8) : dot - len(word)].rstrip(" \t")[-1:]
+        is_day = len(word) < 3 and _GERMAN_MONTH.match(text, following) is not None
+        return not (is_day or begins_line in ("", "\n", "\r"))
+    if word in ("no", "nos"):
+        return not text[following].isdigit()
+    is_initial = len(word) == 1 and text[dot - 1].isupper()
+    return not (is_initial or word in _ABBREVIATIONS)
 
 
 _BLANK_LINES = re.compile(r"(?>\r\n?|\n)[^\S\r\n]*+(?>\r\n?|\n)\s*+|\f\s*+")
@@ -138,7 +135,7 @@ def indentation_start(text: str, start: int, least: int) -> int:
 
 
 def trim_end(text: str, start: int, end: int) -> int:
-    """Return ``end`` moved before the white space at the end of ``text[start:end]``."""
+    """Return the end of ``text[start:end]`` without the white space at its end."""
     return start + len(text[start:end].rstrip())
 
 
@@ -176,14 +173,10 @@ def last_character(text: str, low: int, high: int) -> int:
 def overlap_starts(text: str, low: int, high: int, *, lines_first: bool) -> Iterator[int]:
     """Yield offsets in ``[low, high)`` where an overlap may start, the best kind first."""
     begin = max(0, low - 4)
-    kinds: list[Iterator[int]] = [
-        iter(sentence_starts(text, begin, high)),
-        (match.end() for match in _LINE_START.finditer(text, begin, high)),
-    ]
-    if lines_first:
-        kinds.reverse()
-    kinds.append(match.end() for match in _WORD_START.finditer(text, begin, high))
-    for kind in kinds:
+    sentences = sentence_starts(text, begin, high)
+    lines = (match.end() for match in _LINE_START.finditer(text, begin, high))
+    words = (match.end() for match in _WORD_START.finditer(text, begin, high))
+    for kind in (lines, sentences, words) if lines_first else (sentences, lines, words):
         yield from (at for at in kind if low <= at < high and not _is_joined(text, at))
     if not any(character.isspace() for character in text[low:high]):
         # The passage before ended inside one long word: there is no better place.

@@ -1,0 +1,233 @@
+"""Cut sections into passages by size: along headings, paragraphs, lines, sentences, words."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from catalog.core.documents import ParsedDocument
+from catalog.core.tokens import CharTokenCounter, TokenCounter
+from catalog.ingest.chunking import boundaries
+from catalog.ingest.chunking.sections import Section
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Span = tuple[int, int]
+FindBreak = Callable[[str, int, int], int | None]
+CHARS_PER_SIZE = 8
+"""A tokenizer may call a megabyte of base64 one token: eight characters count as one at least."""
+_LINE_ORIENTED = """
+    bash bat c cc cfg clj conf cpp cs css csv cxx dart env erl ex exs fish go gradle h hh hpp hs
+    ini java jl js json jsx kt kts less log lua m mjs ml php pl plist proto ps1 psv py pyi r rb rs
+    sass scala scss sh sql svelte swift tf toml ts tsv tsx vb vue xml yaml yml zig zsh"""
+
+
+class TokenSizes:
+    """Sizes of stretches ``[start, end)`` of one text.
+
+    The size is the number of tokens that touch the stretch, but at least an eighth of its
+    characters. A part of a stretch is never larger than the stretch.
+    """
+
+    def __init__(self, spans: npt.NDArray[np.int64]) -> None:
+        import numpy as np
+
+        spans = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
+        spans = spans[spans[:, 1] > spans[:, 0]]
+        spans = spans[np.argsort(spans[:, 0], kind="stable")]
+        # Bisecting plain arrays is many times faster than bisecting NumPy's.
+        self._starts, self._ends = array("q"), array("q")
+        self._starts.frombytes(spans[:, 0].tobytes())
+        self._ends.frombytes(np.maximum.accumulate(spans[:, 1]).tobytes())
+
+    @classmethod
+    def count(cls, text: str, counter: TokenCounter) -> tuple[TokenSizes, str | None]:
+        """Count ``text`` once; also return why four characters a token were used, if they were."""
+        try:
+            return cls(counter.spans(text)), None
+        except Exception as error:  # noqa: BLE001  tokenizers raise bare exceptions; reported
+            substitute = CharTokenCounter()
+            reason = f"{counter.name} failed ({type(error).__name__}: {error}); "
+            return cls(substitute.spans(text)), f"{reason}{substitute.name} used"
+
+    def size(self, start: int, end: int) -> int:
+        """Return the size of ``[start, end)``."""
+        tokens = bisect_left(self._starts, end) - bisect_right(self._ends, start)
+        return max(tokens, -((start - end) // CHARS_PER_SIZE))
+
+    def furthest_end(self, start: int, budget: int) -> int:
+        """Return the largest end, perhaps beyond the text, with a size of at most ``budget``."""
+        beyond = bisect_right(self._ends, start) + budget
+        limit = start + CHARS_PER_SIZE * budget
+        return min(self._starts[beyond], limit) if beyond < len(self._starts) else limit
+
+    def earliest_start(self, end: int, budget: int) -> int:
+        """Return the smallest start with a size of at most ``budget``."""
+        before = bisect_left(self._starts, end) - budget - 1
+        limit = max(0, end - CHARS_PER_SIZE * budget)
+        return max(self._ends[before], limit) if before >= 0 else limit
+
+
+class Band(NamedTuple):
+    """Sizes in tokens: ``least`` to ``most`` for a passage, up to ``overlap`` of them shared."""
+
+    most: int
+    overlap: int
+    least: int
+
+    def holds(self, size: int) -> bool:
+        """Return whether a text of that size can be cut into passages within the band."""
+        return size >= self.least if size <= self.most else self._further(size, self._room) > 0
+
+    def first(self, size: int) -> Span:
+        """Return least and greatest size of the first passage of a text larger than ``most``.
+
+        The rest is then within the band, too. If that cannot be (110 tokens are neither one passage
+        of 70 to 100 nor two), the first passage keeps to the lower end of the band.
+        """
+        further = self._further(size, self._room) or self._further(size, 0)
+        if not further:
+            return self.least, self.least + self._room
+        least = max(self.least, size - further * (self.most - self.overlap))
+        return least, min(self.most, size - further * self.least)
+
+    @property
+    def _room(self) -> int:
+        """Tokens that several passages should have to spare, so that breaks can be chosen."""
+        return (self.most - self.least) // 4
+
+    def _further(self, size: int, room: int) -> int:
+        """Return how many passages follow the first one, each with an overlap; 0 for too small."""
+        further = -((self.most - size - room) // (self.most - self.overlap))
+        return further if (further + 1) * self.least + room <= size else 0
+
+
+class Cutter:
+    """Cut sections into passages within a band of sizes, each at the best break it can have.
+
+    Small sections are joined. The document's atoms (tables, fences) stay whole if they fit into a
+    passage; otherwise they are cut at lines.
+    """
+
+    def __init__(self, doc: ParsedDocument, sizes: TokenSizes, band: Band) -> None:
+        self._text, self._sizes, self._band = doc.text, sizes, band
+        self._is_code = doc.file_type in _LINE_ORIENTED.split()
+        atoms = sorted(doc.atomic, key=lambda span: (span[0], -span[1]))
+        self._atoms = _disjoint(span for span in atoms if self._fits(*span))
+        self._large_atoms = _disjoint(span for span in atoms if not self._fits(*span))
+
+    def cut(self, sections: Iterable[Section], turns: Sequence[int] = ()) -> Iterator[Section]:
+        """Yield the passages, with their heading paths.
+
+        A passage preferably begins at one of the ascending ``turns``, where another person speaks.
+        """
+        for group in self._groups(sections):
+            # A cut before an outer heading is better than one before an inner one.
+            breaks = [(section.start, len(section.outer)) for section in group[1:]]
+            yield from self._split(group, breaks or [(turn, 0) for turn in turns])
+
+    def _groups(self, sections: Iterable[Section]) -> list[list[Section]]:
+        """Return the sections in groups that can be cut within the band, each as small as possible.
+
+        A section that is too small is joined with those after it, or with those before it if it is
+        the last one, or if the next one would no longer fit into its passage.
+        """
+        groups: list[list[Section]] = []
+        pending: list[Section] = []
+        for section in sections:
+            is_over = bool(pending) and not self._fits(pending[0].start, section.end)
+            if is_over and groups and self._fits(groups[-1][0].start, pending[-1].end):
+                groups[-1] += pending
+                pending = []
+            pending.append(section)
+            if self._is_held(pending):
+                groups.append(pending)
+                pending = []
+        while pending and groups and not self._is_held(pending):
+            pending = groups.pop() + pending
+        return [*groups, pending] if pending else groups
+
+    def _is_held(self, group: list[Section]) -> bool:
+        return self._band.holds(self._sizes.size(group[0].start, group[-1].end))
+
+    def _split(self, group: list[Section], breaks: list[Span]) -> Iterator[Section]:
+        """Yield the passages of a group, which begins and ends with a visible character.
+
+        ``core`` is the start of a passage's new text. The stretch before it is overlap, which only
+        passages within one section have.
+        """
+        starts = [section.start for section in group]
+        start, core, end = group[0].start, group[0].start, group[-1].end
+        while core < end:
+            start, cut = self._next(start, core, end, breaks)
+            section = group[bisect_right(starts, start) - 1]
+            is_over = cut > section.end and start == section.start
+            path = section.outer if is_over else section.path
+            yield Section(start, boundaries.trim_end(self._text, start, cut), path)
+            core = boundaries.skip_space(self._text, cut, end)
+            low = max(self._sizes.earliest_start(core, self._band.overlap), start + 1)
+            start = core
+            if self._band.overlap and low < core < section.end:
+                shared = boundaries.overlap_starts(self._text, low, core, lines_first=self._is_code)
+                start = next((at for at in shared if not _around(self._atoms, at)), core)
+
+    def _next(self, start: int, core: int, end: int, breaks: list[Span]) -> Span:
+        """Return the passage's end, and its start: later than proposed if the overlap must go."""
+        sizes = self._sizes
+        if self._fits(start, end):
+            return start, end
+        least, most = self._band.first(sizes.size(start, end))
+        low = max(core, sizes.furthest_end(start, least - 1))
+        high = max(low + 1, min(sizes.furthest_end(start, most), end))
+        atom = _around(self._atoms, high)
+        if atom and atom[0] <= low and start < core and not self._fits(start, atom[1]):
+            return self._next(core, core, end, breaks)
+        held = breaks[bisect_left(breaks, (low + 1,)) : bisect_left(breaks, (high + 1,))]
+        if held := [(depth, -at) for at, depth in held if not _around(self._atoms, at)]:
+            return start, -min(held)[1]
+        return start, atom[0] if atom and atom[0] > low else self._break(low, core, high, end)
+
+    def _break(self, low: int, core: int, high: int, end: int) -> int:
+        """Return the best break in ``(low, high]``, better in the second half of the passage."""
+        kinds = [boundaries.last_paragraph, boundaries.last_sentence, boundaries.last_line]
+        if self._is_code or _around(self._large_atoms, high):
+            kinds[1:] = reversed(kinds[1:])
+        reach = boundaries.skip_space(self._text, high, end)
+        for bottom in (max(low, (core + high) // 2), low):
+            for find in kinds:
+                if cut := self._outside_atoms(find, bottom, reach):
+                    return cut
+        if atom := _around(self._atoms, high):
+            return atom[0] if atom[0] > core else min(atom[1], end)
+        words = (self._outside_atoms(boundaries.last_word, least, reach) for least in (low, core))
+        return next(filter(None, words), None) or boundaries.last_character(self._text, core, high)
+
+    def _outside_atoms(self, find: FindBreak, low: int, high: int) -> int | None:
+        while high > low and (cut := find(self._text, low, high)) is not None:
+            atom = _around(self._atoms, cut)
+            if atom is None:
+                return cut if cut > low else None
+            high = atom[0]
+        return None
+
+    def _fits(self, start: int, end: int) -> bool:
+        return self._sizes.size(start, end) <= self._band.most
+
+
+def _disjoint(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans that do not overlap an earlier one; the longest of equal starts is first."""
+    kept: list[Span] = []
+    for start, end in spans:
+        if start < end and (not kept or start >= kept[-1][1]):
+            kept.append((start, end))
+    return kept
+
+
+def _around(spans: list[Span], offset: int) -> Span | None:
+    """Return the one of the disjoint spans that a cut at ``offset`` would split."""
+    at = bisect_left(spans, (offset,)) - 1
+    return spans[at] if at >= 0 and offset < spans[at][1] else None
