@@ -19,8 +19,6 @@ from typing import Any
 
 import pytest
 
-from catalog.ingest.executors import process
-
 PRELOADED = (
     "processes",
     "fakes",
@@ -69,17 +67,6 @@ class Forked(subprocess.Popen):
         if self._internal_poll() is None:
             raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
-
-
-def fork_workers(patch: pytest.MonkeyPatch) -> None:
-    """Have the workers of builds be forked; they end with what they are forked from."""
-    forking()
-    parent = str(forkserver._forkserver._forkserver_pid)
-
-    def start(command: Sequence[str], **options: Any) -> Forked:
-        return Forked([str(process.__file__), parent], **options)
-
-    patch.setattr("catalog.ingest.executors.processes.Popen", start)
 
 
 class _End:

@@ -198,7 +198,7 @@ def test_an_empty_home_variable_counts_as_unset(monkeypatch):
     ("variable", "value"),
     [
         ("IDX_RAG_V2__TOP_K", lambda it: it.rag_v2.top_k),
-        ("IDX_RAG_V2__INGEST__WORKERS", lambda it: it.rag_v2.ingest.workers),
+        ("IDX_RAG_V2__INGEST__MAX_PAGES", lambda it: it.rag_v2.ingest.max_pages),
         ("IDX_RAG_V2__EMBED_PREFIX_QUERY", lambda it: it.rag_v2.embed_prefix_query),
         ("IDX_RAG_V2__RERANK_ENABLED", lambda it: it.rag_v2.rerank_enabled),
         ("IDX_SERVE__TOKEN", lambda it: it.serve.token),

@@ -20,7 +20,6 @@ from catalog.core.globs import Glob, folders_above
 from catalog.core.ids import sha1_hex
 from catalog.core.settings import IngestSettings
 from catalog.core.text import nfc
-from catalog.ingest.chunking.chunker import Cut
 from catalog.ingest.discovery import LATEST_NS, STREAMED, Listing, SkippedFile, SourceFile, discover
 from catalog.ingest.pipeline import Source
 from catalog.ingest.readers import ReadLimits
@@ -169,9 +168,9 @@ class FolderChanges:
     ) -> None:
         self._stored, self._reread, self._clock = stored, reread, clock
         self._compared: dict[str, ManifestEntry | None] = {}  # None: the content is another
-        self._pipeline, self._limits = pipeline, limits
+        self._pipeline, self.limits = pipeline, limits
         self.skipped, self._unmatched = listing.skipped, listing.unmatched
-        self._top = top = listing.top
+        self.top = top = listing.top
         self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
         self._listed = {file.path for file in listing.files}
         missing = sorted(set(stored.entries) - self._listed)
@@ -212,7 +211,7 @@ class FolderChanges:
         if made_elsewhere:
             parts.append(_ELSEWHERE)
         if reason is not None:
-            parts.append(sha1_hex(repr(self._limits))[:8])
+            parts.append(sha1_hex(repr(self.limits))[:8])
         return ":".join(parts)
 
     def check_deletions(self, root: Path, max_missing_fraction: float) -> None:
@@ -226,9 +225,9 @@ class FolderChanges:
         gone = sum(map(self._stored.has_documents, vanished))
         indexed = sum(map(self._stored.has_documents, self._stored.entries))
         before, dataset = self._stored.root, self._stored.dataset
-        if gone and before and before != str(self._top):
+        if gone and before and before != str(self.top):
             raise MassDeletionError(
-                f"{dataset!r} was built from {before}; building it from {self._top} would remove "
+                f"{dataset!r} was built from {before}; building it from {self.top} would remove "
                 f"{gone} of {indexed} indexed files: choose another --dataset, or replace it with "
                 "--allow-deletions"
             )
@@ -261,7 +260,7 @@ class FolderChanges:
         """Return the manifest entry for a file whose bytes have not changed, else ``None``."""
         entry, begun_at = self._stored.entries[file.path], self._clock()
         try:
-            is_same = entry.digest == digest_file(file.absolute, root=self._top)
+            is_same = entry.digest == digest_file(file.absolute, root=self.top)
         except ReadError:
             return None
         noted = replace(entry, ctime_ns=file.ctime_ns, inode=file.inode, seen_at=begun_at)
@@ -301,7 +300,7 @@ class FolderChanges:
             kept[place] += len(self._stored.paths_of(file))
         said = tuple(f"{pattern} matched nothing" for pattern in self._unmatched)
         if not self._listed:
-            said += (f"{self._top} has no file to index; hidden and ignored files do not count",)
+            said += (f"{self.top} has no file to index; hidden and ignored files do not count",)
         return said + tuple(
             (
                 f"kept {count} document{'s' * (count > 1)} below {place.path}, which cannot be "
@@ -316,11 +315,9 @@ class FolderChanges:
         """Count the documents of ``unseen`` files."""
         return sum(len(self._stored.paths_of(file)) for file in self.unseen)
 
-    def change_of(
-        self, parsed: ParsedDocument, file: SourceFile, cut: Cut | None = None
-    ) -> Change | None:
+    def change_of(self, parsed: ParsedDocument, file: SourceFile) -> Change | None:
         """Return the change for a document of the file, ``None`` if it has not changed."""
-        source = Source(self._stored.dataset, file.path, parsed, date_of(parsed, file), cut)
+        source = Source(self._stored.dataset, file.path, parsed, date_of(parsed, file))
         document = self._stored.documents.get(parsed.path)
         if document is None:
             return Change(source, is_new=True)

@@ -42,15 +42,13 @@ class Source:
     """A document on its way into a dataset.
 
     ``file`` is the listed file from which it came. ``modified`` is the date in that file's name, or
-    its time, if file and document are the same (ISO 8601, UTC). ``cut`` are its passages if it is
-    cut already.
+    its time, if file and document are the same (ISO 8601, UTC).
     """
 
     dataset: str
     file: str
     parsed: ParsedDocument
     modified: str | None = None
-    cut: Cut | None = None
 
     @cached_property
     def content_hash(self) -> str:
@@ -225,13 +223,9 @@ def pipeline_fingerprint(settings: RAGv2Settings, embed_model: EmbeddingModel) -
 def cut_document(
     chunker: DocumentChunker, source: Source, ranges: Sequence[tuple[int, int]] | None = None
 ) -> Cut:
-    """Cut a document unless it is cut already; ``ranges`` are passages that were cut elsewhere."""
-    if source.cut is not None:
-        cut = source.cut
-    elif ranges is None:
-        cut = chunker.cut(source.parsed)
-    else:
-        cut = chunker.cut_at(source.parsed, ranges)
+    """Cut a document; ``ranges`` are passages that were cut elsewhere."""
+    document = source.parsed
+    cut = chunker.cut(document) if ranges is None else chunker.cut_at(document, ranges)
     if cut.fallback is None:
         return cut
     # sizes in other tokens than the model's cannot show whether a passage fits its window

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,11 +12,9 @@ from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError, TransientReadError
 from catalog.core.filters import known_file_type
 from catalog.core.places import WITHIN, enclosing
-from catalog.ingest.chunking.chunker import Cut, DocumentChunker
-from catalog.ingest.discovery import STREAMED, SourceFile
-from catalog.ingest.executors import Executor, InPlace, Lost
+from catalog.ingest.discovery import SourceFile
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
-from catalog.ingest.readers.base import file_type, one_line
+from catalog.ingest.readers.base import one_line
 from catalog.ingest.readers.metadata import DATE_KEYS, take_title
 from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.readers.registry import EXTENSIONS
@@ -226,82 +224,3 @@ class FileOutcome:
         if not self.retry:
             return "done"
         return "partial" if self.paths else "failed"
-
-
-FILE_COST = 4_000  # bytes whose reading takes as long as opening a file, about
-_ROOM = 8_000_000  # bytes of files read and not yet published
-
-CutDocument = tuple[ParsedDocument, Cut | None]
-
-
-@dataclass(frozen=True, slots=True)
-class FileReading:
-    """Everything that reading and cutting the files of a run depends on."""
-
-    top: Path
-    limits: ReadLimits
-    originals: Originals
-    sidecars: Sidecars
-    chunker: DocumentChunker
-
-    def read(self, outcome: FileOutcome) -> Iterator[CutDocument]:
-        """Yield the documents of a file one by one, uncut."""
-        for parsed in outcome.read(self.top, self.limits, self.originals, self.sidecars):
-            yield parsed, None
-
-    def __call__(self, outcome: FileOutcome) -> tuple[FileOutcome, list[CutDocument]] | None:
-        """Return the outcome of a file and its documents; ``None`` if the file is not here."""
-        if not outcome.file.absolute.is_file():  # on a machine without that folder
-            return None
-        documents = [(parsed, self._cut(parsed)) for parsed, _ in self.read(outcome)]
-        return outcome, documents
-
-    def _cut(self, parsed: ParsedDocument) -> Cut | None:
-        """Return the document's passages; ``None`` leaves it to the writer to cut and report."""
-        try:
-            cut = self.chunker.cut(parsed)
-        except Exception:  # noqa: BLE001 - the writer cuts it again, and records why not
-            return None
-        return cut if cut.fallback is None else None
-
-
-class ReadAhead:
-    """Give each file of a run, in order, as an executor or this process reads it.
-
-    Streamed files are read here while their documents are published. So are files that may not need
-    reading by then. ``clock`` gives the latest time at which reading began.
-    """
-
-    def __init__(
-        self,
-        reading: FileReading,
-        executor: Executor,
-        files: Iterable[SourceFile],
-        clock: Callable[[], float],
-    ) -> None:
-        self._reading, self._clock = reading, clock
-        is_beside = not isinstance(executor, InPlace)
-        ahead = [file for file in files if is_beside and self._is_sure(file)]
-        self._ahead: AbstractSet[str] = {file.path for file in ahead}
-        self._results = executor.map(
-            reading,
-            (FileOutcome(file, begun_at=clock()) for file in ahead),
-            weigh=lambda outcome: outcome.file.size + FILE_COST,
-            room=_ROOM,
-        )
-
-    def read(self, file: SourceFile) -> tuple[FileOutcome, Iterable[CutDocument]]:
-        """Return the outcome of a file, which changes while its documents are iterated."""
-        outcome = FileOutcome(file, begun_at=self._clock())
-        if file.path not in self._ahead:
-            return outcome, self._reading.read(outcome)
-        result = next(self._results)
-        if isinstance(result, Lost):
-            outcome.fail(file.path, result.reason, retry=True)
-            outcome.is_whole = False
-            return outcome, ()
-        return (outcome, self._reading.read(outcome)) if result is None else result
-
-    def _is_sure(self, file: SourceFile) -> bool:
-        is_left = file.path in self._reading.originals.converted  # to its conversion, maybe
-        return not is_left and file_type(file.path) not in STREAMED

@@ -24,10 +24,9 @@ from catalog.core.ids import check_dataset_name
 from catalog.core.settings import IngestSettings
 from catalog.ingest.changes import Change, FolderChanges, StoredFiles, date_of
 from catalog.ingest.discovery import SourceFile, discover
-from catalog.ingest.executors import Executor, InPlace
 from catalog.ingest.pipeline import Pipeline, Source, publish
 from catalog.ingest.readers import ReadLimits
-from catalog.ingest.reading import FILE_COST, FileOutcome, FileReading, ReadAhead
+from catalog.ingest.reading import FileOutcome
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest
 from catalog.store.document_names import set_file_dates
@@ -43,6 +42,7 @@ from catalog.store.revisions import (
 from catalog.store.statistics import count_totals
 
 _Group = list[tuple[Change, FileOutcome]]
+_FILE_COST = 4_000  # bytes whose reading takes as long as opening a file, about
 
 
 def sync(
@@ -58,17 +58,15 @@ def sync(
     allow_deletions: bool = False,
     reread: bool = False,
     progress: Progress | None = None,
-    executor: Executor | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SyncReport:
     """Index changes under ``root`` (a folder or one file) and remove vanished files.
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``; ``reread`` indexes every document
-    again; ``made_with`` is stored as the settings of the pipeline. An ``executor`` reads and cuts
-    ahead of the writer; the result is the same. The caller holds the dataset's lock. Raises
-    :class:`SourceError` for a missing root and :class:`MassDeletionError` if most files vanished
-    (unless ``allow_deletions``); then nothing has changed. A failing file or document is named in
-    the report instead.
+    again; ``made_with`` is stored as the settings of the pipeline. The caller holds the dataset's
+    lock. Raises :class:`SourceError` for a missing root and :class:`MassDeletionError` if most
+    files vanished (unless ``allow_deletions``); then nothing has changed. A failing file or
+    document is named in the report instead.
     """
     check_dataset_name(dataset)
     progress = progress or Silent()
@@ -97,11 +95,7 @@ def sync(
     run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
     files, pace = changes.in_order(listing.files), Pace(0)
     changed = [file for file in files if not changes.is_unchanged(file)]
-    work = {file.path: file.size + FILE_COST for file in changed}
-    reading = FileReading(
-        listing.top, limits, changes.originals, changes.sidecars, pipeline.chunker
-    )
-    ahead = ReadAhead(reading, executor or InPlace(), changed, clock)
+    work = {file.path: file.size + _FILE_COST for file in changed}
     progress.start(sum(work.values()), "reading", then="embedding")
     for number, file in enumerate(files, start=1):
         is_left, before = run.leave_to_conversions(file), run.passages
@@ -109,7 +103,7 @@ def sync(
             run.keep(file)
         elif not is_left:
             progress.advance(0, file.path)
-            run.read(file, ahead)
+            run.read(file)
         if number == len(files):
             run.publish_group()
         pace.advance(run.passages - before)
@@ -163,13 +157,15 @@ class SyncRun:
         if (noted := self._changes.entry_of(file)) != entry:
             self._moved.append(noted)
 
-    def read(self, file: SourceFile, ahead: ReadAhead) -> None:
+    def read(self, file: SourceFile) -> None:
         """Read a file, and publish its changed documents when their group is full."""
-        outcome, documents = ahead.read(file)
+        outcome, changes = FileOutcome(file, begun_at=self._clock()), self._changes
         if (unfit := self._database.describe_unfit(file.path)) is not None:
             self.failed.append(Failure(file.path, unfit))  # its name cannot be stored either
             return
-        for parsed, cut in documents:
+        for parsed in outcome.read(
+            changes.top, changes.limits, changes.originals, changes.sidecars
+        ):
             if self._stays(parsed.path, outcome):
                 continue
             if (unfit := self._database.describe_unfit(parsed.path, *parsed.metadata)) is not None:
@@ -180,7 +176,7 @@ class SyncRun:
                 outcome.fail(parsed.path, reason, retry=True)  # until the owner gives it up
                 continue
             outcome.paths.add(parsed.path)
-            if (change := self._changes.change_of(parsed, file, cut)) is None:
+            if (change := changes.change_of(parsed, file)) is None:
                 outcome.unchanged += 1
                 if "modified" not in parsed.metadata:
                     outcome.dates[parsed.path] = date_of(parsed, file)

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from catalog.core.ids import check_dataset_name
 from catalog.embedding.profiles import foreign_share, profile_of
 from catalog.ingest.changes import SyncPreview, preview_sync
 from catalog.ingest.embedding import EmbeddingReport, embed_waiting
-from catalog.ingest.executors import open_executor
+from catalog.ingest.ray_map import open_map
 from catalog.ingest.sync import sync
 from catalog.ingest.sync_report import Progress, Silent, SyncReport
 from catalog.library.document_cards import make_cards
@@ -123,8 +123,7 @@ class Indexer:
         require_model(library.database, library.wanted_model)
         lexical = library.indexes.lexical(dataset)  # one that the store cannot have is refused
         progress = progress or Silent()
-        with open_executor(ingest) as executor, ExitStack() as held:
-            held.enter_context(self.hold(dataset, progress))
+        with open_map(ingest) as spread, self.hold(dataset, progress):
             if is_known:  # it may have been removed while this waited
                 library.require_dataset(dataset)
             else:  # remains of an earlier dataset of the name
@@ -148,15 +147,12 @@ class Indexer:
                 allow_deletions=allow_deletions,
                 reread=reread,
                 progress=progress,
-                executor=executor,
             )
             progress.start(0, "indexing words", then="embedding")
             notes = (*include_notes, *exclude_notes, *report.notes, *made.notes())
             notes += (*_refresh("lexical index", lexical.refresh),)
             report = replace(report, words_seconds=time.monotonic() - clock)
             notes += (*_refresh("catalog", partial(make_cards, library.database, dataset)),)
-            if library.database.shares_embedding:
-                held.close()
             embedding = embed_waiting(
                 library.database,
                 dataset,
@@ -164,7 +160,7 @@ class Indexer:
                 since=started,
                 progress=progress,
                 pause=pause,
-                executor=executor,
+                spread=spread,
             )
         vector = library.indexes.vector(dataset)
         refresh = vector.rebuild if reread else vector.refresh

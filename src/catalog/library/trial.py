@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.errors import EmbeddingMismatchError, InputError, StoreDamagedError
 from catalog.core.settings import with_values
 from catalog.core.text import strip_userinfo
-from catalog.ingest.embedding import EmbeddingBatches
-from catalog.ingest.executors import InPlace
+from catalog.ingest.embedding import keep_vectors
 from catalog.ingest.pipeline import Pipeline
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer, complete_dataset
 from catalog.library.indexing_settings import IndexingSettings
 from catalog.library.library import MODEL_SETTINGS, Library, read_model_settings
+from catalog.store import embedding_cache
 from catalog.store import trial as stored_trial
 from catalog.store.checksums import find_damaged_documents
 from catalog.store.chunks import load_chunks
@@ -292,7 +292,6 @@ def _embed(
     pace = Pace(total)
     for name, seqs in seqs_of.items():
         pipeline = _way_of(library, other, name)[1]
-        batches = EmbeddingBatches(pipeline.model, database)
         for group in in_groups(seqs, lambda _: 1, _TOGETHER):
             damaged: list[DamagedDocumentError] = []  # not embedded, and in the way of an adoption
             with database.read() as connection:
@@ -301,14 +300,17 @@ def _embed(
             with database.write() as connection:
                 stored_trial.keep_windows(connection, keys)
             paths = {key: stored[seq].path for seq, each in keys.items() for key in each}
-            for _, reasons in batches.embed(texts, InPlace()):
-                for key, reason in reasons.items():
-                    failed.setdefault(paths[key], []).append(reason)
+            with database.read() as connection:
+                known = embedding_cache.load(connection, list(texts))
+            wanted = [key for key in texts if key not in known]
+            result = pipeline.model.embed([texts[key] for key in wanted])
+            computed += len(keep_vectors(database, pipeline.model, wanted, result.vectors))
+            for index, reason in result.failures.items():
+                failed.setdefault(paths[wanted[index]], []).append(reason)
             done += len(group)
             pace.advance(len(group))
             path = next((chunk.path for chunk in stored.values()), "")
             progress.advance(len(group), path, f"{done:,} of {total:,} passages{pace.rate_text()}")
-        computed += batches.computed
     return computed, tuple(
         Failure(path, f"{len(reasons)} passages not embedded: {reasons[0]}")
         for path, reasons in failed.items()

@@ -114,7 +114,7 @@ def _place(
     found = find_passages(source.parsed, nodes, [text.strip() for text in texts])
     ranges = [one for one in found if one is not None]
     if len(ranges) == len(nodes) and all(a[0] < b[0] for a, b in pairwise(ranges)):
-        return source, list(cut_document(chunker, replace(source, cut=None), ranges).spans)
+        return source, list(cut_document(chunker, source, ranges).spans)
     pairs = list(zip(nodes, found, strict=True))
     changed = (isinstance(node, ChunkNode) and one is None for node, one in pairs)
     keeps_lines = ranges and source.parsed.places == AS_IN_FILE and not any(changed)
@@ -130,9 +130,9 @@ def _place(
         segments=(),
         places=_lines_in_source(source.parsed.text, texts, found) if keeps_lines else AS_IN_FILE,
     )
-    rewritten = replace(source, parsed=parsed, cut=None)
+    rewritten = replace(source, parsed=parsed)
     spans = cut_document(chunker, rewritten, new).spans
-    before = iter(cut_document(chunker, replace(source, cut=None), ranges).spans)
+    before = iter(cut_document(chunker, source, ranges).spans)
     as_before = [
         next(before) if one is not None else node.span if isinstance(node, ChunkNode) else None
         for node, one in pairs

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -103,13 +103,11 @@ class StorePool(Protocol):
     """Connect to a store in one kind of database.
 
     ``file`` is the store's file; for a store on a server, it is the beginning of the names of its
-    local files. ``shares_embedding`` says that several runs may embed at once, each the keys that
-    it claimed.
+    local files.
     """
 
     engine: Engine
     file: Path
-    shares_embedding: bool
 
     def begin_write(self, *, wait: bool) -> AbstractContextManager[Connection]:
         """Give a connection in a transaction that holds the write lock; commit on leaving."""
@@ -123,10 +121,6 @@ class StorePool(Protocol):
         self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
     ) -> AbstractContextManager[None]:
         """Hold the lock for indexing the dataset, against other homes of the same store."""
-        ...
-
-    def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
-        """Claim keys to embed until the context ends; yield those not claimed by another run."""
         ...
 
     def translate_errors(self) -> AbstractContextManager[None]:
@@ -289,18 +283,6 @@ class Database:
         :class:`StoreBusyError` with the message ``busy``.
         """
         return self._pool.hold_dataset(dataset, seconds=seconds, busy=busy, on_wait=on_wait)
-
-    @property
-    def shares_embedding(self) -> bool:
-        """Whether runs that embed one dataset claim passages instead of holding a lock."""
-        return self._pool.shares_embedding
-
-    def claim(self, keys: Collection[str]) -> AbstractContextManager[Collection[str]]:
-        """Claim keys to embed until the context ends; yield those not claimed by another run.
-
-        When a run dies, its claims end and other runs can take the keys.
-        """
-        return self._pool.claim(keys)
 
     def describe_unfit(self, *names: str) -> str | None:
         """Explain which of these names (document's path, fields) is too long for this store."""

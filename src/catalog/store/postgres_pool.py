@@ -1,15 +1,9 @@
-"""The connections to a store in Postgres, its transactions, claims and errors.
+"""The connections to a store in Postgres, its transactions and errors.
 
 A reader sees one state of the store until it is done (REPEATABLE READ). A writer first takes an
 advisory lock (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS), which
 excludes writers on all machines. Each of its statements then reads what is committed (READ
 COMMITTED). With one writer at a time it sees the same as in SQLite.
-
-Several runs may embed at once. A run locks the rows of its batch in an additional table and skips
-rows that other runs have locked (``FOR UPDATE SKIP LOCKED``). The locks belong to the run's
-transaction, so they end with the run, even if it is killed. Keys claimed by another run are looked
-at again later. Before a run embeds its claimed keys, it looks them up, because another run may just
-have embedded them.
 
 Errors are recognised by their SQLSTATE
 (https://www.postgresql.org/docs/current/errcodes-appendix.html) or, if there is no connection yet,
@@ -21,7 +15,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,16 +68,6 @@ _AT_CONNECTING = (
 )
 _DAMAGE = ("XX001", "XX002")
 _MISSING = ("42P01", "42703")  # a table, a column
-_MAKE = text("CREATE UNLOGGED TABLE IF NOT EXISTS embedding_claims (embed_key text PRIMARY KEY)")
-_NOTE = text(
-    "INSERT INTO embedding_claims SELECT unnest(CAST(:keys AS text[])) ON CONFLICT DO NOTHING"
-)
-_TAKE = text(
-    "SELECT embed_key FROM embedding_claims WHERE embed_key = ANY(:keys) FOR UPDATE SKIP LOCKED"
-)
-_FORGET = text("DELETE FROM embedding_claims WHERE embed_key = ANY(:keys)")
-# A model may need longer for a batch than the server lets a transaction stay idle.
-_REST = text("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
 _WRITER_BUSY = "another process is writing to the store; try again"
 # An advisory lock is for the whole database, which may have a store in each of its schemas.
 _LOCK = "hashtext('catalog ' || :purpose || current_schema())::bigint"
@@ -193,50 +177,11 @@ def _tells_secret(error: DBAPIError, url: URL) -> bool:
     return url.password is not None and str(url.password) in str(error)
 
 
-class Claims:
-    """The claims of one process; ``hold_preparation`` is held while their table is created."""
-
-    def __init__(
-        self, engine: Engine, hold_preparation: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._engine, self._hold_preparation = engine, hold_preparation
-        self._making = threading.Lock()
-        self._has_table = False
-
-    @contextmanager
-    def take(self, keys: Collection[str]) -> Iterator[Collection[str]]:
-        """Give the keys that no other run has claimed; the claim ends with the context."""
-        self._require_table()
-        with self._begin() as connection:
-            connection.execute(_NOTE, {"keys": sorted(keys)})  # sorted: avoids deadlocks
-        with self._begin() as connection:
-            connection.execute(_REST)
-            mine = set(connection.scalars(_TAKE, {"keys": sorted(keys)}))
-            yield mine
-            connection.execute(_FORGET, {"keys": sorted(mine)})
-
-    @contextmanager
-    def _begin(self) -> Iterator[Connection]:
-        with self._engine.connect() as connection:
-            committed = connection.execution_options(isolation_level="READ COMMITTED")
-            with committed.begin():
-                yield committed
-
-    def _require_table(self) -> None:
-        with self._making:
-            if not self._has_table:
-                with self._hold_preparation(), self._begin() as connection:
-                    connection.execute(_MAKE)
-                self._has_table = True
-
-
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors are raised, too
 
 
 class PostgresPool:
     """Hold the connections to one database; ``home`` is the folder for local files."""
-
-    shares_embedding = True
 
     def __init__(self, url: URL, home: Path) -> None:
         self._url = url
@@ -246,7 +191,6 @@ class PostgresPool:
             make_folder(home)
         self.engine: Engine = make_engine(url)
         self._thread = threading.local()  # the dataset locks that each thread holds
-        self._claims = Claims(self.engine, self.hold_preparation)
 
     @contextmanager
     def begin_write(self, *, wait: bool) -> Iterator[Connection]:
@@ -317,12 +261,6 @@ class PostgresPool:
             raise StoreBusyError(busy) from error
         finally:
             connection.execute(_TIMEOUT, {"milliseconds": "0"})
-
-    @contextmanager
-    def claim(self, keys: Collection[str]) -> Iterator[Collection[str]]:
-        """Claim keys to embed until the context ends; yield those not claimed by another run."""
-        with self.translate_errors(), self._claims.take(keys) as mine:
-            yield mine
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn the driver's errors into ours."""

@@ -17,7 +17,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -149,8 +149,6 @@ def _text(error: Exception) -> str:
 class SqlitePool:
     """Hold the connections to one file."""
 
-    shares_embedding = False
-
     def __init__(self, url: URL) -> None:
         self._file = self.file = url_file(url)
         self._frozen_state: _State | None = None
@@ -180,11 +178,6 @@ class SqlitePool:
         """Do nothing: processes with the same file have the same home, which has a lock already."""
         del dataset, seconds, busy, on_wait
         yield
-
-    @contextmanager
-    def claim(self, keys: Collection[str]) -> Iterator[Collection[str]]:
-        """Give all the keys: only one run embeds a dataset, because it holds the dataset's lock."""
-        yield keys
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn the driver's errors into ours."""

@@ -87,16 +87,9 @@ class IngestSettings(BaseModel):
     lock_seconds: float = Field(
         30.0, ge=0.0, le=3600.0, description="Time to wait for another indexing run to end."
     )
-    workers: int = Field(
-        1,
-        ge=1,
-        le=256,
-        description="Processes that read, cut and embed, in addition to the one that writes.",
-    )
     ray: str | None = Field(
         None,
-        description="Ray cluster that does it instead: its address, auto, or local "
-        "(docs/how-to/workers.md).",
+        description="Ray cluster that embeds: its address, auto, or local (docs/how-to/ray.md).",
     )
 
 

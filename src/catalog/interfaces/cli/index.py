@@ -15,7 +15,6 @@ from catalog.interfaces.cli.options import (
     DatasetOption,
     JsonOption,
     RayOption,
-    WorkersOption,
     open_library,
     variable_of,
 )
@@ -111,7 +110,6 @@ def build(
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
-    workers: WorkersOption = None,
     ray: RayOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -135,7 +133,7 @@ def build(
         context,
         make_store=folder is not None,
         embeds=True,
-        ingest={"workers": workers, "ray": ray},
+        ingest={"ray": ray},
     )
     from catalog.library.indexing import Indexer
 
@@ -188,7 +186,6 @@ def update(
     reread: RereadOption = False,
     apply_settings: ApplyOption = False,
     allow_deletions: DeletionsOption = False,
-    workers: WorkersOption = None,
     ray: RayOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -211,7 +208,7 @@ def update(
         "reread": reread,
         "apply_settings": apply_settings,
     }
-    library = open_library(context, embeds=True, ingest={"workers": workers, "ray": ray})
+    library = open_library(context, embeds=True, ingest={"ray": ray})
     from catalog.library.indexing import Indexer
 
     with library:
@@ -239,7 +236,6 @@ def rebuild(
     vectors: VectorsOption = False,
     lexical: LexicalOption = False,
     both: BothOption = False,
-    workers: WorkersOption = None,
     ray: RayOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -258,7 +254,7 @@ def rebuild(
             raise typer.BadParameter("no document is cut", param_hint="--keep-settings")
         rebuild_derived(context, vectors or both, lexical or both, json)
         return
-    library = open_library(context, embeds=True, ingest={"workers": workers, "ray": ray})
+    library = open_library(context, embeds=True, ingest={"ray": ray})
     from catalog.library.indexing import Indexer
 
     with library, TerminalProgress() as progress:

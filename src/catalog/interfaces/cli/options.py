@@ -20,21 +20,12 @@ DatasetOption = Annotated[
         help="Name of the dataset; not needed if there is only one.",
     ),
 ]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        max=256,
-        help="Processes that read, cut and embed, in addition to the one that writes "
-        "(docs/how-to/workers.md). Default: 1, without further processes.",
-        show_default=False,
-    ),
-]
 RayOption = Annotated[
     str | None,
     typer.Option(
-        "--ray", help="Use a Ray cluster for that: its address, auto, or local.", show_default=False
+        "--ray",
+        help="Embed on a Ray cluster: its address, auto, or local (docs/how-to/ray.md).",
+        show_default=False,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
