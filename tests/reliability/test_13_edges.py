@@ -137,6 +137,15 @@ def test_an_answer_has_limited_text_and_says_how_to_continue(store, monkeypatch)
     assert len(rest["documents"]) == 5
 
 
+def test_a_call_has_a_limited_number_of_patterns_of_limited_length(store):
+    paths = [f"n{i:02}.md" for i in range(12)]
+    found = store.ask("multi_get", {"patterns": [*paths, *(f"n{i:02}*" for i in range(12))]})
+    assert len(found["documents"]) == 12
+    for patterns in (paths + [f"n0{i}*" for i in range(101)], ["n*" * 1000]):
+        with pytest.raises(InputError, match=r"patterns and #docids|too many for a path"):
+            store.ask("multi_get", {"patterns": patterns})
+
+
 def test_a_document_is_cut_at_the_most_an_answer_holds_though_no_size_is_asked(store, monkeypatch):
     monkeypatch.setattr(calls, "MAX_TEXT_BYTES", 500)
     answer = store.ask("get", {"reference": "n00.md"})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextvars
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
@@ -12,12 +14,37 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
-from catalog.core.errors import LLMBusyError, LLMTimeoutError
+from catalog.core.errors import LLMBusyError, LLMTimeoutError, OutOfTimeError
 
 ResultT = TypeVar("ResultT")
+_DEADLINE: ContextVar[float] = ContextVar("catalog_deadline", default=math.inf)
 
 
 WHOLE = 12  # time limit of all pieces, in multiples of that of one
+
+
+@contextmanager
+def ending_at(deadline: float) -> Iterator[None]:
+    """Let the work of the block end at a time of ``monotonic()``: see :func:`check_time`."""
+    token = _DEADLINE.set(min(deadline, _DEADLINE.get()))
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(token)
+
+
+def is_out_of_time() -> bool:
+    """Return whether the time of the current call is over."""
+    return monotonic() > _DEADLINE.get()
+
+
+def check_time() -> None:
+    """Raise :class:`OutOfTimeError` if the time of the current call is over.
+
+    Nobody waits for its answer any more. Long loops call this; each SQL statement does.
+    """
+    if is_out_of_time():
+        raise OutOfTimeError("the request took longer than the server allows: ask for less")
 
 
 class BoundedCalls:

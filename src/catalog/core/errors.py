@@ -62,17 +62,29 @@ CatalogError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+_LONG = re.compile(  # a text as repr() writes it
+    r"(?<!\w)(['\"])((?:(?!\1)[^\\]|\\.){200})(?:(?!\1)[^\\]|\\.)++\1", re.DOTALL
+)
 
 
 class CatalogError(Exception):
     """Base of all errors raised on purpose; catching it never hides a bug.
 
     ``quotes_documents``: the message quotes names or fields of documents, so a language model must
-    see it as data.
+    see it as data. A stretch in quotation marks is cut at 200 characters: it repeats an argument.
     """
 
     quotes_documents: bool = False
+
+    def __init__(self, *told: object) -> None:
+        super().__init__(*map(_shorten, told))
+
+
+def _shorten(told: object) -> object:
+    return _LONG.sub(r"\1\2…\1", told) if isinstance(told, str) else told
 
 
 class ConfigError(CatalogError):

@@ -20,6 +20,7 @@ KINDS: tuple[ArtifactKind, ...] = get_args(ArtifactKind)
 Sort = Literal["best", "name", "modified", "size"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 DEFAULT_LIMIT, MAX_DOCUMENTS = 20, 1000  # documents in one result
+MAX_PATTERNS, MAX_PATTERN_CHARS = 100, 1_500  # of one call; names that are paths do not count
 MAX_OFFSET = 10_000_000
 MAX_TEXT_BYTES = 10_000_000
 QUERY_ALIASES = ("search_query", "query_text", "question", "text", "keywords", "search")

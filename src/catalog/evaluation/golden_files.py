@@ -8,7 +8,6 @@ with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
 from __future__ import annotations
 
 import json
-import os
 import re
 import reprlib
 import shutil
@@ -131,7 +130,7 @@ def save_golden(path: Path, queries: Sequence[GoldenQuery]) -> None:
     What did not change stays as it is written in the file. New queries come last.
     """
     path = path.resolve() if path.is_symlink() else path
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.draft")  # that of a killed process is replaced
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text("".join(_updated_lines(path, queries)), encoding="utf-8", newline="")

@@ -12,9 +12,10 @@ from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from catalog.core.bounded_calls import check_time
 from catalog.core.errors import DocumentNotFoundError, DocumentReferenceError, InputError
 from catalog.core.globs import Glob
-from catalog.core.params import MAX_DOCUMENTS, MAX_TEXT_BYTES
+from catalog.core.params import MAX_DOCUMENTS, MAX_PATTERN_CHARS, MAX_PATTERNS, MAX_TEXT_BYTES
 from catalog.core.places import WITHIN
 from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
@@ -434,7 +435,7 @@ def resolve_documents(
     names all documents made from it. With ``whole`` any name includes those. A document that is not
     ``seen`` is ignored. Raises :class:`DocumentNotFoundError` for a pattern without a document,
     with near misses among the documents that ``near`` lets through, and :class:`InputError` for one
-    that cannot name any, such as ``!``, and for more than 1,000 that are no paths.
+    that cannot name any, such as ``!``, and for more than 100 that are no paths.
     """
     source_doc_ids: dict[str, None] = {}
     with database.read() as connection:
@@ -480,10 +481,13 @@ def _match_each(
             yield pattern, [f"{one}:{pattern}" for one in named if pattern in named[one].paths]
             continue
         others += 1
-        if others > MAX_DOCUMENTS:
+        if others > MAX_PATTERNS:
             raise InputError(
-                f"at most {MAX_DOCUMENTS:,} patterns and #docids are allowed; give paths instead"
+                f"at most {MAX_PATTERNS} patterns and #docids are allowed; give paths instead"
             )
+        if len(pattern) > MAX_PATTERN_CHARS:
+            raise InputError(f"{len(pattern):,} characters are too many for a path or pattern")
+        check_time()
         yield pattern, _as_ids({one: _match(names, pattern) for one, names in named.items()})
 
 

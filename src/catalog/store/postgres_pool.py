@@ -24,6 +24,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
+from catalog.core.bounded_calls import check_time
 from catalog.core.errors import (
     CatalogError,
     ConfigError,
@@ -319,6 +320,7 @@ def make_engine(url: URL) -> Engine:
         raise MissingExtraError("a store in Postgres", "postgres") from error
     event.listen(engine, "connect", _require_unicode, insert=True)  # the dialect reads texts next
     event.listen(engine, "connect", _read_numbers)
+    event.listen(engine, "before_cursor_execute", lambda *_: check_time())
     return engine
 
 

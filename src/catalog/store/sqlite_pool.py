@@ -27,6 +27,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
+from catalog.core.bounded_calls import check_time, is_out_of_time
 from catalog.core.errors import StoreBusyError, StoreDamagedError, StoreError, StoreFullError
 from catalog.core.files import make_private, remedy
 from catalog.store.locks import LOCK_SECONDS, PREPARING, hold_lock
@@ -45,6 +46,7 @@ _PRAGMAS = (
 )
 _PAUSE = 0.01  # seconds
 _WRITER_PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL")
+_STEPS = 100_000  # of SQLite's machine, about a millisecond, between two looks at the clock
 _State = tuple[int, ...]
 
 
@@ -71,6 +73,7 @@ def is_unwritable(error: sqlite3.OperationalError, file: Path) -> bool:
 
 
 def _store_error(text: str, file: Path) -> StoreError:
+    check_time()  # it interrupts a statement
     if _is_busy(text):
         return StoreBusyError("another process is writing to the store; try again")
     if _is_damage(text):
@@ -157,6 +160,7 @@ class SqlitePool:
         self.engine: Engine = create_engine(url, connect_args=timeout, hide_parameters=True)
         event.listen(self.engine, "do_connect", self._connect)
         event.listen(self.engine, "begin", _begin)
+        event.listen(self.engine, "before_cursor_execute", lambda *_: check_time())
 
     @contextmanager
     def begin_write(self, *, wait: bool) -> Iterator[Connection]:
@@ -273,6 +277,7 @@ def _connect(
     connection: sqlite3.Connection = sqlite3.connect(*arguments, **options)
     try:
         connection.isolation_level = None  # the begin event starts transactions
+        connection.set_progress_handler(is_out_of_time, _STEPS)
         for name, change in (("casefold", str.casefold), ("shown", as_shown)):
             connection.create_function(name, 1, _of_text(change), deterministic=True)
         for pragma in (*_PRAGMAS, *more):

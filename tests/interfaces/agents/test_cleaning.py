@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.core.text import clean, draw_nonce, mark_as_data
-from catalog.interfaces.agents.tool import one_line, without_long_echoes
+from catalog.interfaces.agents.tool import one_line, shown_tags, without_long_echoes
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,10 @@ def test_numbers_are_sixteen_hexadecimal_digits_and_differ():
     numbers = {draw_nonce() for _ in range(50)}
     assert len(numbers) == 50
     assert all(len(number) == 16 and int(number, 16) >= 0 for number in numbers)
+
+
+def test_a_document_with_many_tags_shows_the_first_twenty():
+    tags = [f"tag-{number}" for number in range(5200)]
+    assert shown_tags(tags)[:2] == ("tag-0", "tag-1")
+    assert shown_tags(tags)[20:] == ("and 5180 more",)
+    assert shown_tags(["x" * 500]) == ("x" * 39 + "…",)

@@ -4,9 +4,11 @@ import asyncio
 import threading
 
 import pytest
+from sqlalchemy import text
 
 from catalog.core.errors import OutOfTimeError, OverloadedError, StoreReplacedError
 from catalog.interfaces.server.workers import Workers
+from catalog.store.database import Database
 
 
 def test_results_and_errors_of_the_work_are_passed_on():
@@ -86,3 +88,26 @@ def test_more_than_four_for_each_thread_do_not_wait():
 def test_its_threads_hold_up_no_exit():
     seen = asyncio.run(Workers(1, 20).run(threading.current_thread))
     assert seen.daemon
+
+
+def test_the_work_of_a_call_ends_soon_after_its_time(tmp_path):
+    """Nobody waits for it, and it would keep a thread from the next call."""
+    database, ended = Database.at(tmp_path), threading.Event()
+
+    def count_for_ever():
+        numbers = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+        try:
+            with database.read() as connection:
+                connection.execute(text(f"{numbers} SELECT count(*) FROM n"))
+        finally:
+            ended.set()
+
+    async def go():
+        workers = Workers(1, 0.2)
+        with pytest.raises(OutOfTimeError):
+            await workers.run(count_for_ever)
+        assert await asyncio.to_thread(ended.wait, 20)
+        assert await workers.run(lambda: 7) == 7
+
+    asyncio.run(go())
+    database.close()

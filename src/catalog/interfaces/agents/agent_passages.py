@@ -10,7 +10,7 @@ from pydantic import WithJsonSchema
 from catalog.core.places import format_clock, format_count
 from catalog.core.results import TIMED_MODALITIES, Certainty, EvidenceLine, Explanation
 from catalog.core.text import clean, format_timecode
-from catalog.interfaces.agents.tool import ToolPart, document_reference, one_line
+from catalog.interfaces.agents.tool import ToolPart, document_reference, one_line, shown_tags
 from catalog.retrieval.citations import format_headings
 from catalog.retrieval.evidence import format_lines
 
@@ -159,7 +159,7 @@ def _agent_passage(
         also_in=tuple(map(_passage_reference, result.get("also_in", ())[:_MAX_COPIES])),
         file_type=one_line(result["file_type"], 40),
         source_type=one_line(result["source_type"], 100),
-        tags=tuple(one_line(tag, 100) for tag in result["tags"]),
+        tags=shown_tags(result["tags"]),
         **{
             name: None if result[name] is None else one_line(result[name], 40)
             for name in ("created", "modified", "date")

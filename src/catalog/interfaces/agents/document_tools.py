@@ -36,6 +36,7 @@ from catalog.interfaces.agents.tool import (
     one_line,
     possible_lists,
     quote_argument,
+    shown_tags,
     tool_result,
 )
 
@@ -139,7 +140,7 @@ def _catalog_document(entry: Mapping[str, Any], number: int) -> CatalogDocument:
         file_type=one_line(entry["file_type"], 40),
         docid=entry["docid"],
         summary=one_line(entry["summary"], _MAX_SUMMARY),
-        tags=tuple(one_line(tag, 100) for tag in entry["tags"]),
+        tags=shown_tags(entry["tags"]),
         **dates,
         characters=entry["characters"],
         bytes=entry["bytes"],

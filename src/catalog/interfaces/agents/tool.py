@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -46,6 +46,7 @@ _MAX_COMPARED = 20_000  # characters of an argument; a message is far shorter
 MAX_MESSAGE = 1000
 """Characters of an error's message at most."""
 _MAX_NOTE = 300
+_MOST_TAGS = 20
 _QUOTING_ERROR = "error: the call is wrong; the reason quotes names from documents."
 _PLAIN_TYPE = re.compile(r"[a-z0-9+_-]{1,12}")
 _MAX_TYPES = 12
@@ -270,6 +271,12 @@ def one_line(text: str, limit: int = 300) -> str:
     """Return the clean text on one line, cut at ``limit`` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def shown_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the first twenty tags, each cut at 40 characters, and how many there are besides."""
+    more = (f"and {len(tags) - _MOST_TAGS} more",) if len(tags) > _MOST_TAGS else ()
+    return (*(one_line(tag, 40) for tag in tags[:_MOST_TAGS]), *more)
 
 
 def document_reference(document: Mapping[str, Any]) -> str:

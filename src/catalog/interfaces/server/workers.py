@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
-from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from catalog.core.bounded_calls import ending_at
 from catalog.core.errors import CatalogError, OutOfTimeError, OverloadedError
 from catalog.interfaces.server.crash_log import log_bug
 
@@ -28,9 +29,10 @@ _WAITING_PER_THREAD = 4
 class Workers:
     """At most ``max_threads`` threads; four times as many calls may wait for one.
 
-    A thread cannot be stopped: if its call takes longer than ``seconds``, it is busy until the call
-    ends. Threads start when first needed and do not delay the exit. ``check`` is called before each
-    call's work; its error becomes the call's.
+    A thread cannot be stopped from outside: after ``seconds`` the call itself ends at its next SQL
+    statement or :func:`~catalog.core.bounded_calls.check_time`. Threads start when first needed and
+    do not delay the exit. ``check`` is called before each call's work; its error becomes the
+    call's.
     """
 
     def __init__(
@@ -55,7 +57,13 @@ class Workers:
         It has the caller's context variables, such as the edge. Raises :class:`OverloadedError` at
         once, or :class:`OutOfTimeError`.
         """
-        future = self._submit(partial(copy_context().run, work))
+        context, deadline = copy_context(), monotonic() + self._seconds
+
+        def bounded() -> ResultT:
+            with ending_at(deadline):
+                return work()
+
+        future = self._submit(lambda: context.run(bounded))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._seconds)
         except TimeoutError:
