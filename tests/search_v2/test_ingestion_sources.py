@@ -169,7 +169,7 @@ def test_documents_that_another_process_read_are_the_same_sources(service, pipel
     assert texts(service, "walrus") == ["Walrus, new."]
 
 
-def test_one_document_that_cannot_be_stored_is_refused_and_stays_as_it_was(service, pipeline):
+def test_a_document_whose_level_cannot_be_read_is_stored_as_unreadable(service, pipeline):
     pipeline.run(documents=[Document(text="Walrus, old.", doc_id="a")])
     said = {"confidentiality": {"level": "secret"}}
     pipeline.run(
@@ -178,9 +178,11 @@ def test_one_document_that_cannot_be_stored_is_refused_and_stays_as_it_was(servi
             Document(text="Walrus of b.", doc_id="b"),
         ]
     )
-    assert texts(service, "walrus") == ["Walrus of b.", "Walrus, old."]
-    assert list(pipeline.report.refused) == ["a"]
-    assert "confidentiality" in pipeline.report.refused["a"]
+    assert texts(service, "walrus") == ["Walrus of b.", "Walrus, new."]
+    found = service.search(
+        "walrus", dataset="notes", mode="lexical", filters="confidentiality=unreadable"
+    )
+    assert [result.path for result in found] == ["a"]
 
 
 def test_a_document_is_deleted_by_the_id_of_the_user_or_of_llama_index(service, pipeline):

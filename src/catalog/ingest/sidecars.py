@@ -19,7 +19,7 @@ from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.ids import sha1_hex
 from catalog.core.text import nfc
-from catalog.ingest.readers.metadata import LEVEL, normalise, parse_json, parse_yaml
+from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise, parse_json, parse_yaml
 from catalog.ingest.readers.opening import open_regular
 from catalog.ingest.readers.timed.source_media import (
     CONVERTED,
@@ -329,6 +329,8 @@ class Sidecars:
         if not isinstance(fields, Mapping):
             raise ReadError("it has no fields (name: value)")
         stated = normalise(fields)
+        if stated.get(LEVEL) == UNREADABLE:
+            raise ReadError(f"its {LEVEL} is no text, number or list of these at the top")
         if file.rpartition("/")[2] == FOLDER_FILE:  # its title is the folder's own
             stated = {name: value for name, value in stated.items() if name.casefold() != "title"}
         return stated

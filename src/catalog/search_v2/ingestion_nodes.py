@@ -30,12 +30,14 @@ from catalog.ingest.pipeline import Source
 from catalog.ingest.readers.base import choose_title, file_type
 from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.ingest.readers.metadata import (
-    is_level_name,
+    LEVEL,
     is_web_address,
     normalise,
+    one_level,
     plain_json,
     take_title,
 )
+from catalog.ingest.readers.registry import label
 from catalog.ingest.reading import TOLD_BY_CONTENT, drop_claims
 from catalog.search_v2.nodes import FOR_MODELS, GIVEN, TEMPLATES
 from catalog.store.revisions import NewRevision
@@ -394,7 +396,7 @@ def _metadata_of(said: Mapping[str, Any]) -> dict[str, MetadataValue]:
         key: value
         for key, value in said.items()
         if isinstance(value, str | int | float)
-        and not is_level_name(key)
+        and LEVEL not in key.casefold()
         and key.casefold() != "title"
     }
     return own | normalise({_DATES.get(key, key): value for key, value in said.items()})
@@ -442,9 +444,14 @@ def _parse_pages(path: str, pages: list[_Text]) -> ParsedDocument:
         lengths = [len(page.text) + 2 for page in pages]
         starts = accumulate(lengths[:-1], initial=0)
         parsed = replace(parsed, pages=(*[0] * (first.page - 1), *starts))
-    return replace(
-        parsed,
-        title=choose_title(first.path or path, title, unnamed),
-        source_type="llama_index",
-        metadata={**parsed.metadata, **metadata, **keep_given(GIVEN, {**parsed.metadata, **said})},
+    given = keep_given(GIVEN, {**parsed.metadata, **said})
+    level = one_level(parsed.metadata.get(LEVEL), metadata.get(LEVEL))
+    parsed = label(
+        replace(
+            parsed,
+            title=choose_title(first.path or path, title, unnamed),
+            source_type="llama_index",
+            metadata={**parsed.metadata, **metadata, **level},
+        )
     )
+    return replace(parsed, metadata={**parsed.metadata, **given})

@@ -12,12 +12,12 @@ from typing import Any
 from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo
 
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
-from catalog.core.errors import InputError, ReadError
+from catalog.core.errors import InputError
 from catalog.core.places import AS_IN_FILE, Places
 from catalog.core.text import storable
 from catalog.ingest.chunking import DocumentChunker
 from catalog.ingest.pipeline import Source, cut_document
-from catalog.ingest.readers.metadata import check_no_level, normalise
+from catalog.ingest.readers.metadata import LEVEL, normalise
 from catalog.search_v2.ingestion_nodes import GIVEN_STYLE, ChunkNode, GivenDocument, keep_given
 from catalog.search_v2.nodes import ADDED, PARENT
 
@@ -93,11 +93,10 @@ def _own_metadata(given: GivenDocument, node: BaseNode) -> dict[str, MetadataVal
         for key, value in node.metadata.items()
         if key not in known or known[key] != value
     }
-    try:
-        check_no_level([added])
-    except ReadError as error:
-        raise InputError(f"{given.source.parsed.path}: a step adds a level: {error}") from error
-    return normalise(added) | keep_given(ADDED, added) if added else {}
+    fields = normalise(added)
+    if LEVEL in fields:
+        raise InputError(f"{given.source.parsed.path}: a step may not add a {LEVEL}")
+    return fields | keep_given(ADDED, added) if added else {}
 
 
 def _place(

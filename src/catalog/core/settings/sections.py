@@ -189,7 +189,8 @@ class AnswerSettings(BaseModel):
     roles: Pairs = Field(
         (),
         description="Confidentiality levels that each role may see: 'employee: public, internal', "
-        "separated by semicolons. The level unlabelled stands for documents without one.",
+        "separated by semicolons. The level unlabelled stands for documents without one; "
+        "the level unreadable may not be listed.",
     )
     role: str | None = Field(
         None,
@@ -244,6 +245,8 @@ class AnswerSettings(BaseModel):
         names = [parts[0] for parts in split]
         if len(set(names)) < len(names):
             raise ValueError("a role occurs twice")
+        if any("unreadable" in map(str.strip, levels.casefold().split(",")) for _, levels in split):
+            raise ValueError("no role may see the level 'unreadable'")
         return roles
 
     @model_validator(mode="after")

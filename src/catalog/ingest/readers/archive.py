@@ -22,7 +22,7 @@ from lxml import etree
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.ingest.readers.base import ReadFailure, ReadLimits
-from catalog.ingest.readers.metadata import is_level_name
+from catalog.ingest.readers.metadata import LEVEL
 from catalog.ingest.readers.registry import FORMATS, load_reader
 
 Element = Any
@@ -318,7 +318,7 @@ def read_properties(archive: Archive) -> dict[str, object]:
     fields: dict[str, object] = {}
     part = find_related(relations, "custom-properties") or "docProps/custom.xml"
     for element in read_part(archive, part) if part in archive else ():
-        if is_level_name(name := element.get("name", "")):
+        if LEVEL in (name := element.get("name", "")).casefold():
             fields[name] = text_of(element)
     part = find_related(relations, "core-properties") or "docProps/core.xml"
     for element in read_part(archive, part) if part in archive else ():

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, Protocol
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Table
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder, Unit
 from catalog.core.text import storable
 from catalog.ingest.readers.decoding import binary_kind, decode_with_remark, leave_out_base64
-from catalog.ingest.readers.metadata import LEVEL, read_level
 
 if TYPE_CHECKING:
     from catalog.core.settings import IngestSettings
@@ -86,16 +85,11 @@ class Reader(Protocol):
         ...
 
 
-LevelPlace = Literal["front matter", "first lines", "own fields"]
-
-
 class WholeFileReader(ABC):
     """A reader for a format in which one text file is one document."""
 
     declares_encoding: ClassVar[bool] = False
     """Whether files of the format may name their encoding near the top."""
-    level_in: ClassVar[LevelPlace] = "first lines"
-    """Where a file may say who may see it: its format's own fields are read by :meth:`parse`."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
@@ -112,11 +106,7 @@ class WholeFileReader(ABC):
         if not text or text.isspace():
             raise EmptyDocumentError("empty")
         text, left_out = leave_out_base64(text)
-        if self.level_in == "own fields":
-            document = self.parse(text, path)
-        else:
-            level = read_level(text, in_paragraph=self.level_in == "first lines")
-            document = add_level(self.parse(text, path), level)
+        document = self.parse(text, path)
         yield document
         left = left_out if left_out is not None and "…" in document.text else None
         for remark in (guess, document.untimed, left):
@@ -126,22 +116,6 @@ class WholeFileReader(ABC):
     @abstractmethod
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document for ``text`` (canonical, not blank)."""
-
-
-def add_level(document: ParsedDocument, level: dict[str, MetadataValue]) -> ParsedDocument:
-    """Return the document with the confidentiality stated before its content, if any.
-
-    Raises ``ReadError`` if the content states another one.
-    """
-    if not level:
-        return document
-    if document.metadata.get(LEVEL, level[LEVEL]) != level[LEVEL]:
-        raise ReadError(f"{LEVEL} occurs more than once")
-    return replace(
-        document,
-        metadata={**document.metadata, **level},
-        written=document.written | level.keys(),
-    )
 
 
 def read_bytes(handle: BinaryIO, limit: int) -> bytes:

@@ -20,7 +20,7 @@ from catalog.ingest.readers.archive import (
 from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise, take_title
+from catalog.ingest.readers.metadata import LEVEL, normalise, stated_levels, take_title
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -146,13 +146,14 @@ def _read_metadata(root: Element) -> dict[str, object]:
         for element in named(holder, "meta"):
             if element.get("property") == "dcterms:modified":
                 values.setdefault("modified", []).append(text_of(element))
-            elif is_level_name(name := element.get("name") or element.get("property") or ""):
-                name = LEVEL if name.strip().casefold() == LEVEL else name
-                values.setdefault(name, []).append(element.get("content") or text_of(element))
+            for name in (element.get("name", ""), element.get("property", "")):
+                if LEVEL in name.casefold():
+                    values.setdefault(name, []).append(element.get("content") or text_of(element))
         sources = map(text_of, named(holder, "source", "identifier"))
         identifiers += [value for value in sources if value and value.casefold() != _UNKNOWN]
+    listed = {"tags", *stated_levels(values)}
     fields: dict[str, object] = {
-        key: entries if key in ("tags", LEVEL) or (key == "author" and entries[1:]) else entries[0]
+        key: entries if key in listed or (key == "author" and entries[1:]) else entries[0]
         for key, entries in values.items()
     }
     web = [value for value in identifiers if value.startswith(("http://", "https://"))]

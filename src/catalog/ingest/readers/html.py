@@ -25,7 +25,7 @@ from catalog.ingest.readers.base import (
     one_line,
     read_bytes,
 )
-from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise
+from catalog.ingest.readers.metadata import UNREADABLE, normalise, stated_levels
 from catalog.ingest.readers.source_lines import RAW_TEXT, SourceLines
 from catalog.ingest.readers.tables import (
     LONGEST_REPEATED,
@@ -176,7 +176,6 @@ class HtmlReader(WholeFileReader):
     """
 
     declares_encoding = True
-    level_in = "front matter"
     unit: ClassVar[Literal["line", "paragraph"]] = "line"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
@@ -237,9 +236,7 @@ def _fields_of(page: HtmlPage) -> dict[str, object]:
     for name, names in (("created", _CREATED), ("modified", _MODIFIED)):
         fields[name] = next((page.meta[key] for key in names if key in page.meta), None)
     fields["source_url"] = page.canonical or page.meta.get("og:url")
-    if LEVEL in page.meta:  # also one without content, which is refused
-        fields[LEVEL] = page.meta[LEVEL]
-    return fields
+    return fields | stated_levels(page.meta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,10 +548,10 @@ class _Extractor:
         content = attributes.get("content", "").strip()
         name = (name or "").strip().casefold()
         name = name if name not in _UNDERLINED else name.replace("-", "_")
-        if is_level_name(name) and name != LEVEL:
-            raise ReadError(f"its field {name!r} must be spelled {LEVEL}")
-        if name == LEVEL and self._meta.setdefault(name, content) != content:
-            raise ReadError("confidentiality occurs more than once")
+        for level in stated_levels(dict.fromkeys(attributes.get(key, "") for key in keys)):
+            level = level.strip().casefold()
+            if self._meta.setdefault(level, content) != content:
+                self._meta[level] = UNREADABLE
         if name and content and not only_level:
             self._meta.setdefault(name, content)
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Table
-from catalog.core.errors import ReadError
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
 from catalog.ingest.readers.metadata import (
     LEVEL,
-    check_head,
     normalise,
+    one_level,
     read_front_matter,
     take_title,
 )
@@ -37,23 +36,18 @@ class MarkdownReader(WholeFileReader):
     converter wrote below the title become metadata. No line is ever removed.
     """
 
-    level_in = "own fields"
-
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document; its title is in front matter, the first heading or the stem."""
         front_matter, body_start, problem = read_front_matter(text)
         metadata = normalise(front_matter)
-        header, body = read_converter_header(text, body_start), text[body_start:]
+        header = read_converter_header(text, body_start)
         fields: Mapping[Any, object] = front_matter
         recording: dict[str, MetadataValue] = {}
         if header is not None:
             header_fields, text = header
             fields = {**header_fields, **front_matter}
             recording = normalise_recording(header_fields)
-            if LEVEL in recording and LEVEL in metadata:
-                raise ReadError(f"{LEVEL} occurs more than once")
-        if LEVEL not in recording and (body_start or not front_matter):
-            check_head(body, in_paragraph=LEVEL not in metadata)
+        level = one_level(recording.get(LEVEL), metadata.get(LEVEL))
         title = take_title(metadata)
         headings, atomic, tables = scan_markdown(text, body_start)
         first = headings[0].title if headings else None
@@ -62,7 +56,7 @@ class MarkdownReader(WholeFileReader):
             text=text,
             title=choose_title(path, title, first),
             file_type=file_type(path),
-            metadata={**recording, **metadata},
+            metadata={**recording, **metadata, **level},
             headings=headings,
             atomic=atomic,
             tables=tables,

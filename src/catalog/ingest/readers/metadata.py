@@ -7,7 +7,7 @@ import json
 import math
 import re
 import tomllib
-import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
@@ -41,10 +41,9 @@ _NAMES = frozenset(
 ).union(*DATE_KEYS.values())
 _ADDRESS_KEYS = ("source_url", "url", "permalink", "source")
 LEVEL = "confidentiality"
-_LOOK_ALIKES = str.maketrans(  # Cyrillic, Greek and Armenian letters that look like Latin ones
-    "\u0430\u03b1\u0441\u03f2\u0501\u0435\u03b5\u0456\u03b9\u0131\u04cf\u03bd\u0578\u043e\u03bf\u0442\u03c4\u0443\u03c5\u03b3",
-    "aaccdeeiiilnnoottyyy",
-)
+UNREADABLE = "unreadable"
+"""The level of a document that states one which cannot be read. No role may list it."""
+_NESTED_LEVEL = re.compile(rf'"[^"]{{0,40}}{LEVEL}[^"]{{0,40}}"\s?:')
 
 
 def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
@@ -58,12 +57,13 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
     field is removed; all others keep their names. For first-class fields, case does not matter, and
     words may be joined by ``_``, ``-`` or a blank.
 
-    Raises ``ReadError`` for a ``confidentiality`` that is not a text, a number or a list of these,
-    that is nested, stated twice or spelled with look-alike letters: access to a document is never
-    guessed.
+    A ``confidentiality`` is settled as :func:`settle_level` does: access is never guessed.
     """
-    check_levels(raw)
-    flat = {field_name(name): value for name, value in _flatten(raw, "", 0)}
+    flat: dict[str, MetadataValue] = {}
+    for name, value in _flatten(raw, "", 0):
+        known = field_name(name)
+        is_level_again = known == LEVEL and flat.get(LEVEL, value) != value
+        flat[known] = UNREADABLE if is_level_again else value
     keys = {key.casefold(): key for key in reversed(flat)}
     fields: dict[str, MetadataValue] = {}
     tags = _split_tags(flat.pop(keys[key]) for key in _TAG_KEYS if key in keys)
@@ -81,93 +81,77 @@ def normalise(raw: Mapping[Any, object]) -> dict[str, MetadataValue]:
             break
     if (titles := flat.get("page_title")) is not None:  # 1984 may be one, and is asked for as text
         flat["page_title"] = tuple(map(str, titles)) if isinstance(titles, tuple) else str(titles)
-    return {**flat, **fields}
+    return settle_level({**flat, **fields})
 
 
-def check_levels(raw: Mapping[Any, object]) -> None:
-    """Raise ``ReadError`` for a confidentiality that is not one plain field at the top."""
-    levels = {str(name): value for name, value in raw.items() if is_level_name(name)}
-    if len(levels) > 1:
-        raise ReadError(f"{LEVEL} occurs more than once")
-    for name, value in levels.items():
-        if field_name(name.strip()) != LEVEL:
-            raise ReadError(f"its field {name!r} must be spelled {LEVEL}")
-        if not _is_level(value):
-            raise ReadError(f"{LEVEL} must be text or a number, or a list of them")
-    check_no_level(list(raw.values()))
+def settle_level(fields: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+    """Return metadata whose ``confidentiality`` is a plain level, ``unreadable``, or absent.
 
-
-def check_no_level(value: object) -> None:
-    """Raise ``ReadError`` for a confidentiality anywhere in a value that may not have one."""
-    if holds_level(value):
-        raise ReadError(f"{LEVEL} is inside another field: write it at the top")
-
-
-def holds_level(value: object) -> bool:
-    """Return whether a field in a value, at any depth, has the name of a confidentiality."""
-    inner = [value]
-    while inner:
-        one = inner.pop()
-        if isinstance(one, Mapping):
-            if any(map(is_level_name, one)):
-                return True
-            inner += one.values()
-        elif isinstance(one, list | tuple | set | frozenset):
-            inner += [item for item in one if not isinstance(item, str | int | float)]
-    return False
-
-
-def is_level_name(name: object) -> bool:
-    """Return whether a person may read a field's name as ``confidentiality``.
-
-    This includes ``Confidentiality Level`` and ``dc.confidentiality``.
+    It is ``unreadable`` if it is no text, number or list of these, or if another field has the word
+    in its name (``Confidentiality Level``, ``dc.confidentiality``, ``meta.confidentiality``) or in
+    the name of a field inside it.
     """
-    text = name.decode("latin-1") if isinstance(name, bytes) else str(_printable(name))
-    if len(text) < len(LEVEL) and text.isascii():  # some letters are two, as in a ligature
-        return False
-    folded = fold(text)
-    names = (folded, *re.split(r"[.:]", folded))
-    return any("".join(filter(str.isalnum, one)).startswith(LEVEL) for one in names)
+    others = [one for one in fields.items() if one[0] != LEVEL]
+    is_readable = LEVEL not in fields or _is_level(fields[LEVEL])
+    if is_readable and not any(LEVEL in name.casefold() or _is_nested(it) for name, it in others):
+        return dict(fields)
+    return {**{n: it for n, it in others if LEVEL not in n.casefold()}, LEVEL: UNREADABLE}
 
 
-def load_json(text: str) -> object:
+def _is_nested(value: object) -> bool:
+    """Return whether a stored value is JSON with a field that states a confidentiality."""
+    items = value if isinstance(value, tuple) else (value,)
+    texts = (one for one in items if isinstance(one, str) and one[:1] in ("{", "["))
+    return any(_NESTED_LEVEL.search(text.casefold()) for text in texts)
+
+
+def one_level(*stated: MetadataValue | None) -> dict[str, MetadataValue]:
+    """Return the level on which all statements agree (``None`` is none), as metadata.
+
+    Return ``unreadable`` if they differ, and nothing without a statement.
+    """
+    levels = dict.fromkeys(one for one in stated if one is not None)
+    return {LEVEL: next(iter(levels)) if len(levels) == 1 else UNREADABLE} if levels else {}
+
+
+def stated_levels(fields: Mapping[Any, object]) -> dict[str, object]:
+    """Return the fields that state a confidentiality, by their name or within their value.
+
+    A reader that keeps no other fields of its format hands these on to :func:`normalise`.
+    """
+    return {
+        str(name): value
+        for name, value in fields.items()
+        if LEVEL in str(name).casefold()
+        or _is_nested(_json_text(value) if isinstance(value, dict | list) else value)
+    }
+
+
+def read_json(text: str) -> object:
     """Return the value of a JSON text, with the errors of ``json.loads``.
 
-    Raises ``ReadError`` if an object has a name twice and a confidentiality would be lost.
+    Of two equal names the last one counts; a confidentiality in another is kept as ``repeated``.
     """
-    return cast(object, json.loads(text, object_pairs_hook=_without_loss))
+    return cast(object, json.loads(text, object_pairs_hook=_keep_repeated_levels))
 
 
-def _without_loss(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _keep_repeated_levels(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = [pair for pair in pairs if names.count(pair[0]) > 1]
-        if holds_level([dict([pair]) for pair in twice]) or LEVEL in fold(
-            " ".join(value for _, value in twice if isinstance(value, str))
-        ):
-            raise ReadError(f"{LEVEL} occurs more than once, or in one of two equal fields")
+        lost = [{name: value} for name, value in pairs if fields[name] is not value]
+        if lost := list(filter(stated_levels, lost)):
+            fields["repeated"] = lost
     return fields
-
-
-def fold(text: str) -> str:
-    """Return lower-case text with look-alike letters as Latin and without invisible ones."""
-    if text.isascii():
-        return text.lower()
-    folded = unicodedata.normalize("NFKD", text).casefold().translate(_LOOK_ALIKES)
-    return "".join(one for one in folded if unicodedata.category(one) not in ("Cf", "Mn"))
 
 
 def _is_level(value: object) -> bool:
     """Return whether a value can be a level of confidentiality."""
     if isinstance(value, list | tuple):
-        return (
-            bool(value)
-            and not any(isinstance(item, list | tuple) for item in value)
-            and all(map(_is_level, value))
-        )
+        are_plain = not any(isinstance(item, list | tuple) for item in value)
+        return bool(value) and are_plain and all(map(_is_level, value))
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-    return is_plain and bool(str(_printable(value)).strip())
+    text = str(_printable(value)).strip() if is_plain else ""
+    return text != "" and text[0] not in "{["
 
 
 def field_name(name: str) -> str:
@@ -196,12 +180,17 @@ def _flatten(
         name = storable(str(_printable(key))).strip()
         if not name:
             continue
+        if field_name(name) == LEVEL and not prefix and not _is_level(value):
+            yield LEVEL, UNREADABLE
+            continue
         if isinstance(value, Mapping) and depth < _MAX_DOTS:
             yield from _flatten(value, f"{prefix}{name}.", depth + 1)
             continue
         stored = _stored_value(value)
         if stored is not None and stored != ():
             yield prefix + name, stored
+        elif LEVEL in name.casefold():
+            yield prefix + name, UNREADABLE
 
 
 def _stored_value(value: object) -> MetadataValue | None:
@@ -221,7 +210,7 @@ def _stored_scalar(value: object) -> MetadataScalar | None:
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, Mapping | list | tuple):
-        return storable(json.dumps(plain_json(value), ensure_ascii=False, default=str))
+        return storable(_json_text(value))
     return storable(str(value)).strip() or None
 
 
@@ -233,6 +222,10 @@ def _printable(value: object) -> object:
 
 def _in_order(values: AbstractSet[object]) -> list[object]:
     return sorted(values, key=lambda value: str(_printable(value)))
+
+
+def _json_text(value: object) -> str:
+    return json.dumps(plain_json(value), ensure_ascii=False, default=str)
 
 
 def plain_json(value: object) -> object:
@@ -276,19 +269,7 @@ _PROSE = re.compile(r"(?:\A|(?<=[\r\n]))\w[^:\r\n]*+(?=[\r\n]|\Z)")
 _LINE_BREAK = re.compile(r"\r\n?|\n")
 # Explicit tags make PyYAML's constructors raise nearly anything ("!!bool x" is a KeyError).
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-_GUARDED = re.compile(  # as a field's name, of folded text; no heading
-    r"(?:(?:^|(?<=[\r\n]))(?!\#+[ \t])[^\w\r\n]*+|\{\s*+[\"']?|,\s*+[\"'])"
-    r"confidentiality(?:[ \t_-]*level|[\w.-]*+)[\"'*_\])]*+\s*+[:=]"
-)
-_ESCAPE = re.compile(  # also of a line break
-    r"\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|(?>\r\n?|\n)[ \t]*+)", re.ASCII
-)
-_BLANK_LINE = re.compile(r"(?>\r\n?|\n)[ \t]*(?=[\r\n])")
-_ABOVE = re.compile(  # blank lines, comments, headings, directives and the mark of WebVTT
-    r"(?:[ \t\ufeff]*+(?:(?:[#%]|WEBVTT\b)[^\r\n]*+|<!--(?:(?!-->).)*+-->[ \t]*+)?(?>\r\n?|\n))*+"
-    r"[ \t\ufeff]*+",
-    re.DOTALL,
-)
+_STATEMENT = re.compile(rf"{LEVEL}[\"' ]*:\s*([^\n\r,}}]*)", re.IGNORECASE)
 
 
 class FrontMatter(NamedTuple):
@@ -306,90 +287,44 @@ def read_front_matter(text: str) -> FrontMatter:
     """Return the front matter of a text.
 
     A block that is broken, deeply nested, or has YAML anchors or aliases gives no fields but a
-    ``problem``; the body still begins after it. A block that is not closed, is longer than 65,536
+    ``problem``, and stays part of the text. A block that is not closed, is longer than 65,536
     characters or is not a list of fields (for example a rule across the page) is ordinary text. So
     is a block that is broken by prose, and one with nothing after it, because otherwise the
-    document would have no text. Raises ``ReadError`` if unreadable fields name a confidentiality.
+    document would have no text.
     """
     opening = _OPENING.match(text)
     if opening is None:
         return _NO_FRONT_MATTER
     closing = _CLOSING[opening[1]].search(text, opening.end())
     if closing is None or closing.start() - opening.end() > _MAX_CHARACTERS:
-        prose = _PROSE.search(text, opening.end()) if closing is None else closing
-        end = len(text) if prose is None else prose.start()
-        _check_unguarded(text[opening.end() : end], "it does not end, or is too long")
         return _NO_FRONT_MATTER
     block = text[opening.end() : closing.start()]
-    is_prose = opening[1] == "---" and _PROSE.search(block) is not None
     try:
-        fields, problem = _parse_fields(block, opening[1]), ""
+        fields = _parse_fields(block, opening[1])
     except ReadError as error:
-        _check_unguarded(block, str(error), is_prose=is_prose)
-        fields, problem = {}, f"the front matter is not read: {error}"
-        if is_prose:
-            return _NO_FRONT_MATTER
+        is_prose = opening[1] == "---" and _PROSE.search(block) is not None
+        problem = "" if is_prose else f"the front matter is not read: {error}"
+        return FrontMatter({}, 0, problem)
     if fields is None:
-        _check_unguarded(block, "it is not a list of fields")
         return _NO_FRONT_MATTER
     line_break = _LINE_BREAK.match(text, closing.end())
     body_start = closing.end() if line_break is None else line_break.end()
-    return FrontMatter(fields, body_start if text[body_start:].strip() else 0, problem)
-
-
-def check_head(text: str, *, in_paragraph: bool = True) -> None:
-    """Raise ``ReadError`` if the top of a body states a confidentiality, which is not read there.
-
-    The top is front matter, also below something else, or the first paragraph, as JSON in braces or
-    as ``#+confidentiality: secret``.
-    """
-    text = below = text[: 2 * _MAX_CHARACTERS]
-    while True:
-        below = below[cast("re.Match[str]", _ABOVE.match(below)).end() :]
-        front = read_front_matter(below)
-        if holds_level(front.fields):
-            raise ReadError(
-                f"{LEVEL} in the front matter is not read: the front matter is not at the top"
-            )
-        rule = _OPENING.match(below)
-        if front.body_start:
-            text = below = below[front.body_start :]
-        elif rule is not None:  # of a block without fields, such as comments and directives
-            below = below[rule.end() :]
-        else:
-            break
-    if not in_paragraph:
-        return
-    text = text[:_MAX_CHARACTERS].lstrip("\ufeff \t\r\n")
-    blank = _BLANK_LINE.search(text)
-    if _names_level(text if blank is None else text[: blank.start()]):
-        raise ReadError(f"{LEVEL} in the first lines is not read: write it between ---")
-
-
-def read_level(text: str, *, in_paragraph: bool = True) -> dict[str, MetadataValue]:
-    """Return the confidentiality in front matter, for text whose other fields are ignored.
-
-    Raises ``ReadError`` if one is stated and cannot be read, also in the first paragraph unless
-    that is code or markup.
-    """
-    front = read_front_matter(text)
-    level = {name: value for name, value in normalise(front.fields).items() if name == LEVEL}
-    if front.body_start or not front.fields:
-        check_head(text[front.body_start :], in_paragraph=in_paragraph and not level)
-    return level
+    return FrontMatter(fields, body_start if text[body_start:].strip() else 0)
 
 
 def parse_yaml(text: str) -> object:
     """Return the plain values of a YAML text.
 
     Raises ``ReadError`` with the reason if it is broken, longer than 65,536 characters, nested
-    deeper than 16, has tags that make objects, anchors or aliases, or more than one line that names
-    a confidentiality.
+    deeper than 16, has tags that make objects, anchors or aliases, or different statements of a
+    confidentiality, of which the parser would take the last.
     """
     import yaml
 
     if len(text) > _MAX_CHARACTERS:
         raise ReadError(f"it is longer than {_MAX_CHARACTERS:,} characters")
+    if len(set(_STATEMENT.findall(text))) > 1:
+        raise ReadError(f"{LEVEL} occurs more than once")
     try:
         _check_events(text)
         return cast(object, yaml.load(text, Loader=_loader()))  # noqa: S506  a safe loader's child
@@ -411,40 +346,10 @@ def parse_json(text: str) -> object:
 
 
 def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = [field_name(name.strip()) for name, _ in pairs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ReadError(f"{twice} occurs more than once")
+    names = Counter(field_name(name.strip()) for name, _ in pairs)
+    if names and (most := names.most_common(1)[0])[1] > 1:
+        raise ReadError(f"{most[0]} occurs more than once")
     return dict(pairs)
-
-
-def check_unread(value: object, name: str) -> None:
-    """Raise ``ReadError`` if a field that is not read contains the word confidentiality."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    if LEVEL in _unescaped(text):
-        raise ReadError(f"{LEVEL} in {name} is not read: {name} must be an object")
-
-
-def _check_unguarded(block: str, problem: str, *, is_prose: bool = True) -> None:
-    """Raise ``ReadError`` if unread fields may contain a confidentiality.
-
-    Prose may use the word; broken fields may not.
-    """
-    if _names_level(block) if is_prose else LEVEL in _unescaped(block):
-        raise ReadError(f"{LEVEL} in the front matter is not read: {problem}")
-
-
-def _names_level(text: str) -> bool:
-    return _GUARDED.search(_unescaped(text)) is not None
-
-
-def _unescaped(text: str) -> str:
-    def unescape(match: re.Match[str]) -> str:
-        digits = match[1] or match[2] or match[3]
-        code = int(digits, 16) if digits else -1
-        return chr(code) if 0 <= code <= 0x10FFFF else ""
-
-    return fold(_ESCAPE.sub(unescape, text) if "\\" in text else text)
 
 
 def _parse_fields(block: str, mark: str) -> Mapping[Any, object] | None:
@@ -458,10 +363,9 @@ def _parse_fields(block: str, mark: str) -> Mapping[Any, object] | None:
         return None
     try:
         fields = parse_yaml(block)
-    except ReadError as error:
+    except ReadError:
         if is_field:
             raise
-        _check_unguarded(block, str(error), is_prose=_PROSE.search(block) is not None)
         return None
     return fields if isinstance(fields, Mapping) else None
 
@@ -477,32 +381,20 @@ def _parse_toml(block: str) -> Mapping[Any, object]:
 
 
 def _check_events(text: str) -> None:
-    """Raise ``ReadError`` if the YAML is deeply nested, refers to a part of itself, or is unclear.
+    """Raise ``ReadError`` if the YAML is deeply nested or refers to a part of itself.
 
-    It is unclear if two keys name a confidentiality, because the parser would take the last one.
     Only its events are read, whose number depends on the length of the text and not on its
     expansion.
     """
     import yaml
 
-    levels = 0
-    next_is_key: list[bool | None] = []  # of each open collection; None for a list
+    depth = 0
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise ReadError("it has anchors or aliases (& and *), which are not supported")
-        if isinstance(event, yaml.CollectionEndEvent):
-            next_is_key.pop()
-        elif isinstance(event, yaml.NodeEvent):
-            is_key = next_is_key[-1] if next_is_key else None
-            if is_key is not None:
-                next_is_key[-1] = not is_key
-            if is_key and isinstance(event, yaml.ScalarEvent):
-                levels += is_level_name(event.value)
-            if isinstance(event, yaml.CollectionStartEvent):
-                next_is_key.append(True if isinstance(event, yaml.MappingStartEvent) else None)
-        if levels > 1:
-            raise ReadError(f"{LEVEL} occurs more than once")
-        if len(next_is_key) > _MAX_DEPTH:
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
             raise ReadError(f"it is nested deeper than {_MAX_DEPTH}")
 
 

@@ -12,17 +12,13 @@ from catalog.core.errors import ReadError
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, add_level, read_bytes
+from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, read_bytes
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.markdown import scan_markdown
 from catalog.ingest.readers.metadata import (
-    check_levels,
-    check_no_level,
-    check_unread,
-    is_level_name,
-    load_json,
     normalise,
-    read_level,
+    read_json,
+    stated_levels,
 )
 from catalog.ingest.readers.source_lines import count_breaks
 
@@ -52,14 +48,12 @@ class NotebookReader:
         for cell in cells:
             _add_cell(joined, cell, language)
         first = joined.headings[0].title if joined.headings else None
-        document = joined.document(
+        yield joined.document(
             path,
             title=first or metadata.get("title"),
             file_type="ipynb",
             metadata=normalise(_fields_of(metadata, language)),
         )
-        is_text = bool(cells) and cells[0].kind != "code"
-        yield add_level(document, read_level(cells[0].source) if is_text else {})
 
 
 def _add_cell(joined: JoinedText, cell: _Cell, language: str) -> None:
@@ -116,7 +110,7 @@ def _fields_of(metadata: Mapping[str, object], language: str) -> dict[str, objec
     names = [name for name in names if isinstance(name, str)]
     author = names[0] if len(names) == 1 else names
     return {
-        **{name: value for name, value in metadata.items() if is_level_name(name)},
+        **stated_levels(metadata),
         "kernel": language or None,
         "author": author or None,
         "tags": metadata.get("tags"),
@@ -140,8 +134,7 @@ def _parse_notebook(text: str) -> tuple[list[_Cell], Mapping[str, object]]:
     Raises ``ReadError`` if it is not a notebook, or too deeply nested.
     """
     try:
-        notebook = load_json(text)
-        _check_unread_fields(notebook)
+        notebook = levels = read_json(text)
         if isinstance(notebook, dict) and notebook.get("nbformat", 1) != _CURRENT_VERSION:
             notebook = _upgrade(text) or notebook
         if not isinstance(notebook, dict) or not isinstance(_raw_cells(notebook), list):
@@ -156,26 +149,25 @@ def _parse_notebook(text: str) -> tuple[list[_Cell], Mapping[str, object]]:
     except ValueError as error:
         raise ReadError("not valid JSON") from error
     metadata = notebook.get("metadata")
-    return cells, metadata if isinstance(metadata, dict) else {}
+    return cells, {**(metadata if isinstance(metadata, dict) else {}), **_unread_levels(levels)}
 
 
-def _check_unread_fields(notebook: object) -> None:
-    """Raise ``ReadError`` for a confidentiality outside the notebook's metadata.
+def _unread_levels(notebook: object) -> dict[str, object]:
+    """Return the fields outside the notebook's metadata that state a confidentiality.
 
     The outputs of a cell may have any field.
     """
     if not isinstance(notebook, dict):
-        return
-    fields = dict(notebook)
-    metadata, cells = fields.pop("metadata", None), fields.pop("cells", None)
-    if isinstance(metadata, dict):
-        check_levels(metadata)
-    else:
-        check_unread(metadata, "metadata")
-    check_no_level(fields)
-    for cell in cells if isinstance(cells, list) else ():
-        if isinstance(cell, dict):
-            check_no_level({name: value for name, value in cell.items() if name != "outputs"})
+        return {}
+    is_mapping = isinstance(notebook.get("metadata"), dict)
+    known = ("cells", "metadata") if is_mapping else ("cells",)
+    fields = {name: value for name, value in notebook.items() if name not in known}
+    cells = notebook.get("cells")
+    dicts = [cell for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
+    fields["cell"] = [
+        {name: it for name, it in cell.items() if name != "outputs"} for cell in dicts
+    ]
+    return stated_levels(fields)
 
 
 def _upgrade(text: str) -> Any:

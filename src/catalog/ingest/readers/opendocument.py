@@ -21,7 +21,7 @@ from catalog.ingest.readers.archive import (
 )
 from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, file_type
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.metadata import is_level_name, normalise, take_title
+from catalog.ingest.readers.metadata import LEVEL, normalise, take_title
 
 _BLOCKS = {
     "list": "ul", "list-item": "li", "list-header": "li", "table": "table", "table-row": "tr",
@@ -94,7 +94,7 @@ def read_opendocument_properties(archive: Archive) -> dict[str, object]:
     for element in (one for meta in root for one in meta):
         name, value = local_name(element), text_of(element)
         own = next((text for key, text in element.items() if key.endswith("}name")), "")
-        if name == "user-defined" and is_level_name(own):
+        if name == "user-defined" and LEVEL in own.casefold():
             fields[own] = value
         elif name == "keyword":
             fields["keywords"] = [*fields.get("keywords", ()), value]  # type: ignore[misc]

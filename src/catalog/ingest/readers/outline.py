@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.ingest.chunking.boundaries import iter_lines
-from catalog.ingest.readers.base import LevelPlace, choose_title, one_line
+from catalog.ingest.readers.base import choose_title, one_line
 from catalog.ingest.readers.plain import PlainTextReader
 
 _MAX_LINE = 1000
@@ -129,7 +129,6 @@ class LatexReader(OrgReader):
     r"""Read LaTeX, where ``\section`` and its like begin a heading."""
 
     declares_encoding = True
-    level_in: ClassVar[LevelPlace] = "front matter"
     markup = _Markup(
         re.compile(
             rf"\s{{0,40}}\\(?P<mark>{'|'.join(_TEX_LEVELS)})\*?(?:\[[^\[\]]*\])?\{{(?P<title>.*)"

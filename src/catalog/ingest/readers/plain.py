@@ -16,7 +16,7 @@ from dataclasses import replace
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import AnyStr, BinaryIO, ClassVar
+from typing import AnyStr, BinaryIO
 
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import CutShortError, ReadError
@@ -24,11 +24,9 @@ from catalog.core.places import Places
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import (
-    LevelPlace,
     ReadFailure,
     ReadLimits,
     WholeFileReader,
-    add_level,
     cap_failures,
     choose_title,
     file_type,
@@ -36,12 +34,10 @@ from catalog.ingest.readers.base import (
 from catalog.ingest.readers.decoding import decode, leave_out_base64, wide_encoding
 from catalog.ingest.readers.metadata import (
     LEVEL,
-    check_levels,
-    check_unread,
-    is_level_name,
-    load_json,
     normalise,
-    read_level,
+    one_level,
+    read_json,
+    stated_levels,
 )
 from catalog.ingest.readers.tables import make_table, names_columns
 from catalog.ingest.readers.timed.source_media import describe_source, is_called_transcript
@@ -134,7 +130,6 @@ class CodeReader(WholeFileReader):
     """Read text that may name its encoding: ``# -*- coding: latin-1 -*-``, ``<?xml …?>``."""
 
     declares_encoding = True
-    level_in: ClassVar[LevelPlace] = "front matter"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document unchanged."""
@@ -143,8 +138,6 @@ class CodeReader(WholeFileReader):
 
 class YamlReader(CodeReader):
     """Read YAML; text between ``---`` is data there and not front matter."""
-
-    level_in = "own fields"
 
 
 class JsonReader(CodeReader):
@@ -211,8 +204,6 @@ class JsonLinesReader:
         handle.seek(0)
         is_cut_record = len(sample) == 1 and sample[0].startswith("{") and _is_torn(sample[0])
         if is_cut_record or any(map(_is_record, sample)):
-            if read_level("".join(line[:_PIECE] for line in sample), in_paragraph=False):
-                raise ReadError(f"{LEVEL} in front matter is not read in a file of records")
             if any(map(_is_label_alone, sample)):
                 raise ReadError(f"{LEVEL} is in a line that is not a record")
             yield from _read_records(handle, path, limits.text_bytes)
@@ -266,10 +257,10 @@ def _is_label_alone(line: str) -> bool:
     if _is_record(line):
         return False
     try:
-        value = load_json(line)
+        value = read_json(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and any(map(is_level_name, value))
+    return isinstance(value, dict) and bool(stated_levels(value))
 
 
 def _is_json(line: str) -> bool:
@@ -307,7 +298,7 @@ def _parse_record(line: str) -> ParsedDocument | str:
     Raises ``ReadError`` for a confidentiality that cannot be read.
     """
     try:
-        value = load_json(line)
+        value = read_json(line)
     except (ValueError, RecursionError) as error:
         return f"not valid JSON: {error}"
     if not isinstance(value, dict):
@@ -322,11 +313,10 @@ def _parse_record(line: str) -> ParsedDocument | str:
     if not title and not text.strip():
         return "empty"
     text = storable(text)
-    level = read_level(text, in_paragraph=False)
     if title and not text.startswith(title):
         text = f"{title}\n\n{text}" if text else title
     fields = _read_metadata(value)
-    document = ParsedDocument(
+    return ParsedDocument(
         path=identifier,
         text=text,
         title=choose_title(identifier, title) if title else identifier,
@@ -335,23 +325,17 @@ def _parse_record(line: str) -> ParsedDocument | str:
         metadata=fields,
         written=frozenset(fields) | ({"title"} if title else set()),
     )
-    return add_level(document, level)
 
 
 def _read_metadata(record: dict[str, object]) -> dict[str, MetadataValue]:
-    """Return ``metadata`` and the confidentiality that the record itself states.
-
-    Raises ``ReadError`` for a confidentiality that cannot be read.
-    """
+    """Return ``metadata`` and the confidentiality that the record itself states."""
     metadata = record.get("metadata")
-    check_levels({name: value for name, value in record.items() if name != "metadata"})
-    levels = {name: value for name, value in record.items() if is_level_name(name)}
-    if metadata is not None and not isinstance(metadata, dict):
-        check_unread(metadata, "metadata")
-        metadata = None
-    if levels and metadata and any(map(is_level_name, metadata)):
-        raise ReadError(f"{LEVEL} occurs more than once")
-    return normalise({**(metadata or {}), **levels})
+    fields = metadata if isinstance(metadata, dict) else {"metadata": metadata}
+    own = normalise(fields)
+    levels = normalise(
+        stated_levels({name: it for name, it in record.items() if it is not metadata})
+    )
+    return {**own, **one_level(own.get(LEVEL), levels.get(LEVEL))}
 
 
 def _read_lines(handle: BinaryIO, max_bytes: int) -> Generator[tuple[int, str, bool], None, None]:

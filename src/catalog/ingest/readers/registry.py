@@ -14,11 +14,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from catalog.core.documents import ParsedDocument
+from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.entry_points import find, list_added
 from catalog.core.errors import ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, Reader, ReadFailure, ReadLimits, file_type
 from catalog.ingest.readers.decoding import binary_kind, decode
+from catalog.ingest.readers.metadata import (
+    LEVEL,
+    UNREADABLE,
+    normalise,
+    one_level,
+    read_front_matter,
+    settle_level,
+)
 from catalog.ingest.readers.opening import open_regular
 
 
@@ -99,6 +107,10 @@ DOCUMENT_EXTENSIONS = frozenset(
 )
 """Extensions of formats that are read in a process of their own, and may be larger than text."""
 
+_BINARY_EXTENSIONS = frozenset(
+    extension for entry in FORMATS if entry.is_binary for extension in entry.extensions.split()
+)
+
 _ADDED = "catalog.readers"
 _HEAD_BYTES = 8192
 _TAIL_BYTES = 2048
@@ -140,15 +152,81 @@ def read_file(
     """
     with open_regular(absolute, root=root) as handle:
         name, corrected_type = sniff(path, *_read_ends(handle))
+        top = "" if _is_binary(name) else decode(handle.read(_TOP))
+        handle.seek(0)
         for item in _reader_of(name).read(handle, path, limits=limits):
-            if isinstance(item, ParsedDocument) and corrected_type is not None:
-                yield replace(item, file_type=corrected_type)
-            else:
+            if not isinstance(item, ParsedDocument):
                 yield item
+                continue
+            item = label(item, top)
+            yield item if corrected_type is None else replace(item, file_type=corrected_type)
     extension = file_type(path)
     if corrected_type in _CONTENTS and extension in DOCUMENT_EXTENSIONS:
         reason = f"read as text, not as {extension}: its content is {_CONTENTS[corrected_type]}"
         yield ReadFailure(path, reason)
+
+
+_TOP = 1 << 17
+"""Bytes at the top of a text file, and characters of a document, that may state its level."""
+_ABOVE = r"(?:[#%]|WEBVTT\b)[^\n]*+\n|<!--(?:(?!-->).)*+-->|\ufeff"
+_BLOCK = (  # closed or not; a line without a colon is prose
+    r"(?:---|\+\+\+|;;;)[^\n]*+\n"
+    r"(?:(?!(?:---|\+\+\+|\.\.\.|;;;)\s|\w[^:=\n]*+\n)[^\n]*+\n)*+(?:[-+.;]{3}[^\n]*+(?:\n|\Z))?"
+)
+_HEAD = re.compile(rf"(?:\s++|{_BLOCK}|{_ABOVE})*+", re.DOTALL)
+_PARAGRAPH = re.compile(r"(?:[^\S\n]*+\S[^\n]*+\n?)*+")
+_CLAIM = re.compile(  # as a field's name, and no Markdown heading
+    r"(?:^(?!\#+[ \t])[^\w\n]{0,20}(?:x-|\w{1,20}[.:])?|\{\s{0,9}[\"']?|,\s{0,9}[\"'])"
+    rf"{LEVEL}[\w .-]{{0,20}}[\"'*_\])]{{0,4}}\s?[:=]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NO_PARAGRAPH = frozenset(["html", "mhtml", "latex", "code", "yaml", "json", "jsonl"])
+"""Formats of code, markup and data, of which only front matter states a level."""
+_UNREAD = f"its {LEVEL} cannot be read: only who may see everything finds it"
+
+
+def label(document: ParsedDocument, top: str = "") -> ParsedDocument:
+    """Return the document with the level of confidentiality that it states, in whatever form.
+
+    The level is ``unreadable`` if it is misnamed, nested, stated twice, or claimed at the top of
+    the document without being read. ``top`` is the beginning of its file, for what its reader does
+    not show. No field or sidecar replaces the level.
+    """
+    metadata = settle_level(document.metadata)
+    form = _TEXT_FORMATS.get(document.file_type, "plain")
+    levels = [metadata.get(LEVEL)]
+    if document.file_type not in _BINARY_EXTENSIONS:
+        text = document.text[document.body_start : document.body_start + _TOP]
+        if document.source_type == "mail":  # whose first paragraph is its subject and people
+            text = text.partition("\n\n")[2]
+        is_text = levels[0] is None and form not in _NO_PARAGRAPH
+        at_top = None if document.body_start else _level_at_top(top, in_paragraph=False)
+        levels += [at_top or _level_at_top(text, in_paragraph=is_text)]
+    level = one_level(*levels)
+    if not level:
+        return document
+    remarks = (_UNREAD,) if level[LEVEL] == UNREADABLE else ()
+    return replace(
+        document,
+        metadata={**metadata, **level},
+        written=document.written | level.keys() if levels[1:] or remarks else document.written,
+        remarks=(*document.remarks, *remarks),
+    )
+
+
+def _level_at_top(text: str, *, in_paragraph: bool) -> MetadataValue | None:
+    """Return the level in front matter, ``unreadable`` if another text at the top claims one."""
+    text = text.lstrip("\ufeff \t\r\n")
+    if text[:3] not in ("---", "+++") and LEVEL not in text.casefold():
+        return None
+    front = read_front_matter(text)
+    level = normalise(front.fields).get(LEVEL)
+    text = re.sub(r"\r\n?", "\n", text[front.body_start :])
+    end = cast("re.Match[str]", _HEAD.match(text)).end()
+    is_lost = front.problem and LEVEL in text[:end].casefold()
+    if in_paragraph and level is None:
+        end = cast("re.Match[str]", _PARAGRAPH.match(text, end)).end()
+    return UNREADABLE if is_lost or _CLAIM.search(text[:end]) else level
 
 
 def load_reader(name: str) -> Reader:
@@ -216,6 +294,10 @@ def _read_ends(handle: BinaryIO) -> tuple[bytes, bytes]:
     tail = handle.read(_TAIL_BYTES)
     handle.seek(0)
     return head, tail
+
+
+def _is_binary(name: str) -> bool:
+    return name in _BY_NAME and _BY_NAME[name].is_binary
 
 
 def _reader_of(name: str) -> Reader:

@@ -12,7 +12,7 @@ from catalog.core.documents import Heading, ParsedDocument
 from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
 from catalog.ingest.readers.markdown import MAX_MARKUP, substitute
-from catalog.ingest.readers.metadata import LEVEL, check_head, normalise, take_title
+from catalog.ingest.readers.metadata import normalise, take_title
 
 _PUNCTUATION = frozenset(string.punctuation)
 _SHORTEST_ADORNMENT = 4
@@ -37,14 +37,11 @@ _INLINE_MARKUP = (
 class RstReader(WholeFileReader):
     """Read text as written; the field list (``:Author: …``) becomes metadata as well."""
 
-    level_in = "own fields"
-
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document; its title is the first heading, a ``title`` field or the stem."""
         scanner = _Scanner(text)
         scanner.run()
         metadata = normalise(scanner.fields)
-        check_head(text, in_paragraph=LEVEL not in metadata)
         field_title = take_title(metadata) if "title" in scanner.fields else None
         first = scanner.headings[0].title if scanner.headings else None
         return ParsedDocument(

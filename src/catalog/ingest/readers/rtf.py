@@ -10,8 +10,8 @@ from typing import BinaryIO
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import PlacesBuilder
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, add_level, read_bytes
-from catalog.ingest.readers.metadata import LEVEL, is_level_name, read_level
+from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, read_bytes
+from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise
 from catalog.ingest.readers.tables import make_table, names_columns
 
 _TITLE = re.compile(r"\{\\title ([^{}\\]{1,300})\}")
@@ -28,14 +28,13 @@ class RtfReader:
     ) -> Iterator[ParsedDocument | ReadFailure]:
         """Yield the one document of the file.
 
-        Raises ``ReadError`` if it is too large, broken or without text, or if it names a
-        confidentiality.
+        Raises ``ReadError`` if it is too large, broken or without text.
         """
         from striprtf.striprtf import rtf_to_text
 
         source = read_bytes(handle, limits.text_bytes).decode("cp1252", "replace")
-        if any(is_level_name(_plain(name)) for name in _PROPERTY.findall(source)):
-            raise ReadError(f"its property {LEVEL} is not read: state it in a sidecar")
+        names = map(_plain, _PROPERTY.findall(source))
+        fields = {name: UNREADABLE for name in names if LEVEL in name.casefold()}
         try:
             text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
         except (ValueError, LookupError, TypeError, OverflowError) as error:
@@ -62,8 +61,8 @@ class RtfReader:
                     tables=make_table(*whole, rows[:1]) if named else [],
                 )
         title = _TITLE.search(source)
-        document = joined.document(path, title=title and title[1], file_type="rtf", metadata={})
-        yield add_level(document, read_level(document.text, in_paragraph=True))
+        metadata = normalise(fields)
+        yield joined.document(path, title=title and title[1], file_type="rtf", metadata=metadata)
 
 
 def _plain(source: str) -> str:

@@ -36,7 +36,6 @@ from catalog.ingest.readers.base import (
     MAX_TITLE,
     ReadFailure,
     ReadLimits,
-    add_level,
     cap_failures,
     choose_title,
     one_line,
@@ -51,7 +50,7 @@ from catalog.ingest.readers.mail.body import (
     place_lines,
     tell_kinds,
 )
-from catalog.ingest.readers.metadata import LEVEL, is_level_name, normalise, read_level
+from catalog.ingest.readers.metadata import LEVEL, normalise, one_level
 from catalog.ingest.readers.registry import load_reader, sniff
 
 _MAX_DEPTH = 5
@@ -191,7 +190,6 @@ def _make_document(
     whole, left_out = leave_out_base64(join_lines(body), [line.first for line in body])
     if len(whole) > limits.text_bytes:
         raise ReadError(f"too long: over {limits.text_bytes:,} characters")
-    level = read_level(whole)
     bodies = [line._replace(text=one) for line, one in zip(body, whole.split("\n"), strict=False)]
     gap = [MailLine("", 1, 1)] if head and bodies else []
     lines = [*head, *gap, *bodies]
@@ -209,7 +207,7 @@ def _make_document(
         written=frozenset(fields) - {"subject"} | ({"title"} if "subject" in fields else set()),
         places=place_lines(lines, unit),
     )
-    return add_level(document, level), left_out
+    return document, left_out
 
 
 def _head_lines(message: Message, data: bytes) -> list[MailLine]:
@@ -228,10 +226,7 @@ def _head_lines(message: Message, data: bytes) -> list[MailLine]:
 
 
 def _read_fields(message: Message, levels: Sequence[str]) -> dict[str, MetadataValue]:
-    """Return the metadata of a mail, ``subject`` only if it has one.
-
-    Raises ``ReadError`` for a confidentiality that cannot be read.
-    """
+    """Return the metadata of a mail, ``subject`` only if it has one."""
     raw: dict[str, object] = {}
     for field, names in _PEOPLE.items():
         if people := _people(message, names):
@@ -252,14 +247,13 @@ def _read_fields(message: Message, levels: Sequence[str]) -> dict[str, MetadataV
 def _stated_levels(part: Message) -> list[tuple[str, str]]:
     """Return name and value of the headers of a mail or a part that state a confidentiality."""
     plain = [(name[2:] if name.lower().startswith("x-") else name, name) for name in part]
-    return [(said, _header(part, name.lower())) for said, name in plain if is_level_name(said)]
+    return [(said, _header(part, name.lower())) for said, name in plain if LEVEL in said.casefold()]
 
 
 def _read_level(stated: Sequence[tuple[str, str]]) -> dict[str, MetadataValue]:
-    """Return the confidentiality that headers state; raise ``ReadError`` for more than one."""
-    if len(stated) > 1:
-        raise ReadError(f"{LEVEL} occurs more than once")
-    return normalise(dict(stated))
+    """Return the confidentiality that headers state."""
+    fields = [normalise(dict([one])) for one in stated]
+    return one_level(*(level for one in fields for level in one.values()))
 
 
 def _people(message: Message, names: Sequence[str]) -> tuple[str, ...]:
@@ -440,7 +434,7 @@ def _read_attachment(
             return
         for item in load_reader(form).read(BytesIO(data), path, limits=limits):
             if isinstance(item, ParsedDocument):
-                yield _belonging(add_level(item, level), path, mail)
+                yield _belonging(item, path, mail, level.get(LEVEL))
             else:
                 yield item
     except ReadError as error:
@@ -449,17 +443,19 @@ def _read_attachment(
         yield ReadFailure(path, f"the reader failed: {type(error).__name__}: {error}", path)
 
 
-def _belonging(item: ParsedDocument, path: str, mail: ParsedDocument) -> ParsedDocument:
+def _belonging(
+    item: ParsedDocument, path: str, mail: ParsedDocument, level: MetadataValue | None
+) -> ParsedDocument:
     """Return a document of an attachment with its name and the fields of its mail.
 
     A file's own tags count, its mail's date, and the authors of both; a mail without a date has
-    that of its mail. Raises ``ReadError`` if the two state different confidentialities.
+    that of its mail.
     """
     is_mail = item.source_type == "mail"
     undated = {"created"} - item.metadata.keys()
     inherited = {LEVEL, *undated} if is_mail else mail.metadata.keys()
     fields = {name: value for name, value in mail.metadata.items() if name in inherited}
-    level = {LEVEL: fields.pop(LEVEL)} if LEVEL in fields else {}
+    levels = one_level(level, mail.metadata.get(LEVEL), item.metadata.get(LEVEL))
     own = dict(item.metadata)
     if not is_mail and own.get("author") and fields.get("author"):
         own["author"] = tuple(dict.fromkeys((*_texts(own["author"]), *_texts(fields["author"]))))
@@ -467,14 +463,14 @@ def _belonging(item: ParsedDocument, path: str, mail: ParsedDocument) -> ParsedD
         own = {key: value for key, value in own.items() if key not in ("created", "modified")}
     name = item.path if item.path.startswith(path) else f"{path}{WITHIN}{item.path}"
     is_untitled = item.title == choose_title(item.path) and not is_mail
-    item = replace(
+    return replace(
         item,
         path=name,
         title=name if is_untitled else item.title,
         source_type="attachment" if item.source_type == "file" else item.source_type,
-        metadata={**fields, **own},
+        metadata={**fields, **own, **levels},
+        written=item.written | levels.keys(),
     )
-    return add_level(item, level)
 
 
 def _texts(value: MetadataValue) -> tuple[str, ...]:

@@ -14,10 +14,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from catalog.core.documents import Heading, MetadataValue, Modality, ParsedDocument, Segment, Table
-from catalog.core.errors import ReadError
 from catalog.ingest.chunking.boundaries import Line, iter_lines, skip_space, trim_end
 from catalog.ingest.readers.base import choose_title
-from catalog.ingest.readers.metadata import LEVEL
+from catalog.ingest.readers.metadata import LEVEL, UNREADABLE
 from catalog.ingest.readers.timed.source_media import (
     SourceMedia,
     find_frames,
@@ -107,7 +106,7 @@ def _add_field(fields: dict[str, str], match: re.Match[str]) -> None:
     name = "_".join(match[1].lower().split())
     value = match[2].strip().strip("`").strip()
     if fields.setdefault(name, value) != value and name == LEVEL:
-        raise ReadError(f"{LEVEL} occurs more than once")
+        fields[name] = UNREADABLE
 
 
 _OCR_TITLE = re.compile(

@@ -10,7 +10,7 @@ from typing import Any
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.text import storable
 from catalog.ingest.readers.base import choose_title
-from catalog.ingest.readers.metadata import check_levels, check_unread, is_level_name, load_json
+from catalog.ingest.readers.metadata import read_json, stated_levels
 from catalog.ingest.readers.timed.cues import (
     ParsedCue,
     build_transcript,
@@ -36,8 +36,7 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     ``snippets`` or ``segments``: youtube-transcript-api, whisper, WhisperX), YouTube's json3
     (``events``), whisper.cpp (``transcription``), ``utterances`` with speakers (Deepgram,
     AssemblyAI), and ``chunks`` (Hugging Face, transformers.js). At least half of the items must
-    have both words and a time. Raises ``ReadError`` for a confidentiality that is not one field at
-    the top.
+    have both words and a time.
     """
     try:
         data = json.loads(text)
@@ -46,11 +45,8 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     cues = _find_cues(data)
     if not cues:
         return None
-    data = load_json(text)
-    top = data if isinstance(data, Mapping) else {}
-    check_levels(top or {"items": data})
-    if not isinstance(metadata := top.get("metadata"), Mapping):
-        check_unread(metadata, "metadata")
+    data = read_json(text)
+    top: Mapping[str, Any] = data if isinstance(data, Mapping) else {"items": data}
     names = [top[key] for key in _FILE_KEYS if isinstance(top.get(key), str)]
     medium = find_medium(path, names[0] if names else None)
     transcript, segments, places = build_transcript(cues, medium.transcript_modality)
@@ -200,8 +196,7 @@ def _metadata(top: Mapping[str, object]) -> dict[str, MetadataValue]:
     language = top.get("language_code") or top.get("language")
     is_code = isinstance(language, str) and _LANGUAGE.fullmatch(language) is not None
     known = {"language": str(language).replace("_", "-")} if is_code else {}
-    levels = {name: value for name, value in top.items() if is_level_name(name)}
-    return {**normalise_recording({**fields, **levels}), **known}
+    return {**normalise_recording({**fields, **stated_levels(top)}), **known}
 
 
 def _source_elsewhere(names: Sequence[str]) -> dict[str, MetadataValue]:
