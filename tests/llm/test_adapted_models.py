@@ -25,7 +25,6 @@ class Completing(CustomLLM):
     """A model of LlamaIndex that completes prompts and cannot stream."""
 
     is_chat: bool = False
-    takes_grammar: bool = False
     _prompts: list[str] = PrivateAttr(default_factory=list)
     _options: list[dict[str, Any]] = PrivateAttr(default_factory=list)
 
@@ -97,14 +96,14 @@ def test_its_pieces_come_with_their_end_and_its_tokens(has_delta):
 
 
 def test_one_that_cannot_stream_is_asked_for_the_whole_and_completes_a_lone_prompt_as_it_is():
-    llm = Completing(takes_grammar=True)
+    llm = Completing()
     model = as_language_model(llm)
-    assert complete(model, "Is it {so}?", grammar="root") == "It is."
+    assert complete(model, "Is it {so}?", temperature=0.5) == "It is."
     assert "".join(Reply(model, ASKED, 10.0)) == "It is."
     assert llm._prompts[0] == "Is it {so}?"
     assert "Be brief." in llm._prompts[1]
-    assert llm._options[0] == {"grammar": "root"}
-    assert model.takes == "grammar"
+    assert llm._options[0] == {"temperature": 0.5}
+    assert not model.takes_schema
 
 
 def test_one_that_calls_functions_fills_a_schema():
@@ -112,7 +111,7 @@ def test_one_that_calls_functions_fills_a_schema():
         said: str
 
     model = as_language_model(Chatting())
-    assert model.takes == "schema"
+    assert model.takes_schema
     assert complete(model, "Is it {so}?", schema=Said) == '{"said":"Is it {so}?"}'
 
 

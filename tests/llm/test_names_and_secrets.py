@@ -11,10 +11,7 @@ from catalog.core.text import strip_userinfo
 from catalog.evaluation.backends import Backends
 from catalog.interfaces.cli import main
 from catalog.interfaces.cli.options import StoreOptions, logged_settings
-from catalog.llm.local import LocalLLM
 from fakes import open_library
-
-MIB = 2**20
 
 
 @pytest.mark.parametrize(
@@ -34,35 +31,6 @@ MIB = 2**20
 )
 def test_user_and_password_are_left_out_of_an_address(address, public):
     assert strip_userinfo(address) == public
-
-
-def test_a_file_is_known_by_what_it_holds_and_not_by_its_name(tmp_path):
-    contents = {
-        "a": b"a" * 3 * MIB,
-        "same": b"a" * 3 * MIB,
-        "head": b"b" + b"a" * (3 * MIB - 1),
-        "tail": b"a" * (3 * MIB - 1) + b"b",
-        "longer": b"a" * (3 * MIB + 1),
-        "small": b"a",
-        "small other": b"b",
-    }
-    fingerprints = {}
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-        fingerprints[name] = LocalLLM(str(tmp_path / name)).identity
-    assert fingerprints.pop("same") == fingerprints["a"]
-    assert len(set(fingerprints.values())) == len(fingerprints)
-
-
-def test_a_file_that_comes_later_is_known_then(tmp_path):
-    file = tmp_path / "m.gguf"
-    llm = LocalLLM(str(file))
-    assert llm.identity == "LocalLLM m.gguf, unreadable"
-    file.write_bytes(b"weights")
-    known = llm.identity
-    assert known == LocalLLM(str(file)).identity
-    file.unlink()
-    assert llm.identity == known
 
 
 @pytest.mark.parametrize("name", ["httpx", "httpcore"])

@@ -69,8 +69,8 @@ def test_every_extra_that_the_code_names_exists():
     code = "\n".join(one.read_text(encoding="utf-8") for one in SOURCES)
     named = set(re.findall(r'MissingExtraError\("[^"]+", "([^"]+)"\)', code))
     named |= set(re.findall(rf"{PROJECT['name']}\[([\w-]+)\]", code))
-    named |= {one.requirement[1:-1] for one in PACKAGED if one.requirement.startswith("[")}
-    assert {"offline", "local-llm", "postgres"} <= named
+    named |= {one.extra for one in PACKAGED}
+    assert {"offline", "postgres"} <= named
     assert named <= EXTRAS.keys()
 
 

@@ -135,7 +135,7 @@ def _read(parts: SearchParts, question: str, statements: Sequence[str]) -> list[
         usual["rerank_provider"].default,
         usual["rerank_model"].default,
     )
-    if not is_usual or model.files is None or model.files.found is None:
+    if not is_usual or model.found is None:
         return None
     try:
         return parts.reranker.scores(storable(question), list(map(storable, statements)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextvars
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
@@ -33,9 +32,14 @@ def ending_at(deadline: float) -> Iterator[None]:
         _DEADLINE.reset(token)
 
 
+def time_left() -> float:
+    """Return the seconds that the current call has left, infinity without a deadline."""
+    return _DEADLINE.get() - monotonic()
+
+
 def is_out_of_time() -> bool:
     """Return whether the time of the current call is over."""
-    return monotonic() > _DEADLINE.get()
+    return time_left() < 0
 
 
 def check_time() -> None:
@@ -75,7 +79,8 @@ class BoundedCalls:
             if self._abandoned >= self._limit:
                 raise LLMBusyError(f"{self._abandoned} earlier calls are still running")
         run = _Run(function)
-        context = contextvars.copy_context()
+        context = copy_context()
+        context.run(_DEADLINE.set, min(monotonic() + seconds, _DEADLINE.get()))
         worker = Thread(target=context.run, args=(self._run, run), name="bounded-call", daemon=True)
         worker.start()
         try:
@@ -120,7 +125,8 @@ class BoundedCalls:
             if self._abandoned >= self._limit:
                 raise LLMBusyError(f"{self._abandoned} earlier calls are still running")
         run = _Run(produce)
-        context = contextvars.copy_context()
+        context = copy_context()
+        context.run(_DEADLINE.set, min(deadline, _DEADLINE.get()))
         Thread(
             target=context.run, args=(self._run, run), name="bounded-stream", daemon=True
         ).start()

@@ -186,7 +186,7 @@ class _Answerer(_Caller):
     ] = None
     model: Annotated[
         str | None,
-        Param("openai, ollama, llama_cpp, module:function or none. Default: IDX_LLM__PROVIDER."),
+        Param("openai, ollama, module:function or none. Default: IDX_LLM__PROVIDER."),
     ] = None
 
 

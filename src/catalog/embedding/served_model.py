@@ -20,7 +20,7 @@ from catalog.core.settings import EmbeddingSettings
 from catalog.core.text import storable
 from catalog.core.tokens import EstimatedTokenCounter
 from catalog.embedding.encoder import PROBE, EmbeddingUsage, make_fingerprint
-from catalog.embedding.json_server import JsonServer, ServerAnswer
+from catalog.embedding.json_server import JsonServer
 from catalog.embedding.profiles import (
     PROFILES,
     chosen_dim,
@@ -30,6 +30,8 @@ from catalog.embedding.profiles import (
 )
 
 if TYPE_CHECKING:
+    import httpx
+
     from catalog.embedding.encoder import Vector
 
 Side = Literal["query", "document"]
@@ -340,9 +342,9 @@ class ServedEncoder:
             raise self._refusal(reply)
         return self._server.read(reply)
 
-    def _refusal(self, reply: ServerAnswer) -> Exception:
+    def _refusal(self, reply: httpx.Response) -> Exception:
         """Return the error that explains the status, without any text of the reply."""
-        label, status = self._server.label, reply.status
+        label, status = self._server.label, reply.status_code
         said = reply.content[:10_000].lower()
         if status in _REFUSED:
             return ConfigError(f"{label} refused the key ({status}): check IDX_EMBEDDING__API_KEY")

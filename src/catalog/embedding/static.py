@@ -77,5 +77,5 @@ class StaticEncoder:
 
         self._files.verify()
         file = self._files.weights_file
-        table = find_table(file)
-        return np.memmap(file, table.dtype, "r", table.offset, table.shape)
+        dtype, offset, shape = find_table(file)
+        return np.memmap(file, dtype, "r", offset, shape)

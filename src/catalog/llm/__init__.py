@@ -27,39 +27,26 @@ __all__ = [
     "get_llm",
 ]
 
-PROVIDERS = ("none", "openai", "ollama", "llama_cpp")  # any other names a module and function
+PROVIDERS = ("none", "openai", "ollama")  # any other names a module and function
 _OLLAMA = "http://127.0.0.1:11434/v1"  # where it listens unless told otherwise
 
 
 def get_llm(settings: LLMSettings | None = None) -> LanguageModel | None:
-    """Return the configured model, ``None`` for provider ``none``; a local one loads later.
+    """Return the configured model, ``None`` for provider ``none``.
 
     Raises :class:`ConfigError` for a provider that is unknown or lacks its settings.
     """
     settings = settings or get_settings().llm
     if settings.provider == "none":
         return None
-    if settings.provider in ("openai", "ollama"):
-        return _served(settings)
-    if settings.provider == "llama_cpp":
-        from catalog.llm.local import LocalLLM
-
-        return LocalLLM(
-            settings.model,
-            threads=settings.threads,
-            max_tokens=settings.max_tokens,
-            timeout_seconds=settings.timeout_seconds,
-        )
-    return _load_plugin(settings.provider)
-
-
-def _served(settings: LLMSettings) -> LanguageModel:
+    if settings.provider not in PROVIDERS:
+        return _load_plugin(settings.provider)
     from catalog.llm.served_model import ServedModel
 
-    url, needed = settings.url, "IDX_LLM__URL and IDX_LLM__MODEL"
-    if settings.provider == "ollama":
-        url, needed = url or _OLLAMA, "IDX_LLM__MODEL"
+    is_ollama = settings.provider == "ollama"
+    url = settings.url or (_OLLAMA if is_ollama else None)
     if not url or not settings.model:
+        needed = "IDX_LLM__MODEL" if is_ollama else "IDX_LLM__URL and IDX_LLM__MODEL"
         raise ConfigError(f"provider {settings.provider} needs {needed}")
     return ServedModel(
         settings.model,
@@ -81,13 +68,11 @@ def _load_plugin(spec: str) -> LanguageModel:
         if not _is_model(llm) and not inspect.iscoroutinefunction(llm):
             llm = llm()
     except (Exception, SystemExit) as error:  # somebody else's code may raise anything
-        raise ConfigError(
-            f"no language model {spec!r} ({type(error).__name__}: {error})"
-        ) from error
+        problem = f"no language model {spec!r} ({type(error).__name__}: {error})"
+        raise ConfigError(problem) from error
     if not _is_model(llm):
-        raise ConfigError(
-            f"{spec!r} returns a {type(llm).__name__}, not a LlamaIndex LLM or a LanguageModel"
-        )
+        kind = type(llm).__name__
+        raise ConfigError(f"{spec!r} returns a {kind}, not a LlamaIndex LLM or a LanguageModel")
     return as_language_model(llm)
 
 

@@ -9,8 +9,10 @@ from catalog.core.errors import LLMError
 from catalog.core.text import strip_userinfo
 
 if TYPE_CHECKING:
-    from llama_index.core.llms import ChatMessage
     from pydantic import BaseModel
+
+
+BROKEN_OFF = "the language model's reply broke off: try again"
 
 
 class Message(NamedTuple):
@@ -44,9 +46,8 @@ class ReplyPiece(NamedTuple):
 class LanguageModel(Protocol):
     """A language model that replies to a conversation.
 
-    It may also have ``count_tokens(text)``, and ``takes``: ``"grammar"`` if :meth:`stream` takes a
-    ``grammar`` (GBNF) that binds the reply, ``"schema"`` if it takes a pydantic class as
-    ``schema`` and replies in JSON of that form.
+    It may also have ``count_tokens(text)``, and ``takes_schema``: whether :meth:`stream` takes a
+    pydantic class as ``schema`` and replies in JSON of that form.
     """
 
     @property
@@ -82,13 +83,8 @@ def complete(llm: LanguageModel, prompt: str, **options: Any) -> str:
     pieces = list(llm.stream([Message("user", prompt)], **options))
     finishes = [piece.finish for piece in pieces if piece.finish is not None]
     if finishes and not any(finishes):
-        raise broken_off()
+        raise LLMError(BROKEN_OFF)
     return "".join(piece.text for piece in pieces)
-
-
-def broken_off() -> LLMError:
-    """Return the error of a reply that has no end."""
-    return LLMError("the language model's reply broke off: try again")
 
 
 class GivenLLM(Protocol):
@@ -97,10 +93,6 @@ class GivenLLM(Protocol):
     @property
     def metadata(self) -> Any:
         """Return its name, context window, longest reply and kind."""
-        ...
-
-    def chat(self, messages: Any, **kwargs: Any) -> Any:
-        """Return the reply to a conversation."""
         ...
 
     def stream_chat(self, messages: Any, **kwargs: Any) -> Any:
@@ -136,9 +128,9 @@ class AdaptedModel:
         """Name class, weights and server; see :class:`LanguageModel`."""
         weights = getattr(self.given, "fingerprint", None)
         server = getattr(self.given, "api_base", None)
-        weights = weights if isinstance(weights, str) else self.name
-        server = strip_userinfo(server) if isinstance(server, str) else ""
-        return " ".join(filter(None, (type(self.given).__name__, weights, server)))
+        parts = [type(self.given).__name__, weights if isinstance(weights, str) else self.name]
+        parts += [strip_userinfo(server)] if isinstance(server, str) else []
+        return " ".join(filter(None, parts))
 
     @property
     def context_tokens(self) -> int:
@@ -152,11 +144,9 @@ class AdaptedModel:
         return max(int(self.given.metadata.num_output), 1)
 
     @property
-    def takes(self) -> Literal["", "grammar", "schema"]:
-        """Return what binds its replies: a grammar, a schema where it calls functions."""
-        if getattr(self.given, "takes_grammar", False):
-            return "grammar"
-        return "schema" if self.given.metadata.is_function_calling_model else ""
+    def takes_schema(self) -> bool:
+        """Return whether it fills a schema, as models that call functions do."""
+        return bool(self.given.metadata.is_function_calling_model)
 
     @property
     def count_tokens(self) -> Callable[[str], int] | None:
@@ -177,12 +167,19 @@ class AdaptedModel:
     ) -> Iterator[ReplyPiece]:
         """Yield the reply, in one piece where the model cannot stream."""
         if schema is not None:
-            yield ReplyPiece(self._fill(schema, messages[-1].content))
+            from llama_index.core.prompts import PromptTemplate
+
+            prompt, text = PromptTemplate("{text}"), messages[-1].content
+            filled = self.given.structured_predict(schema, prompt, text=text)
+            yield ReplyPiece(str(filled.model_dump_json()))
             return
-        llm, asked, kind = self.given, _chat(messages), "chat"
+        from llama_index.core.llms import ChatMessage
+
+        llm, said = self.given, ""
+        asked: Any = [ChatMessage(role=it.role, content=it.content) for it in messages]
+        kind = "chat"
         if len(messages) == 1 and not llm.metadata.is_chat_model:
             asked, kind = messages[0].content, "complete"
-        said = ""
         try:
             for part in getattr(llm, f"stream_{kind}")(asked, **options):
                 whole = _text(part)
@@ -194,18 +191,6 @@ class AdaptedModel:
                 raise
             answer = getattr(llm, kind)(asked, **options)
             yield ReplyPiece.of(_text(answer), answer.raw)
-
-    def _fill(self, schema: type[BaseModel], prompt: str) -> str:
-        from llama_index.core.prompts import PromptTemplate
-
-        reply = self.given.structured_predict(schema, PromptTemplate("{text}"), text=prompt)
-        return str(reply.model_dump_json())
-
-
-def _chat(messages: Sequence[Message]) -> list[ChatMessage] | str:
-    from llama_index.core.llms import ChatMessage
-
-    return [ChatMessage(role=message.role, content=message.content) for message in messages]
 
 
 def _text(response: Any) -> str:

@@ -8,11 +8,18 @@ from typing import Any
 
 from catalog.core.bounded_calls import BoundedCalls
 from catalog.core.errors import CatalogError, LLMBusyError, LLMError, LLMTimeoutError
-from catalog.llm.model import LanguageModel, Message, ReplyPiece, broken_off
+from catalog.llm.model import BROKEN_OFF, LanguageModel, Message, ReplyPiece
 
 _CALLS = BoundedCalls(limit=4)  # shared by all replies of a process: threads that hang
 _LONGEST_REPLY = 131_072  # characters: 16 for each of the most tokens that may be set
-_REFUSED, _LIMITED, _UNKNOWN = (401, 403), 429, 404
+_MOVED = "redirects to another address ({}), which is not followed: check IDX_LLM__URL"
+_STATUSES = {
+    **{status: _MOVED.format(status) for status in range(300, 400)},
+    401: "refused the key (401): check IDX_LLM__API_KEY",
+    403: "refused the key (403): check IDX_LLM__API_KEY",
+    404: "has no such model or address (404): check IDX_LLM__MODEL and IDX_LLM__URL",
+    429: "limits the rate of requests (429): try again later",
+}
 _TOO_LONG = ("context length", "context window", "context size", "too many tokens", "too long")
 
 
@@ -60,7 +67,7 @@ class Reply:
         except (Exception, SystemExit) as error:  # somebody else's code may raise anything
             raise explain_failure(error, self._seconds, has_begun=has_begun) from error
         if finish == "" and not self.is_cut:
-            raise broken_off()
+            raise LLMError(BROKEN_OFF)
         if not has_words:  # as of a page in HTML, or of a list without choices
             raise LLMError(
                 "the answer of the language model's server has no reply: check IDX_LLM__URL and "
@@ -83,47 +90,29 @@ def explain_failure(error: BaseException, seconds: float, *, has_begun: bool = F
 
     Errors of servers' clients are recognised by the HTTP status that they carry.
     """
-    if isinstance(error, LLMTimeoutError) or "timeout" in type(error).__name__.casefold():
+    response = getattr(error, "response", None)
+    status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
+    words = " ".join(str(error).split())
+    kind = type(error).__name__.casefold()
+    if isinstance(error, LLMTimeoutError) or "timeout" in kind:
         late = "end its answer in time" if has_begun else f"answer within {seconds:g} s"
         return LLMTimeoutError(
             f"the language model did not {late}: raise IDX_LLM__TIMEOUT_SECONDS, or use a "
             "smaller model"
         )
     if isinstance(error, LLMBusyError):
-        return LLMBusyError(
-            "earlier calls of the language model are still running: try again later"
-        )
-    status = getattr(error, "status_code", None)
-    if status is None:
-        status = getattr(getattr(error, "response", None), "status_code", None)
-    words = " ".join(str(error).split())
-    if status in _REFUSED:
-        return LLMError(
-            f"the language model's server refused the key ({status}): check IDX_LLM__API_KEY"
-        )
-    if isinstance(status, int) and 300 <= status < 400:
-        return LLMError(
-            f"the language model's server redirects to another address ({status}), which is not "
-            "followed: check IDX_LLM__URL"
-        )
-    if status == _LIMITED:
-        return LLMError(
-            "the language model's server limits the rate of requests (429): try again later"
-        )
-    if status == _UNKNOWN:
-        return LLMError(
-            "the language model's server has no such model or address (404): check "
-            "IDX_LLM__MODEL and IDX_LLM__URL"
-        )
+        problem = "earlier calls of the language model are still running: try again later"
+        return LLMBusyError(problem)
+    if status in _STATUSES:
+        return LLMError(f"the language model's server {_STATUSES[status]}")
     if any(part in words.casefold() for part in _TOO_LONG):
-        return LLMError(
-            "the passages are too long for the language model: lower IDX_ANSWERS__CONTEXT_TOKENS"
-        )
+        problem = "the passages are too long for the language model"
+        return LLMError(f"{problem}: lower IDX_ANSWERS__CONTEXT_TOKENS")
     if status is not None:
         return LLMError(f"the language model's server failed ({status}): try again later")
-    if isinstance(error, OSError) or "connect" in type(error).__name__.casefold():
-        what = "broke off" if has_begun else "could not be reached: check IDX_LLM__URL"
-        return LLMError(f"the language model's {'reply' if has_begun else 'server'} {what}")
+    if isinstance(error, OSError) or "connect" in kind:
+        broken = "server could not be reached: check IDX_LLM__URL"
+        return LLMError(f"the language model's {'reply broke off' if has_begun else broken}")
     if isinstance(error, CatalogError):
         return error if isinstance(error, LLMError) else LLMError(words)
     what = "reply broke off" if has_begun else "call failed"

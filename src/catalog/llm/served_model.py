@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from catalog.core.errors import ConfigError, LLMError
+from catalog.core.errors import LLMError
 from catalog.core.text import strip_userinfo
 from catalog.embedding.json_server import guarded_client, split_address
 from catalog.llm.model import Message, ReplyPiece
@@ -18,9 +18,16 @@ from catalog.llm.replies import explain_failure
 if TYPE_CHECKING:
     import httpx
 
-_MOST_BYTES = 20_000_000  # of a reply
 _READ_OF_ERROR = 10_000  # characters of a refusal that are looked at
 _BAD_REQUEST = (400, 422)
+# Words of refusals for parts of a request that may be left out, by the part. OpenAI's reasoning
+# models refuse a temperature, and want ``max_completion_tokens`` in place of ``max_tokens``.
+_MAY_BE_REFUSED = {
+    "max_tokens": "max_completion_tokens",
+    "stream_options": "stream_options",
+    "temperature": "temperature",
+    "stream": "stream",
+}
 
 
 class ServedModel:
@@ -43,11 +50,7 @@ class ServedModel:
         timeout_seconds: float = 10.0,
     ) -> None:
         """Set the address; raise :class:`ConfigError` if it is invalid."""
-        parts = split_address(url, "IDX_LLM__URL")
-        if api_key and "@" in parts.netloc:  # one of the two would be sent, and not the key
-            raise ConfigError(
-                "IDX_LLM__URL contains a user, but a key is set as well: use only one"
-            )
+        parts = split_address(url, "IDX_LLM__URL", api_key)
         path = f"{parts.path.rstrip('/')}/chat/completions"
         self.name, self._url = model, parts._replace(path=path).geturl()
         self.identity = f"{type(self).__name__} {model} {strip_userinfo(url)}"
@@ -72,18 +75,17 @@ class ServedModel:
 
     def _stream(self, messages: Sequence[Message], options: dict[str, Any]) -> Iterator[ReplyPiece]:
         while True:
+            body = self._request(messages, options)
             with self._client.stream(
-                "POST",
-                self._url,
-                json=self._request(messages, options),
-                headers=self._headers,
-                timeout=self._seconds,
+                "POST", self._url, json=body, headers=self._headers, timeout=self._seconds
             ) as response:
                 if response.is_success:
                     yield from _pieces(response)
                     return
                 refusal = "".join(response.iter_text())[:_READ_OF_ERROR]
-            refused = _find_refused(refusal, self._refused)
+            named, parts = set(re.findall(r"\w+", refusal)), _MAY_BE_REFUSED.items()
+            found = (part for part, sign in parts if sign in named and part not in self._refused)
+            refused = next(found, None)
             if response.status_code not in _BAD_REQUEST or refused is None:
                 raise _ServerError(refusal, response.status_code)
             self._refused |= {refused}
@@ -107,7 +109,7 @@ class ServedModel:
 
     @cached_property
     def _client(self) -> httpx.Client:
-        client = guarded_client(unreadable, most_bytes=_MOST_BYTES)
+        client = guarded_client(_unreadable)
         weakref.finalize(self, client.close)
         return client
 
@@ -120,27 +122,8 @@ class _ServerError(Exception):
         self.status_code = status_code
 
 
-def unreadable(problem: str) -> LLMError:
-    """Return the error of a reply that is not read."""
+def _unreadable(problem: str) -> LLMError:
     return LLMError(f"the language model's server {problem}: check IDX_LLM__URL")
-
-
-def _find_refused(refusal: str, before: frozenset[str]) -> str | None:
-    """Return the part of a request that a refusal names, if it can be left out or renamed.
-
-    OpenAI's reasoning models refuse ``max_tokens`` and name ``max_completion_tokens``, which has
-    its place; they also refuse a temperature. Some servers know no ``stream_options``, or cannot
-    stream.
-    """
-    signs = {
-        "max_tokens": "max_completion_tokens",
-        "stream_options": "stream_options",
-        "temperature": "temperature",
-        "stream": "stream",
-    }
-    named = set(re.findall(r"\w+", refusal))
-    found = (name for name, sign in signs.items() if name not in before and sign in named)
-    return next(found, None)
 
 
 def _pieces(response: httpx.Response) -> Iterator[ReplyPiece]:
@@ -166,4 +149,4 @@ def _piece(data: str) -> ReplyPiece:
         said = choice.get("delta") or choice.get("message") or {}
         return ReplyPiece.of(str(said.get("content") or ""), found)
     except (ValueError, RecursionError, AttributeError, LookupError, TypeError) as error:
-        raise unreadable("sent an invalid reply") from error
+        raise _unreadable("sent an invalid reply") from error

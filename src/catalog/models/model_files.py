@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from glob import escape
 from pathlib import Path
 from shlex import quote
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.files import describe_os_error
@@ -17,78 +18,55 @@ from catalog.core.ids import sha256_hex
 from catalog.core.settings import EMBEDDING_PROVIDERS, Profile, Settings
 from catalog.models import hub, packaged
 from catalog.models.hub import HubModel
-from catalog.models.packaged import CONVERTED, SMOLLM2, Kind, PackagedModel, hash_file
+from catalog.models.packaged import CONVERTED, Kind, PackagedModel, hash_file
 
+Origin = Literal["folder", "package", "hub cache"]
 _TYPES = {"F16": "<f2", "F32": "<f4"}  # of safetensors, and numpy's names of them
 _MAX_HEADER = 100_000_000  # bytes, as the format's own reader takes
+_ON_HUB = ("fastembed", "huggingface", "sentence_transformers")
+# By kind and provider: a pattern of the weights, and the further files that are needed.
+_NEEDS: dict[tuple[Kind, str], tuple[str, tuple[str, ...]]] = {
+    ("embedding", "fastembed"): ("*.onnx", ("config.json", "tokenizer.json")),
+    ("embedding", "huggingface"): ("*.safetensors", ("config.json", "tokenizer.json")),
+    ("embedding", "static"): ("*.safetensors", ("tokenizer.json",)),
+    ("reranker", "fastembed"): ("*.onnx", ("tokenizer.json", "tokenizer_config.json")),
+    ("reranker", "sentence_transformers"): ("*.safetensors", ("config.json",)),
+}
 
 
-class StaticTable(NamedTuple):
-    """The place of the vectors by token number: shape ``(tokens, dim)``, dtype, first byte."""
+def find_table(file: Path) -> tuple[str, int, tuple[int, int]]:
+    """Return dtype, first byte and shape ``(tokens, dim)`` of a safetensors file's only table.
 
-    shape: tuple[int, int]
-    dtype: str
-    offset: int
-
-
-def find_table(file: Path) -> StaticTable:
-    """Return the place of the only table; raise :class:`ModelUnavailableError` without one.
-
-    A safetensors file has the length of its header in eight bytes, the header as JSON with type,
-    shape and place of each tensor, and the tensors.
+    Such a file has the length of its header in eight bytes, the header as JSON with type, shape
+    and place of each tensor, and the tensors. Raises :class:`ModelUnavailableError` without one.
     """
     try:
         with file.open("rb") as opened:
             length = int.from_bytes(opened.read(8), "little")
             header = json.loads(opened.read(length)) if length <= _MAX_HEADER else {}
         tables = [it for name, it in header.items() if name != "__metadata__"]
-        tables = [it for it in tables if len(it["shape"]) == 2 and it["dtype"] in _TYPES]
-        (table,) = tables
+        [table] = [it for it in tables if len(it["shape"]) == 2 and it["dtype"] in _TYPES]
         tokens, dim = table["shape"]
-        return StaticTable(
-            (tokens, dim), _TYPES[table["dtype"]], 8 + length + table["data_offsets"][0]
-        )
+        return _TYPES[table["dtype"]], 8 + length + table["data_offsets"][0], (tokens, dim)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelUnavailableError(f"{file} is not a single table of vectors") from error
-
-
-Origin = Literal["folder", "package", "hub cache"]
-
-
-class _Needs(NamedTuple):
-    """The files that a provider needs: a pattern of its weights, and further files by name."""
-
-    weights: str
-    others: tuple[str, ...] = ()
-
-
-_NEEDS = {
-    ("embedding", "fastembed"): _Needs("*.onnx", ("config.json", "tokenizer.json")),
-    ("embedding", "huggingface"): _Needs("*.safetensors", ("config.json", "tokenizer.json")),
-    ("embedding", "static"): _Needs("*.safetensors", ("tokenizer.json",)),
-    ("reranker", "fastembed"): _Needs("*.onnx", ("tokenizer.json", "tokenizer_config.json")),
-    ("reranker", "sentence_transformers"): _Needs("*.safetensors", ("config.json",)),
-    ("language model", "llama_cpp"): _Needs("*.gguf"),
-}
-_ON_HUB = ("fastembed", "huggingface", "sentence_transformers")
-
-
-def runs_here(kind: Kind, provider: str) -> bool:
-    """Return whether the provider runs models from files on this machine."""
-    return (kind, provider) in _NEEDS
 
 
 class ModelFiles:
     """Find the files of a model for a provider of this kind. Cheap to make.
 
-    ``name`` is a folder (a file for a language model), a model in an installed package, or one of
-    the hub: from its cache, or fetched unless ``offline``. A model that is not available raises
-    :class:`ModelUnavailableError`.
+    ``name`` is a folder, a model in an installed package, or one of the hub: from its cache, or
+    fetched unless ``offline``. A model that is not available raises
+    :class:`ModelUnavailableError`. ``is_on``: searches or answers use the model under the settings.
     """
 
-    def __init__(self, kind: Kind, provider: str, name: str, *, offline: bool = False) -> None:
-        self.kind, self.provider, self.name = kind, provider, name
+    def __init__(
+        self, kind: Kind, provider: str, name: str, *, offline: bool = False, is_on: bool = True
+    ) -> None:
+        self.kind, self.provider, self.name, self.is_on = kind, provider, name, is_on
         self.packaged = packaged.find_packaged(kind, provider, name)
+        self.runs_here = (kind, provider) in _NEEDS  # else on a server, or in a user's own code
+        self._weights, self._others = _NEEDS.get((kind, provider), ("", ()))
         self._offline = offline
 
     @cached_property
@@ -97,17 +75,16 @@ class ModelFiles:
         path = Path(self.name)
         if self._is_path(path):
             self._require_files(path)
-            return "folder", path.parent if path.is_file() else path
+            return "folder", path
         folder = packaged.locate(self.packaged) if self.packaged else None
         if folder is not None:
             return "package", folder
-        cached = (
-            hub.find_cached(self._hub_model) if self._may_be_cached and self._hub_model else None
-        )
-        others = _NEEDS[self.kind, self.provider].others
-        if cached is None or not all((cached / name).is_file() for name in others):
-            return None
-        return "hub cache", cached
+        # fastembed is slow to name the files of a model, so it is asked only if any was fetched
+        if self.provider in _ON_HUB and any(hub.cache_folder(self.provider).glob("models--*/")):
+            cached = hub.find_cached(self._hub_model) if self._hub_model else None
+            if cached and all((cached / name).is_file() for name in self._others):
+                return "hub cache", cached
+        return None
 
     @cached_property
     def folder(self) -> Path:
@@ -118,7 +95,7 @@ class ModelFiles:
 
     def require(self) -> None:
         """Raise at once, without fetching anything, if the files are not available anywhere."""
-        if not self.found:
+        if self.runs_here and not self.found:
             self._require_hub()
 
     def fetch(self, *, is_patient: bool = False) -> Path:
@@ -128,11 +105,12 @@ class ModelFiles:
         """
         self._require_hub(is_patient=is_patient)
         if self._hub_model is None:
+            install = f"{self.packaged.install}, or " if self.packaged else ""
+            other = "sentence_transformers" if self.kind == "reranker" else "huggingface"
             raise ModelUnavailableError(
                 f"{self.provider} knows no model {self.name}, and there is no such folder: "
-                + (f"{self.packaged.install}, or name" if self.packaged else "name")
-                + " a folder with its files, a model from 'catalog models list', or the provider "
-                + ("sentence_transformers" if self.kind == "reranker" else "huggingface")
+                f"{install}name a folder with its files, a model from 'catalog models list', or "
+                f"the provider {other}"
             )
         try:
             return hub.fetch(self._hub_model)
@@ -155,17 +133,15 @@ class ModelFiles:
     @cached_property
     def weights_file(self) -> Path:
         """The file of the weights; of several the least nested one, then the first by name."""
-        folder, pattern = self.folder, _NEEDS[self.kind, self.provider].weights
         if self.known is not None:
-            return folder / (CONVERTED if self.known.converted else self.known.weights)
-        if self.kind == "language model":
-            return Path(self.name)
+            return self.folder / (CONVERTED if self.known.converted else self.known.weights)
         if self.export and self._hub_model:
-            return folder / self._hub_model.weights
-        files = sorted(folder.rglob(pattern), key=lambda file: (len(file.parts), file))
-        if not files:  # of a package or the cache; a named folder was looked through
-            raise ModelUnavailableError(f"the folder {folder} has no {pattern}")
-        return files[0]
+            return self.folder / self._hub_model.weights
+        files = self.folder.rglob(self._weights)
+        found = min(files, key=lambda file: (len(file.parts), file), default=None)
+        if found is None:  # of a package or the cache; a named folder was looked through
+            raise ModelUnavailableError(f"the folder {self.folder} has no {self._weights}")
+        return found
 
     @cached_property
     def weights_hash(self) -> str:
@@ -174,57 +150,45 @@ class ModelFiles:
             return self.known.converted.get(CONVERTED) or self.known.sha256[self.known.weights]
         return hash_weights(self.weights_file)
 
+    @property
+    def dimension(self) -> int | None:
+        """The length of the model's vectors according to its files, ``None`` if unknown."""
+        if self.provider == "static":
+            return find_table(self.weights_file)[2][1]
+        folder = self.found[1] if self.found else Path()
+        for name, key in (("2_Dense/config.json", "out_features"), ("config.json", "hidden_size")):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                return int(json.loads((folder / name).read_text(encoding="utf-8"))[key])
+        return None
+
     def verify(self) -> None:
         """Raise :class:`ModelUnavailableError` if a packaged file is not the known one."""
         if self.known is not None and not self.known.converted:  # those are compared when found
             packaged.verify(self.known, self.folder)
 
     def _is_path(self, path: Path) -> bool:
-        """Return whether the name is that of a folder or file, or can be nothing else."""
-        try:
-            if path.is_dir() or (self.kind == "language model" and path.is_file()):
-                return True
-        except ValueError as error:  # a character that no path has
-            raise ModelUnavailableError(f"{self.name!r} is not a name of a model") from error
+        """Return whether the name is that of a folder, or can be nothing else."""
         could_be_on_hub = self.provider in _ON_HUB and hub.is_repository_name(self.name)
-        return self.packaged is None and not could_be_on_hub
+        return path.is_dir() or (self.packaged is None and not could_be_on_hub)
 
     def _require_files(self, path: Path) -> None:
         """Raise :class:`ModelUnavailableError` unless the files needed are there and readable."""
-        if self.kind != "language model" and not path.is_dir():
+        if not path.is_dir():
             raise ModelUnavailableError(
                 f"there is no folder {path} with a model for {self.provider}, and no installed "
                 f"package has {self.name}: see 'catalog models list'"
             )
         try:
-            for needed in self._list_needed(path):
+            os.scandir(path).close()  # a search below a folder that cannot be read finds nothing
+            weights = next(path.rglob(self._weights), path / self._weights)
+            for needed in (*(path / name for name in self._others), weights):
                 needed.open("rb").close()
-        except FileNotFoundError as error:
-            absent = Path(error.filename).name
-            raise ModelUnavailableError(
-                f"there is no language model file {path}"
-                if self.kind == "language model"
-                else f"the folder {path} holds no {absent}, which {self.provider} needs"
-            ) from None
         except OSError as error:
             place = Path(error.filename or path)
-            raise ModelUnavailableError(describe_os_error(place, error)) from error
-
-    def _list_needed(self, path: Path) -> Iterator[Path]:
-        if self.kind == "language model":
-            yield path
-            return
-        weights, others = _NEEDS[self.kind, self.provider]
-        os.scandir(path).close()  # a search below a folder that cannot be read finds nothing
-        yield from (path / name for name in others)
-        yield next(path.rglob(weights), path / weights)
-
-    @property
-    def _may_be_cached(self) -> bool:
-        """Return whether to ask fastembed, which is slow, for the names of the files."""
-        if self.provider not in _ON_HUB:
-            return False
-        return self.provider != "fastembed" or bool(hub.list_cached(hub.cache_folder("fastembed")))
+            absent = f"the folder {path} holds no {place.name}, which {self.provider} needs"
+            is_absent = isinstance(error, FileNotFoundError)
+            problem = absent if is_absent else describe_os_error(place, error)
+            raise ModelUnavailableError(problem) from error
 
     @cached_property
     def _hub_model(self) -> HubModel | None:
@@ -237,12 +201,9 @@ class ModelFiles:
                 f"{self.name} is a provider, not a model: --provider {self.name} NAME, or "
                 f"IDX_EMBEDDING__PROVIDER={self.name} with IDX_EMBEDDING__MODEL=NAME"
             )
-        if self.provider in _ON_HUB:
-            if not (is_offline := self._offline or hub.is_set_offline()) and (
-                is_patient or hub.is_reachable()
-            ):
-                return
-            reason = "may not be used" if is_offline else "does not answer"
+        is_offline = self._offline or hub.is_set_offline()
+        if self.provider in _ON_HUB and not is_offline and (is_patient or hub.is_reachable()):
+            return
         if self.packaged is not None:
             raise ModelUnavailableError(
                 f"the model {self.name} is not installed, and cannot be downloaded here: install "
@@ -250,8 +211,8 @@ class ModelFiles:
             )
         raise ModelUnavailableError(
             f"no folder, installed package or cached model is named {self.name}, and the model "
-            f"hub {reason}: name a folder with its files or, with a network, run: "
-            f"{fetch_command(self.name)}"
+            f"hub {'may not be used' if is_offline else 'does not answer'}: name a folder with its "
+            f"files or, with a network, run: {fetch_command(self.name)}"
         )
 
 
@@ -269,29 +230,11 @@ def hash_weights(weights: Path) -> str:
     """
     is_torch, folder = weights.suffix == ".safetensors", weights.parent
     found = folder.rglob("*.safetensors") if is_torch else folder.glob(f"{escape(weights.name)}*")
-    parts = sorted(found)
-    hashes = [hash_file(path) for path in parts]
+    hashes = [hash_file(path) for path in sorted(found)]
     return hashes[0] if len(hashes) == 1 else sha256_hex("|".join(hashes))
 
 
-class ConfiguredModel(NamedTuple):
-    """A model of the settings; ``is_on`` if searches or answers use it under these settings."""
-
-    kind: Kind
-    provider: str
-    name: str
-    is_on: bool
-    offline: bool
-
-    @property
-    def files(self) -> ModelFiles | None:
-        """Its files; ``None`` if it runs elsewhere, or in a user's own code."""
-        if not runs_here(self.kind, self.provider):
-            return None
-        return ModelFiles(self.kind, self.provider, self.name, offline=self.offline)
-
-
-def list_configured(settings: Settings) -> Iterator[ConfiguredModel]:
+def list_configured(settings: Settings) -> Iterator[ModelFiles]:
     """Yield the embedding model, the reranker, and the language models of all profiles, each once.
 
     A reranker that is a language model is not listed separately.
@@ -299,26 +242,24 @@ def list_configured(settings: Settings) -> Iterator[ConfiguredModel]:
     yield embedding_model(settings)
     if settings.rag_v2.rerank_provider != "llm":
         yield reranker(settings, is_on=settings.rag_v2.rerank_enabled)
-    llm = settings.llm
-    if llm.provider == "none":
-        return
-    chosen = [llm, *(llm.of_profile(profile) for profile in get_args(Profile))]
-    for provider, model in dict.fromkeys((one.provider, one.model) for one in chosen):
-        name = model or (SMOLLM2.name if provider == SMOLLM2.provider else provider)
-        yield ConfiguredModel("language model", provider, name, True, settings.embedding.offline)
+    if settings.llm.provider != "none":
+        profiles = (settings.llm.of_profile(profile) for profile in get_args(Profile))
+        chosen = ((one.provider, one.model) for one in (settings.llm, *profiles))
+        for provider, model in dict.fromkeys(chosen):
+            yield ModelFiles("language model", provider, model or provider)
 
 
-def embedding_model(settings: Settings) -> ConfiguredModel:
+def embedding_model(settings: Settings) -> ModelFiles:
     """Return the embedding model that the settings name."""
     chosen = settings.embedding
-    return ConfiguredModel("embedding", chosen.provider, chosen.model, True, chosen.offline)
+    return ModelFiles("embedding", chosen.provider, chosen.model, offline=chosen.offline)
 
 
-def reranker(settings: Settings, *, is_on: bool) -> ConfiguredModel:
+def reranker(settings: Settings, *, is_on: bool) -> ModelFiles:
     """Return the reranker that the settings name."""
-    rag = settings.rag_v2
-    offline = settings.embedding.offline
-    return ConfiguredModel("reranker", rag.rerank_provider, rag.rerank_model, is_on, offline)
+    rag, offline = settings.rag_v2, settings.embedding.offline
+    name = rag.rerank_model
+    return ModelFiles("reranker", rag.rerank_provider, name, offline=offline, is_on=is_on)
 
 
 def require_models(settings: Settings, *, mode: str = "hybrid", rerank: bool | None = None) -> None:
@@ -326,9 +267,7 @@ def require_models(settings: Settings, *, mode: str = "hybrid", rerank: bool | N
 
     Imports nothing that runs one, and fetches nothing. ``rerank``: as the settings say if unset.
     """
-    needed = [] if mode == "lexical" else [embedding_model(settings)]
+    if mode != "lexical":
+        embedding_model(settings).require()
     if settings.rag_v2.rerank_enabled if rerank is None else rerank:
-        needed.append(reranker(settings, is_on=True))
-    for model in needed:
-        if files := model.files:
-            files.require()
+        reranker(settings, is_on=True).require()

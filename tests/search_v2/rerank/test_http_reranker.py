@@ -4,6 +4,7 @@ import contextlib
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from time import monotonic, sleep
 
 import pytest
 
@@ -196,8 +197,21 @@ def test_a_server_that_does_not_answer_is_given_up(server):
 def test_an_answer_that_trickles_in_is_given_up(server, slow_head):
     server.slow_head = slow_head
     server.pause = 0.01  # over a hundred bytes: each in time, and all of them not
+    asked = reranker(server, timeout_seconds=0.3)
     with pytest.raises(RerankError, match=r"did not answer in 0\.3 s"):
-        reranker(server, timeout_seconds=0.3).scores("q", ["one", "two"])
+        asked.scores("q", ["one", "two"])
+
+
+@pytest.mark.parametrize("slow_head", [False, True])
+def test_a_server_that_drips_for_ever_gives_its_slot_back(server, slow_head):
+    server.slow_head, server.pause = slow_head, 0.05  # some 5 seconds in all
+    asked = reranker(server, timeout_seconds=0.3)
+    with pytest.raises(RerankError, match="did not answer"):
+        asked.scores("q", ["one", "two"])
+    deadline = monotonic() + 2
+    while (running := asked._server._calls.abandoned) and monotonic() < deadline:
+        sleep(0.01)
+    assert running == 0
 
 
 def test_a_call_may_be_given_less_time_than_the_reranker_has(server):

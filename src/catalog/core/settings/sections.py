@@ -125,9 +125,9 @@ class LLMSettings(BaseModel):
 
     provider: str = Field(
         "none",
-        description="none, openai (any compatible server), ollama, llama_cpp, or module:function.",
+        description="none, openai (any compatible server), ollama, or module:function.",
     )
-    model: str | None = Field(None, description="Name of the model on the server, or a GGUF file.")
+    model: str | None = Field(None, description="Name of the model on the server.")
     cheap: str | None = Field(
         None,
         description="Model of the profile cheap; unset: the model above. With module:function as "
@@ -148,9 +148,6 @@ class LLMSettings(BaseModel):
         "twelve times as long.",
     )
     max_tokens: int = Field(400, ge=16, le=8192, description="Maximum length of a reply.")
-    threads: int = Field(
-        1, ge=1, le=256, description="Threads of a model that runs in this process."
-    )
     prices: Pairs = Field(
         (),
         description="Prices of a million tokens of prompts and of replies by model, for catalog "

@@ -65,8 +65,7 @@ def eval_answers(
     model: Annotated[
         str | None,
         typer.Option(
-            help="openai, ollama, llama_cpp, module:function, or none: where the model runs, as "
-            "for 'ask'."
+            help="openai, ollama, module:function, or none: where the model runs, as for 'ask'."
         ),
     ] = None,
     judge: Annotated[

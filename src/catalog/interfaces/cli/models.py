@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show where the files of models are, and check them.", no_args_is_help=True)
 _HEADINGS = ("", "model", "kind", "runs with", "from", "size", "hashes", "dim")
-_PUBLISHED_HEADINGS = ("model", "runs with", "size", "licence", "languages", "published quality")
 
 
 @app.command("list")
@@ -36,23 +35,17 @@ def list_all(
     context: typer.Context,
     json: JsonOption = False,
 ) -> None:
-    """List the models of the settings, of installed packages and of the hub's cache.
+    """List the models of the settings and those that packages of this release carry.
 
     A star marks models that searches and answers use now, a circle models that are switched off.
-    Then come known models that are not here, with what their publishers say of them.
 
     Examples:
         catalog models list
         catalog models list --json
     """
-    from catalog.models.inventory import list_models, list_published
+    from catalog.models.inventory import list_models
 
-    entries = list_models(settings_for(context).settings)
-    known = list_published(entries)
-    _print([*entries, *known] if json else entries, json=json)
-    if not json:
-        rows = [(it.name, *list(asdict(it.published).values())[1:]) for it in known if it.published]
-        say("", "Known models that are not here:", *table_lines(_PUBLISHED_HEADINGS, rows))
+    _print(list_models(settings_for(context).settings), json=json)
 
 
 @app.command("check")
@@ -71,12 +64,12 @@ def check(
         catalog models check
         catalog models check BAAI/bge-small-en-v1.5
     """
-    from catalog.models.inventory import check_model, count_bytes, list_models, named_models
+    from catalog.models.inventory import check_model, list_models, named_models
 
     settings = settings_for(context).settings
     entries = list_models(settings) if name is None else named_models(settings, name)
     with TerminalProgress() as progress:
-        progress.start(count_bytes(entries), "comparing hashes")
+        progress.start(sum(entry.bytes or 0 for entry in entries), "comparing hashes")
         checked = [
             check_model(entry, partial(progress.advance, label=entry.name)) for entry in entries
         ]
@@ -94,7 +87,7 @@ def path(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Print the folder (or GGUF file) of a model; exit with 1 if it is not here.
+    """Print the folder of a model; exit with 1 if it is not here.
 
     Examples:
         catalog models path BAAI/bge-small-en-v1.5
@@ -111,11 +104,11 @@ def path(
             raise ModelUnavailableError(f"{name} has no files here: {fetch_command(name)}")
         note(f"fetching {name}\n")
         files.fetch(is_patient=True)
-    place = files.weights_file if files.kind == "language model" else files.folder
     if json:
-        print_json({"name": name, "kind": files.kind, "provider": files.provider, "path": place})
+        shown = {"name": name, "kind": files.kind, "provider": files.provider}
+        print_json({**shown, "path": files.folder})
     else:
-        print(safe(str(place)))  # a path is not wrapped
+        print(safe(str(files.folder)))  # a path is not wrapped
 
 
 def _print(entries: Sequence[ModelEntry], *, json: bool) -> None:

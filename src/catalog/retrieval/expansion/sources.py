@@ -48,14 +48,6 @@ Try to include as many key details as possible.
 Passage:\"\"\"
 """
 
-GRAMMAR = r"""root ::= lex lex? lex? vec vec? vec? hyde?
-lex ::= "lex: " word (" " word){0,7} "\n"
-vec ::= "vec: " word (" " word){1,19} "\n"
-hyde ::= "hyde: " word (" " word){3,59} "\n"
-word ::= [^\x00-\x20<>\x7F]{1,40}
-"""
-"""GBNF: 1 to 3 lex lines of 1-8 words, 1 to 3 vec lines of 2-20, at most one hyde line of 4-60."""
-
 
 class ExpansionReply(BaseModel):
     """Other wordings of a search query."""
@@ -98,8 +90,8 @@ def get_source(kind: Literal["lines", "hyde"], llm: LanguageModel) -> ExpansionS
 class LexVecSource:
     """Asks a language model for lex, vec and hyde lines; ``prompt`` has a place for ``{query}``.
 
-    A model that takes a grammar is bound to the form; one that takes a schema is asked for it, and
-    again in plain text if that fails; any other reply is read as far as it can be.
+    A model that takes a schema is asked for it, and again in plain text if that fails; any other
+    reply is read as far as it can be.
     """
 
     def __init__(self, llm: LanguageModel, prompt: str = PROMPT) -> None:
@@ -114,12 +106,8 @@ class LexVecSource:
     def expand(self, query: str) -> list[ExpansionLine]:
         """Ask for lex, vec and hyde lines."""
         asked = self.prompt.replace("{query}", one_line(query))
-        takes = getattr(self._llm, "takes", "")
-        if takes == "grammar":
-            return parse_lines(complete(self._llm, asked, grammar=GRAMMAR))
-        return (takes == "schema" and self._filled(asked)) or parse_lines(
-            complete(self._llm, asked)
-        )
+        filled = getattr(self._llm, "takes_schema", False) and self._filled(asked)
+        return filled or parse_lines(complete(self._llm, asked))
 
     def _filled(self, asked: str) -> list[ExpansionLine]:
         try:

@@ -112,7 +112,7 @@ class HttpReranker:
     def _request(self, body: Mapping[str, Any], seconds: float) -> Any:
         reply = self._server.post(body, seconds)
         if not reply.is_success:
-            raise RerankError(f"{self._label} answered with status {reply.status}")
+            raise RerankError(f"{self._label} answered with status {reply.status_code}")
         return self._server.read(reply)
 
     def _parse(self, answer: Any, count: int) -> list[Any]:
