@@ -37,7 +37,7 @@ from step import WARM_UP, conditions, exponents, latency, memory, run, run_once,
 WORDS = {"sqlite": ("bm25", "fts"), "postgres": ("bm25", "fts")}
 VECTORS = {
     "sqlite": ("exact", "qdrant", "sqlite-vec"),
-    "postgres": ("exact", "qdrant", "sqlite-vec", "pgvector"),
+    "postgres": ("exact", "qdrant", "sqlite-vec"),
 }
 QDRANT_URL = os.environ.get("IDX_TEST_QDRANT_URL")
 

@@ -41,13 +41,12 @@ __all__ = [
 
 ENGINES = (
     "exact",
-    "pgvector",
     "sqlite-vec",
     "qdrant-edge",
     "qdrant-memory",
     "qdrant-server",
 )
-ON_POSTGRES = ("exact-postgres", "pgvector")  # those whose truth is there
+ON_POSTGRES = ("exact-postgres",)  # those whose truth is there
 
 
 class OneAtATime:
@@ -91,10 +90,6 @@ class Bench(Desk):
             from catalog.store.vectors.sqlite_vec import SqliteVecEngine
 
             return SqliteVecEngine(database, dataset, folder, DIM, FINGERPRINT)
-        if self.kind in ON_POSTGRES:
-            from catalog.store.vectors.pgvector import PgVectorEngine
-
-            return PgVectorEngine(database, dataset, DIM, FINGERPRINT)
         from catalog.store.vectors.server import ServerEngine
 
         prefix = f"test_{abs(hash(self.folder))}_"

@@ -215,7 +215,6 @@ def test_instructions_name_datasets_that_all_roles_of_tokens_see(aviary):
 
 def test_status_tells_a_role_neither_times_nor_what_others_ask(engine, bound):
     for answer in (engine.ask("status", {"role": "guest"}), bound.ask("status", {})):
-        assert answer["query_cache"] is None
         assert set(answer["datasets"][0]) == {
             "dataset",
             "documents",
@@ -224,7 +223,6 @@ def test_status_tells_a_role_neither_times_nor_what_others_ask(engine, bound):
             "modalities",
         }
         assert "notes: 2 documents, 2 passages" in render("status", answer, Form()).out
-    assert engine.ask("status", {})["query_cache"] is not None
     told = AGENT_TOOLS["status"].call(bound, {})
     assert told.data["datasets"][0]["updated"] is None
     assert "updated" not in told.text

@@ -103,7 +103,7 @@ def test_a_name_of_ours_is_not_taken_and_no_package_is_looked_at(
 
 
 def test_an_unknown_name_is_refused_with_ours_and_those_of_packages(installed: None) -> None:
-    known = r"unknown keyword engine 'whoosh'; engines: bm25, fts, qdrant, broken, toy;"
+    known = r"unknown keyword engine 'whoosh'; engines: bm25, fts, broken, toy;"
     with pytest.raises(UnknownEngineError, match=known):
         entry_points.find_engine("catalog.lexical", "whoosh")
     with pytest.raises(ConfigError, match=f"setting rag_v2.lexical_engine: {known}"):

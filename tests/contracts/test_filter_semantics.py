@@ -181,7 +181,6 @@ READINGS = {
     "sql": ("exact", by_sql),
     "exact": ("exact", by_search),
     "postgres": ("exact-postgres", by_sql),
-    "pgvector": ("pgvector", by_search),
     "sqlite-vec points": ("sqlite-vec", by_points),
     "qdrant-edge": ("qdrant-edge", by_search),
     "qdrant-edge points": ("qdrant-edge", by_points),

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from qdrant_client import QdrantClient
 
 from builders import make_database
 from catalog.core.errors import UnknownEngineError
 from catalog.store.database import Database
 from catalog.store.lexical import LEXICAL_ENGINES, get_lexical_engine
-from catalog.store.lexical.qdrant_words import QdrantWordsEngine
 from catalog.testing.lexical import LexicalContract
 
 pytestmark = pytest.mark.both_stores
@@ -32,22 +30,9 @@ class TestFullText(LexicalContract):
         return get_lexical_engine("fts", database, dataset, folder)
 
 
-class TestQdrantWords(LexicalContract):
-    finds_neighbours = False  # a sparse vector cannot ask for two words together
-
-    @pytest.fixture
-    def make(self, store_kind: str):
-        if store_kind == "postgres":
-            pytest.skip("it reads a store as bm25 does")
-        return self.open_engine
-
-    def open_engine(self, database: Database, dataset: str, folder: Path):
-        return QdrantWordsEngine(database, dataset, QdrantClient(":memory:"), "test-")
-
-
 def test_an_unknown_engine_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
-    assert LEXICAL_ENGINES == ("bm25", "fts", "qdrant")
+    assert LEXICAL_ENGINES == ("bm25", "fts")
     database = make_database(tmp_path)
-    with pytest.raises(UnknownEngineError, match="bm25, fts, qdrant"):
+    with pytest.raises(UnknownEngineError, match="bm25, fts"):
         get_lexical_engine("whoosh", database, "notes", tmp_path)
     database.close()

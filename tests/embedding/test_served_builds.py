@@ -215,23 +215,6 @@ def test_a_hybrid_search_goes_by_words_while_the_server_is_down(tmp_path, server
             alone.retrieve("number07")
 
 
-def test_a_model_that_was_adopted_is_asked_though_the_old_one_refuses(
-    tmp_path, server, folder, monkeypatch
-):
-    """Another process had the store adopt one, and the old one's key was taken back."""
-
-    def follow():
-        was_dead, server.dead = server.dead is not None, None
-        return was_dead
-
-    with open_remote(tmp_path / "home", server) as library:
-        Indexer(library).build(folder, "notes")
-        server.dead = status(401)
-        monkeypatch.setattr(library, "follow_adoption", follow)
-        results = SearchServiceV2(library).search("number07", dataset="notes", strict=True)
-        assert results[0].path == "note07.md"
-
-
 def run_catalog(home, server, *arguments, **options):
     settings = server.settings()
     told = {

@@ -634,7 +634,6 @@ def test_a_restore_that_fails_leaves_no_folder_behind(catalog, tmp_path, content
         ("export", "out.jsonl"),
         ("backup", "copy.db"),
         ("restore", "copy.db"),
-        ("migrate-store", "--to", "sqlite:///copy.db"),
         ("index", "stats"),
         ("index", "update", "--dry-run"),
         ("logs", "queries"),
@@ -667,7 +666,7 @@ def golden(tmp_path):
 
 
 def test_a_provider_that_is_given_as_a_model_is_told_how_to_be_given(catalog, shared):
-    for words in (("index", "try-model", "static"), ("models", "path", "static", "--fetch")):
+    for words in (("models", "path", "static", "--fetch"),):
         code, _, err = catalog(*words)
         assert code == 1
         assert "static is a provider, not a model: --provider static NAME" in err

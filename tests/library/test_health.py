@@ -77,9 +77,3 @@ def test_an_index_that_a_server_holds_is_no_defect(library):
 def test_damage_is_mended_by_an_update(library, monkeypatch):
     failing(monkeypatch, Bm25Engine, caused(errno.EIO))
     assert found(library, "d: lexical index").fix == "catalog index update --dataset d"
-
-
-def test_a_setting_that_cannot_work_is_reported_once(library):
-    with open_qdrant_library(library.settings.home, lexical_engine="qdrant") as other:
-        wrong = [check.name for check in diagnose(other) if not check.ok]
-    assert wrong == ["d: lexical index"]

@@ -14,7 +14,6 @@ from catalog.embedding.model import EmbeddingModel
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
-from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction
 from catalog.store.locks import hold_lock
 from catalog.store.schema import chunks
@@ -304,13 +303,3 @@ def test_an_engine_that_the_settings_make_impossible_ends_the_run_and_the_next_g
     assert report.unchanged == 3
     assert report.chunks == report.embedded_chunks > 0
     assert engine.search("walrus", 9, Restriction("docs"))
-
-
-def test_a_search_by_an_engine_that_the_settings_make_impossible_is_an_error(folder, opened):
-    """A file holds no vectors for ``pgvector``: half an answer would be told for a whole one."""
-    Indexer(opened()).build(folder, "docs")
-    service = SearchServiceV2(opened(vector_engine="pgvector"))
-    with pytest.raises(ConfigError, match="pgvector"):
-        service.search("walrus")
-    checked = {check.name: check for check in diagnose(service.library)}["docs: vector index"]
-    assert checked.fix.startswith("solve this first")

@@ -97,9 +97,3 @@ def test_doctor_reports_whether_the_server_answers(server, library):
     server.faults.clear()
     server.fail("GET", "/collections$", 401, times=99)
     assert checks()["Qdrant server"].fix == "correct IDX_RAG_V2__QDRANT_API_KEY"
-
-
-def test_doctor_asks_a_server_that_has_the_words_alone(server, tmp_path):
-    options = {"vector_engine": "exact", "lexical_engine": "qdrant", "qdrant_url": server.url}
-    with open_library(tmp_path / "words", **options) as opened:
-        assert any(check.name == "Qdrant server" for check in diagnose(opened))

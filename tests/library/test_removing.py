@@ -13,7 +13,6 @@ from sqlalchemy import event, inspect, select, text
 
 from catalog.answers.risk import RiskBound, find_bound, save_bound
 from catalog.core.errors import InputError, StoreBusyError, StoreFullError, UnknownDatasetError
-from catalog.core.settings import TsvectorSettings
 from catalog.ingest.sync_report import Silent
 from catalog.library.health import diagnose
 from catalog.library.importing import _ImportRun
@@ -196,29 +195,10 @@ def test_one_that_is_being_indexed_is_left_alone(tmp_path):
         assert search(library, "notes")[0] == "walrus.md"
 
 
-def test_tables_of_words_and_vectors_on_a_server_are_emptied(tmp_path, on_postgres):
-    engines = {"lexical_engine": "fts", "vector_engine": "pgvector"}
-    with open_library(tmp_path / "home", **engines) as library:
-        build(library, tmp_path, "kept")
-        before = derived(library)
-        assert len(before) == 5  # words, their counts and vectors, and the store's own full text
-        build(library, tmp_path, "notes")
-        assert search(library, "notes")[0] == "walrus.md"
-        assert sum(derived(library).values()) == 2 * sum(before.values())
-    simple = {"tsvector": TsvectorSettings(config="simple")}
-    with open_library(tmp_path / "home", **engines, **simple) as otherwise_cut:
-        assert Indexer(otherwise_cut).remove("notes").notes == ()
-    with open_library(tmp_path / "home", **engines) as library:
-        assert derived(library) == before
-        assert search(library, "kept")[0] == "walrus.md"
-        build(library, tmp_path, "notes")
-        assert search(library, "notes")[0] == "walrus.md"
-
-
 @pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant:UserWarning")
 def test_collections_on_a_qdrant_server_are_emptied(tmp_path, monkeypatch):
     with qdrant_protocol(monkeypatch) as server:
-        engines = {"lexical_engine": "qdrant", "vector_engine": "qdrant", "qdrant_url": server.url}
+        engines = {"vector_engine": "qdrant", "qdrant_url": server.url}
         with open_library(tmp_path / "home", **engines) as library:
             build(library, tmp_path, "kept")
             build(library, tmp_path, "notes")
@@ -237,13 +217,13 @@ def test_remains_on_a_server_are_reported_and_removed_later(tmp_path, monkeypatc
     monkeypatch.setattr(qdrant_server, "ATTEMPTS", 1)
     monkeypatch.setattr(qdrant_server, "REST", 0.0)
     with qdrant_protocol(monkeypatch) as server:
-        engines = {"lexical_engine": "qdrant", "vector_engine": "qdrant", "qdrant_url": server.url}
+        engines = {"vector_engine": "qdrant", "qdrant_url": server.url}
         with open_library(tmp_path / "home", **engines) as library:
             build(library, tmp_path, "notes")
             for method in ("GET", "POST", "PUT", "DELETE"):
                 server.fail(method, "", 503, times=99)
             notes = Indexer(library).remove("notes").notes
-            assert [note.startswith("the part on a server stays: ") for note in notes] == [True] * 2
+            assert [note.startswith("the part on a server stays: ") for note in notes] == [True]
             server.faults.clear()
             wrong = {check.name: check for check in diagnose(library) if not check.ok}
             assert "are left: notes" in wrong["removals"].detail

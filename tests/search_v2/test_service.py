@@ -378,17 +378,6 @@ def test_a_repeated_query_comes_from_the_cache_which_counts_it(tmp_path, notes):
         assert "cached" in stage(again, "vector").note
         assert service.parts.query_vectors.hits == 1
         service.close()
-    with open_library(tmp_path / "home", encoder) as library:
-        SearchServiceV2(library).search("bake bread", dataset="notes")
-        assert len(encoder.texts) == asked, "another process embeds it no more"
-
-
-def test_the_vectors_of_many_queries_are_saved_before_the_process_ends(library):
-    vectors = SearchServiceV2(library).parts.query_vectors
-    for number in range(32):
-        vectors.embed(f"query {number}")
-    others = SearchServiceV2(library).parts.query_vectors
-    assert [others.embed(f"query {number}")[1] for number in (0, 31)] == [True, True]
 
 
 def test_the_same_question_gives_the_same_answer(service):
@@ -789,3 +778,12 @@ def test_a_search_that_finds_something_does_not_say_what_was_searched(service):
     found = service.search("flour", dataset="notes")
     assert (found.searched, found.nearest) == (None, ())
     assert not {"searched", "nearest"} & found.to_dict().keys()
+
+
+def test_each_step_is_told_as_it_ends(library):
+    told = []
+    results = SearchServiceV2(library, on_stage=told.append).search("keys", dataset="notes")
+    assert [report.name for report in told if report.name != "fuse"] == [
+        report.name for report in results.stages if report.name != "fuse"
+    ]
+    assert {"lexical", "vector", "shape"} <= {report.name for report in told}

@@ -64,20 +64,3 @@ def test_a_vector_that_is_there_stays_and_what_is_not_there_is_missing(database:
     with database.read() as connection:
         assert embedding_cache.load(connection, [key, "other"])[key].tolist() == [1, 2]
         assert embedding_cache.find_missing(connection, [key, "other"]) == {"other"}
-
-
-def test_query_vectors_are_trimmed_to_the_newest_and_documents_stay(database: Database):
-    document = save(database, "document", "text", 1)
-    keys = [embed_key(MODEL, "query", str(number)) for number in range(4)]
-    with database.write() as connection:
-        for moment, key in enumerate(keys):
-            vectors = {key: np.ones(1, dtype=np.float32)}
-            embedding_cache.save(
-                connection, vectors, fingerprint=MODEL, side="query", now=float(moment)
-            )
-        embedding_cache.trim_queries(connection, 2)
-        embedding_cache.count_hit(connection, keys[3])
-        assert embedding_cache.load(connection, [document, *keys]).keys() == {document, *keys[2:]}
-        assert embedding_cache.query_cache_stats(connection) == (2, 1)
-        assert embedding_cache.purge_unused(connection) == 1
-        assert embedding_cache.load(connection, [document, *keys]).keys() == set(keys[2:])

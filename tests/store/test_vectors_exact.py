@@ -91,7 +91,7 @@ def test_vectors_of_two_dimensions_are_refused(desk: Bench):
         ExactEngine(desk.database, DATASET).search(vector(1), 1, everything())
 
 
-@pytest.mark.parametrize("name", sorted({*VECTOR_ENGINES} - {"pgvector"}))  # which needs Postgres
+@pytest.mark.parametrize("name", sorted(VECTOR_ENGINES))
 def test_every_named_engine_searches(desk: Bench, name: str):
     desk.put("a.md", vector(1))
     folder = desk.folder / "index"

@@ -25,7 +25,7 @@ from catalog.core.retrieval_events import asked_at
 from catalog.library.names import roles_in_force
 from catalog.llm import PROVIDERS, LanguageModel, get_llm
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.stages import StageLog, span
+from catalog.retrieval.stages import StageLog
 from catalog.store.chunks import find_root
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def answer_events(
     whole answer has other sentences than those before it. A question from an edge is logged, also
     with an error, and if nobody waits for the end.
     """
-    with span("ask"), service.library.log.watching(params) as note:
+    with service.library.log.watching(params) as note:
         agent = read_agent(service.parts.settings, params.agent)
         if agent.output not in (None, "answer"):
             raise InputError(f"the agent {params.agent!r} writes {agent.output}, not answers")

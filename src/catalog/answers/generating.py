@@ -50,7 +50,7 @@ from catalog.core.text import clean
 from catalog.llm import LanguageModel
 from catalog.retrieval.query_words import query_coverage, query_words
 from catalog.retrieval.shared import shared_service
-from catalog.retrieval.stages import StageLog, span
+from catalog.retrieval.stages import StageLog
 
 if TYPE_CHECKING:
     from catalog.core.results import SearchResult, SearchResults
@@ -255,7 +255,7 @@ def generate_artifact(
     """
     if not params.topic.strip():
         raise InputError("the topic is empty: say what it is about")
-    with span("generate"), service.library.log.watching(params) as note:
+    with service.library.log.watching(params) as note:
         agent = _agent_for(service, params)
         artifact = _generate(service, with_agent(params, agent), llm, agent)
         note(artifact, agent=params.agent, profile=agent.profile)

@@ -23,12 +23,10 @@ OURS: dict[Group, dict[str, str]] = {
     "catalog.lexical": {
         "bm25": "catalog.store.lexical.bm25:open_engine",
         "fts": "catalog.store.lexical:open_full_text",
-        "qdrant": "catalog.store.lexical.qdrant_words:open_engine",
     },
     "catalog.vectors": {
         "qdrant": "catalog.store.vectors:open_qdrant",
         "sqlite-vec": "catalog.store.vectors.sqlite_vec:open_engine",
-        "pgvector": "catalog.store.vectors.pgvector:open_engine",
         "exact": "catalog.store.vectors.exact:open_engine",
     },
 }

@@ -46,7 +46,6 @@ from catalog.store import Database
 from catalog.store.chunks import find_root
 from catalog.store.document_names import list_addresses
 from catalog.store.eval_runs import EvalRun, find_runs
-from catalog.store.trial import count_trial, list_trial_documents, require_trial
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 
 _SECRETS = {"qdrant_api_key", "rerank_api_key", "api_key"}
 V2_MODES: dict[str, Mode] = {"v2": "hybrid", "lexical": "lexical", "vector": "vector"}
-_TRIAL_MODES: dict[str, Mode] = {"trial": "hybrid", "trial-vector": "vector"}
 Tell = Callable[[str], None]
 _MODULES = {"catalog.search": "v1", "catalog.search:search": "v1"} | {
     "catalog.search_v2": "v2",
@@ -288,22 +286,16 @@ class Backends:
     v2's caches are off: a query asked again would seem faster than it is. ``tell`` gets a sentence
     before something that takes long and happens once.
 
-    ``specs`` are all that will be loaded. With a model on trial among them, both sides compare all
-    vectors one by one, so that times tell the models apart and not an index. If it was tried on a
-    sample of the ``dataset``, both search the documents of the sample alone: else the present model
-    would find what the other one has never seen.
     """
 
     def __init__(
         self,
         library: Library,
         dataset: str = "",
-        specs: Sequence[str] = (),
         *,
         tell: Tell = lambda _: None,
     ) -> None:
         self._library, self._dataset, self._tell = library, dataset, tell
-        self._has_trial = any(spec.partition(":")[0] in _TRIAL_MODES for spec in specs)
         self._loaded: list[SearchBackend] = []
         self._opened = ExitStack()
 
@@ -335,51 +327,12 @@ class Backends:
 
         return Searcher(self._library)
 
-    @cached_property
-    def _trial(self) -> Searcher:
-        """The search by the model on trial; raises :class:`InputError` where there is none."""
-        from catalog.library.trial import TrialLibrary
-        from catalog.retrieval.searcher import Searcher
-
-        with self._library.database.read() as connection:
-            trial = require_trial(connection)
-        return Searcher(self._opened.enter_context(TrialLibrary(self._library, trial)))
-
-    @cached_property
-    def _sample(self) -> list[str] | None:
-        """The documents that a trial on a sample has embedded; ``None``: no sample is compared."""
-        if not self._has_trial:
-            return None
-        with self._library.database.read() as connection:
-            require_trial(connection)
-            counts = count_trial(connection, self._dataset)
-            documents = list_trial_documents(connection, self._dataset)
-        if not counts.missing:
-            return None
-        if not documents:
-            raise InputError(f"the model on trial has embedded no document of {self._dataset!r}")
-        self._tell(
-            f"Both search a sample of {self._dataset}: {counts.embedded} of {counts.passages} "
-            f"passages, in {len(documents)} documents. The whole dataset has more wrong "
-            "passages, so these scores are too high."
-        )
-        return documents
-
     def _backend(self, spec: str) -> SearchBackend:
         base, _, changes = spec.partition(":")
-        if base in V2_MODES | _TRIAL_MODES:
+        if base in V2_MODES:
             no_cache = {"query_cache_size": 0, "cache_ttl_seconds": 0}
             settings: dict[str, Any] = {**_parse_changes(spec, changes), **no_cache}
-            if self._has_trial:
-                settings["vector_engine"] = "exact"
-            service = self._trial if base in _TRIAL_MODES else self._service
-            mode = (V2_MODES | _TRIAL_MODES)[base]
-            return V2Backend(spec, service.with_settings(settings), mode, self._sample)
-        if self._sample is not None:
-            raise InputError(
-                f"{spec} cannot search only the documents of the sample: compare the trial with "
-                "v2, lexical or vector, or try the model on all passages"
-            )
+            return V2Backend(spec, self._service.with_settings(settings), V2_MODES[base])
         if spec == "v1":
             return V1Backend(self._library.settings, self._tell)
         if spec == "stock":

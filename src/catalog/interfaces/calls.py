@@ -280,7 +280,7 @@ class DocumentsShape(Frozen):
 class StatusShape(Frozen):
     """The contents of the store, and the model and engines set; ``datasets`` in full counts.
 
-    As a role: only counts of what it may see, and no ``query_cache``.
+    As a role: only counts of what it may see.
     """
 
     home: str
@@ -290,7 +290,6 @@ class StatusShape(Frozen):
     dim: int | None
     lexical_engine: str
     vector_engine: str
-    query_cache: dict[str, int] | None
     datasets: tuple[dict[str, Any], ...]
 
 

@@ -56,7 +56,6 @@ from catalog.store.statistics import (
     find_damage,
     measure_chunk_sizes,
 )
-from catalog.store.trial import count_trial
 
 RESTORE = "catalog restore FILE, with a copy made by catalog backup"
 _REINDEX = "catalog index rebuild --lexical"
@@ -153,7 +152,7 @@ def server_checks(library: Library) -> Iterator[Check]:
     """Yield a check on whether the Qdrant server answers, if one is set."""
     rag = library.settings.rag_v2
     url = rag.qdrant_url
-    if url is None or "qdrant" not in (rag.vector_engine, rag.lexical_engine):
+    if url is None or rag.vector_engine != "qdrant":
         return
     from catalog.store.vectors.qdrant_server import describe_server
 
@@ -176,8 +175,7 @@ class DatasetStats:
     ``languages`` counts passages by language, the most first, as the keyword index was last saved;
     none with the engine ``fts``. ``sizes`` are held against its ``chunk_min_size`` and
     ``chunk_size``. ``database_bytes`` is the whole store's, all datasets and caches included;
-    ``updated_at`` is seconds since 1970. ``trial`` has the model on trial, its settings, and the
-    counts of what it has embedded of the dataset.
+    ``updated_at`` is seconds since 1970.
     """
 
     dataset: str
@@ -196,7 +194,6 @@ class DatasetStats:
     pending_points: int
     database_bytes: int
     updated_at: float
-    trial: dict[str, Any] | None
 
 
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
@@ -205,7 +202,6 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     with library.database.read() as connection:
         totals = count_totals(connection, dataset)
         made = read_dataset_settings(connection, dataset) or DatasetSettings(None, {})
-        trial = embedding_cache.read_trial(connection)
         low, high = (
             made.values.get(name, getattr(rag, name)) for name in ("chunk_min_size", "chunk_size")
         )
@@ -226,7 +222,6 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             pending_points=count_pending_points(connection, dataset),
             database_bytes=database_bytes(connection),
             updated_at=stored.updated_at,
-            trial=asdict(trial) | asdict(count_trial(connection, dataset)) if trial else None,
         )
 
 
@@ -252,15 +247,11 @@ def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
     settings = library.settings
     model = embedding_cache.read_stored_model(library.database)
     names = library.datasets()
-    asked: dict[str, int] | None = None
     if roles_in_force(settings, role):
         seen = role_scope(library.database, settings, role, names)
         datasets = [_seen_stats(library, name, seen) for name in sorted(seen.datasets())]
     else:
         datasets = [asdict(dataset_stats(library, name)) for name in names]
-        with library.database.read() as connection:
-            cached, hits = embedding_cache.query_cache_stats(connection)
-        asked = {"entries": cached, "hits": hits}
     return {
         "home": str(settings.home.resolve()),
         "store": _address(library.database),
@@ -269,7 +260,6 @@ def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
         "dim": model.dim if model else None,
         "lexical_engine": settings.rag_v2.lexical_engine,
         "vector_engine": settings.rag_v2.vector_engine,
-        "query_cache": asked,
         "datasets": datasets,
     }
 

@@ -189,7 +189,6 @@ def import_chunks(
     """
     file = portable_file(source)
     progress = progress or Silent()
-    library.follow_adoption()
     with ExitStack() as locks:
         run = _ImportRun(library, file, datasets, root, progress, locks)
         run.read()

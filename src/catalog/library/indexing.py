@@ -119,7 +119,6 @@ class Indexer:
         library, ingest = self._library, self._library.settings.rag_v2.ingest
         with library.database.read() as connection:
             is_known = has_dataset(connection, dataset)
-        library.follow_adoption()
         require_model(library.database, library.wanted_model)
         lexical = library.indexes.lexical(dataset)  # one that the store cannot have is refused
         progress = progress or Silent()
@@ -128,7 +127,6 @@ class Indexer:
                 library.require_dataset(dataset)
             else:  # remains of an earlier dataset of the name
                 self._finish_removal(dataset)
-            library.follow_adoption()  # the run before may have changed the model
             require_model(library.database, library.wanted_model)
             started, clock = time.time(), time.monotonic()
             made = IndexingSettings(library, dataset, apply_settings=apply_settings)
@@ -170,7 +168,6 @@ class Indexer:
         notes += self._language_notes(dataset) if embedding.embedded else ()
         unused = describe_unused_fits(library.database, library.wanted_model.fingerprint)
         notes += (unused,) if unused else ()
-        notes += (library.adoption_note,) if library.adoption else ()
         with library.database.read() as connection:
             incomplete, _ = count_waiting(connection, dataset)
             if embedding.embedded or incomplete:  # else there are those that the sync counted

@@ -28,7 +28,6 @@ from catalog.store.manifest import (
     known_documents,
     read_dataset_settings,
 )
-from catalog.store.trial import Way
 
 if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel
@@ -70,18 +69,6 @@ class IndexingSettings:
     def fingerprint(self) -> str:
         """Identify how documents are cut and embedded by these settings."""
         return self._fingerprint(self.settings)
-
-    def with_model(self, library: Library) -> tuple[Way, Pipeline]:
-        """Return how the dataset is made once the model of another library is the store's.
-
-        ``library`` is of the same store.
-        """
-        prefix = library.settings.rag_v2.embed_prefix_doc
-        values = _complete(self.settings.values) | {"embed_prefix_doc": prefix}
-        rag = with_rag(library.settings, values).rag_v2
-        made_with = DatasetSettings(self.settings.preset, values)
-        pipeline = Pipeline.of(rag, library.model)
-        return (self.fingerprint, pipeline.fingerprint, made_with), pipeline
 
     @property
     def differences(self) -> dict[str, tuple[Any, Any]]:

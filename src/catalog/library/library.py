@@ -3,47 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cached_property
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError, InputError, StoreError
 from catalog.core.open_services import survive_forks
 from catalog.core.scope import ALL, Scope
-from catalog.core.settings import Profile, Settings, flatten, load_settings, with_values
-from catalog.core.text import storable, strip_userinfo
+from catalog.core.settings import Profile, Settings, load_settings
+from catalog.core.text import storable
 from catalog.library.indexes import Indexes
 from catalog.library.logs import QueryLog, RetrievalLog
 from catalog.library.names import role_scope, roles_in_force
 from catalog.store import Database
 from catalog.store.chunks import list_dataset_names, require_dataset, unknown_dataset
-from catalog.store.embedding_cache import Adoption, StoredModel, read_adoption, read_stored_model
+from catalog.store.embedding_cache import StoredModel, read_stored_model
 from catalog.store.filter_sql import DatasetNames
 
 if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel, GivenModel
     from catalog.llm import GivenLLM, LanguageModel
-
-
-MODEL_SETTINGS = (
-    "embedding.provider",
-    "embedding.model",
-    "embedding.url",
-    "embedding.dim",
-    "embedding.max_tokens",
-    "rag_v2.embed_prefix_query",
-    "rag_v2.embed_prefix_doc",
-)
-
-
-def read_model_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings that select the embedding model, by dotted name, without passwords."""
-    values = dict(flatten(settings.model_dump()))
-    made = {name: values[name] for name in MODEL_SETTINGS}
-    url = made["embedding.url"]
-    return made | {"embedding.url": url and strip_userinfo(url)}
 
 
 CLOSED = "this search service is closed: open another one"
@@ -52,9 +30,7 @@ CLOSED = "this search service is closed: open another one"
 class Library:
     """Open the store at once, models and indexes at first use; close it, or use ``with``.
 
-    ``model`` and ``llm``, any of LlamaIndex, stand in for those that the settings name. Where the
-    store adopted a model in place of theirs, ``settings`` name the adopted model, and ``adoption``
-    is the store's note of it; not if the library does not follow adoptions.
+    ``model`` and ``llm``, any of LlamaIndex, stand in for those that the settings name.
     """
 
     def __init__(
@@ -63,11 +39,8 @@ class Library:
         *,
         model: EmbeddingModel | GivenModel | None = None,
         llm: LanguageModel | GivenLLM | None = None,
-        follows: bool = True,
     ) -> None:
         self.settings = settings
-        self.adoption: Adoption | None = None
-        self._follows, self._following = follows and model is None, Lock()
         self._is_closed = False
         self._model, self._llm = model, llm
         self._llms: dict[str | None, LanguageModel | None] = {}
@@ -77,8 +50,6 @@ class Library:
         survive_forks(self)
         self.log = QueryLog(self.database, settings)
         self._retrieval_log = RetrievalLog(settings.home, is_on=settings.log.retrieval)
-        with suppress(StoreError):  # a damaged store is opened all the same, to be looked at
-            self.follow_adoption()
 
     @classmethod
     def open(
@@ -99,41 +70,6 @@ class Library:
         from catalog.embedding import as_model
 
         return self._named_model() if self._model is None else as_model(self._model)
-
-    def follow_adoption(self) -> bool:
-        """Switch to the model that the store adopted; return whether it is new here.
-
-        Another process may have adopted it while this library is open.
-        """
-        if not self._follows:
-            return False
-        with self._following:  # a thread that finds nothing new must find the new model
-            with self.database.read(latest=True) as connection:
-                adoption = read_adoption(connection)
-            if adoption is None or read_model_settings(self.settings) not in adoption.replaced:
-                return False
-            self.settings = with_values(self.settings, adoption.settings)
-            self.adoption = adoption
-            vars(self).pop("model", None)
-            self.indexes.forget_vectors()
-            return True
-
-    @property
-    def adoption_note(self) -> str:
-        """Explain that the store's own model is used, and how to end that; "" if the set one is."""
-        if self.adoption is None:
-            return ""
-        on = datetime.fromtimestamp(self.adoption.at, UTC).strftime("%Y-%m-%d")
-        told = (
-            f"IDX_{name.upper().replace('.', '__')}={value}"
-            for name, value in self.adoption.settings.items()
-            if value
-        )
-        return (
-            f"the store adopted {self.settings.embedding.model} on {on} and uses it, but the "
-            f"settings still name the earlier model: set {' and '.join(told)}. To go back: "
-            "'catalog index try-model MODEL', then 'catalog index adopt'"
-        )
 
     def _named_model(self) -> EmbeddingModel:
         """Return the model of the settings.

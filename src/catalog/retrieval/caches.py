@@ -1,17 +1,17 @@
-"""Caches of models' answers in memory and in the store: vectors, expansions, scores."""
+"""Caches of models' answers: vectors in memory, expansions and scores in the store, too."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from catalog.core.errors import StoreError
 from catalog.core.lru_cache import LRUCache
 from catalog.embedding.model import EmbeddingModel
-from catalog.store import Database, embedding_cache, llm_cache
+from catalog.store import Database, llm_cache
+from catalog.store.embedding_cache import Side
 from catalog.store.llm_cache import CacheEntry, Kind
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Vector = npt.NDArray[np.float32]
-
-_SAVED_TOGETHER = 32  # query vectors: to save one takes a third of the time of embedding it
 
 
 class ModelCache:
@@ -88,73 +86,33 @@ class ModelCache:
 
 
 class QueryVectors:
-    """Embed queries through a cache keyed by model, prefix and text.
+    """Embed queries through a cache in memory of the ``size`` last ones, keyed by side and text.
 
-    ``hits`` and ``misses`` count since the object was made; ``model_ms`` is the model's time since
-    then in milliseconds. The store also counts each cached query's hits. Vectors are saved in
-    groups of 32 and by :meth:`save`. If the store is busy or read-only, nothing is written.
-    ``size`` 0 turns the store's cache off.
+    A ``size`` of 0 keeps none. ``hits`` and ``misses`` count since the object was made;
+    ``model_ms`` is the model's time since then in milliseconds.
     """
 
-    def __init__(self, model: EmbeddingModel, database: Database, size: int) -> None:
-        self.model = model
-        self._database = database
-        self._size = size
-        self._memory: LRUCache[str, Vector] = LRUCache(size)
-        self._unsaved: dict[str, Vector] = {}
-        self._saving = Lock()
+    def __init__(self, model: EmbeddingModel, size: int) -> None:
+        self.model, self._size = model, size
+        self._memory: LRUCache[tuple[Side, str], Vector] = LRUCache(size)
         self.hits = 0
         self.misses = 0
         self.model_ms = 0.0
 
-    def embed(self, query: str, side: embedding_cache.Side = "query") -> tuple[Vector, bool]:
+    def embed(self, query: str, side: Side = "query") -> tuple[Vector, bool]:
         """Return the query's vector, shape ``(dim,)``, and whether it came from the cache.
 
         ``side="document"`` embeds it like a passage, for hypothetical documents.
         """
-        model = self.model
-        text = (model.query_prefix if side == "query" else model.document_prefix) + query
-        key = embedding_cache.embed_key(model.encoder.fingerprint, side, text)
-        vector = self._load(key)
+        vector = self._memory.get((side, query))
         if vector is not None:
             self.hits += 1
             return vector, True
         self.misses += 1
-        started = time.perf_counter()
-        vector = model.embed_alone(text, is_passage=side == "document")
+        model, started = self.model, time.perf_counter()
+        prefix = model.query_prefix if side == "query" else model.document_prefix
+        vector = model.embed_alone(prefix + query, is_passage=side == "document")
         self.model_ms += (time.perf_counter() - started) * 1000
-        self._memory.put(key, vector)
         if self._size:
-            with self._saving:
-                self._unsaved[key] = vector
-            if len(self._unsaved) >= _SAVED_TOGETHER:
-                self.save()
+            self._memory.put((side, query), vector)
         return vector, False
-
-    def save(self) -> None:
-        """Save the vectors that are not saved yet."""
-        with self._saving:
-            unsaved, self._unsaved = self._unsaved, {}
-        if not unsaved:
-            return
-        with suppress(StoreError), self._database.write(wait=False) as connection:
-            embedding_cache.save(
-                connection,
-                unsaved,
-                fingerprint=self.model.encoder.fingerprint,
-                side="query",
-                now=time.time(),
-            )
-            embedding_cache.trim_queries(connection, self._size)
-
-    def _load(self, key: str) -> Vector | None:
-        vector = self._memory.get(key)
-        if vector is not None or self._size == 0:
-            return vector
-        with self._database.read() as connection:
-            vector = embedding_cache.load(connection, [key]).get(key)
-        if vector is not None:
-            self._memory.put(key, vector)
-            with suppress(StoreError), self._database.write(wait=False) as connection:
-                embedding_cache.count_hit(connection, key)
-        return vector

@@ -138,9 +138,8 @@ def vector_leg(
     """Return the leg by meaning: nearest neighbours. Cosines are comparable between datasets.
 
     If another process holds the index, or space or permission is missing, the stored vectors are
-    compared instead: the answer is the same, it takes longer, and a note says so. If the store
-    adopted a tried model, the search continues with that model. A sub-query of kind ``hyde``, a
-    hypothetical answer, is embedded like a passage.
+    compared instead: the answer is the same, it takes longer, and a note says so. A
+    sub-query of kind ``hyde``, a hypothetical answer, is embedded like a passage.
     """
     return LegQuery("vec", restriction, top_k, sub_query, partial(_search_meaning, parts))
 
@@ -261,21 +260,6 @@ class _Nearest(NamedTuple):
 
 
 def _search_meaning(parts: SearchParts, leg: LegQuery, question: Question) -> LegRun:
-    """Search by the store's model; again if another process replaced it meanwhile."""
-    library = parts.library
-    while True:
-        model = library.model
-        try:
-            run = _search_once(parts, leg, question)
-        except Exception:  # vectors of two lengths fail wherever they meet
-            if not library.follow_adoption() and library.model is model:
-                raise
-        else:
-            if library.model is model:
-                return run
-
-
-def _search_once(parts: SearchParts, leg: LegQuery, question: Question) -> LegRun:
     from catalog.store.vectors.sample import spread_over
 
     sub_query = leg.sub_query_for(question)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from catalog.llm import LanguageModel
     from catalog.retrieval.expansion.sources import ExpansionSource
     from catalog.retrieval.rerank.base import Reranker
+    from catalog.retrieval.stages import OnStage
     from catalog.store.filter_sql import DatasetNames
     from catalog.store.lexical.base import LexicalEngine
     from catalog.store.vectors.base import VectorEngine
@@ -93,6 +94,7 @@ class SearchParts:
         self._retrievals: dict[DatasetNames, _Retrievals] = {}
         self._llm_expander: tuple[LanguageModel, Expander] | None = None
         self._has_told_foreign = False
+        self.on_stage: OnStage | None = None
         self._lock = Lock()
         survive_forks(self)
 
@@ -153,7 +155,7 @@ class SearchParts:
         """Query embeddings through the cache."""
         model, vectors = self.model, self._query_vectors
         if vectors is None or vectors.model is not model:
-            vectors = QueryVectors(model, self.database, self.rag.query_cache_size)
+            vectors = QueryVectors(model, self.rag.query_cache_size)
             self._query_vectors = vectors
         return vectors
 
@@ -270,8 +272,6 @@ class SearchParts:
         if self.database.is_of_parent:
             return
         self.threads.shutdown()
-        if self._query_vectors is not None:
-            self._query_vectors.save()
         self.library.close()
 
     def _load_reranker(self) -> Reranker:

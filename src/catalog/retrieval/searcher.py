@@ -30,7 +30,7 @@ from catalog.retrieval.request import (
 )
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.shape import to_result
-from catalog.retrieval.stages import StageLog, export_spans, span
+from catalog.retrieval.stages import OnStage, StageLog
 from catalog.store.chunks import find_root
 from catalog.store.embedding_cache import embedded_share
 from catalog.store.engine_types import Restriction, allowed_paths, allowed_seqs
@@ -42,14 +42,20 @@ _DAMAGED = 3  # documents named in notes
 class Searcher:
     """Search one store. Thread-safe; keep it open, because models and indexes load once.
 
-    ``parts`` replace those of the library's settings.
+    ``parts`` replace those of the library's settings. ``on_stage`` is called with the report of
+    each step of a search as soon as the step ends.
     """
 
-    def __init__(self, library: Library, parts: SearchParts | None = None) -> None:
+    def __init__(
+        self,
+        library: Library,
+        parts: SearchParts | None = None,
+        *,
+        on_stage: OnStage | None = None,
+    ) -> None:
         self.library = library
         self.parts = parts or SearchParts(library)
-        if library.settings.log.spans:
-            export_spans()
+        self.parts.on_stage = on_stage or self.parts.on_stage
         self._baseline = Baseline(self.parts.settings)
 
     def with_settings(self, changes: Mapping[str, Any]) -> Self:
@@ -75,7 +81,7 @@ class Searcher:
     def run(self, params: SearchParams) -> SearchResults:
         """Return the results of a search; see :meth:`search`."""
         database = self.library.database
-        with searching(str(self.library.settings.home)), span("search"), database.tell_damage():
+        with searching(str(self.library.settings.home)), database.tell_damage():
             return search(self.parts, params, self._baseline)
 
     def run_logged(self, params: SearchParams) -> SearchResults:
@@ -164,7 +170,7 @@ def find_passages(
     A ``question`` may have an embedding, or texts to embed, instead of the query's. An agent in the
     params is ignored.
     """
-    stages = StageLog(strict=params.strict)
+    stages = StageLog(strict=params.strict, on_stage=parts.on_stage)
     request = correct_spelling(read_request(params, parts, stages), parts)
     request = replace(request, is_filled=is_filled)
     if request.rerank:

@@ -1,61 +1,27 @@
-"""The report of a search: one entry for each step, and spans for tracers."""
+"""The report of a search: one entry for each step."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from catalog.core.errors import StageFailedError
 from catalog.core.results import StageReport
 from catalog.core.retrieval_events import tell_failure, tell_fallback
 
-if TYPE_CHECKING:
-    from catalog.core.results import StageReport
-
-
-_PACKAGE = "llama_index_instrumentation"
-
-
-@contextmanager
-def span(name: str) -> Iterator[None]:
-    """Report begin and end of a block, and the class of an error.
-
-    LlamaIndex's instrumentation passes spans on. It is used only if the program has loaded it:
-    otherwise nobody listens, and loading it would take a fifth of a second.
-    """
-    if _PACKAGE not in sys.modules:
-        yield
-        return
-    from catalog.retrieval.instrumentation import report_span
-
-    with report_span(name):
-        yield
-
-
-def report_stage(report: StageReport) -> None:
-    """Report a completed stage with its milliseconds; skipped stages are not reported."""
-    if _PACKAGE in sys.modules:
-        from catalog.retrieval import instrumentation
-
-        instrumentation.report_stage(report)
-
-
-def export_spans() -> None:
-    """Send spans to OpenTelemetry from now on; see ``instrumentation.export``."""
-    from catalog.retrieval.instrumentation import export
-
-    export()
+OnStage = Callable[[StageReport], object]
 
 
 class StageLog:
-    """Collect stage reports; with ``strict`` a failure or fallback raises at once."""
+    """Collect stage reports; with ``strict`` a failure or fallback raises at once.
 
-    def __init__(self, *, strict: bool = False) -> None:
-        self.strict = strict
+    ``on_stage`` gets each report as soon as its step ends: names and times, and a note for people.
+    """
+
+    def __init__(self, *, strict: bool = False, on_stage: OnStage | None = None) -> None:
+        self.strict, self._on_stage = strict, on_stage
         self._reports: list[StageReport] = []
 
     @property
@@ -65,7 +31,7 @@ class StageLog:
 
     def fork(self) -> StageLog:
         """Return an empty log of the same strictness, for work that may be repeated."""
-        return StageLog(strict=self.strict)
+        return StageLog(strict=self.strict, on_stage=self._on_stage)
 
     def join(self, other: StageLog) -> None:
         """Add the reports of another log."""
@@ -122,4 +88,5 @@ class StageLog:
     def _add(self, name: str, status: str, ms: float, note: str) -> None:
         report = {"name": name, "status": status, "ms": round(ms, 3), "note": note}
         self._reports.append(StageReport.model_validate(report))
-        report_stage(self._reports[-1])
+        if self._on_stage is not None:
+            self._on_stage(self._reports[-1])

@@ -399,7 +399,7 @@ class DatasetPipeline(IngestionPipeline):
 
         Raises :class:`InputError` for ``num_workers``, a cache, a docstore, a step that embeds and
         an argument that neither LlamaIndex nor a step has, :class:`EmbeddingMismatchError` if the
-        store adopted another model meanwhile, and :class:`StoreError` if it is closed.
+        store got another model meanwhile, and :class:`StoreError` if it is closed.
         """
         with self._reported(num_workers, more):
             return super().run(*arguments, **more)

@@ -18,20 +18,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
-from sqlalchemy import Connection, Table, delete, func, insert, select, text, true, update
+from sqlalchemy import true, update
 from sqlalchemy.engine import URL
 
-from catalog.core.errors import InputError, StoreBusyError, StoreDamagedError, StoreError
+from catalog.core.errors import InputError, StoreDamagedError, StoreError
 from catalog.core.files import describe_os_error
-from catalog.store import schema
-from catalog.store.checksums import find_damaged_documents, find_damaged_vectors, seal_rows
+from catalog.store.checksums import seal_rows
 from catalog.store.database import BUSY_TIMEOUT_MS, Database, forget_indexes
-from catalog.store.full_text import CARDS, index_cards, index_chunks
 from catalog.store.locks import RESTORE_LOCK, hold_lock
-from catalog.store.revisions import last_number, note_last_number
 from catalog.store.schema import chunks, datasets, documents, outbox, query_log
 from catalog.store.sqlite_pool import translate_errors
 
@@ -42,10 +38,7 @@ _PAGES = 2_000  # copied between two calls of progress; signals such as Ctrl-C w
 _DRAFT = ".catalog-draft-"
 _OF_DRAFT = re.compile(rf"{re.escape(_DRAFT)}[0-9a-f]{{32}}(?!\.lock)")  # not a lock file
 _NOT_WRITERS = frozenset({"serve.lock", RESTORE_LOCK})
-RowProgress = Callable[[str, int], None]  # the table, and how many of its rows were copied
 _NUMBERED = (documents, chunks, outbox, query_log)
-_ORDERED = ("document_fields", "chunk_sections")  # without a key: read in order of insertion
-_ROWS = 500  # read and written at once
 
 
 def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | None = None) -> int:
@@ -234,95 +227,3 @@ def _remove_draft(draft: Path, lock: BaseFileLock) -> None:
         Path(f"{draft}{ending}").unlink(missing_ok=True)
     lock.release()  # after the draft: without a lock it would be taken for a stale one
     Path(lock.lock_file).unlink(missing_ok=True)
-
-
-def copy_store(
-    source: Database, target: Database, progress: RowProgress = lambda *_: None
-) -> dict[str, int]:
-    """Copy every row of a store into an empty one; return the number of rows by table.
-
-    Ids and search results stay the same. Indexes are then derived from the new store, without a
-    model. Raises :class:`InputError` for a target that is not empty, :class:`StoreBusyError` if
-    somebody wrote to the source meanwhile, and :class:`StoreDamagedError` if the copy differs from
-    the source.
-    """
-    with source.snapshot(), source.read() as read, target.write() as write:
-        _require_empty(write)
-        before = _states(read)
-        counts = {
-            table.name: _copy_table(read, write, table, progress)
-            for table in schema.metadata.sorted_tables
-        }
-        _copy_cards(read, write)
-        for table in _NUMBERED:
-            note_last_number(write, table, last_number(read, table))
-        _compare(read, write, counts)
-        forget_indexes(write)
-        write.execute(update(datasets).values(state=secrets.token_hex(8)))
-        seal_rows(write, datasets, true())
-        with source.read(latest=True) as now:
-            if _states(now) != before:
-                raise StoreBusyError("the store changed while it was copied; try again")
-    return counts
-
-
-def _require_empty(connection: Connection) -> None:
-    for table in schema.metadata.sorted_tables:
-        if table is schema.meta:
-            continue
-        if connection.execute(select(table).limit(1)).first() is not None:
-            raise InputError(
-                f"the database already has the table {table.name}: name an empty database"
-            )
-    connection.execute(delete(schema.meta))  # the new store's id: the copy keeps the old one
-
-
-def _states(connection: Connection) -> list[Any]:
-    rows = connection.execute(select(datasets).order_by(datasets.c.name)).all()
-    return [tuple(row) for row in rows]
-
-
-def _copy_table(read: Connection, write: Connection, table: Table, progress: RowProgress) -> int:
-    count = 0
-    for rows in _batches(read, table):
-        write.execute(insert(table), rows)
-        if table is chunks:
-            index_chunks(write, rows)
-        count += len(rows)
-        progress(table.name, count)
-    return count
-
-
-def _batches(read: Connection, table: Table) -> Iterator[list[dict[str, Any]]]:
-    order = [text(f"{table.name}.rowid")] if table.name in _ORDERED else list(table.primary_key)
-    query = select(table).order_by(*order).execution_options(yield_per=_ROWS)
-    with read.execute(query) as result:
-        for rows in result.mappings().partitions():
-            yield [dict(row) for row in rows]
-
-
-def _copy_cards(read: Connection, write: Connection) -> None:
-    """Copy the full text of the cards, because it cannot be derived from other tables."""
-    query = select(CARDS).order_by(CARDS.c.rowid).execution_options(yield_per=_ROWS)
-    with read.execute(query) as result:
-        for rows in result.mappings().partitions():
-            index_cards(write, [dict(row) for row in rows])
-
-
-def _compare(read: Connection, write: Connection, counts: dict[str, int]) -> None:
-    """Raise :class:`StoreDamagedError` unless all rows were copied without a change."""
-    for table in schema.metadata.sorted_tables:
-        written = write.scalar(select(func.count()).select_from(table))
-        if written != counts[table.name]:
-            raise StoreDamagedError(
-                f"only {written} of {counts[table.name]} rows were copied into {table.name}"
-            )
-    for name in write.scalars(select(datasets.c.name)).all():
-        damaged = dict(find_damaged_documents(write, name))
-        if damaged and damaged != dict(find_damaged_documents(read, name)):
-            raise StoreDamagedError(
-                f"{len(damaged)} documents of {name!r} changed while they were copied"
-            )
-    vectors = set(find_damaged_vectors(write))
-    if vectors and vectors != set(find_damaged_vectors(read)):
-        raise StoreDamagedError(f"{len(vectors)} vectors changed while they were copied")

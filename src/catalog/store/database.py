@@ -393,7 +393,7 @@ def find_store(settings: Settings) -> Path:
     if not _is_file(url):
         raise InputError(
             "the store is in Postgres: copy it with pg_dump and pg_restore, or into a file with "
-            "catalog migrate-store"
+            "catalog export"
         )
     return url_file(url)
 

@@ -48,7 +48,6 @@ from catalog.store.schema import (
     embeddings,
     meta,
     outbox,
-    trial_windows,
 )
 
 if TYPE_CHECKING:
@@ -63,8 +62,6 @@ _NOTED = select(meta.c.key).where(among_bound(meta.c.key, "keys")).limit(1)
 _LEAD = 16  # about the tokens of title and headings in front of a window
 Side = Literal["query", "document"]
 _MODEL = "embedding"  # key of the store's settings under which its model stands
-_ADOPTED = "adopted"  # key of the note of the model that took another's place
-TRIAL = "trial"  # key of the note of the model on trial
 _FITS = {  # by how keys begin
     "calibration": "relevance",
     "balance": "the balance of the legs",
@@ -103,12 +100,9 @@ def save(
     """Store vectors; a key that has an undamaged vector keeps it.
 
     Stored chunks that waited for one are found by it from this transaction on. Raises
-    :class:`EmbeddingMismatchError` where the store's vectors are of another model, unless it is
-    the one on trial.
+    :class:`EmbeddingMismatchError` where the store's vectors are of another model.
     """
-    trial = read_trial(connection)
-    if trial is None or trial.model.fingerprint != fingerprint:
-        require_fingerprint(connection, fingerprint)
+    require_fingerprint(connection, fingerprint)
     new = find_missing(connection, vectors) if vectors else set()
     if new:
         connection.execute(delete(embeddings).where(among(embeddings.c.embed_key, new)))
@@ -149,44 +143,10 @@ def _announce(connection: Connection, keys: Iterable[str], now: float) -> None:
         change_stamp(connection, dataset, now)
 
 
-def count_hit(connection: Connection, key: str) -> None:
-    """Note that a cached query vector was used once more."""
-    changed = {"hits": embeddings.c.hits + 1}
-    connection.execute(update(embeddings).where(embeddings.c.embed_key == key).values(changed))
-
-
-def trim_queries(connection: Connection, keep: int) -> None:
-    """Drop all but the ``keep`` newest query vectors."""
-    newest = (
-        select(embeddings.c.created_at)
-        .where(embeddings.c.side == "query")
-        .order_by(embeddings.c.created_at.desc())
-        .offset(keep)
-        .limit(1)
-    )
-    bound = connection.scalar(newest)
-    if bound is not None:
-        old = (embeddings.c.side == "query", embeddings.c.created_at <= bound)
-        connection.execute(delete(embeddings).where(*old))
-
-
-def query_cache_stats(connection: Connection) -> tuple[int, int]:
-    """Count the stored query vectors, and how often they were used again."""
-    columns = select(func.count(), func.coalesce(func.sum(embeddings.c.hits), 0))
-    row = connection.execute(columns.where(embeddings.c.side == "query")).one()
-    return int(row[0]), int(row[1])
-
-
 def purge_unused(connection: Connection) -> int:
-    """Drop document vectors that no chunk uses any more; return the number dropped.
-
-    Those of the model on trial are used.
-    """
-    unused = (
-        ~exists().where(windows.c.embed_key == embeddings.c.embed_key)
-        for windows in (chunk_windows, trial_windows)
-    )
-    result = connection.execute(delete(embeddings).where(embeddings.c.side == "document", *unused))
+    """Drop the vectors that no chunk uses any more; return the number dropped."""
+    unused = ~exists().where(chunk_windows.c.embed_key == embeddings.c.embed_key)
+    result = connection.execute(delete(embeddings).where(unused))
     return result.rowcount
 
 
@@ -302,63 +262,9 @@ def require_fingerprint(connection: Connection, fingerprint: str, name: str = ""
         how = f" with --preset {presets[0]} (IDX_PRESET={presets[0]})" if presets else ""
         raise EmbeddingMismatchError(
             f"the store has vectors of {bound.model} ({bound.fingerprint}), not of {other}. Use "
-            f"that model{how}, try the new one first (catalog index try-model), or embed "
-            "everything again (catalog index rebuild --keep-settings)"
+            f"that model{how}, or embed everything again (catalog index rebuild --keep-settings)"
         )
     return bound is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The model on trial (``store.trial``), and the ``settings`` that make it, by dotted name."""
-
-    model: StoredModel
-    settings: Mapping[str, Any]
-
-
-def read_trial(connection: Connection) -> Trial | None:
-    """Return the model on trial; ``None`` without one, or where the note of it is damaged."""
-    value = read_meta(connection, TRIAL)
-    if value is None:
-        return None
-    try:
-        note = json.loads(value)
-        return Trial(StoredModel(**note["model"]), dict(note["settings"]))
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Adoption:
-    """The store's note of a tried model that replaced the store's model.
-
-    ``settings`` select this model, by dotted name. ``replaced`` has the settings of the models
-    before it: the first came in another way, each later one was tried and adopted. ``at`` is in
-    seconds from 1970.
-    """
-
-    settings: Mapping[str, Any]
-    replaced: tuple[Mapping[str, Any], ...]
-    at: float
-
-
-def read_adoption(connection: Connection) -> Adoption | None:
-    """Return the note of the last adopted model; ``None`` if the store's model was never tried."""
-    value = read_meta(connection, _ADOPTED)
-    if value is None:
-        return None
-    try:
-        note = json.loads(value)
-        replaced = tuple(dict(settings) for settings in note["replaced"])
-        return Adoption(dict(note["settings"]), replaced, float(note["at"]))
-    except (ValueError, TypeError, KeyError, RecursionError):  # damaged
-        return None
-
-
-def bind_adopted(connection: Connection, model: StoredModel, adoption: Adoption) -> None:
-    """Bind the store to a model whose vectors it has, and note that it was adopted."""
-    set_meta(connection, _MODEL, json.dumps(asdict(model)))
-    set_meta(connection, _ADOPTED, json.dumps(asdict(adoption)))
 
 
 def _is_of(bound: str, model: StoredModel) -> bool:
@@ -371,7 +277,7 @@ def _is_of(bound: str, model: StoredModel) -> bool:
 def adopt_model(database: Database, model: StoredModel) -> None:
     """Bind the store to another model: drop all its vectors, keep texts and lexical index.
 
-    All passages wait, then, until they are read anew. What a model on trial has stays.
+    All passages wait, then, until they are read anew.
     """
     with database.write() as connection:
         bound = read_meta(connection, _MODEL)
@@ -380,10 +286,7 @@ def adopt_model(database: Database, model: StoredModel) -> None:
             return
         for table in (chunk_windows, outbox):
             connection.execute(delete(table))
-        connection.execute(delete(meta).where(meta.c.key == _ADOPTED))
-        trial = read_trial(connection)
-        kept = [trial.model.fingerprint] if trial else []
-        connection.execute(delete(embeddings).where(embeddings.c.fingerprint.not_in(kept)))
+        connection.execute(delete(embeddings))
         for name in connection.scalars(select(datasets.c.name)).all():
             settle_waiting(connection, name)
         forget_indexes(connection)

@@ -6,7 +6,6 @@ datasets ─┬─ dataset_settings   the settings it was made with
                 │ ├── document_cards    a short description (derived; document_cards_fts by trigger)
                 │ └─< chunks ─< chunk_sections    headings over the chunk
                 │         └─< chunk_windows ─ embeddings   (by key; the cache outlives chunks)
-                │         └─< trial_windows ─ embeddings   (what the model on trial would embed)
 manifest   what was read, and how that went     outbox   points to upsert or delete
 meta       the store's own id, model and versions
 eval_runs  searches measured on golden queries
@@ -20,9 +19,7 @@ from sqlalchemy import (
     Column,
     Float,
     ForeignKey,
-    FromClause,
     Index,
-    Join,
     LargeBinary,
     MetaData,
     Table,
@@ -209,26 +206,10 @@ embeddings = Table(
     Index("embeddings_side", "side", "created_at"),
 )
 
-trial_windows = Table(
-    "trial_windows",
-    metadata,
-    Column("seq", Integer, ForeignKey("chunks.seq", ondelete="CASCADE"), primary_key=True),
-    Column("window", Integer, primary_key=True),
-    Column("embed_key", String, nullable=False),
-    Index("trial_windows_key", "embed_key"),
+embedded_windows = chunks.join(chunk_windows, chunk_windows.c.seq == chunks.c.seq).join(
+    embeddings, embeddings.c.embed_key == chunk_windows.c.embed_key
 )
-
-
-def join_embedded(windows: FromClause) -> Join:
-    """Join chunks with their windows that have a vector.
-
-    ``windows`` has the columns of ``chunk_windows``: it is that or ``trial_windows``.
-    """
-    of_chunk = chunks.join(windows, windows.c.seq == chunks.c.seq)
-    return of_chunk.join(embeddings, embeddings.c.embed_key == windows.c.embed_key)
-
-
-embedded_windows = join_embedded(chunk_windows)
+"""Chunks with their windows that have a vector."""
 
 manifest = Table(
     "manifest",

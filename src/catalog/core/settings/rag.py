@@ -162,12 +162,12 @@ class RAGv2Settings(BaseSettings):
     )
     lexical_engine: Annotated[str, _name_of_engine("catalog.lexical")] = Field(
         "bm25",
-        description="Keyword engine: bm25, fts (the store's own full text), qdrant (on the server "
-        "QDRANT_URL), or another package's (docs/how-to/write-an-engine.md).",
+        description="Keyword engine: bm25, fts (the store's own full text), or another package's "
+        "(docs/how-to/write-an-engine.md).",
     )
     vector_engine: Annotated[str, _name_of_engine("catalog.vectors")] = Field(
         "qdrant",
-        description="Vector engine: qdrant, sqlite-vec, pgvector, exact, or another package's.",
+        description="Vector engine: qdrant, sqlite-vec, exact, or another package's.",
     )
     qdrant_url: str | None = Field(
         None, description="Address of a Qdrant server; unset: Qdrant in this process."
@@ -239,7 +239,7 @@ class RAGv2Settings(BaseSettings):
         description="Another search for compare_with_v1: module:function, called with the query.",
     )
     query_cache_size: int = Field(
-        2048, ge=0, le=1_000_000, description="Query embeddings kept in the store; 0: none."
+        2048, ge=0, le=1_000_000, description="Query embeddings kept in memory; 0: none."
     )
     router_enabled: bool = Field(
         False, description="First choose documents by title, summary and metadata."

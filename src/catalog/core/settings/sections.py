@@ -377,10 +377,6 @@ class LogSettings(BaseModel):
         description="Write failed, repeated and degraded steps of searches to logs/retrieval.log "
         "in the home: ids and reasons, no text.",
     )
-    spans: bool = Field(
-        False,
-        description="Send spans to OpenTelemetry (the extra otel); OTEL_* variables configure it.",
-    )
 
     @field_validator("verbs")
     @classmethod

@@ -48,7 +48,6 @@ GROUPS = {
         "import": "maintenance:import_",
         "backup": "maintenance:backup",
         "restore": "maintenance:restore",
-        "migrate-store": "maintenance:migrate_store",
     },
 }
 """In the order of the help, by group and name: the module in this package and what in it."""

@@ -16,7 +16,6 @@ from catalog.interfaces.cli.options import (
     JsonOption,
     RayOption,
     open_library,
-    variable_of,
 )
 from catalog.interfaces.cli.output import (
     TerminalProgress,
@@ -30,7 +29,6 @@ from catalog.interfaces.terminal import count_passages
 if TYPE_CHECKING:
     from catalog.ingest.changes import SyncPreview
     from catalog.ingest.sync_report import SyncReport
-    from catalog.library.trial import AdoptionReport
 
 
 VectorsOption = Annotated[
@@ -328,136 +326,6 @@ def stats(
         print_json(asdict(counts))
     else:
         print_stats(counts)
-        if trial := counts.trial:
-            told = f"{trial['embedded']} of {counted(trial['passages'], 'passage')}"
-            told += f", {counted(trial['vectors'], 'vector')}, {trial['bytes'] / 1e6:.1f} MB"
-            say(f"{'model on trial':15} {trial['model']['model']}: {told}; see 'index adopt'")
-
-
-@app.command("try-model")
-def try_model(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the model, as in IDX_EMBEDDING__MODEL.")],
-    dataset: DatasetOption = None,
-    provider: Annotated[
-        str | None,
-        typer.Option(help="Where it runs, as in IDX_EMBEDDING__PROVIDER, which is the default."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Another setting of the model, such as embedding.dim=256; may be repeated.",
-        ),
-    ] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Embed only about this many passages of each dataset, in whole documents."
-        ),
-    ] = None,
-    golden: Annotated[
-        Path | None,
-        typer.Option("--golden", help="Labelled queries whose documents are first in the sample."),
-    ] = None,
-    json: JsonOption = False,
-) -> None:
-    """Embed stored passages with another model, to compare it with the present one.
-
-    Searches do not change, and no document is read. Without --dataset all datasets are embedded.
-    Safe to interrupt: run it again to continue. Then compare with 'catalog compare --candidate
-    trial', and end the trial with 'index adopt' or 'index drop'.
-
-    Examples:
-        catalog index try-model BAAI/bge-base-en-v1.5
-        catalog index try-model BAAI/bge-base-en-v1.5 --sample 2000 --golden notes.jsonl
-    """
-    from catalog.evaluation.golden_files import read_golden
-    from catalog.library.trial import try_model
-
-    pairs = [one.partition("=") for one in settings or ()]
-    if any(not value for _, _, value in pairs):
-        raise typer.BadParameter("write it as name=value", param_hint="--set")
-    given: dict[str, Any] = {key: value for key, _, value in pairs} | {"embedding.model": name}
-    if provider is not None:
-        given["embedding.provider"] = provider
-    queries = () if golden is None else read_golden(golden)
-    labelled = {path for query in queries for path in query.relevant}
-    with open_library(context) as library, TerminalProgress() as progress:
-        names = [] if dataset is None else [library.chosen_dataset(dataset)]
-        report = try_model(library, given, names, sample=sample, first=labelled, progress=progress)
-    counts = report.counts
-    if json:
-        print_json(asdict(report) | {"missing": counts.missing})
-    else:
-        for failure in report.failed[:SHOWN_FAILURES]:
-            complain(f"{failure.outcome}: {failure.path}: {failure.reason}")
-        say(
-            f"{name}: {counts.embedded} of {counted(counts.passages, 'passage')} embedded, "
-            f"{report.embedded} texts in this run; {counts.bytes / 1e6:.1f} MB of vectors; "
-            "searches do not change",
-            "Compare: catalog compare --golden FILE --baseline v2 --candidate trial",
-            "Then:    catalog index adopt, or catalog index drop",
-        )
-    if report.failed:
-        raise typer.Exit(1)
-
-
-@app.command("adopt")
-def adopt(
-    context: typer.Context,
-    json: JsonOption = False,
-) -> None:
-    """Make the model on trial the store's model.
-
-    Passages without its vectors are embedded first. A search then sees the old model or the new
-    one, and passages keep their ids. Prints the settings to change.
-
-    Examples:
-        catalog index adopt
-        catalog index adopt --json
-    """
-    from catalog.library.trial import adopt_tried
-
-    with open_library(context) as library, TerminalProgress() as progress:
-        report = adopt_tried(library, progress=progress)
-    if json:
-        print_json(asdict(report) | {"seconds": round(report.seconds, 3)})
-    else:
-        _print_adoption(report)
-
-
-def _print_adoption(report: AdoptionReport) -> None:
-    say(
-        *(f"note: {one}" for one in report.notes),
-        f"{report.model.model} is the store's model now, instead of {report.replaced.model}: "
-        f"{report.counts.embedded} of {report.counts.passages} passages have its vectors; "
-        f"{report.seconds:.1f} s",
-        "Set this from now on; until then the store's own record of its model is used:",
-    )
-    for name, value in report.settings.items():
-        say(f"{variable_of(name)}={value}" if value is not None else f"# {variable_of(name)} unset")
-
-
-@app.command("drop")
-def drop(
-    context: typer.Context,
-    json: JsonOption = False,
-) -> None:
-    """Remove the model on trial and its vectors; searches do not change.
-
-    Examples:
-        catalog index drop
-        catalog index drop --json
-    """
-    from catalog.library.trial import drop_tried
-
-    with open_library(context) as library:
-        name, vectors = drop_tried(library)
-    if json:
-        print_json({"dropped": name, "vectors": vectors})
-    else:
-        say(f"{name} was dropped, with {counted(vectors, 'vector')} that nothing else uses")
 
 
 def _exit_if_failed(*reports: SyncReport) -> None:

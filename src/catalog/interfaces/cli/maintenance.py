@@ -1,17 +1,15 @@
 """A store's settings, health, caches and copies, and moving datasets out of it and into it.
 
-These are ``catalog config``, ``doctor``, ``cache``, ``backup``, ``restore``, ``migrate-store``,
-``export`` and ``import``.
+These are ``config``, ``doctor``, ``cache``, ``backup``, ``restore``, ``export`` and ``import``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -30,7 +28,6 @@ from catalog.interfaces.cli.output import (
     note,
     print_json,
     say,
-    table_lines,
 )
 from catalog.interfaces.plain_text import safe
 
@@ -40,11 +37,10 @@ if TYPE_CHECKING:
 
 
 SECRET = "********"  # noqa: S105 - what is shown in place of one
-CacheKind = Literal["expansion", "rerank", "answer", "queries"]
+CacheKind = Literal["expansion", "rerank", "answer"]
 CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
 _DATASETS_OWN = "a dataset keeps its value, unless --apply-settings is given"
-_HEADINGS = ("kind", "model", "entries", "used again", "size", "oldest", "newest")
-cache = typer.Typer(help="Show or clear the cached answers of models.", no_args_is_help=True)
+cache = typer.Typer(help="Clear the cached answers of models.", no_args_is_help=True)
 _Datasets = Annotated[
     list[str] | None,
     typer.Option("--dataset", "--project", "-d", help="Only this dataset; may be repeated."),
@@ -132,34 +128,11 @@ def doctor(
         raise typer.Exit(1)
 
 
-@cache.command("stats")
-def cache_stats(
-    context: typer.Context,
-    json: JsonOption = False,
-) -> None:
-    """Show the cache by kind and model: expansions, rerank scores, query embeddings.
-
-    Examples:
-        catalog cache stats
-        catalog cache stats --json
-    """
-    rows: list[dict[str, Any]] = []
-    if _store_exists(settings_for(context).settings):
-        with open_library(context) as library:
-            rows = _read_stats(library)
-    if json:
-        print_json(rows)
-    elif not rows:
-        say("There is no store yet, so nothing is cached.")
-    else:
-        say(*table_lines(_HEADINGS, map(_cells, rows), right=_HEADINGS[2:]))
-
-
 @cache.command("clear")
 def clear_cache(
     context: typer.Context,
     kind: Annotated[
-        str | None, typer.Option(help="Only these: expansion, rerank, answer or queries.")
+        str | None, typer.Option(help="Only these: expansion, rerank or answer.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -188,53 +161,11 @@ def _store_exists(settings: Settings) -> bool:
     return has_store(settings)
 
 
-def _read_stats(library: Library) -> list[dict[str, Any]]:
-    from catalog.store import embedding_cache, llm_cache
-
-    with library.database.read() as connection:
-        by_model = llm_cache.stats(connection)
-        entries, hits = embedding_cache.query_cache_stats(connection)
-    queries = {"kind": "queries", "model": None, "entries": entries, "hits": hits}
-    unknown = {"bytes": None, "oldest": None, "newest": None}
-    return [asdict(stats) for stats in by_model] + [queries | unknown]
-
-
 def _clear(library: Library, kinds: Iterable[CacheKind]) -> dict[CacheKind, int]:
-    from catalog.store import embedding_cache, llm_cache
+    from catalog.store import llm_cache
 
-    dropped: dict[CacheKind, int] = {}
     with library.database.write() as connection:
-        for kind in kinds:
-            if kind == "queries":
-                dropped[kind], _ = embedding_cache.query_cache_stats(connection)
-                embedding_cache.trim_queries(connection, 0)
-            else:
-                dropped[kind] = llm_cache.clear(connection, kind)
-    return dropped
-
-
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        row["kind"],
-        row["model"] or "-",
-        f"{row['entries']:,}",
-        f"{row['hits']:,}",
-        _size(row["bytes"]),
-        _date(row["oldest"]),
-        _date(row["newest"]),
-    )
-
-
-def _size(count: int | None) -> str:
-    if count is None:
-        return "-"
-    if count < 1_000:
-        return f"{count} B"
-    return f"{count / 1e3:,.1f} kB" if count < 1_000_000 else f"{count / 1e6:,.1f} MB"
-
-
-def _date(time: float | None) -> str:
-    return "-" if time is None else f"{datetime.fromtimestamp(time, tz=UTC):%Y-%m-%d}"
+        return {kind: llm_cache.clear(connection, kind) for kind in kinds}
 
 
 def backup(
@@ -290,51 +221,6 @@ def restore(
     say(f"The store is now the copy {file}.")
     if kept is not None:
         say(f"The replaced store is kept as {kept}: delete it when you no longer need it.")
-
-
-def migrate_store(
-    context: typer.Context,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="url",
-            help="Target: postgresql://user@host/database, or sqlite:////folder/catalog.db.",
-        ),
-    ],
-    json: JsonOption = False,
-) -> None:
-    """Copy the store into an empty database: Postgres or a file.
-
-    The store stays where it is, too; set IDX_DATABASE_URL to use the copy.
-
-    Examples:
-        catalog migrate-store --to postgresql://me@localhost/catalog
-        catalog migrate-store --to sqlite:////srv/catalog/catalog.db
-    """
-    from catalog.interfaces.cli.options import open_library
-    from catalog.store.backup import copy_store
-    from catalog.store.database import Database
-
-    with open_library(context) as library:
-        target = Database(to, library.settings.home)
-        try:
-            counts = copy_store(library.database, target, _tell_rows)
-        finally:
-            target.close()
-    if json:
-        print_json({"rows": counts})
-        return
-    told = ", ".join(f"{counts[name]:,} {name}" for name in ("documents", "chunks", "embeddings"))
-    say(
-        f"Copied and compared: {told}, and everything else.",
-        "To use it, set IDX_DATABASE_URL to it.",
-    )
-
-
-def _tell_rows(table: str, count: int) -> None:
-    if count % 50_000 == 0:
-        note(f"{table}: {count:,} rows\n")
 
 
 class _Percent:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 GATE_FAILED = 3  # exit code when --fail-if holds
 BACKENDS = (
-    "v1, stock, v2, lexical, vector, v2:setting=value,…, trial or trial-vector (the model of "
-    "'index try-model'), collection[:NAME], module:function or a TREC run file"
+    "v1, stock, v2, lexical, vector, v2:setting=value,…, collection[:NAME], module:function or a "
+    "TREC run file"
 )
 _GOLDEN = typer.Option("--golden", help="Labelled queries, JSON Lines.")
 _BEIR = typer.Option("--beir", help="A collection in BEIR layout; indexed if needed.")
@@ -450,7 +450,7 @@ def run_specs(
     library.require_dataset(dataset)
     corpus = corpus_digest(library.database, dataset)
     with (
-        Backends(library, dataset, specs, tell=complain) as backends,
+        Backends(library, dataset, tell=complain) as backends,
         redirect_stdout(sys.stderr),  # output of a search is not our answer
         TerminalProgress() as progress,  # ended first: its bar puts back the stream it found
     ):
@@ -502,7 +502,7 @@ def _earlier_runs(
     from catalog.evaluation.run_records import find_recorded_run
 
     records = {}
-    with Backends(library, dataset, specs) as backends:
+    with Backends(library, dataset) as backends:
         for spec in specs:
             identity = backends.load(spec).identity
             if "pipeline" not in identity:  # another's search may change unseen

@@ -32,11 +32,10 @@ def get_vector_engine(
 
     ``name`` is in :data:`VECTOR_ENGINES` or comes from another package
     (``docs/how-to/write-an-engine.md``). ``qdrant`` runs in this process, in ``folder``, or on the
-    server set in ``rag``; ``sqlite-vec`` has one file in ``folder``; ``pgvector`` is in the store's
-    own Postgres database; ``exact`` needs no files. ``dim`` and ``fingerprint`` are the model's.
-    Nothing is opened before the first search or refresh. Raises :class:`UnknownEngineError` for any
-    other name, :class:`ConfigError` if the store is not in the database that the engine needs, and
-    :class:`MissingExtraError` if the engine's package is not installed.
+    server set in ``rag``; ``sqlite-vec`` has one file in ``folder``; ``exact`` needs no files.
+    ``dim`` and ``fingerprint`` are the model's. Nothing is opened before the first search or
+    refresh. Raises :class:`UnknownEngineError` for any other name, and :class:`MissingExtraError`
+    if the engine's package is not installed.
     """
     engine: VectorEngine = load_engine("catalog.vectors", name)(
         EngineSetup(database, dataset, folder, rag or RAGv2Settings(), dim, fingerprint)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sqlalchemy import Connection, FromClause, and_, func, select
+from sqlalchemy import Connection, and_, func, select
 
 from catalog.core.errors import EmbeddingMismatchError
 from catalog.store.checksums import documents_of_vectors, is_whole_vector
@@ -26,7 +26,7 @@ from catalog.store.engine_types import (
     read_stamp,
 )
 from catalog.store.filter_sql import among
-from catalog.store.schema import chunk_windows, chunks, embeddings, join_embedded
+from catalog.store.schema import chunk_windows, chunks, embedded_windows, embeddings
 from catalog.store.vectors.point_search import check_dataset, round_score
 from catalog.store.vectors.points import query_vector
 
@@ -62,20 +62,13 @@ class VectorSnapshot:
 
 
 class ExactEngine:
-    """Cosine similarity with every window of the dataset; safe to share between threads.
-
-    ``windows`` are the live ones, or those of the model on trial (``store.trial``), whose
-    vectors may come without a change of the dataset: make the engine when they are there.
-    """
+    """Cosine similarity with every window of the dataset; safe to share between threads."""
 
     name = "exact"
 
-    def __init__(
-        self, database: Database, dataset: str, windows: FromClause = chunk_windows
-    ) -> None:
+    def __init__(self, database: Database, dataset: str) -> None:
         self._database = database
         self._dataset = dataset
-        self._windows = windows
         self._guard = threading.Lock()
         self._snapshot: VectorSnapshot | None = None
 
@@ -131,7 +124,7 @@ class ExactEngine:
             previous = self._snapshot
             if previous is not None and previous.stamp == stamp:
                 return previous
-            self._snapshot = _load(connection, self._dataset, stamp, previous, self._windows)
+            self._snapshot = _load(connection, self._dataset, stamp, previous)
             return self._snapshot
 
 
@@ -165,13 +158,12 @@ def _load(
     dataset: str,
     stamp: Stamp,
     previous: VectorSnapshot | None,
-    windows: FromClause,
 ) -> VectorSnapshot:
     """Make a snapshot; reuse vectors of the previous one."""
-    seqs, keys = _live(connection, dataset, windows)
+    seqs, keys = _live(connection, dataset)
     is_live = chunks.c.dataset == dataset
     if previous is None or not (is_held := np.isin(keys, previous.keys)).any():
-        matrix, is_whole, damaged = read_vectors(connection, is_live, windows)
+        matrix, is_whole, damaged = read_vectors(connection, is_live)
         return VectorSnapshot(stamp, matrix[is_whole], seqs[is_whole], keys[is_whole], damaged)
     is_missing = np.isin(seqs, seqs[~is_held])  # whole chunks
     matrix = np.empty((len(seqs), previous.matrix.shape[1]), dtype=np.float32)
@@ -181,44 +173,42 @@ def _load(
     is_whole, damaged = np.ones(len(seqs), dtype=np.bool_), frozenset[str]()
     if is_missing.any():
         new = among(chunks.c.seq, np.unique(seqs[is_missing]).tolist())
-        vectors, is_whole[is_missing], damaged = read_vectors(
-            connection, and_(is_live, new), windows
-        )
+        vectors, is_whole[is_missing], damaged = read_vectors(connection, and_(is_live, new))
         if is_whole[is_missing].any() and vectors.shape[1] != matrix.shape[1]:
             raise EmbeddingMismatchError(_MIXED)
         matrix[is_missing & is_whole] = vectors[is_whole[is_missing]]
     return VectorSnapshot(stamp, matrix[is_whole], seqs[is_whole], keys[is_whole], damaged)
 
 
-def _live(connection: Connection, dataset: str, windows: FromClause) -> tuple[Seqs, Seqs]:
+def _live(connection: Connection, dataset: str) -> tuple[Seqs, Seqs]:
     """Return for each window with a vector its chunk (ascending) and a key of chunk and vector.
 
     A key is valid in this process. Row numbers are not enough: they may be used again after an
     older copy of the store is restored.
     """
-    query = select(chunks.c.seq, windows.c.embed_key).select_from(join_embedded(windows))
+    query = select(chunks.c.seq, chunk_windows.c.embed_key).select_from(embedded_windows)
     query = query.where(chunks.c.dataset == dataset)
-    rows = connection.execute(query.order_by(chunks.c.seq, windows.c.window)).all()
+    rows = connection.execute(query.order_by(chunks.c.seq, chunk_windows.c.window)).all()
     seqs = np.fromiter((row.seq for row in rows), dtype=np.int64, count=len(rows))
     keys = np.fromiter((hash(tuple(row)) for row in rows), dtype=np.int64, count=len(rows))
     return seqs, keys
 
 
 def read_vectors(
-    connection: Connection, is_wanted: ColumnElement[bool], windows: FromClause = chunk_windows
+    connection: Connection, is_wanted: ColumnElement[bool]
 ) -> tuple[Floats, npt.NDArray[np.bool_], frozenset[str]]:
     """Return the embedded windows of the wanted chunks, in order, as rows of length 1.
 
     Also return which rows are undamaged, and the documents of the damaged ones.
     """
-    size, count, embedded = func.length(embeddings.c.vector), func.count(), join_embedded(windows)
+    size, count, embedded = func.length(embeddings.c.vector), func.count(), embedded_windows
     counted = select(size, count).select_from(embedded).where(is_wanted)
     sizes = connection.execute(counted.group_by(size).order_by(count.desc(), size.desc())).all()
     total, length = sum(row[1] for row in sizes), sizes[0][0] // 4 * 4 if sizes else 0
     matrix, is_whole = np.empty((total, length // 4), dtype=np.float32), np.ones(total, np.bool_)
     stored = (embeddings.c.embed_key, embeddings.c.vector, embeddings.c.checksum)
     query = select(*stored).select_from(embedded).where(is_wanted)
-    ordered = query.order_by(chunks.c.seq, windows.c.window)
+    ordered = query.order_by(chunks.c.seq, chunk_windows.c.window)
     filled, damaged = 0, set[str]()
     with connection.execute(ordered.execution_options(yield_per=_ROWS)) as result:
         for rows in result.partitions():

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, FromClause, Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from catalog.store.database import Database
 from catalog.store.engine_types import FLAT, Spread, Stamp, join_spreads, read_stamp
 from catalog.store.filter_sql import DatasetNames, of_datasets
-from catalog.store.schema import chunk_windows, chunks, embedded_windows, join_embedded
+from catalog.store.schema import chunk_windows, chunks, embedded_windows
 from catalog.store.vectors.exact import read_vectors
 
 if TYPE_CHECKING:
@@ -71,10 +71,8 @@ class VectorSample:
     ``windows`` see :class:`~catalog.store.vectors.exact.ExactEngine`.
     """
 
-    def __init__(
-        self, database: Database, dataset: str, windows: FromClause = chunk_windows
-    ) -> None:
-        self._database, self._dataset, self._windows = database, dataset, windows
+    def __init__(self, database: Database, dataset: str) -> None:
+        self._database, self._dataset = database, dataset
         self._guard = threading.Lock()
         self._sample: _Sample | None = None
 
@@ -100,7 +98,7 @@ class VectorSample:
         stamp = read_stamp(connection, self._dataset)
         with self._guard:
             if self._sample is None or self._sample.stamp != stamp:
-                self._sample = _read(connection, self._dataset, stamp, self._windows)
+                self._sample = _read(connection, self._dataset, stamp)
             return self._sample
 
 
@@ -135,17 +133,13 @@ class _Sample(NamedTuple):
     first: npt.NDArray[np.int64]
 
 
-def _read(
-    connection: Connection, dataset: str, stamp: Stamp | None, windows: FromClause
-) -> _Sample:
+def _read(connection: Connection, dataset: str, stamp: Stamp | None) -> _Sample:
     # chunk ids are hashes: their order is random, and the same in every store
     of_dataset = select(chunks.c.seq).where(chunks.c.dataset == dataset).correlate(None)
-    if windows is not chunk_windows:  # a trial may have some of the passages only
-        of_dataset = of_dataset.where(chunks.c.seq.in_(select(windows.c.seq)))
     is_in = chunks.c.seq.in_(of_dataset.order_by(chunks.c.chunk_id).limit(SIZE))
-    matrix, is_whole, _ = read_vectors(connection, is_in, windows)
-    ordered = select(chunks.c.seq).select_from(join_embedded(windows)).where(is_in)
-    rows = connection.scalars(ordered.order_by(chunks.c.seq, windows.c.window))
+    matrix, is_whole, _ = read_vectors(connection, is_in)
+    ordered = select(chunks.c.seq).select_from(embedded_windows).where(is_in)
+    rows = connection.scalars(ordered.order_by(chunks.c.seq, chunk_windows.c.window))
     seqs = np.fromiter(rows, dtype=np.int64)[is_whole]
     first = np.flatnonzero(np.diff(seqs, prepend=-1))
     size = select(func.count()).where(chunks.c.dataset == dataset)
