@@ -62,22 +62,22 @@ def vanishing(gone, left):
 
 def test_ten_of_nineteen_files_gone_stop_a_run_and_nine_of_seventeen_do_not():
     with pytest.raises(MassDeletionError, match="/notes"):
-        vanishing(10, 9).check_deletions(ROOT, 0.5)
+        vanishing(10, 9).check_deletions(0.5)
     with pytest.raises(MassDeletionError, match="11 of 20"):
-        vanishing(11, 9).check_deletions(ROOT, 0.5)
-    vanishing(9, 8).check_deletions(ROOT, 0.5)
+        vanishing(11, 9).check_deletions(0.5)
+    vanishing(9, 8).check_deletions(0.5)
 
 
 def test_just_the_share_that_may_be_missing_does_not_stop_a_run():
-    vanishing(10, 10).check_deletions(ROOT, 0.5)
+    vanishing(10, 10).check_deletions(0.5)
     with pytest.raises(MassDeletionError):
-        vanishing(10, 10).check_deletions(ROOT, 0.4)
+        vanishing(10, 10).check_deletions(0.4)
 
 
 def test_the_last_file_gone_stops_a_run_and_a_first_run_over_no_files_does_not():
     with pytest.raises(MassDeletionError, match="1 of 1"):
-        vanishing(1, 0).check_deletions(ROOT, 1.0)
-    vanishing(0, 0).check_deletions(ROOT, 0.0)
+        vanishing(1, 0).check_deletions(1.0)
+    vanishing(0, 0).check_deletions(0.0)
 
 
 def test_a_file_that_was_skipped_has_not_vanished():
@@ -87,20 +87,20 @@ def test_a_file_that_was_skipped_has_not_vanished():
 
 def test_a_file_is_unchanged_by_its_size_its_time_and_how_it_was_read():
     file = listed("a.md")
-    assert compare(stored(entry(file)), file).is_unchanged(file)
-    assert not compare(stored(entry(file)), file, reread=True).is_unchanged(file)
-    assert not compare(stored(entry(file, state="partial")), file).is_unchanged(file)
+    assert compare(stored(entry(file)), file).reason_to_read(file) is None
+    assert compare(stored(entry(file)), file, reread=True).reason_to_read(file)
+    assert compare(stored(entry(file, state="partial")), file).reason_to_read(file)
     for other in ("cut-0", "cut-2"):
-        assert not compare(stored(entry(file, pipeline=other)), file).is_unchanged(file)
-    assert not compare(stored(entry(file)), file).is_unchanged(listed("a.md", size=6))
-    assert not compare(stored(entry(file)), file).is_unchanged(listed("a.md", age=4.0))
-    assert not compare(stored(), file).is_unchanged(file)
+        assert compare(stored(entry(file, pipeline=other)), file).reason_to_read(file)
+    assert compare(stored(entry(file)), file).reason_to_read(listed("a.md", size=6))
+    assert compare(stored(entry(file)), file).reason_to_read(listed("a.md", age=4.0))
+    assert compare(stored(), file).reason_to_read(file)
 
 
 @pytest.mark.parametrize("age", [2.0, 1.0, 0.0, -60.0])
 def test_a_file_read_within_two_seconds_of_its_change_may_have_changed_since(age):
     file = listed("a.md", age=age)
-    assert not compare(stored(entry(file)), file).is_unchanged(file)
+    assert compare(stored(entry(file)), file).reason_to_read(file)
 
 
 def test_other_limits_are_another_reading_only_of_a_file_that_failed():
@@ -108,9 +108,9 @@ def test_other_limits_are_another_reading_only_of_a_file_that_failed():
     reason = "too many pages"
     fingerprint = compare(stored()).fingerprint("a.md", reason)
     failed = stored(entry(file, reason=reason, pipeline=fingerprint))
-    assert compare(failed, file).is_unchanged(file)
-    assert not compare(failed, file, limits=other).is_unchanged(file)
-    assert compare(stored(entry(file)), file, limits=other).is_unchanged(file)
+    assert compare(failed, file).reason_to_read(file) is None
+    assert compare(failed, file, limits=other).reason_to_read(file)
+    assert compare(stored(entry(file)), file, limits=other).reason_to_read(file) is None
 
 
 def test_a_document_is_published_if_it_is_new_or_changed_or_to_be_read_again():
@@ -127,24 +127,24 @@ def test_the_first_listed_file_with_a_path_has_it():
     one, two, three = listed("one.jsonl"), listed("two.jsonl"), listed("zoo.jsonl")
     before = stored(documents=[(parsed("7"), "two.jsonl")])
     changes = compare(before, one, two, three)
-    assert changes.owners.claim("7", "two.jsonl") == "two.jsonl"
-    assert changes.owners.claim("7", "zoo.jsonl") == "two.jsonl"
-    assert changes.owners.deprived == set()
-    assert changes.owners.claim("7", "one.jsonl") == "one.jsonl"
-    assert changes.owners.deprived == {"two.jsonl"}
-    assert changes.owners.claim("8", "zoo.jsonl") == "zoo.jsonl"
+    assert changes.claim("7", "two.jsonl") == "two.jsonl"
+    assert changes.claim("7", "zoo.jsonl") == "two.jsonl"
+    assert changes.deprived == set()
+    assert changes.claim("7", "one.jsonl") == "one.jsonl"
+    assert changes.deprived == {"two.jsonl"}
+    assert changes.claim("8", "zoo.jsonl") == "zoo.jsonl"
 
 
 def test_a_path_is_free_when_its_file_gives_it_up_or_is_gone():
     one, two = listed("one.jsonl"), listed("two.jsonl")
     before = stored(documents=[(parsed("7"), "one.jsonl")])
-    assert compare(before, two).owners.claim("7", "two.jsonl") == "two.jsonl"
+    assert compare(before, two).claim("7", "two.jsonl") == "two.jsonl"
     assert not compare(before, two).change_of(parsed("7"), two).is_new
-    owners = compare(before, one, two).owners
-    owners.release("two.jsonl", ["7"])
-    assert owners.without_owner(["7", "9", "8"]) == ["8", "9"]
-    owners.release("one.jsonl", ["7"])
-    assert owners.claim("7", "two.jsonl") == "two.jsonl"
+    changes = compare(before, one, two)
+    changes.release("two.jsonl", ["7"])
+    assert changes.owners == {"7": "one.jsonl"}
+    changes.release("one.jsonl", ["7"])
+    assert changes.claim("7", "two.jsonl") == "two.jsonl"
 
 
 def test_a_document_bears_the_time_of_its_file_but_a_record_does_not():

@@ -99,9 +99,8 @@ def test_after_any_moves_an_update_has_what_a_new_build_has(tmp_path, folder, se
                 assert texts(library) == texts(fresh), f"seed {seed}"
 
 
-def with_clock(make, now):
-    """The same maker, whose last argument, a clock, stands still."""
-    return lambda *arguments: make(*arguments[:-1], lambda: now)
+def minute_later():
+    return 1_000_060.0
 
 
 def test_a_file_rewritten_right_after_it_was_read_is_read_again(tmp_path, folder, monkeypatch):
@@ -121,9 +120,11 @@ def test_a_file_rewritten_right_after_it_was_read_is_read_again(tmp_path, folder
     monkeypatch.setattr(sync_module.SyncRun, "publish_group", publish)
     with open_library(tmp_path / "home") as library:
         (folder / "keep.md").unlink()
-        for name, now in (("ReadAhead", 1_000_001.0), ("SyncRun", 1_000_060.0)):
-            make = getattr(sync_module, name)
-            monkeypatch.setattr(sync_module, name, with_clock(make, now))
+        run, outcome = sync_module.SyncRun, sync_module.FileOutcome
+        monkeypatch.setattr(sync_module, "SyncRun", lambda *given: run(*given[:-1], minute_later))
+        monkeypatch.setattr(
+            sync_module, "FileOutcome", lambda file, **_: outcome(file, begun_at=1_000_001.0)
+        )
         Indexer(library).build(folder, "notes")
         monkeypatch.undo()
         assert texts(library) == {"note.md": "old words"}

@@ -136,24 +136,6 @@ def test_a_folder_that_became_a_symlink_loses_nothing(library, folder, tmp_path)
     assert (report.removed, report.kept, report.documents) == (0, 3, 12)
 
 
-@pytest.mark.parametrize("bad", [b"caf\xe9", b"caf\xe9\xe9", b"\xff", b"caf\xc3"])
-def test_a_folder_whose_name_is_shown_in_another_encoding_loses_nothing(tmp_path, bad):
-    root = tmp_path / "vault"
-    (root / "in/café [1]").mkdir(parents=True)
-    (root / "in/café [1]/a.md").write_text("walrus")
-    (root / "in/plain").mkdir()
-    (root / "in/plain/b.md").write_text("walrus")
-    (root / "c.md").write_text("walrus")
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(root, "notes")
-        new_name = os.fsencode(root) + b"/in/" + bad + b" [1]"
-        (root / "in/café [1]").rename(os.fsdecode(new_name))
-        shutil.rmtree(root / "in/plain")
-        report = Indexer(library).update("notes")
-        assert (report.removed, report.kept) == (1, 1)
-        assert answers(library, "walrus") == {"in/café [1]/a.md", "c.md"}
-
-
 def test_a_drive_that_went_away_loses_nothing(library, folder, tmp_path):
     folder.rename(tmp_path / "away")
     with pytest.raises(SourceError):

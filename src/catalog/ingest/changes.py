@@ -16,8 +16,8 @@ from typing import Any
 from catalog.core.dates import date_in_name
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import MassDeletionError, ReadError
-from catalog.core.globs import Glob, folders_above
-from catalog.core.ids import sha1_hex
+from catalog.core.globs import folders_above
+from catalog.core.ids import check_dataset_name, sha1_hex
 from catalog.core.settings import IngestSettings
 from catalog.core.text import nfc
 from catalog.ingest.discovery import LATEST_NS, STREAMED, Listing, SkippedFile, SourceFile, discover
@@ -32,9 +32,9 @@ from catalog.store.chunks import find_root
 from catalog.store.manifest import ManifestEntry
 from catalog.store.recordings import read_originals
 
-_SPECIAL = re.compile(r"[\\ *?\[]")  # in a glob
-_OTHER_SPACES = re.compile(r"[^\S ]")  # a glob may not end with these, escaped or not
-_REPLACED = re.compile("\ufffd+")
+RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
+BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
+_SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
 
 
 def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[str, SkippedFile]:
@@ -53,50 +53,15 @@ def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[s
 
 
 def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> dict[str, SkippedFile]:
-    """Return the files at or below a skipped place, with that place.
-
-    A name that is not valid UTF-8 matches any name that has the same valid letters at the same
-    positions, because a drive mounted with another encoding shows all its names so.
-    """
+    """Return the files at or below a skipped place, with the topmost such place."""
     places = {file.place: file for file in skipped}
-    odd_names: dict[str, list[tuple[Glob, SkippedFile]]] = {}
-    for file in places.values():
-        folder, _, name = file.place.rpartition("/")
-        if "\ufffd" in name:
-            escaped = _OTHER_SPACES.sub("?", _SPECIAL.sub(r"\\\g<0>", name))
-            glob = Glob.compile("/" + _REPLACED.sub("*", escaped))
-            odd_names.setdefault(folder, []).append((glob, file))
     unseen = {}
-    for path in files:
-        place = _place_of(nfc(path), places, odd_names)
-        if place is not None:
+    for path in files if places else ():
+        names = nfc(path).split("/")
+        above = ("/".join(names[:depth]) for depth in range(len(names) + 1))
+        if place := next((places[one] for one in above if one in places), None):
             unseen[path] = place
     return unseen
-
-
-def _place_of(
-    path: str,
-    places: Mapping[str, SkippedFile],
-    odd_names: Mapping[str, Sequence[tuple[Glob, SkippedFile]]],
-) -> SkippedFile | None:
-    """Return the place at or above a path, the topmost first."""
-    names = path.split("/")
-    for depth in range(len(names) + 1):
-        place = "/".join(names[:depth])
-        if place in places:
-            return places[place]
-        for glob, file in odd_names.get(place, ()):
-            if depth < len(names) and glob.matches(names[depth]):
-                return file
-    return None
-
-
-RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
-_RACY = "it may have changed since it was read"
-_REPLACED_FILE = "another file may have replaced it"
-_SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
-_ELSEWHERE = "elsewhere"  # in a fingerprint: made of a file in another folder
-BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 
 
 @dataclass(frozen=True)
@@ -153,6 +118,10 @@ class FolderChanges:
     ``unseen`` are files that may still exist, by name, with the reason why the run could not look.
     ``pipeline`` identifies how this run cuts and embeds documents. With ``reread`` no file counts
     as unchanged. With ``allow_deletions`` files on a drive that is not mounted count as vanished.
+
+    ``owners`` has the file of each document path. If several files have a document with the same
+    path, the first file gets it; but a file that could not be read keeps its paths. ``deprived``
+    are the files that lost a path to an earlier one in this run.
     """
 
     def __init__(
@@ -166,159 +135,183 @@ class FolderChanges:
         allow_deletions: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._stored, self._reread, self._clock = stored, reread, clock
-        self._compared: dict[str, ManifestEntry | None] = {}  # None: the content is another
-        self._pipeline, self.limits = pipeline, limits
-        self.skipped, self._unmatched = listing.skipped, listing.unmatched
-        self.top = top = listing.top
-        self.sidecars = Sidecars(listing.beside, top if top.is_dir() else top.parent)
+        self.listing, self.stored, self.limits = listing, stored, limits
+        self.top, self.reread, self._clock = listing.top, reread, clock
+        self._pipeline, self._allows_deletions = pipeline, allow_deletions
+        self._compared: dict[str, ManifestEntry] = {}  # of files whose bytes are the same
+        folder = self.top if self.top.is_dir() else self.top.parent
+        self.sidecars = Sidecars(listing.beside, folder, listing.links)
         self._listed = {file.path for file in listing.files}
-        missing = sorted(set(stored.entries) - self._listed)
         # A former document that has become a sidecar is neither a document nor unseen.
-        self._beside = listing.beside.keys()
-        self.unseen = find_unseen(
-            [file for file in missing if file not in self._beside], listing.skipped
-        )
-        if not allow_deletions and stored.root == str(listing.top):
-            known = {*self.unseen, *self._beside}
-            unlisted = (stored.entries[file] for file in missing if file not in known)
+        missing = sorted(stored.entries.keys() - self._listed)
+        documents = [file for file in missing if file not in listing.beside]
+        self.unseen = find_unseen(documents, listing.skipped)
+        if not allow_deletions and stored.root == str(self.top):
+            unlisted = (stored.entries[file] for file in documents if file not in self.unseen)
             self.unseen |= find_unmounted(unlisted, listing)
         self.vanished = [file for file in missing if file not in self.unseen]
         skipped = (file.path for file in listing.skipped)  # too large to read, most of them
         self.originals = Originals({*self._listed, *self.unseen, *skipped})
-        self.owners = PathOwners(stored, listed=self._listed, unseen=self.unseen)
+        present = {*self._listed, *self.unseen}
+        known = ((path, document["file"]) for path, document in stored.documents.items())
+        self.owners = {path: file for path, file in known if file in present}
+        self.deprived: set[str] = set()
 
-    def in_order(self, files: Iterable[SourceFile]) -> list[SourceFile]:
-        """Return the files in reading order; files that have a conversion come last."""
-        return sorted(files, key=lambda file: file.path in self.originals.converted)
+    @classmethod
+    def of_folder(
+        cls,
+        database: Database,
+        root: Path,
+        dataset: str,
+        *,
+        settings: IngestSettings,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        **options: Any,
+    ) -> FolderChanges:
+        """List a folder or file and compare it; ``options`` are the constructor's.
+
+        ``include`` and ``exclude`` are patterns as in ``.gitignore``. Raises :class:`SourceError`
+        for a missing root.
+        """
+        check_dataset_name(dataset)
+        limits = ReadLimits.of(settings)
+        listing = discover(root, include=include, exclude=exclude, limits=limits)
+        return cls(listing, StoredFiles.load(database, dataset), limits=limits, **options)
+
+    def claim(self, path: str, file: str) -> str:
+        """Return the file that owns the path now: this one, or another."""
+        owner = self.owners.setdefault(path, file)
+        if owner in self._listed and file < owner:
+            self.deprived.add(owner)
+            self.owners[path] = owner = file
+        return owner
+
+    def release(self, file: str, paths: Iterable[str]) -> None:
+        """Record that the file no longer has documents with these paths."""
+        for path in paths:
+            if self.owners.get(path) == file:
+                del self.owners[path]
+
+    def in_order(self) -> list[SourceFile]:
+        """Return the listed files in reading order; files that have a conversion come last."""
+        return sorted(self.listing.files, key=lambda file: file.path in self.originals.converted)
 
     @property
     def told_fingerprint(self) -> str:
         """The fingerprint of a file that is not read because its conversion is indexed instead."""
         return f"{self._pipeline}:told"
 
-    def fingerprint(self, file: str, reason: str | None, *, made_elsewhere: bool = False) -> str:
+    def fingerprint(self, file: str, reason: str | None) -> str:
         """Return the fingerprint of how a file is read in this run; if it changes, read it again.
 
         It covers the file's sidecars and nearby files from which it may be made. A file that failed
-        for a ``reason`` is also read again under other limits, and one that is ``made_elsewhere``
-        whenever any sidecar changes.
+        for a ``reason`` is also read again under other limits.
         """
-        sidecars = self.sidecars.fingerprint(file, anywhere=made_elsewhere)[:16]
+        sidecars = self.sidecars.fingerprint(file)[:16]
         parts = [f"{self._pipeline}+{sidecars}" if sidecars else self._pipeline]
         if beside := self.originals.beside(file):
             parts.append(sha1_hex("/".join(beside))[:8])
-        if made_elsewhere:
-            parts.append(_ELSEWHERE)
         if reason is not None:
             parts.append(sha1_hex(repr(self.limits))[:8])
         return ":".join(parts)
 
-    def check_deletions(self, root: Path, max_missing_fraction: float) -> None:
+    def check_deletions(self, max_missing_fraction: float) -> None:
         """Raise :class:`MassDeletionError` if all files vanished, or many and most of them.
 
         If the dataset was built from another folder, one vanished file is enough.
         """
-        if not self.vanished:
+        stored, dataset = self.stored, self.stored.dataset
+        vanished = (file for file in self.vanished if file not in self.listing.beside)
+        gone = sum(map(stored.has_documents, vanished))
+        if not gone or self._allows_deletions:
             return
-        vanished = (file for file in self.vanished if file not in self._beside)
-        gone = sum(map(self._stored.has_documents, vanished))
-        indexed = sum(map(self._stored.has_documents, self._stored.entries))
-        before, dataset = self._stored.root, self._stored.dataset
-        if gone and before and before != str(self.top):
+        indexed = sum(map(stored.has_documents, stored.entries))
+        if stored.root and stored.root != str(self.top):
             raise MassDeletionError(
-                f"{dataset!r} was built from {before}; building it from {self.top} would remove "
-                f"{gone} of {indexed} indexed files: choose another --dataset, or replace it with "
-                "--allow-deletions"
+                f"{dataset!r} was built from {stored.root}; building it from {self.top} would "
+                f"remove {gone} of {indexed} indexed files: choose another --dataset, or replace "
+                "it with --allow-deletions"
             )
         is_most = gone >= BRAKE_FROM and gone / indexed > max_missing_fraction
-        is_all = gone == indexed > 0 and self._listed <= self._stored.entries.keys()
+        is_all = gone == indexed and self._listed <= stored.entries.keys()
         if is_most or is_all:
             raise MassDeletionError(
-                f"{gone} of {indexed} indexed files are gone from {root}; if this is correct, "
+                f"{gone} of {indexed} indexed files are gone from {self.top}; if this is correct, "
                 "run again with --allow-deletions"
             )
 
-    def is_unchanged(self, file: SourceFile) -> bool:
-        """Return whether the stored documents of the file are up to date.
+    def reason_to_read(self, file: SourceFile) -> str | None:
+        """Return why a file must be read; ``None`` if its stored documents are up to date.
 
         Its size, times and inode decide; in doubt, a hash of its bytes.
         """
-        reason = self.reason_to_read(file)
-        if reason not in (_RACY, _REPLACED_FILE):
-            return reason is None
-        if file.path not in self._compared:
-            self._compared[file.path] = self._compare(file)
-        return self._compared[file.path] is not None
-
-    def entry_of(self, file: SourceFile) -> ManifestEntry:
-        """Return the manifest entry for an unchanged file."""
-        entry = self._compared.get(file.path) or self._stored.entries[file.path]
-        return replace(entry, mount=file.mount)
-
-    def _compare(self, file: SourceFile) -> ManifestEntry | None:
-        """Return the manifest entry for a file whose bytes have not changed, else ``None``."""
-        entry, begun_at = self._stored.entries[file.path], self._clock()
-        try:
-            is_same = entry.digest == digest_file(file.absolute, root=self.top)
-        except ReadError:
-            return None
-        noted = replace(entry, ctime_ns=file.ctime_ns, inode=file.inode, seen_at=begun_at)
-        return noted if is_same else None
-
-    def reason_to_read(self, file: SourceFile) -> str | None:
-        """Return why a file must be read; ``None`` if size, times and manifest give no reason."""
-        entry = self._stored.entries.get(file.path)
+        entry = self.stored.entries.get(file.path)
         if entry is None:
             return "it is new"
         if (entry.size, entry.mtime_ns) != (file.size, file.mtime_ns):
             return "its size or date changed"
-        if self._reread:
+        if self.reread:
             return "every document is read again"
-        is_elsewhere = _ELSEWHERE in entry.pipeline.split(":")
-        now = self.fingerprint(file.path, entry.reason, made_elsewhere=is_elsewhere)
-        if entry.pipeline != now:
+        if entry.pipeline != (now := self.fingerprint(file.path, entry.reason)):
             if _SIDECARS.sub("", entry.pipeline) == _SIDECARS.sub("", now):
                 return "its metadata files changed"
             return "the settings or readers for it changed"
         if entry.state not in ("done", "kept"):
             return f"it was not wholly indexed: {entry.reason or 'the last run did not end'}"
-        if file.path in self.owners.deprived:
-            return "another file took one of its paths"
-        if len(self._stored.paths_of(file.path)) != entry.documents:
+        if len(self.stored.paths_of(file.path)) != entry.documents:
             return "the store lacks documents of it"
         if (entry.ctime_ns, entry.inode) != (file.ctime_ns, file.inode):
-            return _REPLACED_FILE
-        if entry.seen_at - max(file.mtime_ns, file.ctime_ns) / 1e9 <= RACY_SECONDS:
-            return _RACY
-        return None
+            doubt = "another file may have replaced it"
+        elif entry.seen_at - max(file.mtime_ns, file.ctime_ns) / 1e9 <= RACY_SECONDS:
+            doubt = "it may have changed since it was read"
+        else:
+            return None
+        return None if self._is_same(file, entry) else doubt
+
+    def _is_same(self, file: SourceFile, entry: ManifestEntry) -> bool:
+        """Return whether the file's bytes have not changed, and keep its new manifest entry."""
+        begun_at = self._clock()
+        try:
+            if entry.digest != digest_file(file.absolute, root=self.top):
+                return False
+        except ReadError:
+            return False
+        self._compared[file.path] = replace(
+            entry, ctime_ns=file.ctime_ns, inode=file.inode, seen_at=begun_at
+        )
+        return True
+
+    def entry_of(self, file: SourceFile) -> ManifestEntry:
+        """Return the manifest entry for an unchanged file."""
+        entry = self._compared.get(file.path) or self.stored.entries[file.path]
+        return entry if entry.mount == file.mount else replace(entry, mount=file.mount)
 
     def notes(self) -> tuple[str, ...]:
         """Describe an empty folder, patterns without a match, and sources that cannot be seen."""
+        said = [f"{pattern} matched nothing" for pattern in self.listing.unmatched]
+        if not self._listed:
+            said.append(f"{self.top} has no file to index; hidden and ignored files do not count")
         kept: Counter[SkippedFile] = Counter()
         for file, place in self.unseen.items():
-            kept[place] += len(self._stored.paths_of(file))
-        said = tuple(f"{pattern} matched nothing" for pattern in self._unmatched)
-        if not self._listed:
-            said += (f"{self.top} has no file to index; hidden and ignored files do not count",)
-        return said + tuple(
-            (
-                f"kept {count} document{'s' * (count > 1)} below {place.path}, which cannot be "
-                f"read ({place.reason})"
-            )
+            kept[place] += len(self.stored.paths_of(file))
+        said += (
+            f"kept {count} document{'s' * (count > 1)} below {place.path}, which cannot be read "
+            f"({place.reason})"
             for place, count in kept.items()
             if count
         )
+        return tuple(said)
 
     @property
     def kept(self) -> int:
         """Count the documents of ``unseen`` files."""
-        return sum(len(self._stored.paths_of(file)) for file in self.unseen)
+        return sum(len(self.stored.paths_of(file)) for file in self.unseen)
 
     def change_of(self, parsed: ParsedDocument, file: SourceFile) -> Change | None:
         """Return the change for a document of the file, ``None`` if it has not changed."""
-        source = Source(self._stored.dataset, file.path, parsed, date_of(parsed, file))
-        document = self._stored.documents.get(parsed.path)
+        source = Source(self.stored.dataset, file.path, parsed, date_of(parsed, file))
+        document = self.stored.documents.get(parsed.path)
         if document is None:
             return Change(source, is_new=True)
         is_same = (
@@ -326,46 +319,7 @@ class FolderChanges:
             and document["content_hash"] == source.content_hash
             and document["pipeline"] == source.fingerprint(self._pipeline)
         )
-        return None if is_same and not self._reread else Change(source, is_new=False)
-
-
-class PathOwners:
-    """Assign each document path to one file, as a run goes through the files in order.
-
-    If several files have a document with the same path, the first file gets it; but a file that
-    could not be read keeps its paths. ``deprived`` are the files that lost a path to an earlier one
-    in this run.
-    """
-
-    def __init__(
-        self, stored: StoredFiles, *, listed: AbstractSet[str], unseen: Iterable[str]
-    ) -> None:
-        present = {*listed, *unseen}
-        self._listed = listed
-        self._owners = {
-            path: document["file"]
-            for path, document in stored.documents.items()
-            if document["file"] in present
-        }
-        self.deprived: set[str] = set()
-
-    def claim(self, path: str, file: str) -> str:
-        """Return the file that owns the path now: this one, or another."""
-        owner = self._owners.setdefault(path, file)
-        if owner in self._listed and file < owner:
-            self.deprived.add(owner)
-            self._owners[path] = file
-        return self._owners[path]
-
-    def release(self, file: str, paths: Iterable[str]) -> None:
-        """Record that the file no longer has documents with these paths."""
-        for path in paths:
-            if self._owners.get(path) == file:
-                del self._owners[path]
-
-    def without_owner(self, paths: Iterable[str]) -> list[str]:
-        """Return the paths that belong to no file, sorted."""
-        return sorted(path for path in paths if path not in self._owners)
+        return None if is_same and not self.reread else Change(source, is_new=False)
 
 
 def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
@@ -411,66 +365,34 @@ class SyncPreview:
 
 
 def preview_sync(
-    database: Database,
-    root: Path,
-    dataset: str,
-    pipeline: str,
-    *,
-    settings: IngestSettings,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    allow_deletions: bool = False,
-    reread: bool = False,
+    database: Database, changes: FolderChanges, max_missing_fraction: float
 ) -> SyncPreview:
-    """Return what :func:`catalog.ingest.sync.sync` would do with this pipeline.
-
-    Raises :class:`SourceError` like ``sync``.
-    """
-    limits = ReadLimits.of(settings)
-    listing = discover(root, include=include, exclude=exclude, limits=limits)
-    stored = StoredFiles.load(database, dataset)
-    changes = FolderChanges(
-        listing,
-        stored,
-        pipeline=pipeline,
-        limits=limits,
-        reread=reread,
-        allow_deletions=allow_deletions,
-    )
+    """Return what :func:`catalog.ingest.sync.sync` would do."""
     stopped = None
-    if not allow_deletions:
-        try:
-            changes.check_deletions(root, settings.max_missing_fraction)
-        except MassDeletionError as error:
-            stopped = str(error)
-    known = stored.entries
+    try:
+        changes.check_deletions(max_missing_fraction)
+    except MassDeletionError as error:
+        stopped = str(error)
+    known = changes.stored.entries
     told = {path for path, entry in known.items() if entry.pipeline == changes.told_fingerprint}
     with database.read() as connection:
-        told |= changes.originals.converted & read_originals(connection, dataset)
+        told |= changes.originals.converted & read_originals(connection, changes.stored.dataset)
     reasons = {
-        file.path: None
-        if file.path in told or changes.is_unchanged(file)
-        else changes.reason_to_read(file)
-        for file in listing.files
+        file.path: None if file.path in told else changes.reason_to_read(file)
+        for file in changes.listing.files
     }
+    read = [Failure(path, reason) for path, reason in reasons.items() if reason is not None]
     left = [known[path] for path, reason in reasons.items() if reason is None]
     kept = [Failure(path, place.reason) for path, place in changes.unseen.items()]
     kept += [Failure(entry.file, entry.reason or "") for entry in left if entry.state == "kept"]
-    remarks = [Failure(file.path, file.reason) for file in listing.skipped]
-    remarks += [
-        Failure(entry.file, entry.reason)
-        for entry in left
-        if entry.reason is not None and entry.state != "kept"
-    ]
+    remarks = [Failure(file.path, file.reason) for file in changes.listing.skipped]
+    told_of = (entry for entry in left if entry.state != "kept")
+    remarks += [Failure(entry.file, entry.reason) for entry in told_of if entry.reason is not None]
     return SyncPreview(
-        dataset=dataset,
-        root=str(root),
-        added=tuple(path for path, reason in reasons.items() if reason and path not in known),
-        changed=tuple(
-            Failure(path, reason)
-            for path, reason in reasons.items()
-            if reason is not None and path in known
-        ),
+        dataset=changes.stored.dataset,
+        root=str(changes.top),
+        added=tuple(file.path for file in read if file.path not in known),
+        changed=tuple(file for file in read if file.path in known),
         removed=tuple(changes.vanished),
         kept=tuple(kept),
         remarks=tuple(remarks),

@@ -14,13 +14,7 @@ from catalog.core.text import nfc
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
 from catalog.ingest.readers.opening import device_of, file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
-from catalog.ingest.sidecars import (
-    FOLDER_FILE,
-    MetadataFile,
-    beside_file,
-    find_targets,
-    is_misspelt_folder_file,
-)
+from catalog.ingest.sidecars import find_beside, is_metadata, place_of, right_name
 
 _Rules = tuple[tuple[str, GlobRules], ...]
 
@@ -74,7 +68,8 @@ class Listing:
     ``mounts`` are the folders where a drive is mounted, named as in :class:`SourceFile`.
     ``left_out`` are those that patterns or ignore rules exclude. ``beside`` are the sidecars by
     path, whatever patterns and rules say: they are not documents but metadata of other files (see
-    :mod:`~.sidecars`). ``unmatched`` names the patterns that matched nothing in the folder.
+    :mod:`~.sidecars`). ``links`` has the paths to which listed symlinks lead. ``unmatched`` names
+    the patterns that matched nothing in the folder.
     """
 
     top: Path
@@ -82,7 +77,8 @@ class Listing:
     skipped: tuple[SkippedFile, ...] = ()
     mounts: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
-    beside: Mapping[str, MetadataFile] = field(default_factory=dict)
+    beside: Mapping[str, Path] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
     unmatched: tuple[str, ...] = ()
 
 
@@ -106,7 +102,13 @@ def discover(
     Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
     folder, and ``InputError`` for an invalid pattern.
     """
-    top, info = _resolve(root)
+    try:
+        top = Path(root).resolve(strict=True)
+        info = top.stat()
+    except FileNotFoundError as error:
+        raise SourceError(f"{_printable(str(root))} does not exist") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise SourceError(f"{_printable(str(root))} cannot be used: {error}") from error
     walk = _Walk(top, _compile(include), _compile(exclude), limits)
     if stat.S_ISDIR(info.st_mode):
         for option, patterns in (("include", include), ("exclude", exclude)):
@@ -136,13 +138,15 @@ class _Walk:
     skipped: list[SkippedFile] = field(default_factory=list)
     mounts: set[str] = field(default_factory=set)
     left_out: set[str] = field(default_factory=set)
-    beside: dict[str, MetadataFile] = field(default_factory=dict)
+    beside: dict[str, Path] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
     unmatched: dict[str, GlobRules] = field(default_factory=dict)
 
     def list_file(self, info: os.stat_result) -> None:
         if self._is_named_well(self.root.name, "file"):
             self._add(self.root.name, self.root, info)
-            self.beside = beside_file(self.root)
+            for path, absolute in find_beside(self.root.parent, self.root.name).items():
+                self._add_beside(path, absolute, {self.root.name})
 
     def list_folder(self) -> None:
         """List depth first without recursion: folders may be nested deeper than Python's stack."""
@@ -168,7 +172,9 @@ class _Walk:
         ):
             name = path if nfc(path) in files else nfc(path)
             mtime_ns, ctime_ns = (min(ns, LATEST_NS) for ns in (info.st_mtime_ns, info.st_ctime_ns))
-            mount, inode = self._mount_of(name), info.st_ino & LATEST_NS
+            above = folders_above(name) if self.mounts else ()
+            mount = next((folder for folder in above if folder in self.mounts), None)
+            inode = info.st_ino & LATEST_NS
             files[name] = SourceFile(name, absolute, info.st_size, mtime_ns, mount, ctime_ns, inode)
         return Listing(
             self.root,
@@ -177,13 +183,9 @@ class _Walk:
             frozenset(self.mounts),
             frozenset(self.left_out),
             self.beside,
+            self.links,
             tuple(self.unmatched),
         )
-
-    def _mount_of(self, path: str) -> str | None:
-        if not self.mounts:
-            return None
-        return next((folder for folder in folders_above(path) if folder in self.mounts), None)
 
     def _entries(self, base: str) -> list[os.DirEntry[str]]:
         try:
@@ -218,11 +220,14 @@ class _Walk:
 
     def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
         """Add the files of one folder; yield the folders to enter."""
-        names = {nfc(entry.name) for entry in entries if not _is_folder(entry)}
+        folders = {entry.name for entry in entries if _is_folder(entry)}
+        names = {nfc(entry.name) for entry in entries if entry.name not in folders}
         for entry in entries:
             path = base + entry.name
-            if self.unmatched:
-                self._match_patterns(nfc(path) + "/" * _is_folder(entry))
+            named = nfc(path) + "/" * (entry.name in folders)
+            for pattern, rule in list(self.unmatched.items()):
+                if rule.verdict(named) is not None:
+                    del self.unmatched[pattern]
             try:
                 if self._visit_entry(path, entry, rules, names):
                     yield path + "/"
@@ -231,21 +236,12 @@ class _Walk:
             except Exception as error:  # noqa: BLE001 - recorded: the other files go on
                 self._skip(path, f"cannot be listed: {type(error).__name__}: {error}")
 
-    def _match_patterns(self, path: str) -> None:
-        matched = [name for name, rule in self.unmatched.items() if rule.verdict(path) is not None]
-        for name in matched:
-            del self.unmatched[name]
-
     def _visit_entry(
         self, path: str, entry: os.DirEntry[str], rules: _Rules, names: Set[str]
     ) -> bool:
         """Add one file, or return whether the entry is a folder to enter."""
-        name = nfc(entry.name)
-        if (targets := find_targets(name, names)) is not None:  # a folder of that name, too
-            self._add_beside(path, targets, names)
-            return False
-        if is_misspelt_folder_file(name):
-            self._skip(path, f"not read: name it {FOLDER_FILE}")
+        if is_metadata(nfc(entry.name), names):  # a folder of that name, too
+            self._add_beside(nfc(path), self.root / path, names)
             return False
         if is_passed_over(entry.name, is_folder=True):
             return False
@@ -265,15 +261,15 @@ class _Walk:
                 self._add(path, self.root / path, info)
         return False
 
-    def _add_beside(self, path: str, targets: Sequence[str], names: Set[str]) -> None:
-        folder = nfc(path[: path.rfind("/") + 1])
-        told = tuple(folder + target for target in targets)
-        self.beside[nfc(path)] = MetadataFile(self.root / path, told)
-        for target in targets:
-            if target not in names:
-                self._skip(
-                    path, f"it has metadata for {_printable(target)}, but there is no such file"
-                )
+    def _add_beside(self, path: str, absolute: Path, names: Set[str]) -> None:
+        self.beside[path] = absolute
+        target, right = place_of(path).rpartition("/")[2], right_name(path)
+        if path != right:
+            reason = f"name it {_printable(right.rpartition('/')[2])}"
+            self._skip(path, f"not read, so its documents have an unreadable level: {reason}")
+        if target and target not in names:
+            reason = f"it has metadata for {_printable(target)}, but there is no such file"
+            self._skip(path, reason)
 
     def _add_link(self, path: str, entry: os.DirEntry[str]) -> None:
         try:
@@ -288,23 +284,20 @@ class _Walk:
             self._skip(path, "not followed: the symlink leads to a folder")
         else:
             self._add(path, target, info)
+            self.links[nfc(path)] = nfc(target.relative_to(self.root).as_posix())
 
     def _add(self, path: str, absolute: Path, info: os.stat_result) -> None:
-        limit = self._size_limit(path)
+        extension, limit = file_type(path), self.limits.text_bytes
+        if extension in STREAMED:
+            limit = max(limit, MAX_STREAMED_BYTES)
+        elif extension in DOCUMENT_EXTENSIONS:
+            limit = self.limits.document_bytes
         if not stat.S_ISREG(info.st_mode):
             self._skip(path, f"not a regular file ({file_kind(info.st_mode)})")
         elif info.st_size > limit:
             self._skip(path, f"too large: {info.st_size:,} bytes; the limit is {limit:,}")
         else:
             self.files.append((path, absolute, info))
-
-    def _size_limit(self, path: str) -> int:
-        extension = file_type(path)
-        if extension in STREAMED:
-            return max(self.limits.text_bytes, MAX_STREAMED_BYTES)
-        if extension in DOCUMENT_EXTENSIONS:
-            return self.limits.document_bytes
-        return self.limits.text_bytes
 
     def _is_left_out(self, path: str, rules: _Rules) -> bool:
         """Apply ``exclude``, then the rules nearest to the file, as git does."""
@@ -339,16 +332,6 @@ def is_passed_over(name: str, *, is_folder: bool) -> bool:
     return name.startswith(".") or name in IGNORED_FOLDERS
 
 
-def _resolve(root: Path) -> tuple[Path, os.stat_result]:
-    try:
-        top = Path(root).resolve(strict=True)
-        return top, top.stat()
-    except FileNotFoundError as error:
-        raise SourceError(f"{_printable(str(root))} does not exist") from error
-    except (OSError, RuntimeError, ValueError) as error:
-        raise SourceError(f"{_printable(str(root))} cannot be used: {error}") from error
-
-
 def _compile(patterns: Sequence[str]) -> GlobRules | None:
     return GlobRules.compile(map(nfc, patterns)) if patterns else None
 
@@ -358,8 +341,7 @@ def _rule_lines(entry: os.DirEntry[str]) -> list[str]:
         content = handle.read(_MAX_IGNORE_FILE + 1)
     if len(content) > _MAX_IGNORE_FILE:
         raise TransientReadError(f"it is longer than {_MAX_IGNORE_FILE:,} bytes")
-    text = content.decode("utf-8-sig", "surrogateescape")
-    return text.splitlines()
+    return content.decode("utf-8-sig", "surrogateescape").splitlines()
 
 
 def _printable(path: str) -> str:

@@ -17,7 +17,12 @@ from catalog.embedding.encoder import EmbeddingResult, EmbeddingUsage
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups, next_batch
 from catalog.store import Database, embedding_cache
 from catalog.store.chunks import load_chunks
-from catalog.store.embedding_cache import WaitingChunk, find_waiting_for, settle_waiting
+from catalog.store.embedding_cache import (
+    WaitingChunk,
+    find_waiting_for,
+    list_waiting,
+    settle_waiting,
+)
 
 if TYPE_CHECKING:
     from catalog.core.errors import DamagedDocumentError
@@ -67,7 +72,7 @@ def embed_waiting(
         if not settle_waiting(connection, dataset):
             return EmbeddingReport()
     with database.read() as connection:
-        waiting = embedding_cache.list_waiting(connection, dataset, since)
+        waiting = list_waiting(connection, dataset, since)
     run = _EmbeddingRun(database, dataset, pipeline, waiting)
     try:
         run.embed(progress or Silent(), pause or (lambda: False), spread)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from catalog.core.dates import read_written_date
 from catalog.core.documents import MetadataValue, ParsedDocument
@@ -13,17 +13,21 @@ from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError, Tr
 from catalog.core.filters import known_file_type
 from catalog.core.places import WITHIN, enclosing
 from catalog.ingest.discovery import SourceFile
-from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
+from catalog.ingest.readers import ReadFailure, read_file
 from catalog.ingest.readers.base import one_line
-from catalog.ingest.readers.metadata import DATE_KEYS, take_title
+from catalog.ingest.readers.metadata import DATE_KEYS, LEVEL, UNREADABLE, take_title
 from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.readers.registry import EXTENSIONS
-from catalog.ingest.sidecars import Originals, Sidecars, named_elsewhere, sidecar_target
+from catalog.ingest.sidecars import Sidecars, may_be_metadata
 from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
 
+if TYPE_CHECKING:
+    from catalog.ingest.changes import FolderChanges
+
 TOLD_BY_CONTENT = ("media", "media_file")
 _REFUSED = "{} is set only from names and content"
+_UNREAD = f"the {LEVEL} in its metadata file cannot be read: only who may see everything finds it"
 _MAX_WORD = 100  # characters of a source type
 _DATES = frozenset(key for keys in DATE_KEYS.values() for key in keys)
 
@@ -63,6 +67,8 @@ def describe(
         others = {name: value for name, value in fields.items() if name not in TOLD_BY_CONTENT}
         remarks += [_REFUSED.format(name) for name in TOLD_BY_CONTENT if name in fields]
         stated |= _accepted(others, remarks)
+    if stated.get(LEVEL) == UNREADABLE and LEVEL not in own:
+        remarks.append(_UNREAD)
     title = take_title(stated)
     accepted = _accepted(own, remarks)
     known = {name: value for name, value in parsed.metadata.items() if name not in own}
@@ -123,9 +129,8 @@ class FileOutcome:
     ``paths`` are those of its documents; ``unchanged`` counts the documents that stay. ``retry``:
     the next run may succeed with the same file. Without ``is_whole`` the file was not read to its
     end, so a missing document may still be in it. ``refused`` are the paths of documents whose part
-    of the file cannot be read. ``digest`` is a hash of the file's bytes. ``is_made_elsewhere``: one
-    of its documents names a file in another folder as its original. ``dates`` has the file's date
-    for its unchanged documents, by path.
+    of the file cannot be read. ``digest`` is a hash of the file's bytes. ``dates`` has the file's
+    date for its unchanged documents, by path.
     """
 
     file: SourceFile
@@ -138,7 +143,6 @@ class FileOutcome:
     is_cut_short: bool = False
     refused: set[str] = field(default_factory=set)
     digest: str | None = None
-    is_made_elsewhere: bool = False
     dates: dict[str, str | None] = field(default_factory=dict)
     _noted: int = 0
 
@@ -147,27 +151,26 @@ class FileOutcome:
         self.failures.append(Failure(path, reason))
         self.retry = self.retry or retry
 
-    def read(
-        self, top: Path, limits: ReadLimits, originals: Originals, sidecars: Sidecars
-    ) -> Iterator[ParsedDocument]:
+    def read(self, changes: FolderChanges) -> Iterator[ParsedDocument]:
         """Yield the documents of the file, named by their originals; record failures.
 
         They have the metadata from the file's sidecars.
         """
         file = self.file
         try:
+            top, limits = changes.top, changes.limits
             self.digest = digest_file(file.absolute, root=top)  # first, to notice later changes
-            sidecars.check(file.path)
+            changes.sidecars.check(file.path)
             for item in read_file(file.absolute, file.path, root=top, limits=limits):
                 if isinstance(item, ReadFailure):
                     self.fail(item.path, item.reason)
                     self.refused |= {item.document} if item.document is not None else set()
                     continue
-                named = originals.name_original(drop_claims(item), file.path)
-                document = self._described(named, sidecars)
+                named = changes.originals.name_original(drop_claims(item), file.path)
+                document = self._described(named, changes.sidecars)
                 if document is not None:
                     yield document
-            if sidecar_target(file.path) is not None:
+            if may_be_metadata(file.path):
                 self.fail(file.path, _NO_SIDECAR)
         except EmptyDocumentError as error:
             self.fail(file.path, str(error))
@@ -191,7 +194,6 @@ class FileOutcome:
 
     def _described(self, parsed: ParsedDocument, sidecars: Sidecars) -> ParsedDocument | None:
         """Return the document with its sidecars' metadata; ``None`` if those cannot be read."""
-        self.is_made_elsewhere |= bool(named_elsewhere(parsed))
         try:
             document, remarks = describe(parsed, sidecars.fields_of(parsed, self.file.path))
         except ReadError as error:

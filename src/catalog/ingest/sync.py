@@ -15,17 +15,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from sqlalchemy import Connection
 
 from catalog.core.errors import ConfigError
-from catalog.core.ids import check_dataset_name
 from catalog.core.settings import IngestSettings
-from catalog.ingest.changes import Change, FolderChanges, StoredFiles, date_of
-from catalog.ingest.discovery import SourceFile, discover
+from catalog.ingest.changes import Change, FolderChanges, date_of
+from catalog.ingest.discovery import SourceFile
 from catalog.ingest.pipeline import Pipeline, Source, publish
-from catalog.ingest.readers import ReadLimits
 from catalog.ingest.reading import FileOutcome
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, SyncReport
 from catalog.store import Database, embedding_cache, llm_cache, manifest
@@ -41,65 +38,46 @@ from catalog.store.revisions import (
 )
 from catalog.store.statistics import count_totals
 
-_Group = list[tuple[Change, FileOutcome]]
 _FILE_COST = 4_000  # bytes whose reading takes as long as opening a file, about
 
 
 def sync(
     database: Database,
-    root: Path,
-    dataset: str,
+    changes: FolderChanges,
     pipeline: Pipeline,
     *,
     settings: IngestSettings,
     made_with: DatasetSettings | None = None,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    allow_deletions: bool = False,
-    reread: bool = False,
+    patterns: tuple[Sequence[str], Sequence[str]] = ((), ()),
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SyncReport:
-    """Index changes under ``root`` (a folder or one file) and remove vanished files.
+    """Index the changes of a folder or file, and remove vanished files.
 
-    ``include`` and ``exclude`` are patterns as in ``.gitignore``; ``reread`` indexes every document
-    again; ``made_with`` is stored as the settings of the pipeline. The caller holds the dataset's
-    lock. Raises :class:`SourceError` for a missing root and :class:`MassDeletionError` if most
-    files vanished (unless ``allow_deletions``); then nothing has changed. A failing file or
-    document is named in the report instead.
+    ``made_with`` is stored as the settings of the pipeline, ``patterns`` as the included and
+    excluded ones. The caller holds the dataset's lock. Raises :class:`MassDeletionError` if most
+    files vanished (unless that is allowed); then nothing has changed. A failing file or document is
+    named in the report instead.
     """
-    check_dataset_name(dataset)
-    progress = progress or Silent()
-    started, limits = time.monotonic(), ReadLimits.of(settings)
-    listing = discover(root, include=include, exclude=exclude, limits=limits)
-    stored = StoredFiles.load(database, dataset)
-    changes = FolderChanges(
-        listing,
-        stored,
-        pipeline=pipeline.fingerprint,
-        limits=limits,
-        reread=reread,
-        allow_deletions=allow_deletions,
-        clock=clock,
-    )
-    if not allow_deletions:
-        changes.check_deletions(root, settings.max_missing_fraction)
+    started, progress = time.monotonic(), progress or Silent()
+    changes.check_deletions(settings.max_missing_fraction)
+    dataset = changes.stored.dataset
     with database.write() as connection:
         ensure_dataset(connection, dataset, clock())
-        set_source(connection, dataset, str(root.resolve()), include, exclude)
+        set_source(connection, dataset, str(changes.top), *patterns)
         if made_with is not None:
             note_dataset_settings(connection, dataset, made_with)
-        if reread:
+        if changes.reread:
             drop_damaged(connection, dataset, clock())
-    run = SyncRun(database, stored, changes, pipeline, settings.group_chars, clock)
-    run.failed += [Failure(file.path, file.reason) for file in listing.skipped]
-    files, pace = changes.in_order(listing.files), Pace(0)
-    changed = [file for file in files if not changes.is_unchanged(file)]
-    work = {file.path: file.size + _FILE_COST for file in changed}
+    run = SyncRun(database, changes, pipeline, settings.group_chars, clock)
+    run.failed += [Failure(file.path, file.reason) for file in changes.listing.skipped]
+    files, pace = changes.in_order(), Pace(0)
+    unchanged = {file.path for file in files if changes.reason_to_read(file) is None}
+    work = {file.path: file.size + _FILE_COST for file in files if file.path not in unchanged}
     progress.start(sum(work.values()), "reading", then="embedding")
     for number, file in enumerate(files, start=1):
         is_left, before = run.leave_to_conversions(file), run.passages
-        if changes.is_unchanged(file) and not is_left:
+        if not is_left and file.path in unchanged and file.path not in changes.deprived:
             run.keep(file)
         elif not is_left:
             progress.advance(0, file.path)
@@ -110,7 +88,6 @@ def sync(
         counts = f"{number:,} of {len(files):,} files, {run.passages:,} passages{pace.rate_text()}"
         progress.advance(work.get(file.path, 0), file.path, counts)
     run.remove_vanished()
-    run.excuse_originals()
     return run.report(time.monotonic() - started)
 
 
@@ -126,18 +103,18 @@ class SyncRun:
     def __init__(
         self,
         database: Database,
-        stored: StoredFiles,
         changes: FolderChanges,
         pipeline: Pipeline,
         group_chars: int,
         clock: Callable[[], float],
     ) -> None:
-        self._database, self._dataset, self._clock = database, stored.dataset, clock
-        self._stored, self._changes, self._pipeline = stored, changes, pipeline
-        self._group: _Group = []
-        self._owners, self._group_chars, self._collected_chars = changes.owners, group_chars, 0
+        self._database, self._changes, self._pipeline = database, changes, pipeline
+        self._stored, self._dataset = changes.stored, changes.stored.dataset
+        self._group_chars, self._clock = group_chars, clock
+        self._group: list[tuple[Change, FileOutcome]] = []
+        self._collected_chars = 0
         self._files_read: list[FileOutcome] = []
-        self._files_begun = set(stored.entries)
+        self._files_begun = set(self._stored.entries)
         self._files_deprived: set[str] = set()
         self._moved: list[ManifestEntry] = []
         self.failed: list[Failure] = []
@@ -148,13 +125,13 @@ class SyncRun:
 
     def keep(self, file: SourceFile) -> None:
         """Keep the documents of an unchanged file, and repeat its earlier failure in the report."""
-        entry, documents = self._stored.entries[file.path], self._stored.paths_of(file.path)
-        self._unchanged += len(documents)
+        entry, count = self._stored.entries[file.path], len(self._stored.paths_of(file.path))
+        self._unchanged += count
         if entry.state == "kept":
-            self._kept[file.path] = len(documents)
+            self._kept[file.path] = count
         if entry.reason is not None:
             self.failed.append(Failure(file.path, entry.reason))
-        if (noted := self._changes.entry_of(file)) != entry:
+        if (noted := self._changes.entry_of(file)) is not entry:
             self._moved.append(noted)
 
     def read(self, file: SourceFile) -> None:
@@ -163,30 +140,24 @@ class SyncRun:
         if (unfit := self._database.describe_unfit(file.path)) is not None:
             self.failed.append(Failure(file.path, unfit))  # its name cannot be stored either
             return
-        for parsed in outcome.read(
-            changes.top, changes.limits, changes.originals, changes.sidecars
-        ):
+        for parsed in outcome.read(changes):
             if self._stays(parsed.path, outcome):
                 continue
             if (unfit := self._database.describe_unfit(parsed.path, *parsed.metadata)) is not None:
                 outcome.fail(parsed.path, unfit)
-                continue
-            if (owner := self._owners.claim(parsed.path, file.path)) != file.path:
+            elif (owner := changes.claim(parsed.path, file.path)) != file.path:
                 reason = f"a document of {owner} has this path already"
                 outcome.fail(parsed.path, reason, retry=True)  # until the owner gives it up
-                continue
-            outcome.paths.add(parsed.path)
-            if (change := changes.change_of(parsed, file)) is None:
+            else:
+                outcome.paths.add(parsed.path)
+                if (change := changes.change_of(parsed, file)) is not None:
+                    self._collect(change, outcome)
+                    continue
                 outcome.unchanged += 1
                 if "modified" not in parsed.metadata:
                     outcome.dates[parsed.path] = date_of(parsed, file)
-                continue
-            self._group.append((change, outcome))
-            self._collected_chars += len(parsed.text)
-            if self._collected_chars >= self._group_chars:
-                self.publish_group()
         known = self._stored.paths_of(file.path)
-        self._owners.release(file.path, known - outcome.paths - outcome.unread(known))
+        changes.release(file.path, known - outcome.paths - outcome.unread(known))
         self._files_read.append(outcome)
 
     def _stays(self, path: str, outcome: FileOutcome) -> bool:
@@ -196,6 +167,12 @@ class SyncRun:
             return False
         is_changed = entry.state != "done" or entry.digest != outcome.digest
         return is_changed and outcome.is_refused(path)
+
+    def _collect(self, change: Change, outcome: FileOutcome) -> None:
+        self._group.append((change, outcome))
+        self._collected_chars += len(change.source.parsed.text)
+        if self._collected_chars >= self._group_chars:
+            self.publish_group()
 
     def leave_to_conversions(self, file: SourceFile) -> bool:
         """Drop the documents of a converted file; return whether its conversion is indexed."""
@@ -207,61 +184,133 @@ class SyncRun:
                 return False
             paths = manifest.paths_of_files(connection, self._dataset, [file.path])
             self._removed += remove_documents(connection, self._dataset, paths, self._clock())
-            self._owners.release(file.path, paths)
+            self._changes.release(file.path, paths)
             entry = self._entry(file, "done", None, self._clock())
             entry = replace(entry, pipeline=self._changes.told_fingerprint)
             manifest.record(connection, self._dataset, entry)
         return True
 
-    def excuse_originals(self) -> None:
-        """Drop the failures of files whose conversion is indexed."""
-        with self._database.write() as connection:
-            told = manifest.excuse(connection, self._dataset, self._changes.told_fingerprint)
-        self.failed = [failure for failure in self.failed if failure.path not in told]
-
     def publish_group(self) -> None:
         """Publish the collected documents, and record files whose documents are all published."""
         group, self._group, self._collected_chars = self._group, [], 0
-        self._note_begun(file.file for _, file in group)
+        self._note_begun(outcome.file for _, outcome in group)
         revisions: list[NewRevision] = []
-        for change, file in group:
-            revision = self._cut(change.source, file)
-            if revision is None:
-                continue
-            if not revision.chunks:
-                file.fail(change.source.parsed.path, "it has no text to search")
-                continue
-            self._added += change.is_new
-            self._updated += not change.is_new
-            revisions.append(revision)
+        for change, outcome in group:
+            revision = self._cut(change.source, outcome)
+            if revision is not None and not revision.chunks:
+                outcome.fail(change.source.parsed.path, "it has no text to search")
+            elif revision is not None:
+                self._added += change.is_new
+                self._updated += not change.is_new
+                revisions.append(revision)
         publish(self._database, self._dataset, revisions)
         self.passages += sum(len(revision.chunks) for revision in revisions)
         self._note_read()
+
+    def _cut(self, source: Source, outcome: FileOutcome) -> NewRevision | None:
+        """Return a document in the form to publish; ``None`` if it cannot be cut."""
+        try:
+            revision, fallback = self._pipeline.prepare(source)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - recorded: the other documents go on
+            reason = f"it cannot be cut: {type(error).__name__}: {error}"
+            outcome.fail(source.parsed.path, reason, retry=True)
+            return None
+        if fallback is not None:
+            self._uncounted[source.source_doc_id] = fallback
+        return revision
+
+    def _note_begun(self, files: Iterable[SourceFile]) -> None:
+        """Record new files as begun before one of their documents is published.
+
+        Otherwise an interrupted run could leave documents that stay after their files are gone.
+        Files that lose a path to them must be read again, too, because they may get it back.
+        """
+        new = {file.path: file for file in files if file.path not in self._files_begun}
+        begun = [self._entry(file, "partial", None, self._clock()) for file in new.values()]
+        deprived = self._changes.deprived - self._files_deprived
+        entries = self._stored.entries
+        begun += [replace(entries[file], state="partial") for file in sorted(deprived)]
+        if begun:
+            with self._database.write() as connection:
+                manifest.record(connection, self._dataset, *begun)
+        self._files_begun.update(new)
+        self._files_deprived |= deprived
+
+    def _note_read(self) -> None:
+        """Record the files whose documents are all published, in one transaction."""
+        outcomes, self._files_read = self._files_read, []
+        if not outcomes:
+            return
+        with self._database.write() as connection:
+            entries = [self._settle(connection, outcome) for outcome in outcomes]
+            files = [entry.file for entry in entries]
+            counts = manifest.count_documents(connection, self._dataset, files)
+            entries = [replace(entry, documents=counts[entry.file]) for entry in entries]
+            manifest.record(connection, self._dataset, *entries)
+
+    def _settle(self, connection: Connection, outcome: FileOutcome) -> ManifestEntry:
+        """Remove a file's documents that are gone from it; return its manifest entry."""
+        self.failed += outcome.failures
+        self._unchanged += outcome.unchanged
+        self._unfinished += outcome.is_cut_short
+        file, known = outcome.file, self._stored.paths_of(outcome.file.path)
+        unread = outcome.unread(known)
+        if unread:
+            self._kept[file.path] = len(unread)
+            outcome.retry = outcome.retry or outcome.is_whole
+        state = "kept" if unread and not outcome.retry else outcome.state
+        set_file_dates(connection, self._dataset, outcome.dates, self._clock())
+        gone = sorted(known - outcome.paths - unread - self._changes.owners.keys())
+        if gone:
+            self._removed += remove_documents(connection, self._dataset, gone, self._clock())
+        entry = self._entry(file, state, outcome.reason, outcome.begun_at)
+        return replace(entry, digest=outcome.digest)
+
+    def _entry(
+        self, file: SourceFile, state: State, reason: str | None, seen_at: float
+    ) -> ManifestEntry:
+        return ManifestEntry(
+            file.path,
+            file.size,
+            file.mtime_ns,
+            self._changes.fingerprint(file.path, reason),
+            state,
+            reason,
+            seen_at,
+            mount=file.mount,
+            ctime_ns=file.ctime_ns,
+            inode=file.inode,
+        )
 
     def remove_vanished(self) -> None:
         """Remove vanished files with their remaining documents, and unused cache entries.
 
         The caches are cleaned only if a document was removed or updated. Unchanged files that moved
-        on disk are recorded.
+        on disk are recorded, and failures of files whose conversion is indexed are dropped.
         """
+        changes, dataset = self._changes, self._dataset
         with self._database.write() as connection:
-            manifest.record(connection, self._dataset, *self._moved)
-            paths = manifest.paths_of_files(connection, self._dataset, self._changes.vanished)
-            self._removed += remove_documents(connection, self._dataset, paths, self._clock())
-            manifest.forget(connection, self._dataset, self._changes.vanished)
+            manifest.record(connection, dataset, *self._moved)
+            paths = manifest.paths_of_files(connection, dataset, changes.vanished)
+            self._removed += remove_documents(connection, dataset, paths, self._clock())
+            manifest.forget(connection, dataset, changes.vanished)
             if self._removed or self._updated:
                 embedding_cache.purge_unused(connection)
                 # of any age: only searches have a lifetime setting
                 llm_cache.purge(connection, before=0.0)
+            told = manifest.excuse(connection, dataset, changes.told_fingerprint)
+        self.failed = [failure for failure in self.failed if failure.path not in told]
 
     def report(self, seconds: float) -> SyncReport:
         """Return the report of the run, with the dataset's present counts."""
+        dataset, skipped = self._dataset, {file.path for file in self._changes.listing.skipped}
         with self._database.read() as connection:
-            none_waits = not embedding_cache.is_noted_waiting(connection, self._dataset)
-            totals = count_totals(connection, self._dataset, none_waits=none_waits)
-            files = manifest.count_files(connection, self._dataset)
-            noted = manifest.entries(connection, self._dataset) if self._changes.skipped else {}
-        skipped = {file.path for file in self._changes.skipped} - noted.keys()
+            none_waits = not embedding_cache.is_noted_waiting(connection, dataset)
+            totals = count_totals(connection, dataset, none_waits=none_waits)
+            files = manifest.count_files(connection, dataset)
+            skipped -= manifest.entries(connection, dataset).keys() if skipped else set()
         return SyncReport(
             documents=totals.documents,
             chunks=totals.chunks,
@@ -289,92 +338,8 @@ class SyncRun:
             they = f"{kept} document{'s' * (kept > 1)} of {files} file{'s' * (files > 1)}"
             notes.append(f"kept {they} unchanged: the new content could not be read")
         if self._uncounted:
-            first = next(iter(self._uncounted.values()))
-            count = len(self._uncounted)
+            first, count = next(iter(self._uncounted.values())), len(self._uncounted)
             notes.append(
                 f"the size of {count} documents is an estimate, 4 characters per token: {first}"
             )
         return tuple(notes)
-
-    def _cut(self, source: Source, file: FileOutcome) -> NewRevision | None:
-        """Return a document in the form to publish; ``None`` if it cannot be cut."""
-        try:
-            revision, fallback = self._pipeline.prepare(source)
-        except ConfigError:
-            raise
-        except Exception as error:  # noqa: BLE001 - recorded: the other documents go on
-            reason = f"it cannot be cut: {type(error).__name__}: {error}"
-            file.fail(source.parsed.path, reason, retry=True)
-            return None
-        if fallback is not None:
-            self._uncounted[source.source_doc_id] = fallback
-        return revision
-
-    def _note_begun(self, files: Iterable[SourceFile]) -> None:
-        """Record new files as begun before one of their documents is published.
-
-        Otherwise an interrupted run could leave documents that stay after their files are gone.
-        Files that lose a path to them must be read again, too, because they may get it back.
-        """
-        new = {file.path: file for file in files if file.path not in self._files_begun}
-        begun = [self._entry(file, "partial", None, self._clock()) for file in new.values()]
-        begun += [
-            replace(self._stored.entries[file], state="partial")
-            for file in sorted(self._owners.deprived - self._files_deprived)
-        ]
-        if not begun:
-            return
-        with self._database.write() as connection:
-            manifest.record(connection, self._dataset, *begun)
-        self._files_begun.update(new)
-        self._files_deprived |= self._owners.deprived
-
-    def _note_read(self) -> None:
-        """Record the files whose documents are all published, in one transaction."""
-        outcomes, self._files_read = self._files_read, []
-        if not outcomes:
-            return
-        with self._database.write() as connection:
-            entries = [self._settle(connection, outcome) for outcome in outcomes]
-            files = [entry.file for entry in entries]
-            counts = manifest.count_documents(connection, self._dataset, files)
-            entries = [replace(entry, documents=counts[entry.file]) for entry in entries]
-            manifest.record(connection, self._dataset, *entries)
-
-    def _settle(self, connection: Connection, outcome: FileOutcome) -> ManifestEntry:
-        """Remove a file's documents that are gone from it; return its manifest entry."""
-        self.failed += outcome.failures
-        self._unchanged += outcome.unchanged
-        self._unfinished += outcome.is_cut_short
-        file, known = outcome.file, self._stored.paths_of(outcome.file.path)
-        unread = outcome.unread(known)
-        gone = self._owners.without_owner(known - outcome.paths - unread)
-        if unread:
-            self._kept[file.path] = len(unread)
-            outcome.retry = outcome.retry or outcome.is_whole
-        state = "kept" if unread and not outcome.retry else outcome.state
-        set_file_dates(connection, self._dataset, outcome.dates, self._clock())
-        if gone:
-            self._removed += remove_documents(connection, self._dataset, gone, self._clock())
-        entry = self._entry(file, state, outcome.reason, outcome.begun_at)
-        pipeline = self._changes.fingerprint(
-            file.path, outcome.reason, made_elsewhere=outcome.is_made_elsewhere
-        )
-        return replace(entry, digest=outcome.digest, pipeline=pipeline)
-
-    def _entry(
-        self, file: SourceFile, state: State, reason: str | None, seen_at: float
-    ) -> ManifestEntry:
-        pipeline = self._changes.fingerprint(file.path, reason)
-        return ManifestEntry(
-            file.path,
-            file.size,
-            file.mtime_ns,
-            pipeline,
-            state,
-            reason,
-            seen_at,
-            mount=file.mount,
-            ctime_ns=file.ctime_ns,
-            inode=file.inode,
-        )

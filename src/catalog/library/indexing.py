@@ -23,7 +23,7 @@ from catalog.core.errors import (
 from catalog.core.files import describe_os_error
 from catalog.core.ids import check_dataset_name
 from catalog.embedding.profiles import foreign_share, profile_of
-from catalog.ingest.changes import SyncPreview, preview_sync
+from catalog.ingest.changes import FolderChanges, SyncPreview, preview_sync
 from catalog.ingest.embedding import EmbeddingReport, embed_waiting
 from catalog.ingest.ray_map import open_map
 from catalog.ingest.sync import sync
@@ -133,17 +133,24 @@ class Indexer:
             pipeline = made.build()
             include, include_notes = self._patterns_of(dataset, "include", include)
             exclude, exclude_notes = self._patterns_of(dataset, "exclude", exclude)
-            report = sync(
+            changes = FolderChanges.of_folder(
                 library.database,
                 root,
                 dataset,
+                settings=ingest,
+                include=include,
+                exclude=exclude,
+                pipeline=pipeline.fingerprint,
+                allow_deletions=allow_deletions,
+                reread=reread,
+            )
+            report = sync(
+                library.database,
+                changes,
                 pipeline,
                 settings=ingest,
                 made_with=made.settings,
-                include=include,
-                exclude=exclude,
-                allow_deletions=allow_deletions,
-                reread=reread,
+                patterns=(include, exclude),
                 progress=progress,
             )
             progress.start(0, "indexing words", then="embedding")
@@ -222,17 +229,19 @@ class Indexer:
         if read_stored_model(library.database) is not None:  # else it would be noted now
             require_model(library.database, library.wanted_model)
         made = IndexingSettings(library, dataset, apply_settings=apply_settings)
-        preview = preview_sync(
+        ingest = library.settings.rag_v2.ingest
+        changes = FolderChanges.of_folder(
             library.database,
             Path(stored.root),
             dataset,
-            made.fingerprint,
-            settings=library.settings.rag_v2.ingest,
+            settings=ingest,
             include=stored.include,
             exclude=stored.exclude,
+            pipeline=made.fingerprint,
             allow_deletions=allow_deletions,
             reread=reread,
         )
+        preview = preview_sync(library.database, changes, ingest.max_missing_fraction)
         return replace(
             preview,
             settings={

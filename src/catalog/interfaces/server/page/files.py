@@ -20,7 +20,7 @@ from catalog.core.errors import DocumentNotFoundError, NotReadyError, ReadError
 from catalog.core.lru_cache import LRUCache
 from catalog.core.text import nfc
 from catalog.ingest.readers.opening import digest_file
-from catalog.ingest.sidecars import Sidecars
+from catalog.ingest.sidecars import Sidecars, find_beside
 from catalog.library.names import levels_seen
 from catalog.store import manifest
 from catalog.store.chunks import find_root
@@ -130,7 +130,8 @@ def _is_open(folder: Path, recording: str, seen: frozenset[str]) -> bool:
     if not media_kind(Path(recording)):
         return False
     try:
-        return Sidecars.around(folder, recording).levels_of(recording) <= seen
+        sidecars = Sidecars(find_beside(folder, recording), folder)
+        return sidecars.levels_of(recording) <= seen
     except (OSError, ReadError):
         return False
 
