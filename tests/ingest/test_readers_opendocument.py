@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 import zipfile
 
 import pytest
@@ -155,3 +156,30 @@ def test_rich_text_is_read_by_paragraphs_and_rows():
 def test_rich_text_that_names_a_confidentiality_is_unreadable(source):
     document = read(source.encode(), "a/plan.rtf")
     assert document.metadata["confidentiality"] == "unreadable"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (r"catechu{\super 18}, 240 m{\up6 2}, 10\super 6\nosupersub , H{\sub 2}O",
+         "catechu [18], 240 m^2, 10^6, H_2O"),
+        (r"Tax.\chftn{\footnote\pard\plain\chftn  Decree {\i of} 1702.} It fell.{\*\themedata a}",
+         "Tax.[1] It fell.\n\n[1] Decree of 1702."),
+        (r"Seen {\v hidden \'e9\u1080? }and \v gone\v0 here.", "Seen and here."),
+        (r'{\field{\*\fldinst{HYPERLINK "https://x.org/"}}{\fldrslt{hut}}} opens.', "hut opens."),
+    ],
+)  # fmt: skip
+def test_rich_text_keeps_raised_text_and_notes_and_leaves_out_what_is_hidden(source, text):
+    document = read(f"{{\\rtf1 {source}}}".encode(), "a/plan.rtf")
+    assert document.text == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["{", r"\super a", r"{\footnote a", r"{\fonttbl\f1", r"{\field{\*\fldinst{", r"\propname a"],
+)
+def test_rich_text_that_repeats_takes_linear_time(piece):
+    started = time.process_time()
+    source = r"{\rtf1 word " + piece * (500_000 // len(piece))
+    read(source.encode(), "a/plan.rtf")
+    assert time.process_time() - started < 4

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from catalog.core.text import storable
-from catalog.ingest.readers.source_lines import count_breaks
 
 _SAMPLE_BYTES = 8192
 _BYTE_ORDER_MARKS = {  # longest first: the mark of UTF-32-LE begins with that of UTF-16-LE
@@ -293,3 +292,8 @@ def _has_mixed_letters(text: str) -> bool:
     capitals, digits = sum(map(str.isupper, sample)), sum(map(str.isdigit, sample))
     small = sum(map(str.islower, sample))
     return min(capitals, small) >= 0.15 * len(sample) and digits >= 0.03 * len(sample)
+
+
+def count_breaks(text: str) -> int:
+    r"""Count the line ends; ``\r\n`` counts once."""
+    return text.count("\n") + (text.count("\r") - text.count("\r\n") if "\r" in text else 0)

@@ -13,14 +13,13 @@ from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, read_bytes
-from catalog.ingest.readers.decoding import decode
+from catalog.ingest.readers.decoding import count_breaks, decode
 from catalog.ingest.readers.markdown import scan_markdown
 from catalog.ingest.readers.metadata import (
     normalise,
     read_json,
     stated_levels,
 )
-from catalog.ingest.readers.source_lines import count_breaks
 
 _MAX_OUTPUT = 2000
 """Characters of one output that are kept."""

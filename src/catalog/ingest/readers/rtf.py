@@ -1,4 +1,4 @@
-"""Rich text: its paragraphs and tables, without formatting, pictures and headings."""
+"""Rich text: its paragraphs, tables and notes, without formatting, pictures and headings."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import PlacesBuilder
 from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, read_bytes
+from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, write_scripts
 from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise
 from catalog.ingest.readers.tables import make_table, names_columns
 
 _TITLE = re.compile(r"\{\\title ([^{}\\]{1,300})\}")
 _PROPERTY = re.compile(r"\\propname(?![a-z])(.{1,400}?)(?=\\prop|\\static|\Z)", re.DOTALL)
-_ESCAPED = re.compile(r"\\'([0-9a-fA-F]{2})|\\u(-?\d{1,6})(?:\\'..|\?)?")
-_MARKUP = re.compile(r"[{}\r\n]|\\[a-z]{1,32}-?\d{0,9} ?|\\.")
+_TOKEN = re.compile(r"\\([a-z]{1,32})(-?\d{1,9})? ?|\\'..|\\.|([{}])|[^\\{}]++", re.DOTALL)
+_LETTERS = re.compile(r"\\u-?\d|\\'|[^\\{}]")
+_SCRIPTS = {"super": RAISED, "up": RAISED, "sub": LOWERED, "dn": LOWERED}
 
 
 class RtfReader:
-    """Read each paragraph, and each row of a table, as one paragraph of the text."""
+    """Read each paragraph, each row of a table and each note as one paragraph of the text."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
@@ -30,19 +32,12 @@ class RtfReader:
 
         Raises ``ReadError`` if it is too large, broken or without text.
         """
-        from striprtf.striprtf import rtf_to_text
-
         source = read_bytes(handle, limits.text_bytes).decode("cp1252", "replace")
-        names = map(_plain, _PROPERTY.findall(source))
-        fields = {name: UNREADABLE for name in names if LEVEL in name.casefold()}
-        try:
-            text = str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
-        except (ValueError, LookupError, TypeError, OverflowError) as error:
-            raise ReadError("broken rich text") from error
+        text = _read(_mark(source))
         if not text.strip():
             raise EmptyDocumentError("empty: no text")
         joined, number = JoinedText(limits, "paragraph"), 0
-        lines = filter(str.strip, text.split("\n"))
+        lines = filter(str.strip, write_scripts(text).split("\n"))
         for is_table, block in groupby(lines, lambda line: "|" in line and line.endswith("|")):
             rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block]
             parts = [" | ".join(row) for row in rows]
@@ -52,25 +47,58 @@ class RtfReader:
                     number += 1
                     places.add(at, number)
                     at += len(line) + 1
-                whole = (0, len(group))
-                named = is_table and names_columns(rows)
-                joined.add(
-                    group,
-                    atomic=[whole] if is_table else [],
-                    places=places.places(),
-                    tables=make_table(*whole, rows[:1]) if named else [],
-                )
+                whole = [(0, len(group))] if is_table else []
+                tables = make_table(*whole[0], rows[:1]) if is_table and names_columns(rows) else []
+                joined.add(group, atomic=whole, places=places.places(), tables=tables)
         title = _TITLE.search(source)
-        metadata = normalise(fields)
+        properties = re.sub("[{}]", "", "\\par ".join(_PROPERTY.findall(source)))
+        names = _read(f"{{\\rtf1 {properties}}}").split("\n")
+        metadata = normalise({name: UNREADABLE for name in names if LEVEL in name.casefold()})
         yield joined.document(path, title=title and title[1], file_type="rtf", metadata=metadata)
 
 
-def _plain(source: str) -> str:
-    """Return the text of a piece of rich text, without escapes, groups and control words."""
+def _read(source: str) -> str:
+    from striprtf.striprtf import rtf_to_text
 
-    def letter(match: re.Match[str]) -> str:
-        if match[1]:
-            return bytes.fromhex(match[1]).decode("cp1252", "replace")
-        return chr(int(match[2]) % 0x10000)
+    try:
+        return str(rtf_to_text(source, errors="replace"))  # type: ignore[no-untyped-call]
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        raise ReadError("broken rich text") from error
 
-    return _MARKUP.sub("", _ESCAPED.sub(letter, source)).strip()
+
+def _mark(source: str) -> str:
+    """Return rich text with raised text marked, without hidden text, and notes at its end."""
+    body, notes, groups = list[str](), list[list[str]](), list[tuple[list[str], str, bool]]()
+    out, script, is_hidden = body, "", False
+    for token in _TOKEN.finditer(source):
+        word, number, brace = token.groups()
+        before, piece = script, token[0]
+        if brace == "{":
+            groups.append((out, script, is_hidden))
+        elif word in _SCRIPTS and number != "0":
+            script = _SCRIPTS[word]
+            piece = script
+        elif word in (*_SCRIPTS, "nosupersub", "plain"):
+            script, is_hidden = "", is_hidden and word != "plain"
+        elif word in ("v", "fldinst"):  # hidden text, the address of a link
+            is_hidden = number != "0"
+        elif word == "footnote":
+            notes.append([f"\\par [{len(notes) + 1}] {{"])
+            out, piece = notes[-1], ""
+        elif word == "field":  # which the library would search for an address
+            piece = ""
+        elif word in ("f", "fcharset"):  # one font a line, or it takes quadratic time
+            piece = f"\n{piece}" if word == "f" else f"{piece} x;\n"
+        elif word == "chftn":
+            piece = f"[{len(notes) + 1}]" if out is body else ""
+        if before and script != before:
+            out.append(CLOSED)
+        if not (is_hidden and _LETTERS.match(piece)):
+            out.append(piece)
+        if brace == "}" and groups:
+            inner, (out, outer, is_hidden) = out, groups.pop()
+            inner[-1:] = [CLOSED if script != outer else "", "}"]
+            out += "}" if out is not inner else ""
+            script = outer
+    text = "".join(body).rstrip()
+    return text.removesuffix("}") + "".join(map("".join, notes)) + "}"

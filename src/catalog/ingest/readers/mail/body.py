@@ -14,7 +14,7 @@ from catalog.core.documents import Segment
 from catalog.core.places import Places, PlacesBuilder, Unit
 from catalog.core.text import storable
 from catalog.ingest.readers.decoding import decode_with_remark
-from catalog.ingest.readers.html import extract_visible
+from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.metadata import LEVEL
 
 Kind = Literal["text", "quote", "signature"]
@@ -81,9 +81,10 @@ class MailText:
         source = "\n".join(line.text for line in lines)
         if not source.strip():
             return
-        page = extract_visible(_QUOTE_END.sub(_MARK_END, _QUOTE_START.sub(_MARK_START, source)))
-        if LEVEL in page.meta:
-            self.levels.append(page.meta[LEVEL])
+        marked = _QUOTE_END.sub(_MARK_END, _QUOTE_START.sub(_MARK_START, source))
+        page = extract(marked, unit="line")
+        if LEVEL in page.metadata:
+            self.levels.append(str(page.metadata[LEVEL]))
         offset, depth, at, is_blank = 0, 0, lines[0].first, True
         for text in page.text.split("\n"):
             here = page.places.numbers_of(offset, offset + max(1, len(text))) or (1, 1)
