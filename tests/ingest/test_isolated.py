@@ -1,4 +1,4 @@
-"""The process that reads PDF, Office, e-book and notebook files: what it may not do or cost."""
+"""The process that reads files: what it may not do or cost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -18,9 +20,8 @@ from hypothesis import strategies as st
 
 from catalog.core.documents import Heading, ParsedDocument, Segment
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.ingest.readers import ReadFailure, isolated
+from catalog.ingest.readers import ReadFailure, isolated, read_file
 from catalog.ingest.readers.base import DEFAULT_LIMITS
-from catalog.ingest.readers.isolated import IsolatedReader
 
 NOTEBOOK = {
     "nbformat": 4,
@@ -30,8 +31,11 @@ NOTEBOOK = {
 }
 
 
-def read(data, limits=DEFAULT_LIMITS, name="notebook"):
-    return list(IsolatedReader(name).read(io.BytesIO(data), "a.ipynb", limits=limits))
+def read(data, limits=DEFAULT_LIMITS, name="a.ipynb"):
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        return list(read_file(Path(file.name), name, limits=limits))
 
 
 def readable():
@@ -51,15 +55,6 @@ def workers():
 def slow_notebook():
     """A notebook that takes seconds to read: a hundred thousand cells."""
     return json.dumps({**NOTEBOOK, "cells": NOTEBOOK["cells"] * 300_000}).encode()
-
-
-def test_a_worker_killed_a_moment_ago_is_asked_nothing_more():
-    assert readable() == "# Walrus"
-    worker = isolated._WORKERS._worker
-    assert worker.serves(DEFAULT_LIMITS)
-    worker._expire()  # the clock ran out just after the last answer came
-    assert not worker.serves(DEFAULT_LIMITS)
-    assert readable() == "# Walrus"
 
 
 def test_one_worker_serves_file_after_file():
@@ -82,7 +77,7 @@ def test_a_file_over_the_limit_of_memory_is_a_read_error_and_the_next_one_is_rea
     assert readable() == "# Walrus"
 
 
-def test_a_file_over_the_limit_of_size_is_not_even_sent():
+def test_a_file_over_the_limit_of_size_is_not_read():
     with pytest.raises(ReadError, match="too large: over 10 bytes"):
         read(b"x" * 11, replace(DEFAULT_LIMITS, document_bytes=10))
 
@@ -116,6 +111,42 @@ def test_an_interrupted_read_does_not_answer_the_next_request(monkeypatch):
             readable()
     (document,) = read(json.dumps(NOTEBOOK).replace("Walrus", "Otter").encode())
     assert document.text == "# Otter"
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.txt", "a.csv", "a.json", "a.srt", "a.html", "a.py"])
+def test_text_of_any_format_is_read_in_the_worker(name):
+    (document,) = (item for item in read(b"# Walrus\n\nIt sleeps.\n", name=name) if has_text(item))
+    assert "Walrus" in document.text
+    assert len(workers()) == 1
+
+
+def has_text(item):
+    return isinstance(item, ParsedDocument)
+
+
+def test_records_are_sent_as_they_are_read():
+    lines = b"".join(b'{"_id": "%d", "text": "walrus %s"}\n' % (n, b"a" * 900) for n in range(999))
+    limits = replace(DEFAULT_LIMITS, seconds=5)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(lines + b"\n" * 10**7 + b"{")
+        file.flush()
+        items = read_file(Path(file.name), "a.jsonl", limits=limits)
+        assert next(items).path == "0"
+        assert next(items).path == "1"
+        items.close()
+    assert workers() == [], "what it would still send meets no other request"
+    assert readable() == "# Walrus"
+
+
+def test_two_files_are_read_at_once():
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b'{"_id": "1", "text": "a"}\n' * 2)
+        file.flush()
+        items = read_file(Path(file.name), "a.jsonl")
+        assert next(items).path == "1"
+        assert readable() == "# Walrus"
+        assert [item.path for item in items] == ["a.jsonl:2"]
+    assert len(workers()) == 1
 
 
 def test_deep_nesting_is_a_read_error():
@@ -230,7 +261,7 @@ def test_sent_messages_are_received_unchanged(message):
     assert repr(received) == repr(message)  # 1, 1.0 and True are equal and not the same
 
 
-@pytest.mark.parametrize("line", [b"", b"{}", b"[]", b'{"document": {}}', b'{"ended": {}}'])
+@pytest.mark.parametrize("line", [b"", b"{}", b"[]", b'{"document": {}}', b'{"format": 1}'])
 def test_a_line_that_is_no_answer_is_refused(line):
     with pytest.raises(ValueError):
         isolated.receive(line)

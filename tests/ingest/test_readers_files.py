@@ -22,6 +22,7 @@ from catalog.core.errors import ReadError
 from catalog.ingest.readers import ReadFailure, ReadLimits, read_file
 from catalog.ingest.readers.base import DEFAULT_LIMITS, WholeFileReader
 from catalog.ingest.readers.decoding import decode, leave_out_base64
+from catalog.ingest.readers.opening import open_regular
 from catalog.ingest.readers.registry import load_reader, sniff
 from catalog.ingest.sync_report import Failure
 
@@ -229,8 +230,8 @@ def test_a_file_that_may_not_be_opened_says_why(
 
     path = written(tmp_path, b"x")
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(ReadError, match="Permission denied"):
-        read(path)
+    with pytest.raises(ReadError, match="Permission denied"), open_regular(path):
+        pass
 
 
 def test_a_fifo_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:

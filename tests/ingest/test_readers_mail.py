@@ -6,6 +6,7 @@ import base64
 import io
 import zipfile
 from email.message import EmailMessage
+from pathlib import Path
 
 import pytest
 from reportlab.pdfgen.canvas import Canvas
@@ -18,6 +19,7 @@ from catalog.core.errors import (
     TransientReadError,
 )
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
+from catalog.ingest.readers.isolated import Began
 from catalog.ingest.readers.mail.body import tell_kinds
 from catalog.ingest.readers.mail.message import MailReader
 from catalog.ingest.readers.registry import read_file, sniff
@@ -611,10 +613,12 @@ def test_a_mail_that_was_cut_short_keeps_what_was_read_before(tmp_path):
 class Crashing:
     """A process that ends when it comes to ``bad.csv``."""
 
-    def ask(self, request, data):
+    def ask(self, request):
+        yield Began("mail")
         if request.limits.attachment in (None, "mail.eml › bad.csv"):
             raise TransientReadError("the reader crashed (exit -11)")
-        return list(MailReader().read(io.BytesIO(data), request.path, limits=request.limits))
+        with Path(request.absolute).open("rb") as handle:
+            yield from MailReader().read(handle, request.path, limits=request.limits)
 
 
 def test_an_attachment_that_ends_the_reading_process_costs_only_itself(read, monkeypatch):

@@ -27,22 +27,20 @@ from catalog.ingest.readers.metadata import (
     read_front_matter,
     settle_level,
 )
-from catalog.ingest.readers.opening import open_regular
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format, the class that reads it (in this package), and the extensions of its files.
 
-    ``is_isolated``: read in a separate process, because a large library reads it; such files may be
-    larger than text. ``is_binary``: recognised by content, whatever the name. ``part`` is the entry
-    that identifies a ZIP archive of this format.
+    ``is_document``: files may be larger than text. ``is_binary``: recognised by content, whatever
+    the name. ``part`` is the entry that identifies a ZIP archive of this format.
     """
 
     name: str
     reader: str
     extensions: str = ""
-    is_isolated: bool = False
+    is_document: bool = False
     is_binary: bool = False
     part: str = ""
 
@@ -72,12 +70,12 @@ FORMATS = (
     Format("yaml", "plain.YamlReader", "yaml yml"),
     Format("code", "plain.CodeReader", _CODE),
     Format("plain", "plain.PlainTextReader"),
-    Format("notebook", "notebook.NotebookReader", "ipynb", is_isolated=True),
-    Format("mail", "mail.message.MailReader", "eml", is_isolated=True),
+    Format("notebook", "notebook.NotebookReader", "ipynb", is_document=True),
+    Format("mail", "mail.message.MailReader", "eml", is_document=True),
     Format("mbox", "mail.mailbox.MboxReader", "mbox"),
-    Format("msg", "mail.mailbox.MsgReader", "msg", is_isolated=True, is_binary=True),
-    Format("pdf", "pdf.reader.PdfReader", "pdf", is_isolated=True, is_binary=True),
-    Format("archive", "archive.ArchiveReader", is_isolated=True, is_binary=True),
+    Format("msg", "mail.mailbox.MsgReader", "msg", is_document=True, is_binary=True),
+    Format("pdf", "pdf.reader.PdfReader", "pdf", is_document=True, is_binary=True),
+    Format("archive", "archive.ArchiveReader", is_document=True, is_binary=True),
     Format("docx", "docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
     Format("pptx", "pptx.PptxReader", "pptx pptm potx ppsx", True, True, _SLIDES),
     Format("workbook", "workbook.WorkbookReader", _WORKBOOKS, True, True, _SHEETS),
@@ -85,11 +83,11 @@ FORMATS = (
         "opendocument",
         "opendocument.OpenDocumentReader",
         "odt ott odp otp",
-        is_isolated=True,
+        is_document=True,
         is_binary=True,
         part=_OPEN,
     ),
-    Format("rtf", "rtf.RtfReader", "rtf", is_isolated=True, is_binary=True),
+    Format("rtf", "rtf.RtfReader", "rtf", is_document=True, is_binary=True),
     Format("epub", "epub.EpubReader", "epub", True, True, _BOOK),
 )
 _BY_NAME = {entry.name: entry for entry in FORMATS}
@@ -103,9 +101,9 @@ EXTENSIONS = frozenset(extension for entry in FORMATS for extension in entry.ext
     "txt"
 }
 DOCUMENT_EXTENSIONS = frozenset(
-    extension for entry in FORMATS if entry.is_isolated for extension in entry.extensions.split()
+    extension for entry in FORMATS if entry.is_document for extension in entry.extensions.split()
 )
-"""Extensions of formats that are read in a process of their own, and may be larger than text."""
+"""Extensions of formats whose files may be larger than text."""
 
 _BINARY_EXTENSIONS = frozenset(
     extension for entry in FORMATS if entry.is_binary for extension in entry.extensions.split()
@@ -150,16 +148,30 @@ def read_file(
     and the rest continues. For a file that is unusable as a whole, ``ReadError`` (whose message is
     the reason, without the path) is raised at the first step of the iteration.
     """
-    with open_regular(absolute, root=root) as handle:
-        name, corrected_type = sniff(path, *_read_ends(handle))
-        top = "" if _is_binary(name) else decode(handle.read(_TOP))
-        handle.seek(0)
-        for item in _reader_of(name).read(handle, path, limits=limits):
-            if not isinstance(item, ParsedDocument):
-                yield item
-                continue
-            item = label(item, top)
-            yield item if corrected_type is None else replace(item, file_type=corrected_type)
+    from catalog.ingest.readers.isolated import Request, read_isolated
+
+    above = None if root is None else str(root)
+    yield from read_isolated(Request(str(absolute), above, path, limits))
+
+
+def read_open(
+    handle: BinaryIO, path: str, *, limits: ReadLimits
+) -> Iterator[str | ParsedDocument | ReadFailure]:
+    """Yield the name of a file's format, then its items as :func:`read_file`, in this process."""
+    head, tail, size = _read_ends(handle)
+    name, corrected_type = sniff(path, head, tail)
+    yield name
+    if name in _BY_NAME and _BY_NAME[name].is_document and size > limits.document_bytes:
+        raise ReadError(f"too large: over {limits.document_bytes:,} bytes")
+    is_binary = name in _BY_NAME and _BY_NAME[name].is_binary
+    top = "" if is_binary else decode(handle.read(_TOP))
+    handle.seek(0)
+    for item in load_reader(name).read(handle, path, limits=limits):
+        if not isinstance(item, ParsedDocument):
+            yield item
+            continue
+        labelled = label(item, top)
+        yield labelled if corrected_type is None else replace(labelled, file_type=corrected_type)
     extension = file_type(path)
     if corrected_type in _CONTENTS and extension in DOCUMENT_EXTENSIONS:
         reason = f"read as text, not as {extension}: its content is {_CONTENTS[corrected_type]}"
@@ -287,22 +299,11 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     return named, "txt" if extension in DOCUMENT_EXTENSIONS else None
 
 
-def _read_ends(handle: BinaryIO) -> tuple[bytes, bytes]:
+def _read_ends(handle: BinaryIO) -> tuple[bytes, bytes, int]:
+    """Return the beginning, the end and the size of a file."""
     head = handle.read(_HEAD_BYTES)
     size = handle.seek(0, 2)
     handle.seek(max(0, size - _TAIL_BYTES))
     tail = handle.read(_TAIL_BYTES)
     handle.seek(0)
-    return head, tail
-
-
-def _is_binary(name: str) -> bool:
-    return name in _BY_NAME and _BY_NAME[name].is_binary
-
-
-def _reader_of(name: str) -> Reader:
-    if name not in _BY_NAME or not _BY_NAME[name].is_isolated:
-        return load_reader(name)
-    from catalog.ingest.readers.isolated import IsolatedReader
-
-    return IsolatedReader(name)
+    return head, tail, size

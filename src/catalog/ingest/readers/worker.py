@@ -1,4 +1,4 @@
-"""The process that reads hostile formats: ``python -m catalog.ingest.readers.worker BYTES``.
+"""The process that reads files: ``python -m catalog.ingest.readers.worker BYTES PARENT``.
 
 It answers requests on its standard input until that ends. Before the first one it gives up
 everything that reading does not need: memory over the limit, connections, programs, files opened
@@ -7,18 +7,19 @@ for writing.
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from catalog.core.errors import EmptyDocumentError, ReadError
+from catalog.core.errors import ReadError
 from catalog.ingest.readers import isolated
-from catalog.ingest.readers.registry import load_reader
+from catalog.ingest.readers.opening import open_regular
+from catalog.ingest.readers.registry import read_open
 
 _BASELINE_BYTES = 500_000_000  # address space of the interpreter and its libraries
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -33,28 +34,45 @@ def main() -> None:
     """Answer requests until the input ends."""
     requests, answers = own_pipes()
     drop_rights(int(sys.argv[1]))
-    threading.Thread(target=exit_with, args=(os.getppid(),), daemon=True).start()
-    while (received := isolated.receive_request(requests)) is not None:
-        isolated.send(answers, _serve(*received, answers))
+    threading.Thread(target=exit_with, args=(int(sys.argv[2]),), daemon=True).start()
+    while (request := isolated.receive_request(requests)) is not None:
+        isolated.send(answers, _serve(request, answers))
 
 
-def _serve(request: isolated.Request, data: bytes, answers: BinaryIO) -> isolated.Ended:
+def _serve(request: isolated.Request, answers: BinaryIO) -> isolated.Ended:
+    """Send the format and the items of a file; return the end of the answer.
+
+    Each of them may take ``limits.seconds``. The time that the parent takes does not count.
+    """
+    limits = request.limits
+    root = None if request.root is None else Path(request.root)
     try:
-        reader = load_reader(request.format)
-        for item in reader.read(io.BytesIO(data), request.path, limits=request.limits):
-            isolated.send(answers, item)
-    except EmptyDocumentError as error:
-        return isolated.Ended("empty", str(error))
+        _set_alarm(limits.seconds)
+        with open_regular(Path(request.absolute), root=root) as handle:
+            for item in read_open(handle, request.path, limits=limits):
+                _set_alarm(0)
+                message = isolated.Began(item) if isinstance(item, str) else item
+                isolated.send(answers, message)
+                _set_alarm(limits.seconds)
     except ReadError as error:
-        return isolated.Ended("unreadable", str(error))
+        return isolated.Ended(type(error).__name__, str(error))
     except MemoryError:
-        limit = request.limits.memory_bytes
-        return isolated.Ended("unreadable", f"reading needs more than {limit:,} bytes of memory")
+        reason = f"reading needs more than {limits.memory_bytes:,} bytes of memory"
+        return isolated.Ended("ReadError", reason)
     except RecursionError:
-        return isolated.Ended("unreadable", "it is nested too deeply")
+        return isolated.Ended("ReadError", "it is nested too deeply")
     except Exception as error:  # noqa: BLE001 - a library's defect on an odd file; reported
-        return isolated.Ended("defect", f"the reader failed: {type(error).__name__}: {error}")
-    return isolated.Ended("done")
+        reason = f"the reader failed: {type(error).__name__}: {error}"
+        return isolated.Ended("TransientReadError", reason)  # a later release may do better
+    finally:
+        _set_alarm(0)
+    return isolated.Ended("")
+
+
+def _set_alarm(seconds: float) -> None:
+    """Let the system end this process after that time, even within a library; 0 for never."""
+    with suppress(AttributeError):  # not on Windows
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def own_pipes() -> tuple[BinaryIO, BinaryIO]:

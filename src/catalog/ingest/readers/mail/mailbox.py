@@ -20,8 +20,7 @@ from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.ids import sha1_hex
 from catalog.core.places import WITHIN
 from catalog.ingest.readers.base import ReadFailure, ReadLimits, cap_failures, read_bytes
-from catalog.ingest.readers.isolated import IsolatedReader
-from catalog.ingest.readers.mail.message import name_of, number_name, read_message
+from catalog.ingest.readers.mail.message import MailReader, name_of, number_name, read_message
 
 if TYPE_CHECKING:
     from oxmsg import Message
@@ -33,7 +32,7 @@ _LONGEST_LINE = 1 << 20
 
 
 class MboxReader:
-    """Read the mails of an mbox file one by one, each in the process for hostile files.
+    """Read the mails of an mbox file one by one.
 
     A mail's places are lines of the file. A reply is in the thread of the mail that it answers if
     that is above it in the file. A mail that is there twice is read once.
@@ -46,7 +45,7 @@ class MboxReader:
 
         Raises ``EmptyDocumentError`` if there is none.
         """
-        reader, mailbox = IsolatedReader("mail"), _Mailbox(path)
+        reader, mailbox = MailReader(), _Mailbox(path)
         failures: list[ReadFailure] = []
         for line, data in _split(handle, limits.document_bytes):
             if data is None:
@@ -60,8 +59,9 @@ class MboxReader:
                         yield item
                     else:
                         failures.append(item)
-            except ReadError as error:
-                failures.append(ReadFailure(f"{path}:{line}", str(error)))
+            except (ReadError, RecursionError) as error:
+                reason = str(error) if isinstance(error, ReadError) else "it is nested too deeply"
+                failures.append(ReadFailure(f"{path}:{line}", reason))
         yield from cap_failures(failures)
         if not mailbox.contents:
             raise EmptyDocumentError("empty: no mail in it")
