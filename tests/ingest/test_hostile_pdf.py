@@ -96,8 +96,9 @@ def test_a_page_of_absurd_size_is_read(tmp_path, box):
     assert document(tmp_path, "a.pdf", pdf.one_page(pdf.shown("Found."), box=box)).text == "Found."
 
 
-def test_scripts_addresses_and_attachments_are_no_text_and_do_nothing(tmp_path):
-    parsed = document(tmp_path, "a.pdf", pdf.with_actions())
+def test_scripts_and_addresses_are_no_text_and_do_nothing(tmp_path):
+    parsed, attached = read(tmp_path, "a.pdf", pdf.with_actions())
+    assert (attached.path, attached.text) == ("a.pdf › evil.txt", "attached words")
     assert parsed.text == "Only this is text."
     assert dict(parsed.metadata) == {}
     assert [path.name for path in tmp_path.iterdir()] == ["a.pdf"]

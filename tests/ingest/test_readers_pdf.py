@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from reportlab.pdfgen.canvas import Canvas
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
+from catalog.ingest.readers.metadata import settle_level
 from catalog.ingest.readers.pdf.reader import PdfReader, iso_date
 
 WIDTH, HEIGHT = 600, 800
@@ -99,36 +99,89 @@ def test_pages_begin_where_their_offsets_say() -> None:
     assert document.body_start == 0
 
 
-def test_two_columns_are_read_one_after_the_other_however_they_were_drawn() -> None:
+def test_columns_are_read_in_the_order_in_which_they_are_drawn() -> None:
     left = [f"Left {number} keeps the reader in the column" for number in range(8)]
     right = [f"Right {number} keeps the reader in the column" for number in range(8)]
-    placed = [
-        (60, 700, "A title that reaches across both of the columns of this page, and says so")
-    ]
-    placed += [(60, 650 - 12 * number, text) for number, text in enumerate(left)]
-    placed += [(330, 650 - 12 * number, text) for number, text in enumerate(right)]
-    expected = "\n".join([placed[0][2], "", *left, "", *right])
-    for seed in range(5):
-        shuffled = placed[:]
-        random.Random(seed).shuffle(shuffled)
-
-        def draw(canvas: Canvas, shuffled: list[tuple[int, int, str]] = shuffled) -> None:
-            for x, y, text in shuffled:
-                canvas.drawString(x, y, text)
-
-        assert read(drawn(draw)).text == expected
+    data = drawn(both(lines(left, x=60), lines(right, x=330)))
+    assert read(data).text.replace("\n\n", "\n").split("\n") == [*left, *right]
 
 
-def test_footnotes_of_the_left_column_come_after_the_right_column() -> None:
-    def note(canvas: Canvas) -> None:
-        canvas.setFont("Times-Roman", 7)
-        canvas.drawString(60, 480, "1 A note below the left column.")
+def test_a_date_is_on_its_own_page() -> None:
+    dates = [f"2024-03-0{day}" for day in range(1, 7)]
+    document = read(drawn(*[both(lines(["The log of"]), lines([day], top=400)) for day in dates]))
+    pages = zip(document.pages, [*document.pages[1:], len(document.text)], strict=True)
+    assert [document.text[start:end].split()[-1] for start, end in pages] == dates
 
-    page = both(lines(BODY * 2, x=60), lines(BODY * 2, x=330), note)
+
+def runs(*parts: tuple[str, float, float], x: float = 60, y: float = 600):
+    """Draw texts one after the other, each in its own size and moved by so much."""
+
+    def draw(canvas: Canvas) -> None:
+        text = canvas.beginText(x, y)
+        for part, size, rise in parts:
+            text.setFont("Times-Roman", size)
+            text.setRise(rise)
+            text.textOut(part)
+        canvas.drawText(text)
+
+    return draw
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([("and 10", 10, 0), ("6", 7, 4), (" stitches", 10, 0)], "and 10^6 stitches"),
+        ([("some H", 10, 0), ("2", 7, -2), ("O, and more", 10, 0)], "some H_2O, and more"),
+        ([("of catechu", 10, 0), ("18", 6, 4), (". Tanning", 10, 0)], "of catechu [18]. Tanning"),
+        ([("a length of 10", 10, 0), ("\u22123", 7, 4), (" m", 10, 0)], "a length of 10^−3 m"),
+        ([("T", 30, 0), ("HE ROPE is long and old", 10, 0)], "THE ROPE is long and old"),
+        ([("S", 10, 0), ("MALL ", 7, 0), ("and large letters", 10, 0)], "SMALL and large letters"),
+    ],
+)
+def test_raised_and_lowered_letters_are_marked(
+    parts: list[tuple[str, float, float]], expected: str
+) -> None:
+    assert read(drawn(runs(*parts))).text == expected
+
+
+def test_letters_that_are_spaced_out_are_words() -> None:
+    title = "  ".join(" ".join(word) for word in ("ANNOTATED", "CHARTS"))
+    page = both(heading(title, 700), lines(BODY), heading("A n c h o r a g e s", 500, size=10))
     text = read(drawn(page)).text
-    assert text == "\n".join(
-        ["\n".join(BODY * 2), "", *BODY, *BODY, "", "1 A note below the left column."]
-    )
+    assert text == "\n".join(["ANNOTATED CHARTS", "", *BODY, "", "Anchorages"])
+    row = drawn(lambda canvas: [canvas.drawString(60 + 40 * x, 600, "ABCDEF"[x]) for x in range(6)])
+    assert read(row).text == "A B C D E F"
+
+
+COURT = (
+    "Plaintiff leased the barge to the",
+    "defendant for the winter of the",
+    "year. The defendant, a man of",
+    "Cramond, returned the barge with no",
+    "windlass and refused to pay the sum.",
+)
+
+
+@pytest.mark.parametrize("step", [1, 5])
+@pytest.mark.parametrize("space", [12, 24])
+def test_numbers_of_lines_are_left_out_and_paragraphs_stay_whole(step: int, space: float) -> None:
+    text = COURT * 4
+
+    def draw(canvas: Canvas) -> None:
+        for at, line in enumerate(text, start=1):
+            if at % step == 0:
+                canvas.drawRightString(52, 700 - space * at, str(at))
+            canvas.drawString(60, 700 - space * at, line)
+
+    assert read(drawn(draw)).text == "\n".join(text)
+
+
+def test_numbers_of_rows_and_of_chapters_stay() -> None:
+    rows = [f"{at}" for at in range(1, 11)]
+    names = ["Introduction", "Methods", "The results of it", "Discussion", "Thanks"] * 2
+    text = read(drawn(both(lines(rows, x=45), lines(names, x=60)))).text
+    assert set(rows) <= set(text.split())
+    assert "1984 was cold" in read(drawn(lines(["1984 was cold", *BODY]))).text
 
 
 def test_tables_are_read_row_by_row() -> None:
@@ -138,23 +191,6 @@ def test_tables_are_read_row_by_row() -> None:
                 canvas.drawString(x, 600 - 14 * row, f"r{row}c{column}")
 
     assert read(drawn(draw)).text.split("\n") == [f"r{row}c0 r{row}c1 r{row}c2" for row in range(6)]
-
-
-def test_cells_of_several_lines_stay_together() -> None:
-    def draw(canvas: Canvas) -> None:
-        for row in range(4):
-            for column, x in enumerate((60, 330)):
-                for line in range(2):
-                    place = 600 - 50 * row - 12 * line
-                    canvas.drawString(x, place, f"cell {row} {column} line {line} and quite long")
-
-    lines_read = [text for text in read(drawn(draw)).text.split("\n") if text]
-    assert [text[:15] for text in lines_read] == [
-        f"cell {row} {column} line {line}"
-        for row in range(4)
-        for column in range(2)
-        for line in range(2)
-    ]
 
 
 def test_paragraphs_are_told_by_a_gap_and_by_an_indent() -> None:
@@ -210,6 +246,11 @@ def test_words_of_which_one_object_holds_the_end_and_the_start_are_parted() -> N
         ]
     )
     assert read(data).text == "New empty"
+
+
+def test_well_known_halves_keep_their_hyphen() -> None:
+    text = read(drawn(lines(["The well-", "known skipper knows infor-", "mation."]))).text
+    assert text.split() == ["The", "well-known", "skipper", "knows", "information."]
 
 
 def test_two_halves_that_are_words_keep_their_hyphen() -> None:
@@ -423,6 +464,20 @@ def test_the_properties_become_metadata() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("Confidentiality", "secret"),
+        ("CONFIDENTIALITY", "secret"),
+        ("ConfidentialityLevel", "unreadable"),
+        ("Doc-Confidentiality", "unreadable"),
+    ],
+)
+def test_a_stated_confidentiality_is_handed_on(name: str, level: str) -> None:
+    data = rewritten(drawn(lines(BODY)), lambda writer: writer.add_metadata({f"/{name}": "secret"}))
+    assert settle_level(read(data).metadata)["confidentiality"] == level
+
+
 def test_what_a_program_writes_for_nothing_is_no_author() -> None:
     nothing = {"/Author": "(anonymous)", "/Subject": "(unspecified)"}
     data = rewritten(drawn(lines(BODY)), lambda writer: writer.add_metadata(nothing))
@@ -469,21 +524,19 @@ def test_turned_pages_read_as_they_are_seen(turn: int) -> None:
     assert read(data).text == "\n".join(BODY)
 
 
-def test_text_at_an_angle_stands_apart_at_the_end_of_its_page() -> None:
+def test_text_at_an_angle_stands_where_it_is_drawn_and_is_no_title() -> None:
     def draw(canvas: Canvas) -> None:
-        canvas.saveState()
-        canvas.translate(30, 500)
-        canvas.rotate(90)
-        canvas.drawString(0, 0, "stamped 1 Jan 2024")
-        canvas.restoreState()
         canvas.saveState()
         canvas.translate(80, 520)
         canvas.rotate(45)
-        canvas.drawString(0, 0, "COPY")
+        canvas.setFont("Times-Roman", 40)
+        canvas.drawString(0, 0, "DRAFT COPY")
         canvas.restoreState()
         lines(BODY)(canvas)
 
-    assert read(drawn(draw)).text == "\n".join([*BODY, "", "stamped 1 Jan 2024", "", "COPY"])
+    document = read(drawn(draw))
+    assert document.text == "\n".join(["DRAFT COPY", "", *BODY])
+    assert (document.title, document.headings) == ("a", ())
 
 
 def encrypted(user: str) -> bytes:
@@ -623,3 +676,82 @@ def test_pages_of_pictures_are_named_and_empty_ones_are_not() -> None:
     assert isinstance(document, ParsedDocument)
     assert failure == ReadFailure("a.pdf", "no text on pages 2-3, 6, only pictures; run OCR first")
     assert read_all(drawn(text, picture))[1].reason.startswith("no text on page 2, ")
+
+
+def garbled_pdf() -> bytes:
+    """Two lines whose letters stand for U+FFFD."""
+    unicode_map = b"""/CIDInit /ProcSet findresource begin 12 dict begin begincmap
+1 begincodespacerange <00> <ff> endcodespacerange
+1 beginbfrange <41> <5a> <FFFD> endbfrange endcmap end end"""
+    content = b"BT /F1 10 Tf 60 600 Td (AAAA AAA AAAAA) Tj 0 -12 Td (AAAAAAAAA AAA) Tj ET"
+    return raw_pdf(
+        [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R"
+            b"/Resources<</Font<</F1 5 0 R>>>>>>",
+            b"<</Length %d>>stream\n%s\nendstream" % (len(content), content),
+            b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 6 0 R>>",
+            b"<</Length %d>>stream\n%s\nendstream" % (len(unicode_map), unicode_map),
+        ]
+    )
+
+
+def test_a_text_layer_without_letters_is_named() -> None:
+    with pytest.raises(EmptyDocumentError, match="unreadable text layer; run OCR first"):
+        read(garbled_pdf())
+    writer = PdfWriter()
+    for data in (drawn(lines(BODY)), garbled_pdf()):
+        writer.append(PypdfReader(io.BytesIO(data)))
+    buffer = io.BytesIO()
+    writer.write(buffer)
+    document, failure = read_all(buffer.getvalue())
+    assert isinstance(document, ParsedDocument)
+    assert document.text == "\n".join(BODY)
+    assert failure == ReadFailure("a.pdf", "the text layer of page 2 has no letters; run OCR first")
+
+
+def attach(data: bytes, **files: bytes) -> bytes:
+    def change(writer: PdfWriter) -> None:
+        writer.add_metadata({"/Author": "Ann"})
+        for name, content in files.items():
+            writer.add_attachment(name.replace("_", "."), content)
+
+    return rewritten(data, change)
+
+
+def test_attached_files_are_documents() -> None:
+    inner = attach(drawn(lines(["An inner page."])), note_txt=b"An inner note.")
+    data = attach(
+        drawn(lines(BODY)), terms_txt=b"Payment at Bosham.", plan_pdf=inner, x_bin=b"\0\1"
+    )
+    items = read_all(data)
+    documents = {item.path: item for item in items if isinstance(item, ParsedDocument)}
+    assert {path: one.text for path, one in documents.items()} == {
+        "a.pdf": "\n".join(BODY),
+        "a.pdf › plan.pdf": "An inner page.",
+        "a.pdf › plan.pdf › note.txt": "An inner note.",
+        "a.pdf › terms.txt": "Payment at Bosham.",
+    }
+    assert {one.metadata["author"] for one in documents.values()} == {"Ann"}
+    assert documents["a.pdf › terms.txt"].source_type == "attachment"
+    assert [item.path for item in items if isinstance(item, ReadFailure)] == ["a.pdf › x.bin"]
+
+
+def test_an_attached_file_has_the_level_of_its_pdf_or_none_that_anybody_may_see() -> None:
+    data = attach(
+        drawn(lines(BODY)), a_md=b"Text.", b_md=b"---\nconfidentiality: public\n---\nText.\n"
+    )
+    data = rewritten(data, lambda writer: writer.add_metadata({"/Confidentiality": "secret"}))
+    levels = {one.path: one.metadata["confidentiality"] for one in read_all(data)}
+    assert levels == {
+        "a.pdf": "secret", "a.pdf › a.md": "secret", "a.pdf › b.md": "unreadable",
+    }  # fmt: skip
+
+
+def test_files_of_a_pdf_without_text_are_read() -> None:
+    data = attach(drawn(lambda canvas: canvas.rect(9, 9, 99, 99, fill=1)), terms_txt=b"Bosham.")
+    reading = PdfReader().read(io.BytesIO(data), "a.pdf", limits=DEFAULT_LIMITS)
+    assert next(reading).path == "a.pdf › terms.txt"
+    with pytest.raises(EmptyDocumentError):
+        next(reading)

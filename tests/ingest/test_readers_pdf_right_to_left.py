@@ -150,14 +150,6 @@ def test_vowels_follow_their_letters() -> None:
     assert read([*glyphs, ("ם", 512, 700, 6.0)]).text == "שָׁלוֹם"
 
 
-def test_columns_are_read_from_the_right() -> None:
-    right = [f"הטור הימני ממשיך כאן בשורה {number}" for number in range(6)]
-    left = [f"הטור השמאלי בא רק אחריו {number}" for number in range(6)]
-    glyphs = [glyph for row in placed(left, right=270) for glyph in row]
-    glyphs += [glyph for row in placed(right, right=540) for glyph in row]
-    assert read(glyphs).text == "\n".join(right) + "\n\n" + "\n".join(left)
-
-
 def test_hebrew_words_in_an_english_page() -> None:
     lines = [
         "The Hebrew word שלום (peace) is a greeting, and",

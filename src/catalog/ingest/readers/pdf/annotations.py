@@ -23,53 +23,36 @@ _COMMENTS = (
 
 def read_annotations(page: PdfPage) -> Iterator[str]:
     """Yield a line for each filled field (``Name: Ada``) and comment (``Ada: Too long.``)."""
-    import pypdfium2.raw as pdfium
+    import pypdfium2.raw as raw
 
-    comments = {getattr(pdfium, f"FPDF_ANNOT_{name}") for name in _COMMENTS}
-    count = pdfium.FPDFPage_GetAnnotCount(page.raw)
-    for index in range(min(count, _MOST_ANNOTATIONS)):
-        annotation = pdfium.FPDFPage_GetAnnot(page.raw, index)
+    comments = {getattr(raw, f"FPDF_ANNOT_{name}") for name in _COMMENTS}
+    for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MOST_ANNOTATIONS)):
+        annotation = raw.FPDFPage_GetAnnot(page.raw, index)
         if not annotation:
             continue
-        try:
-            kind = pdfium.FPDFAnnot_GetSubtype(annotation)
-            name = text = ""
-            if kind in comments:
-                name = _read_value(annotation, b"T")
-                text = _read_value(annotation, b"Contents")
-            elif kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv is not None:
-                name, text = _read_field(page.formenv.raw, annotation)
-            if text:
-                yield f"{name}: {text}" if name else text
-        finally:
-            pdfium.FPDFPage_CloseAnnot(annotation)
+        kind, name, text = raw.FPDFAnnot_GetSubtype(annotation), "", ""
+        if kind in comments:
+            name = read_string(raw.FPDFAnnot_GetStringValue, annotation, b"T")
+            text = read_string(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+        elif kind == raw.FPDF_ANNOT_WIDGET and page.formenv is not None:
+            name, text = _read_field(page.formenv.raw, annotation)
+        raw.FPDFPage_CloseAnnot(annotation)
+        if text := " ".join(text.split()):
+            yield f"{' '.join(name.split())}: {text}".removeprefix(": ")
 
 
 def _read_field(form: Any, annotation: Any) -> tuple[str, str]:
-    """Return the label and the value of a form field; both are "" for one that is not filled."""
-    import pypdfium2.raw as pdfium
+    """Return the label and the value of a form field; the value is "" if it is not filled."""
+    import pypdfium2.raw as raw
 
-    kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
-    boxes = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
-    written = (
-        pdfium.FPDF_FORMFIELD_TEXTFIELD,
-        pdfium.FPDF_FORMFIELD_COMBOBOX,
-        pdfium.FPDF_FORMFIELD_LISTBOX,
-    )
-    value = ""
-    if kind in written:
-        value = read_string(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation)
-    elif kind in boxes and pdfium.FPDFAnnot_IsChecked(form, annotation):
-        value = read_string(pdfium.FPDFAnnot_GetFormFieldExportValue, form, annotation) or "yes"
-    label = read_string(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, annotation)
-    label = label or read_string(pdfium.FPDFAnnot_GetFormFieldName, form, annotation)
-    return " ".join(label.split()), " ".join(value.split())
-
-
-def _read_value(annotation: Any, key: bytes) -> str:
-    import pypdfium2.raw as pdfium
-
-    return " ".join(read_string(pdfium.FPDFAnnot_GetStringValue, annotation, key).split())
+    kind, value = raw.FPDFAnnot_GetFormFieldType(form, annotation), ""
+    if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+        if raw.FPDFAnnot_IsChecked(form, annotation):
+            value = read_string(raw.FPDFAnnot_GetFormFieldExportValue, form, annotation) or "yes"
+    elif kind not in (raw.FPDF_FORMFIELD_PUSHBUTTON, raw.FPDF_FORMFIELD_SIGNATURE):
+        value = read_string(raw.FPDFAnnot_GetFormFieldValue, form, annotation)
+    label = read_string(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation)
+    return label or read_string(raw.FPDFAnnot_GetFormFieldName, form, annotation), value
 
 
 def read_string(

@@ -1,25 +1,29 @@
-"""PDF: one document for each file, pages in reading order, with title and metadata.
+"""PDF: one document for each file, and one for each file attached to it.
 
-Headings come from its bookmarks, or else from larger or bold letters.
+Headings come from the bookmarks, or else from larger or bold letters.
 """
 
 from __future__ import annotations
 
-import ctypes
 import datetime as dt
+import math
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import groupby, islice
+from dataclasses import replace
+from io import BytesIO
+from itertools import chain, groupby, islice, pairwise, takewhile
+from posixpath import splitext
 from typing import TYPE_CHECKING, BinaryIO
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.places import Places
+from catalog.core.places import WITHIN, Places, enclosing
+from catalog.core.text import clean
 from catalog.ingest.readers.base import (
+    LEFT_TO_ITSELF,
     MAX_TITLE,
     ReadFailure,
     ReadLimits,
@@ -28,378 +32,43 @@ from catalog.ingest.readers.base import (
     one_line,
     read_bytes,
 )
-from catalog.ingest.readers.metadata import normalise
+from catalog.ingest.readers.metadata import LEVEL, normalise, one_level
 from catalog.ingest.readers.pdf.annotations import read_annotations, read_string
-from catalog.ingest.readers.pdf.layout import PageLine
-from catalog.ingest.readers.pdf.page_text import (
+from catalog.ingest.readers.pdf.lines import (
+    Line,
     body_size,
     drop_running_lines,
     join_pages,
-    order_lines,
+    read_lines,
 )
 from catalog.ingest.readers.pdf.tables import find_tables
-from catalog.ingest.readers.pdf.words import read_words
+from catalog.ingest.readers.registry import load_reader, sniff
 
 if TYPE_CHECKING:
-    from pypdfium2 import PdfBookmark, PdfDocument
+    from pypdfium2 import PdfDocument
 
-_MOST_BOOKMARKS = 20_000
-_DEEPEST = 9
-_MOST_LINES = 3
-"""Lines of a heading."""
+_MOST_BOOKMARKS, _DEEPEST, _MOST_NAMED = 20_000, 9, 20
+_MOST_ATTACHED, _DEEPEST_FILE = 1000, 2
+_MOST_LINES, _LONGEST, _MOST_SIZES = 3, 150, 5
+"""Lines and letters of a heading, and levels told apart by size."""
+_LARGER, _LARGEST_SHARE = 1.15, 0.25
+"""A heading's size in sizes of the body, and the share of all letters that headings may be."""
+_MAX_DRAWN = 4
+"""Times the characters allowed that a page may draw, for white space and what is left out."""
+_ENDS = 8192  # bytes by which a format is recognised
+_MOST_PLACES = 50
+"""Places of a page that are compared with a bookmark."""
+_BROKEN = "broken page"
+_PICTURES = "no text on {}, only pictures; run OCR first"
+_GARBLED = "the text layer of {} has no letters; run OCR first"
 _NUMBER = re.compile(
     r"\A(?:(?:chapter|appendix|section|part|kapitel|anhang)\s+)?"
     r"(?:\d+|[A-Z]|[IVXLC]+)(?:\.\d+)*(?:[.:)]\s*|\s+)(?=\S)",
     re.IGNORECASE,
 )
 _NO_LETTER = re.compile(r"[\W_]+")
-
-
-@dataclass(frozen=True, slots=True)
-class _Bookmark:
-    """An entry of the outline. ``page`` counts from 0; ``y`` is in the page's own coordinates."""
-
-    title: str
-    level: int
-    page: int
-    y: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class HeadingLines:
-    """A heading: lines ``first`` to ``last`` (inclusive) of a page, all counted from 0."""
-
-    page: int
-    first: int
-    last: int
-    level: int
-    title: str
-
-
-def outline_headings(
-    document: PdfDocument,
-    pages: Sequence[Sequence[PageLine]],
-    tops: Sequence[float | None],
-) -> list[HeadingLines]:
-    """Return the bookmarks that occur as lines on their page, in the order of the text.
-
-    At most 20,000 entries are read, at most nine levels deep. Case, punctuation and a leading
-    number do not count. If several lines match, the one nearest to the bookmark's place is taken; a
-    line is the heading of one bookmark only.
-    """
-    entries = (_read_bookmark(mark) for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS))
-    bookmarks = [entry for entry in entries if entry is not None]
-    bookmarks.sort(key=lambda bookmark: bookmark.page)
-    headings: list[HeadingLines] = []
-    for page, group in groupby(bookmarks, key=lambda bookmark: bookmark.page):
-        if 0 <= page < len(pages):
-            headings += _page_headings(list(group), page, pages[page], tops[page])
-    return headings
-
-
-def _page_headings(
-    bookmarks: Sequence[_Bookmark], page: int, lines: Sequence[PageLine], top: float | None
-) -> list[HeadingLines]:
-    places = _line_places(lines)
-    taken: set[int] = set()
-    headings: list[HeadingLines] = []
-    for bookmark in bookmarks:
-        whole, bare = _keys(bookmark.title)
-        spans = [
-            span
-            for span in dict.fromkeys([*places.get(whole, ()), *places.get(bare, ())])
-            if taken.isdisjoint(range(span[0], span[1] + 1))
-        ]
-        if not spans:
-            continue
-        base = None if top is None or bookmark.y is None else top - bookmark.y
-        first, last = min(
-            spans, key=lambda span: 0.0 if base is None else abs(lines[span[0]].base - base)
-        )
-        taken.update(range(first, last + 1))
-        headings.append(HeadingLines(page, first, last, bookmark.level, one_line(bookmark.title)))
-    return sorted(headings, key=lambda heading: heading.first)
-
-
-def _line_places(lines: Sequence[PageLine]) -> dict[str, list[tuple[int, int]]]:
-    """Return runs of up to three lines by their letters, with and without a number."""
-    keys = [_keys(line.text) for line in lines]
-    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for first, (whole, bare) in enumerate(keys):
-        after = ""
-        for last in range(first, min(first + _MOST_LINES, len(keys))):
-            after += keys[last][0] if last > first else ""
-            for key in {whole + after, bare + after}:
-                if 0 < len(key) <= MAX_TITLE:
-                    places[key].append((first, last))
-    return places
-
-
-def _read_bookmark(mark: PdfBookmark) -> _Bookmark | None:
-    import pypdfium2.raw as pdfium
-
-    title = read_string(pdfium.FPDFBookmark_GetTitle, mark, max_bytes=4096).strip()
-    destination = mark.get_dest()
-    page = destination.get_index() if destination is not None else None
-    if not title or destination is None or page is None:
-        return None
-    return _Bookmark(title, mark.level + 1, page, _height(destination.raw))
-
-
-def _height(destination: object) -> float | None:
-    import pypdfium2.raw as pdfium
-
-    has_x, has_y, has_zoom = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    x, y, zoom = ctypes.c_float(), ctypes.c_float(), ctypes.c_float()
-    known = pdfium.FPDFDest_GetLocationInPage(destination, has_x, has_y, has_zoom, x, y, zoom)
-    return y.value if known and has_y.value else None
-
-
-def _keys(text: str) -> tuple[str, str]:
-    """Return the letters by which a title is compared: all, and those after its number."""
-    folded = unicodedata.normalize("NFKC", text).strip()
-    whole, bare = folded, _NUMBER.sub("", folded, count=1)
-    return _NO_LETTER.sub("", whole.casefold()), _NO_LETTER.sub("", bare.casefold())
-
-
-_LARGER = 1.15
-"""Times the body's size from which on a line may be a heading."""
-_LONGEST = 150
-"""Letters of a heading."""
-_MOST_SIZES = 5
-"""Levels told apart by size."""
-_LARGEST_SHARE = 0.25
-"""Of all letters: where more look like headings, nothing is one."""
 _NUMBERED = re.compile(r"((?:\d{1,3}|[A-Z])(?:\.\d{1,3})*)\.?\s+[^\W\d_]")
-
-
-def font_headings(pages: Sequence[Sequence[PageLine]]) -> list[HeadingLines]:
-    """Return short lines in larger letters than the body's, and bold lines with a number.
-
-    Neither ends like a sentence, and both begin a paragraph. The largest size is level 1, and so
-    on. Bold numbered lines come below; the more parts their number has, the deeper they are.
-    """
-    body = body_size(pages)
-    candidates = [
-        candidate for page in range(len(pages)) for candidate in _candidates(pages, page, body)
-    ]
-    letters = sum(len(line.text) for lines in pages for line in lines)
-    if sum(len(candidate.title) for candidate in candidates) > _LARGEST_SHARE * letters:
-        return []
-    sizes = {candidate: pages[candidate.page][candidate.first].size for candidate in candidates}
-    ranks = _ranks([size for candidate, size in sizes.items() if candidate.level == 0])
-    deepest = max(ranks.values(), default=0)
-    numbered = [candidate.level for candidate in candidates if candidate.level > 0]
-    highest = min(numbered, default=1)
-    return [
-        HeadingLines(
-            candidate.page,
-            candidate.first,
-            candidate.last,
-            ranks[sizes[candidate]]
-            if candidate.level == 0
-            else deepest + 1 + candidate.level - highest,
-            candidate.title,
-        )
-        for candidate in candidates
-    ]
-
-
-def _ranks(sizes: Sequence[float]) -> dict[float, int]:
-    """Rank sizes, from 1 for the largest; sizes within a twentieth share a rank."""
-    ranks: dict[float, int] = {}
-    rank, top = 0, float("inf")
-    for size in sorted(set(sizes), reverse=True):
-        if size < 0.95 * top:
-            rank, top = min(rank + 1, _MOST_SIZES), size
-        ranks[size] = rank
-    return ranks
-
-
-def _candidates(
-    pages: Sequence[Sequence[PageLine]], page: int, body: float
-) -> Iterator[HeadingLines]:
-    """Yield headings of a page; ``level`` is 0 for large ones, else the number's parts."""
-    lines = pages[page]
-    index = 0
-    while index < len(lines):
-        line = lines[index]
-        end = index + 1
-        if line.starts and line.margin != "aside":
-            while end < len(lines) and not lines[end].starts and end - index <= _MOST_LINES:
-                end += 1
-            level = _heading_level(lines[index:end], body)
-            if level is not None:
-                title = one_line(" ".join(part.text for part in lines[index:end]))
-                yield HeadingLines(page, index, end - 1, level, title)
-        index = end
-
-
-def _heading_level(lines: Sequence[PageLine], body: float) -> int | None:
-    text = " ".join(line.text for line in lines)
-    is_short = len(lines) <= _MOST_LINES and len(text) <= _LONGEST
-    if not is_short or text[-1] in ".,;:" or sum(letter.isalpha() for letter in text) < 2:
-        return None
-    if 2 * sum(letter.isalnum() or letter.isspace() for letter in text) < len(text):
-        return None
-    if all(line.size >= _LARGER * body for line in lines):
-        return 0
-    number = _NUMBERED.match(text)
-    if number is not None and all(line.bold and line.size >= 0.97 * body for line in lines):
-        return number.group(1).count(".") + 1
-    return None
-
-
-_FEWEST_BOOKMARKS = 2
-"""An outline with fewer entries found says less than the letters do, if they say anything."""
-_MAX_DRAWN = 4
-"""Times the characters allowed that a page may draw, for white space and what is left out."""
-
-
-class PdfReader:
-    """Read the text layer of a PDF with PDFium, without pictures.
-
-    Columns are read one after the other, with footnotes last; text at an angle comes at the end of
-    its page, followed by filled form fields and comments. Page numbers in the top and bottom tenth
-    of the pages are left out, and running titles there stay once. Words broken at the end of a line
-    are joined. Headings are the bookmarks found on their pages, or else lines in larger or bold
-    numbered letters.
-    """
-
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the document, then a failure for each unreadable page (``path#page=n``), and one
-        that names the pages that only have pictures.
-
-        Raises ``ReadError`` if the file is broken, protected by a password or over a limit,
-        ``EmptyDocumentError`` if it has no text.
-        """
-        with _open(read_bytes(handle, limits.document_bytes)) as document:
-            count = len(document)
-            if count == 0:
-                raise ReadError("broken PDF: it has no pages")
-            if count > limits.pages:
-                raise ReadError(f"too many pages: {count:,}, over {limits.pages:,}")
-            if document.get_formtype():
-                document.init_forms()
-            pages, tops, failed, pictures = _read_pages(document, limits)
-            if len(failed) == count:
-                raise ReadError("broken PDF: none of its pages can be read")
-            pages = drop_running_lines(pages)
-            if not any(pages):
-                size = "1 page" if count == 1 else f"{count:,} pages"
-                raise EmptyDocumentError(f"no text in {size} of images; run OCR first")
-            yield _build_document(document, path, pages, tops)
-        yield from cap_failures(
-            [ReadFailure(f"{path}#page={page}", "broken page") for page in failed]
-        )
-        if pictures:
-            those = f"page{'s' * (len(pictures) > 1)} {_name_pages(pictures)}"
-            yield ReadFailure(path, f"no text on {those}, only pictures; run OCR first")
-
-
-_MOST_NAMED = 20
-"""Runs of pages that are named one by one."""
-
-
-def _name_pages(numbers: Iterable[int]) -> str:
-    """Return page numbers in words, ``2-5, 8``."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1] = runs[-1][0], number
-        else:
-            runs.append((number, number))
-    names = [f"{first}-{last}" if last > first else str(first) for first, last in runs]
-    rest = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {rest:,} more" if rest > 0 else "")
-
-
-def _open(data: bytes) -> PdfDocument:
-    import pypdfium2 as pdfium
-    import pypdfium2.raw as raw
-
-    try:
-        return pdfium.PdfDocument(data)
-    except pdfium.PdfiumError as error:
-        if error.err_code == raw.FPDF_ERR_PASSWORD:
-            raise ReadError("protected by a password") from error
-        if error.err_code == raw.FPDF_ERR_SECURITY:
-            raise ReadError("its protection is not supported") from error
-        raise ReadError("broken PDF: it has no readable structure") from error
-
-
-def _read_pages(
-    document: PdfDocument, limits: ReadLimits
-) -> tuple[list[list[PageLine]], list[float | None], list[int], list[int]]:
-    """Return lines and upper edges of all pages, and the numbers of broken and of textless ones."""
-    import pypdfium2 as pdfium
-
-    pages: list[list[PageLine]] = []
-    tops: list[float | None] = []
-    failed: list[int] = []
-    pictures: list[int] = []
-    left = limits.characters
-    for index in range(len(document)):
-        lines: list[PageLine] = []
-        top: float | None = None
-        try:
-            lines, top, is_drawn = _read_page(document, index, left)
-            if is_drawn and not lines:
-                pictures.append(index + 1)
-        except pdfium.PdfiumError:
-            failed.append(index + 1)
-        left -= sum(len(line.text) + 1 for line in lines)
-        if left < 0:
-            raise ReadError(f"too much text: over {limits.characters:,} characters")
-        pages.append(lines)
-        tops.append(top)
-    return pages, tops, failed, pictures
-
-
-def _read_page(
-    document: PdfDocument, index: int, limit: int
-) -> tuple[list[PageLine], float | None, bool]:
-    """Return the lines of a page, its upper edge, and whether anything is drawn on it."""
-    import pypdfium2.raw as pdfium
-
-    with closing(document[index]) as page, closing(page.get_textpage()) as textpage:
-        if textpage.count_chars() > _MAX_DRAWN * limit + 10_000:
-            raise ReadError(f"too much text: page {index + 1:,} alone exceeds the limit")
-        words = read_words(page, textpage)
-        is_drawn = pdfium.FPDFPage_CountObjects(page.raw) > 0
-        added = [PageLine(text, starts=True, margin="aside") for text in read_annotations(page)]
-    return order_lines(words) + added, words.top, is_drawn
-
-
-def _build_document(
-    document: PdfDocument,
-    path: str,
-    pages: Sequence[Sequence[PageLine]],
-    tops: Sequence[float | None],
-) -> ParsedDocument:
-    text, page_starts, starts, ends = join_pages(pages)
-    title = _stated_title(document) or _largest_text(pages[0], body_size(pages))
-    headings = outline_headings(document, pages, tops)
-    if len(headings) < _FEWEST_BOOKMARKS:
-        headings = font_headings(pages) or headings
-    spans = [(starts[line.page][line.first], ends[line.page][line.last], line) for line in headings]
-    return ParsedDocument(
-        path=path,
-        text=text,
-        title=choose_title(path, title),
-        file_type="pdf",
-        metadata=_read_metadata(document),
-        headings=tuple(
-            Heading(start, end, line.level, line.title) for start, end, line in spans if end > start
-        ),
-        tables=tuple(find_tables(pages, starts, ends)),
-        pages=page_starts,
-        places=Places("page"),
-    )
-
-
+_UNREADABLE = re.compile("[\ufffd\ue000-\uf8ff]")
 _DATE = re.compile(
     r"(?:D:)?\s*(\d{4})(\d\d)?(\d\d)?(?:(\d\d)(\d\d)?(\d\d)?)?\s*(?:(Z|[+-])(?:(\d\d)'?(\d\d)?'?)?)?"
 )
@@ -409,79 +78,294 @@ _NO_TITLE = re.compile(
     r"\S*\.(?:docx?|odt|rtf|txt|pdf|tex|dvi|ps|indd|qxd|pptx?|xlsx?|html?|md|fm|p65|pmd|cdr|ai)",
     re.IGNORECASE,
 )
-
-
 _NO_PROPERTY = frozenset(["(anonymous)", "(unspecified)"])  # ReportLab's missing properties
+_LABEL = re.compile(rb"/([\w.-]{0,20}confidentiality[\w.-]{0,20})", re.IGNORECASE)
+_LABELS = ("Confidentiality", "confidentiality", "CONFIDENTIALITY", "ConfidentialityLevel")
+"""Names that are asked for, besides those in the file, which may be packed."""
 
 
-def _read_metadata(document: PdfDocument) -> dict[str, MetadataValue]:
+_Pages = Sequence[Sequence[Line]]
+
+
+class PdfReader:
+    """Read the text layer of a PDF with PDFium, without pictures, and the files attached to it.
+
+    Text stands in the order of PDFium, in each page followed by filled form fields and comments.
+    Page numbers and numbers of lines are left out, running titles stay once, and words broken at
+    the end of a line are joined. Headings are the bookmarks found on their pages, or else lines in
+    larger or bold numbered letters.
+    """
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the document, the attached files, and a failure for what cannot be read.
+
+        A failure names each broken page (``path#page=n``), one the pages that only have pictures,
+        and one those whose text layer has no letters. Raises ``ReadError`` if the file is broken,
+        protected by a password or over a limit, ``EmptyDocumentError`` if it has no text.
+        """
+        data = read_bytes(handle, limits.document_bytes)
+        with _open(data) as document:
+            count = len(document)
+            if count == 0:
+                raise ReadError("broken PDF: it has no pages")
+            if count > limits.pages:
+                raise ReadError(f"too many pages: {count:,}, over {limits.pages:,}")
+            if document.get_formtype():
+                document.init_forms()
+            pages, unread = _read_pages(document, limits)
+            broken = [at for at, why in unread.items() if why == _BROKEN]
+            if len(broken) == count:
+                raise ReadError("broken PDF: none of its pages can be read")
+            drop_running_lines(pages)
+            fields = _read_metadata(document, data)
+            if any(pages):
+                yield _build_document(document, path, pages, fields)
+            yield from _read_attached(document, path, fields, limits)
+        if not any(pages):
+            size = "1 page" if count == 1 else f"{count:,} pages"
+            kind = "with an unreadable text layer" if _GARBLED in unread.values() else "of images"
+            raise EmptyDocumentError(f"no text in {size} {kind}; run OCR first")
+        yield from cap_failures([ReadFailure(f"{path}#page={page}", _BROKEN) for page in broken])
+        for why in (_PICTURES, _GARBLED):
+            if those := [page for page, one in unread.items() if one == why]:
+                yield ReadFailure(path, why.format(_name_pages(those)))
+
+
+def _name_pages(numbers: Sequence[int]) -> str:
+    """Return page numbers in words, ``pages 2-5, 8``."""
+    parts = groupby(enumerate(numbers), lambda one: one[1] - one[0])
+    runs = [[number for _, number in part] for _, part in parts]
+    names = [f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in runs]
+    rest = f" and {len(names) - _MOST_NAMED:,} more" if names[_MOST_NAMED:] else ""
+    return f"page{'s' * (len(numbers) > 1)} {', '.join(names[:_MOST_NAMED])}{rest}"
+
+
+def _open(data: bytes) -> PdfDocument:
+    import pypdfium2 as pdfium
+    import pypdfium2.raw as raw
+
+    try:
+        return pdfium.PdfDocument(data)
+    except pdfium.PdfiumError as error:
+        reasons = {
+            raw.FPDF_ERR_PASSWORD: "protected by a password",
+            raw.FPDF_ERR_SECURITY: "its protection is not supported",
+        }
+        reason = reasons.get(error.err_code, "broken PDF: it has no readable structure")
+        raise ReadError(reason) from error
+
+
+def _read_pages(
+    document: PdfDocument, limits: ReadLimits
+) -> tuple[list[list[Line]], dict[int, str]]:
+    """Return the lines of all pages, and why pages, counted from 1, have no text."""
+    import pypdfium2 as pdfium
+
+    pages, unread, left = list[list[Line]](), dict[int, str](), limits.characters
+    for number in range(1, len(document) + 1):
+        lines: list[Line] = []
+        try:
+            with closing(document[number - 1]) as page, closing(page.get_textpage()) as textpage:
+                if textpage.count_chars() > _MAX_DRAWN * left + 10_000:
+                    raise ReadError(f"too much text: page {number:,} alone exceeds the limit")
+                lines = read_lines(page, textpage)
+                bad = [3 * len(_UNREADABLE.findall(line.text)) - len(line.text) for line in lines]
+                if lines and sum(bad) >= 0:
+                    unread[number] = _GARBLED
+                    lines = [line for line, rest in zip(lines, bad, strict=True) if rest < 0]
+                lines += [Line(text) for text in read_annotations(page)]
+                if not lines and pdfium.raw.FPDFPage_CountObjects(page.raw) > 0:
+                    unread.setdefault(number, _PICTURES)
+        except pdfium.PdfiumError:
+            unread[number] = _BROKEN
+        left -= sum(len(line.text) + 1 for line in lines)
+        if left < 0:
+            raise ReadError(f"too much text: over {limits.characters:,} characters")
+        pages.append(lines)
+    return pages, unread
+
+
+def _build_document(
+    document: PdfDocument, path: str, pages: _Pages, fields: dict[str, MetadataValue]
+) -> ParsedDocument:
+    text, page_starts = join_pages(pages)
+    headings = _outline_headings(document, pages)
+    if len(headings) < 2:  # such an outline says less than the letters do, if they say anything
+        headings = _font_headings(pages) or headings
+    return ParsedDocument(
+        path=path,
+        text=text,
+        title=choose_title(path, _stated_title(document), _largest_text(pages)),
+        file_type="pdf",
+        metadata=fields,
+        headings=tuple(heading for heading in headings if heading.end > heading.start),
+        tables=tuple(find_tables(pages)),
+        pages=page_starts,
+        places=Places("page"),
+    )
+
+
+def _read_attached(
+    document: PdfDocument, path: str, fields: dict[str, MetadataValue], limits: ReadLimits
+) -> Iterator[ParsedDocument | ReadFailure]:
+    """Yield the documents of the attached files, with the PDF's metadata where they have none."""
+    import pypdfium2 as pdfium
+    import pypdfium2.raw as raw
+
+    names = set[str]()
+    for index in range(min(document.count_attachments(), _MOST_ATTACHED)):
+        handle = raw.FPDFDoc_GetAttachment(document, index)
+        name = one_line(clean(read_string(raw.FPDFAttachment_GetName, handle)))
+        name = name.replace("\\", "/").rpartition("/")[2].replace(WITHIN.strip(), "-") or "file"
+        stem, suffix = splitext(name)
+        name = f"{stem} ({index + 1}){suffix}" if name in names else name
+        names.add(name)
+        where = f"{path}{WITHIN}{name}"
+        if limits.attachment is not None and limits.attachment not in enclosing(where):
+            yield ReadFailure(where, LEFT_TO_ITSELF, where)
+        elif where.count(WITHIN) > _DEEPEST_FILE:
+            yield ReadFailure(where, "attached too deep: save it as a file")
+        else:
+            try:
+                data = bytes(pdfium.PdfAttachment(handle, document).get_data())
+                form = sniff(where, data[:_ENDS], data[-_ENDS:])[0]
+                for item in load_reader(form).read(BytesIO(data), where, limits=limits):
+                    if isinstance(item, ParsedDocument):
+                        item = _belonging(item, where, fields)
+                    yield item
+            except (ReadError, pdfium.PdfiumError) as error:
+                yield ReadFailure(where, str(error), where)
+            except Exception as error:  # noqa: BLE001 - recorded: the other files stay
+                reason = f"the reader failed: {type(error).__name__}: {error}"
+                yield ReadFailure(where, reason, where)
+
+
+def _belonging(
+    item: ParsedDocument, where: str, fields: dict[str, MetadataValue]
+) -> ParsedDocument:
+    """Return a document of an attached file with its name and the fields of the PDF."""
+    name = item.path if item.path.startswith(where) else f"{where}{WITHIN}{item.path}"
+    level = one_level(fields.get(LEVEL), item.metadata.get(LEVEL))
+    return replace(
+        item,
+        path=name,
+        title=name if item.title == choose_title(item.path) else item.title,
+        source_type="attachment" if item.source_type == "file" else item.source_type,
+        metadata={**fields, **item.metadata, **level},
+        written=item.written | level.keys(),
+    )
+
+
+def _outline_headings(document: PdfDocument, pages: _Pages) -> list[Heading]:
+    """Return the bookmarks that occur as up to three lines of their page, in the text's order.
+
+    Case, punctuation and a leading number do not count. If several lines match, the one nearest to
+    the bookmark's place is taken; a line is the heading of one bookmark only.
+    """
+    import pypdfium2.raw as raw
+
+    marks: dict[int, list[tuple[str, int, float | None]]] = defaultdict(list)
+    for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS):
+        title = one_line(read_string(raw.FPDFBookmark_GetTitle, mark, max_bytes=4096))
+        place = mark.get_dest()
+        page = place.get_index() if place is not None else None
+        if title and place is not None and page is not None and page < len(pages):
+            view = place.get_view()[1]  # left, top and zoom
+            marks[page].append((title, mark.level + 1, view[1] if len(view) > 1 else None))
+    headings: list[Heading] = []
+    for page, on_page in marks.items():
+        lines, taken = pages[page], set[int]()
+        places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for first, last in ((at, at + more) for at in range(len(lines)) for more in range(3)):
+            text = " ".join(line.text for line in lines[first : last + 1])
+            for key in set(_keys(text)) if last < len(lines) and len(text) <= MAX_TITLE else ():
+                places[key] += [(first, last)] if len(places[key]) < _MOST_PLACES else []
+        for title, level, top in on_page:
+            spans = [
+                (0.0 if top is None else abs(lines[first].y - top), first, last)
+                for key in filter(None, dict.fromkeys(_keys(title)))
+                for first, last in places.get(key, ())
+                if taken.isdisjoint(range(first, last + 1))
+            ]
+            if spans:
+                _, first, last = min(spans)
+                taken.update(range(first, last + 1))
+                headings.append(Heading(lines[first].start, lines[last].end, level, title))
+    return sorted(headings, key=lambda heading: heading.start)
+
+
+def _keys(text: str) -> tuple[str, str]:
+    """Return the letters by which a title is compared: all, and those after its number."""
+    folded = unicodedata.normalize("NFKC", text).strip()
+    bare = _NUMBER.sub("", folded, count=1)
+    return _NO_LETTER.sub("", folded.casefold()), _NO_LETTER.sub("", bare.casefold())
+
+
+def _font_headings(pages: _Pages) -> list[Heading]:
+    """Return short lines in larger letters than the body's, and bold lines with a number.
+
+    Neither ends like a sentence, and both begin a paragraph. The largest size is level 1, and so
+    on. Bold numbered lines come below; the more parts their number has, the deeper they are.
+    """
+    body = body_size(pages)
+    found: list[tuple[float, Heading]] = []
+    for lines in pages:
+        begins = [at for at, line in enumerate(lines) if line.starts]
+        for first, end in pairwise([*begins, len(lines)]):
+            level = _heading_level(lines[first:end], body)
+            if level is not None:
+                title = one_line(" ".join(line.text for line in lines[first:end]))
+                heading = Heading(lines[first].start, lines[end - 1].end, level, title)
+                found.append((0.0 if level else lines[first].size, heading))
+    letters = sum(len(line.text) for line in chain.from_iterable(pages))
+    if sum(len(heading.title) for _, heading in found) > _LARGEST_SHARE * letters:
+        return []
+    ranks, rank, top = dict[float, int](), 0, math.inf
+    for size in sorted({size for size, _ in found if size}, reverse=True):
+        if size < 0.95 * top:  # sizes within a twentieth share a rank
+            rank, top = min(rank + 1, _MOST_SIZES), size
+        ranks[size] = rank
+    above = rank + 1 - min((one.level for size, one in found if not size), default=1)
+    return [replace(one, level=ranks.get(size, above + one.level)) for size, one in found]
+
+
+def _heading_level(lines: Sequence[Line], body: float) -> int | None:
+    """Return 0 for a heading in large letters, the parts of its number for one in bold letters."""
+    text = " ".join(line.text for line in lines[: _MOST_LINES + 1])
+    if lines[0].margin == "aside" or len(lines) > _MOST_LINES or len(text) > _LONGEST:
+        return None
+    shown = sum(letter.isalnum() or letter.isspace() for letter in text)
+    if text[-1] in ".,;:" or sum(map(str.isalpha, text)) < 2 or 2 * shown < len(text):
+        return None
+    if all(line.size >= _LARGER * body for line in lines):
+        return 0
+    number = _NUMBERED.match(text)
+    if number is not None and all(line.bold and line.size >= 0.97 * body for line in lines):
+        return number.group(1).count(".") + 1
+    return None
+
+
+def _read_metadata(document: PdfDocument, data: bytes) -> dict[str, MetadataValue]:
     """Return author, subject, dates, tags and language that are given, as first-class fields."""
-    keywords = _property(document, "Keywords").replace(";", ",")
+    import pypdfium2.raw as pdfium
+
+    language = read_string(pdfium.FPDFCatalog_GetLanguage, document, max_bytes=256)
+    is_language = re.fullmatch(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", language)
+    labels = islice(dict.fromkeys(match[1].decode() for match in _LABEL.finditer(data)), 20)
+    stated = {name: _property(document, name) for name in dict.fromkeys([*_LABELS, *labels])}
     return normalise(
         {
             "author": _property(document, "Author"),
             "subject": _property(document, "Subject"),
-            "keywords": keywords,
+            "keywords": _property(document, "Keywords").replace(";", ","),
             "created": iso_date(_property(document, "CreationDate")),
             "modified": iso_date(_property(document, "ModDate")),
-            "language": _language(document),
-            **{
-                name: value
-                for name in ("Confidentiality", "confidentiality")
-                if (value := _property(document, name))
-            },
+            "language": language if is_language else "",
+            **{name: value for name, value in stated.items() if value},
         }
     )
-
-
-def _stated_title(document: PdfDocument) -> str:
-    """Return the title in the properties, or "" if it is a file name or has no content."""
-    title = one_line(_property(document, "Title"))
-    if _NO_TITLE.fullmatch(title) or not any(letter.isalpha() for letter in title):
-        return ""
-    return title
-
-
-def _largest_text(lines: Sequence[PageLine], body: float) -> str:
-    """Return the lines of a first page in its largest letters, or "" if they are not a title.
-
-    They are a title if they are together, at least a fifth larger than the body's letters, and a
-    few words.
-    """
-    upright = [line for line in lines if line.margin != "aside"]
-    largest = max((line.size for line in upright), default=0.0)
-    first = next((at for at, line in enumerate(upright) if line.size >= 0.97 * largest), 0)
-    title = ""
-    for line in upright[first : first + 4]:
-        if line.size < 0.97 * largest:
-            break
-        title += " " + line.text
-    title = one_line(title)
-    is_title = 4 <= len(title) <= 200 and sum(letter.isalpha() for letter in title) >= 3
-    return title if is_title and largest >= 1.2 * body else ""
-
-
-def iso_date(value: str) -> str | None:
-    """Return a PDF date (``D:20240131093000+01'00'``, ISO 32000-1, 7.9.4) as ISO 8601.
-
-    A missing month or day becomes 1, a missing time is left out. ``None`` if it is not a date.
-    """
-    match = _DATE.match(value)
-    if match is None:
-        return None
-    year, month, day, hour, minute, second, sign, off_hours, off_minutes = match.groups()
-    try:
-        date = dt.date(int(year), int(month or 1), int(day or 1))
-        if hour is None:
-            return date.isoformat()
-        time = dt.time(int(hour), int(minute or 0), int(second or 0))
-        zone = None
-        if sign is not None:
-            offset = dt.timedelta(hours=int(off_hours or 0), minutes=int(off_minutes or 0))
-            zone = dt.timezone(-offset if sign == "-" else offset)
-        return dt.datetime.combine(date, time, zone).isoformat()
-    except ValueError:
-        return None
 
 
 def _property(document: PdfDocument, key: str) -> str:
@@ -492,8 +376,41 @@ def _property(document: PdfDocument, key: str) -> str:
     return "" if value in _NO_PROPERTY else value
 
 
-def _language(document: PdfDocument) -> str:
-    import pypdfium2.raw as pdfium
+def _stated_title(document: PdfDocument) -> str:
+    """Return the title in the properties, or "" if it is a file name or has no content."""
+    title = one_line(_property(document, "Title"))
+    return title if any(map(str.isalpha, title)) and not _NO_TITLE.fullmatch(title) else ""
 
-    text = read_string(pdfium.FPDFCatalog_GetLanguage, document, max_bytes=256)
-    return text if re.fullmatch(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", text) else ""
+
+def _largest_text(pages: _Pages) -> str:
+    """Return the first page's lines in its largest letters, or "" if they are no title.
+
+    A title is a few words together, at least a fifth larger than the body's letters.
+    """
+    upright = [line for line in pages[0] if line.margin != "aside"]
+    largest = max((line.size for line in upright), default=0.0)
+    first = next((at for at, line in enumerate(upright) if line.size >= 0.97 * largest), 0)
+    parts = takewhile(lambda line: line.size >= 0.97 * largest, upright[first : first + 4])
+    title = one_line(" ".join(line.text for line in parts))
+    is_title = 4 <= len(title) <= 200 and sum(map(str.isalpha, title)) >= 3
+    return title if is_title and largest >= 1.2 * body_size(pages) else ""
+
+
+def iso_date(value: str) -> str | None:
+    """Return a PDF date (``D:20240131093000+01'00'``, ISO 32000-1, 7.9.4) as ISO 8601.
+
+    A missing month or day becomes 1, a missing time is left out. ``None`` if it is not a date.
+    """
+    match = _DATE.match(value)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, sign, *zone = match.groups()
+    date = f"{year}-{month or '01'}-{day or '01'}"
+    if hour is not None:
+        date += f"T{hour}:{minute or '00'}:{second or '00'}"
+        date += f"{sign}{zone[0] or '00'}:{zone[1] or '00'}".replace("Z", "+") if sign else ""
+    try:
+        dt.datetime.fromisoformat(date)
+    except ValueError:
+        return None
+    return date

@@ -11,10 +11,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import add
 
 _LETTERS = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
 RIGHT_TO_LEFT = re.compile(f"[{_LETTERS}]")
-LAM = "\u0644"
+_LAM = "\u0644"
 STRETCH = "\u0640"
 """The line that makes an Arabic word longer."""
 _PRESENTATION_FORM = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -47,14 +49,16 @@ def is_logical(words: Iterable[str]) -> bool:
     return sum(last for _, last in ends) > sum(first for first, _ in ends)
 
 
-def join_marks(letters: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """Return the letters with vowels and accents joined to those above or below which they are.
+def join_letters(letters: Sequence[tuple[str, float, float]], gap: float) -> str:
+    """Return letters as words, from left to right: ``gap`` is the least space between words.
 
-    A letter is its text, its left and its right edge. They are sorted from left to right.
+    A letter is its text, its left and its right edge. Vowels and accents follow the letters above
+    or below which they are. Of a ligature in one place, lam comes last.
     """
+    letters = sorted(letters, key=lambda letter: (letter[1] + letter[2], letter[0] == _LAM))
     bases = [letter for letter in letters if not unicodedata.combining(letter[0][0])]
-    if not bases or len(bases) == len(letters):
-        return list(letters)
+    if not bases:
+        return "".join(text for text, _, _ in letters)
     texts = [text for text, _, _ in bases]
     at = 0
     for text, x0, x1 in letters:
@@ -64,7 +68,8 @@ def join_marks(letters: Sequence[tuple[str, float, float]]) -> list[tuple[str, f
             ):
                 at += 1
             texts[at] += text
-    return [(text, x0, x1) for text, (_, x0, x1) in zip(texts, bases, strict=True)]
+    spaced = [" " * (after[1] - before[2] > gap) for before, after in pairwise(bases)]
+    return texts[0] + "".join(map(add, spaced, texts[1:]))
 
 
 def _distance(letter: tuple[str, float, float], twice_middle: float) -> float:

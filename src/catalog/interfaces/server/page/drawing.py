@@ -14,23 +14,19 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from catalog.ingest.readers.base import ReadLimits
-from catalog.ingest.readers.pdf.page_text import order_lines
-from catalog.ingest.readers.pdf.words import read_words
+from catalog.ingest.readers.pdf.lines import read_lines
 from catalog.ingest.readers.worker import drop_rights, own_pipes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pypdfium2 import PdfPosConv
-
-    from catalog.ingest.readers.pdf.words import PageWords
+    from pypdfium2 import PdfPage, PdfPosConv, PdfTextPage
 
 
 WIDTH, HEIGHT = 1100, 2200  # pixels, at most
 _LEAST = 4  # letters and digits of a line that is looked for in the cited text
 _OVERLAP = 8  # letters and digits of a line's end that begin the cited text, or the reverse
 _MOST_BOXES = 2000
-_ASCENT, _DESCENT = 0.8, 0.2  # of a line, in sizes of its letters
 _NO_LETTERS = re.compile(r"[\W_]+")
 _Box = tuple[int, int, int, int]
 
@@ -52,21 +48,26 @@ def main() -> None:
         width, height = page.get_size()
         bitmap = page.render(scale=min(WIDTH / width, HEIGHT / height))
         places = bitmap.get_posconv(page)
-        boxes = list(find_boxes(read_words(page, textpage), places, cited)) if cited else []
+        boxes = list(find_boxes(page, textpage, places, cited)) if cited else []
         told = {"width": bitmap.width, "height": bitmap.height, "boxes": boxes}
         answers.write(json.dumps(told).encode() + b"\n")
         bitmap.to_pil().save(answers, format="PNG")
         answers.flush()
 
 
-def find_boxes(words: PageWords, places: PdfPosConv, cited: str) -> Iterator[_Box]:
+def find_boxes(
+    page: PdfPage, textpage: PdfTextPage, places: PdfPosConv, cited: str
+) -> Iterator[_Box]:
     """Yield left, top, width and height in pixels of each line with some of the cited text."""
-    for line in order_lines(words)[:_MOST_BOXES]:
+    for line in read_lines(page, textpage)[:_MOST_BOXES]:
         letters = _letters(line.text)
         if (len(letters) >= _LEAST and letters in cited) or _share_an_end(letters, cited):
-            upper = words.to_page(line.x0, line.base - _ASCENT * line.size)
-            lower = words.to_page(line.x1, line.base + _DESCENT * line.size)
-            corners = [places.to_bitmap(*upper), places.to_bitmap(*lower)]
+            count = textpage.count_rects(line.first, line.stop - line.first)
+            left, bottom, right, top = zip(*map(textpage.get_rect, range(count)), strict=True)
+            corners = [
+                places.to_bitmap(min(left), max(top)),
+                places.to_bitmap(max(right), min(bottom)),
+            ]
             (x0, x1), (y0, y1) = (sorted(axis) for axis in zip(*corners, strict=True))
             yield x0, y0, x1 - x0, y1 - y0
 
