@@ -49,12 +49,6 @@ def test_the_time_in_the_name_of_a_frame_counts_under_any_heading(
         ("# A\n\n---\nvideo_source: `a.mp4`\ntimestamp: 01:12\n---\n\nB\n", "a.md"),
         ("# A\n\n**Timestamp:** 01:12\n\nB\n", "lecture_frames/a.md"),
         ("## [01:12] A\n\nB\n", "lecture_frames.md"),
-        ("# Slide (1m12s)\n\nB\n", "lecture_frames/a.md"),
-        ("# Frame at 72 seconds\n", "a.md"),
-        ("# Frame at 72\n", "a.md"),
-        ("# Frame [72s]\n", "a.md"),
-        ("# Visual Frame at 1m12s\n", "a.md"),
-        ("# Frame 3 (72.0)\n", "a.md"),
         ("# Frame at 00:01:12:15\n", "a.md"),
     ],
 )
@@ -94,52 +88,13 @@ def test_a_note_that_only_has_such_a_word_in_its_name_is_a_note(path: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[10s] Hello.\n[20s] Bye.\n", "[0.00s -> 10.00s] Hello.\n[10.00s -> 20.00s] Bye.\n",
-     "0.000000\t10.000000\tHello.\n10.000000\t20.000000\tBye.\n"],
-)  # fmt: skip
-def test_seconds_that_are_set_off_make_a_transcript(text: str) -> None:
-    doc = parse(text, "talk.txt")
-    assert [doc.text[each.start : each.end] for each in doc.segments] == ["Hello.", "Bye."]
-
-
-@pytest.mark.parametrize("text", ["12.5 Hello.\n20 - 22.5 Bye.\n", "10s Hello.\n1m Bye.\n"])
-def test_bare_seconds_make_one_where_it_is_known_to_be_one(text: str) -> None:
-    assert parse(text, "notes.txt").segments == ()
-    for path, document in (
-        ("talk.transcript.txt", text),
-        ("talk.mp4.txt", text),
-        ("a.md", f"## Transcript\n\n{text}"),
-        ("a.md", f"---\nvideo: talk.mp4\n---\n{text}"),
-    ):
-        doc = parse(document, path)
-        assert [doc.text[each.start : each.end].strip() for each in doc.segments] == [
-            "Hello.", "Bye.",
-        ]  # fmt: skip
-
-
-def test_numbers_among_words_are_left_to_a_transcript() -> None:
-    said = "[00:01] We sold\n2.5 million.\n[00:04] In\n12.5 years.\n"
-    doc = parse(said, "talk.transcript.txt")
-    assert [each.time_start for each in doc.segments] == [1.0, 4.0]
-    assert "2.5 million" in doc.text
-    contents = "## Transcript\n\n1.1 Aim\n1.2 Means\n0.5 End\n0.1 Zero\n"
-    assert parse(contents, "a.md").segments == ()
-
-
-@pytest.mark.parametrize(
     ("text", "path", "why"),
     [
-        ("Hello.\nBye.\n", "talk_transcript.txt", "none of its lines begins with a time"),
-        ("[00:10] a\n" + "b\n" * 9, "talk.transcript.md", "only 1 of its 10 lines begin with"),
-        ("## Transcript\n\nAnna: hello.\n", "a.md", "none of the lines under its heading begins"),
-        ("10:30 meeting\n11:00 lunch\n", "a.md", "2 of 2 lines begin with a time, but they may be"),
-        ("[00:30] a\n[00:20] b\n[00:10] c\n", "a.md", "but they do not increase"),
-        (
-            "1:10 And God called.\n1:11 And God said.\n",
-            "a.md",
-            "they may be numbers of verses or laps",
-        ),
+        ("Hello.\nBye.\n", "talk_transcript.txt", "0 of 2 lines begin with a time"),
+        ("[00:10] a\n" + "b\n" * 9, "talk.transcript.md", "1 of 10 lines begin with a time"),
+        ("10:30 meeting\n11:00 lunch\n", "a.md", "2 of 2 lines begin with a time"),
+        ("[00:30] a\n[00:20] b\n[00:10] c\n", "a.md", "3 of 3 lines begin with a time"),
+        ("1:10 And God called.\n1:11 And God said.\n", "a.md", "put 'transcript' in the file's"),
     ],
 )
 def test_a_file_that_only_looks_like_a_transcript_says_why(text: str, path: str, why: str) -> None:
@@ -152,7 +107,8 @@ def test_a_file_that_only_looks_like_a_transcript_says_why(text: str, path: str,
 
 def test_subtitles_without_times_and_other_json_say_so() -> None:
     subtitles = SubtitleReader().parse("Hello.\n\nBye.\n", "talk.srt")
-    assert subtitles.untimed == "read as text, not as subtitles: no cue has a valid time"
+    assert subtitles.untimed is not None
+    assert subtitles.untimed.startswith("read as text, not as subtitles: ")
     told = JsonReader().parse('{"a": 1}', "talk.transcript.json").untimed
     assert told is not None
     assert told.startswith("read as text, not as a transcript: ")

@@ -1,13 +1,11 @@
-"""Subtitles: SRT, WebVTT, SBV; speakers, captions that roll up, and files that are broken."""
+"""Subtitles: SRT, WebVTT; speakers, captions that roll up, and files that are broken."""
 
 from __future__ import annotations
 
-import contextlib
 import io
-import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.core.documents import ParsedDocument
@@ -110,13 +108,6 @@ def test_a_word_before_a_colon_that_occurs_once_is_not_a_speaker() -> None:
     assert [speaker for _, speaker in said(doc)] == [None, None, None]
 
 
-def test_the_only_name_in_capitals_said_once_is_of_its_own_cue() -> None:
-    doc = parse(srt("CPU: the part that counts.", "It is hot.", "PNG_ALPHA: a flag."))
-    assert [speaker for _, speaker in said(doc)] == ["CPU", None, None]
-    doc = parse(srt("ANNA: Hello.", "I am here.", "ANNA: Still.", "And now."))
-    assert [speaker for _, speaker in said(doc)] == ["ANNA"] * 4
-
-
 def test_captions_that_roll_up_are_told_once() -> None:
     doc = parse(
         "WEBVTT\n\n00:00.000 --> 00:02.000\n \nhello<00:00:01.000><c> world</c>\n\n"
@@ -132,24 +123,18 @@ def test_captions_that_roll_up_are_told_once() -> None:
     ]
 
 
-def test_sbv_is_read() -> None:
-    doc = parse("0:00:01.000,0:00:02.500\nHello\nthere\n\n0:00:02.500,0:00:03.000\nBye\n", "a.sbv")
-    assert cues(doc) == [("Hello there", 1.0, 2.5), ("Bye", 2.5, 3.0)]
-
-
 def test_a_reversed_end_is_the_start_of_the_next_cue_or_its_own() -> None:
     doc = parse("00:00:05,000 --> 00:00:01,000\na\n\n00:00:09,000 --> 00:00:02,000\nb\n", "a.srt")
     assert cues(doc) == [("a", 5.0, 9.0), ("b", 9.0, 9.0)]
 
 
-def test_unreadable_times_are_shared_out_between_the_neighbours() -> None:
-    # 2.0 to 8.0 between the neighbours, three cues: two seconds each.
+def test_a_cue_with_unreadable_times_begins_where_the_one_before_it_ends() -> None:
     doc = parse(
         "1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n-00:00:04,000 --> x\nb\n\n"
         "3\n9999:00:00,000 --> 9999:00:01,000\nc\n\nd\n\n5\n00:00:08,000 --> 00:00:09,000\ne\n"
     )
     assert cues(doc) == [
-        ("a", 1.0, 2.0), ("b", 2.0, 4.0), ("c", 4.0, 6.0), ("d", 6.0, 8.0), ("e", 8.0, 9.0),
+        ("a", 1.0, 2.0), ("b", 2.0, 2.0), ("c", 2.0, 2.0), ("d", 2.0, 8.0), ("e", 8.0, 9.0),
     ]  # fmt: skip
 
 
@@ -187,7 +172,8 @@ def test_a_file_of_empty_cues_is_reported_as_empty() -> None:
         ("lecture.en-US.vtt", {"media": "lecture", "language": "en-US"}, "video"),
         ("lecture.de.auto.vtt", {"media": "lecture", "language": "de"}, "video"),
         ("lecture.v2.srt", {"media": "lecture.v2"}, "video"),
-        ("part.one.srt", {"media": "part.one"}, "video"),
+        ("part.one.srt", {"media": "part", "language": "one"}, "video"),
+        ("lecture.part2.srt", {"media": "lecture.part2"}, "video"),
         (".converted/a/b.srt", {"media": "a/b"}, "video"),
         ("a/b.mp4.srt", {"media": "a/b", "media_file": "a/b.mp4"}, "video"),
         ("b.mp3.en.srt", {"media": "b", "media_file": "b.mp3", "language": "en"}, "audio"),
@@ -209,7 +195,6 @@ def test_the_name_tells_the_medium_and_the_language(
         ("\ufeffWEBVTT - x\n\n", True),
         (SRT, True),
         ("\n\n00:01.000 --> 00:02.000\nx", True),
-        ("0:00:01.000,0:00:02.000\nx", True),
         ("WEBVTTs are nice", False),
         ("1\nfoo --> bar\n", False),
         ("a --> b", False),
@@ -254,6 +239,7 @@ def test_any_text_is_read_as_sound_segments_or_refused(text: str) -> None:
     assert starts == sorted(starts)
 
 
+@settings(deadline=None)  # the first call loads the tables of encodings
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
@@ -281,25 +267,6 @@ def test_a_line_of_megabytes_is_at_most_one_cue(part: str) -> None:
     doc = parse(f"1\n{first}\n{line}\n\n2\n{last}\nz\n")
     assert cues(doc)[-1] == ("z", 3.0, 4.0)
     assert len(doc.segments) <= 2
-
-
-def test_the_table_of_whisper_is_a_cue_for_each_row() -> None:
-    table = "start\tend\ttext\n0\t2500\tHello.\n2500\t2500\t \n2500\t4000\tThe layers.\n"
-    assert looks_like_subtitles(table)
-    doc = parse(table, "talks/lecture.tsv")
-    assert cues(doc) == [("Hello.", 0.0, 2.5), ("The layers.", 2.5, 4.0)]
-    assert (doc.metadata["media"], doc.file_type) == ("talks/lecture", "video")
-
-
-def test_a_row_of_the_table_that_is_broken_keeps_its_words() -> None:
-    doc = parse("start\tend\ttext\n0\t1000\tHello.\n?\t?\tThere.\n3000\t4000\tBye.\n")
-    assert doc.text.split("\n") == ["Hello.", "? ? There.", "Bye."]
-
-
-def test_another_table_is_no_subtitles() -> None:
-    assert not looks_like_subtitles("start\tend\ttext\tlabel\n0\t5\tParis\tplace\n")
-    table = "start\tend\ttext\nMonday\tTuesday\tclosed\n"
-    assert parse(table, "week.tsv").text == table
 
 
 def test_less_than_is_no_tag() -> None:
@@ -332,88 +299,10 @@ def test_a_full_width_colon_ends_a_name() -> None:
 
 @pytest.mark.parametrize(
     "times",
-    ["0:0:3.540 --> 0:0:5.1", "00:00:03,540 --> 0:0:5,100", "0:0:3.540,0:0:5.100"],
+    ["0:0:3.540 --> 0:0:5.1", "00:00:03,540 --> 0:0:5,100"],
 )
 def test_times_without_padding_are_read(times: str) -> None:
     assert cues(parse(f"{times}\nThe tide turns.\n")) == [("The tide turns.", 3.54, 5.1)]
-
-
-ASS = r"""[Script Info]
-Title: Harbour
-[Events]
-Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
-Comment: 0,0:00:00.00,0:00:01.00,Default,,0,0,0,,a note
-Dialogue: 0,0:00:00.50,0:00:01.00,Default,,0,0,0,,{\p1}m 0 0 l 9 9{\p0}
-Dialogue: 0,0:00:01.00,0:00:03.50,Default,,0,0,0,,{\i1}The tide{\i0} is turning\Nat last.
-Dialogue: 0,0:00:04.00,0:00:06.00,Default,Skipper,0,0,0,,Cast off, then, the line.
-"""
-
-
-@pytest.mark.parametrize("path", ["a.ass", "a.txt"])
-def test_a_substation_file_has_times_names_and_no_drawings(path: str) -> None:
-    assert looks_like_subtitles(ASS)
-    doc = parse(ASS, path)
-    assert cues(doc) == [
-        ("The tide is turning at last.", 1.0, 3.5),
-        ("Skipper: Cast off, then, the line.", 4.0, 6.0),
-    ]
-    assert [each.speaker for each in doc.segments] == [None, "Skipper"]
-    assert doc.places.numbers == (7, 8)
-
-
-def ttml(body: str, attributes: str = "", head: str = "") -> str:
-    return (
-        f'<?xml version="1.0"?>\n<tt xmlns="http://www.w3.org/ns/ttml" {attributes}>'
-        f"<head>{head}</head><body><div>\n{body}\n</div></body></tt>"
-    )
-
-
-def test_a_ttml_file_has_times_lines_and_names() -> None:
-    head = '<ttm:agent xml:id="s1"><ttm:name type="full">Lena</ttm:name></ttm:agent>'
-    spoken = (
-        '<p begin="00:00:01.000" end="00:00:03.000">The tide<br/>is <span>turning</span>.</p>\n'
-        '<p begin="4s" dur="2s" ttm:agent="s1">\n  Cast &amp; off.\n</p>\n'
-        '<p><span begin="70t" end="80t">So.</span></p>'
-    )
-    doc = parse(ttml(spoken, 'xml:lang="en" ttp:tickRate="10"', head), "a.ttml")
-    assert cues(doc) == [
-        ("The tide is turning.", 1.0, 3.0),
-        ("Lena: Cast & off.", 4.0, 6.0),
-        ("So.", 7.0, 8.0),
-    ]
-    assert doc.metadata["language"] == "en"
-    assert doc.places.numbers[0] == 3
-    assert 5 in doc.places.numbers
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        ttml('<p begin="1s">Half').removesuffix("</div></body></tt>"),
-        ttml("<p>No time.</p>"),
-        '<!DOCTYPE tt [<!ENTITY a "aa">]>' + ttml('<p begin="1s">&a;</p>').partition("\n")[2],
-    ],
-)
-def test_a_ttml_file_without_times_or_broken_is_text(text: str) -> None:
-    doc = parse(text, "a.ttml")
-    assert (doc.text, doc.segments) == (text, ())
-    assert doc.untimed is not None
-
-
-def test_lyrics_have_their_title_and_every_repetition() -> None:
-    lyrics = (
-        "[ti:Harbour song]\n[ar:The Cranes]\n[00:01.00]Down by <00:02.00>the quay\n"
-        "[00:05.50]the cranes sing\n[00:09.00][00:20.00]Heave away\n[00:11.00]\n"
-    )
-    doc = parse(lyrics, "song.lrc")
-    assert (doc.title, doc.file_type) == ("Harbour song", "audio")
-    assert cues(doc) == [
-        ("Down by the quay", 1.0, 5.5),
-        ("the cranes sing", 5.5, 9.0),
-        ("Heave away", 9.0, 11.0),
-        ("Heave away", 20.0, 20.0),
-    ]
-    assert doc.places.numbers == (3, 4, 5)
 
 
 @pytest.mark.parametrize("name", ["thumbs/t0.jpg#xywh=0,0,160,90", "https://a.example/s.webp?x=1"])
@@ -422,18 +311,25 @@ def test_a_track_of_thumbnails_is_no_speech(name: str) -> None:
         parse(f"WEBVTT\n\n{in_cues(name, name)}", "thumbs.vtt")
 
 
+ASS = "[Script Info]\n[Events]\nDialogue: 0,0:00:01.00,0:00:03.50,Default,,0,0,0,,The tide turns.\n"
+TTML = '<tt xmlns="http://www.w3.org/ns/ttml"><p begin="1s" end="3s">The tide turns.</p></tt>'
+SAMI = "<SAMI>\n<BODY>\n<SYNC Start=1000><P>The tide turns.\n</BODY>\n</SAMI>\n"
+SBV = "0:00:01.000,0:00:02.500\nThe tide turns.\n"
+
+
 @pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("a.lrc", "[00:01.00]" * 500_000),
-        ("a.lrc", "".join(f"[{at}:01.00]" for at in range(900)) * 200 + "x" * 5_000_000),
-        ("a.ass", "[Script Info]\nDialogue: " + ",{\\" * 1_500_000),
-        ("a.ttml", ttml('<p begin="1s">' + "<br/>a" * 500_000 + "</p>")),
-        ("a.ttml", ttml("<p>" * 100_000)),
-    ],
+    ("text", "path"), [(ASS, "a.ass"), (TTML, "a.ttml"), (SAMI, "a.smi"), (SBV, "a.sbv")]
 )
-def test_hostile_files_of_these_formats_take_little_time(path: str, text: str) -> None:
-    started = time.process_time()
-    with contextlib.suppress(EmptyDocumentError):
-        parse(text, path)
-    assert time.process_time() - started < 8
+def test_other_subtitles_are_text_with_the_advice_to_convert_them(text: str, path: str) -> None:
+    doc = parse(text, path)
+    assert (doc.text, doc.segments) == (text, ())
+    assert doc.untimed is not None
+    assert "convert it to .srt or .vtt" in doc.untimed
+    assert looks_like_subtitles(SAMI)
+
+
+def test_lyrics_with_times_in_brackets_are_a_transcript() -> None:
+    doc = parse(
+        "[ti:Harbour song]\n[00:01.00]Down by the quay\n[00:05.50]the cranes sing\n", "a.lrc"
+    )
+    assert cues(doc) == [("Down by the quay", 1.0, 5.5), ("the cranes sing", 5.5, 10.5)]

@@ -10,7 +10,7 @@ from catalog.core.documents import ParsedDocument
 from catalog.core.text import format_timecode
 from catalog.ingest.readers.markdown import MarkdownReader
 from catalog.ingest.readers.plain import PlainTextReader
-from catalog.ingest.readers.timed.source_media import media_file_name
+from catalog.ingest.readers.timed.frames import media_file_name
 
 FRAME = """# Visual Frame at 00:30
 
@@ -177,7 +177,7 @@ def test_speakers_before_or_after_the_time_are_known() -> None:
         "# T\n\n**Anna** (00:01): Hi.\n**Bob** (00:03): Ho.\n\n"
         "# U\n\n[00:01] ANNA: Hi.\n[00:03] So.\n"
     )
-    assert [each.speaker for each in doc.segments] == ["Anna", "Bob", "ANNA", None]
+    assert [each.speaker for each in doc.segments] == ["Anna", "Bob", "ANNA", "ANNA"]
     assert doc.text.split("\n")[2] == "**Anna**: Hi."
 
 
@@ -386,3 +386,26 @@ def test_times_with_full_width_colons_and_without_padding_are_read() -> None:
         (3.54, 8.54),
     ]
     assert doc.text == "船は港にある。\n明日。\n"
+
+
+def test_a_header_above_the_speakers_does_not_hide_a_transcript() -> None:
+    text = (
+        "Fleet meeting\nWed, Mar 04, 2026 9:00AM • 2:10\n\nSUMMARY KEYWORDS\nrudder\n\nSPEAKERS\n"
+        "Ilse Moor, Jory Penn\n\nIlse Moor  00:01\nThe rudder is bent.\n\n"
+        "Jory Penn  01:22\nThen she stays on the slipway.\n"
+    )
+    doc = PlainTextReader().parse(text, "fleet.txt")
+    assert [(each.time_start, each.speaker) for each in doc.segments] == [
+        (1.0, "Ilse Moor"), (82.0, "Jory Penn"),
+    ]  # fmt: skip
+    assert doc.text.count("\n") == text.count("\n")
+
+
+def test_a_saved_chat_of_zoom_names_who_wrote() -> None:
+    text = (
+        "00:03:12\t From  Ilse Moor : The wind is loud\n"
+        "00:04:40\t From  Jory Penn  to  Ilse Moor(Direct Message) : sorry\n"
+    )
+    doc = PlainTextReader().parse(text, "chat.txt")
+    assert [each.speaker for each in doc.segments] == ["Ilse Moor", "Jory Penn"]
+    assert doc.text.startswith("From  Ilse Moor : The wind")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.core.documents import ParsedDocument
-from catalog.ingest.readers.timed.transcript_json import read_transcript_json
+from catalog.ingest.readers.timed.transcripts import read_transcript_json
 
 
 def read(data: object, path: str = "talks/lecture.json") -> ParsedDocument:
@@ -117,14 +117,13 @@ def test_deepgram_utterances_are_in_seconds_and_numbered_speakers_named() -> Non
     ]
 
 
-@pytest.mark.parametrize("length", [{"audio_duration": 4}, {}])
-def test_utterances_in_milliseconds_are_told_by_the_length_or_the_pace(
-    length: dict[str, int],
+@pytest.mark.parametrize(("scale", "length"), [(1, {"audio_duration": 4}), (100, {})])
+def test_utterances_in_milliseconds_are_told_by_the_length_or_by_half_a_day(
+    scale: int, length: dict[str, int]
 ) -> None:
-    # 9 characters in 1500 "seconds" would be 0.006 a second: nobody speaks so.
-    items = [{"start": 500, "end": 2000, "text": "Hello all", "speaker": "A"}]
+    items = [{"start": 500, "end": 2000 * scale, "text": "Hello all", "speaker": "A"}]
     assert said(read({"utterances": items, **length})) == [
-        ("Speaker A: Hello all", 0.5, 2.0, "Speaker A")
+        ("Speaker A: Hello all", 0.5, 2.0 * scale, "Speaker A")
     ]
 
 
@@ -136,13 +135,14 @@ def test_whole_seconds_at_a_usual_pace_stay_seconds() -> None:
 
 def test_a_missing_or_absurd_time_is_taken_from_the_neighbours() -> None:
     items = [
-        {"text": "a", "start": 0, "duration": 1},
+        {"text": "a is", "start": 0, "duration": 1},
         {"text": "b", "start": -5, "duration": 1},
         {"text": "c", "start": 3.0},
         {"text": "d", "start": "4.5", "duration": "x"},
     ]
     assert said(read(items)) == [
-        ("a", 0.0, 1.0, None), ("b", 1.0, 3.0, None), ("c", 3.0, 4.5, None), ("d", 4.5, 4.5, None),
+        ("a is", 0.0, 1.0, None), ("b", 1.0, 3.0, None),
+        ("c", 3.0, 4.5, None), ("d", 4.5, 4.5, None),
     ]  # fmt: skip
 
 
@@ -222,3 +222,56 @@ def test_chunks_of_single_words_are_joined_to_sentences() -> None:
 def test_chunks_that_are_not_speech_are_other_json() -> None:
     chunks = [{"id": 1, "text": "One."}, {"id": 2, "text": "Two.", "timestamp": "2024-03-05"}]
     assert read_transcript_json(json.dumps({"chunks": chunks}), "notes.json") is None
+
+
+def words(*spoken: tuple[str, float, str | None]) -> list[dict[str, object]]:
+    return [
+        {"word": word, "start": at, "end": at + 0.4, "speaker": speaker}
+        for word, at, speaker in spoken
+    ]
+
+
+def test_the_words_of_a_segment_tell_where_another_person_speaks() -> None:
+    spoken = words(("Is", 114.5, "S3"), ("it", 115.0, None), ("sound?", 115.5, "S3"),
+                   ("Tested", 117.0, "S1"), ("in", 117.5, "S1"), ("May.", 118.0, "S1"))  # fmt: skip
+    items = [
+        {"start": 114.0, "end": 119.0, "text": "Is it sound? Tested in May.", "words": spoken},
+        {"start": 125.0, "end": 127.0, "text": "Good.", "words": []},
+    ]
+    assert said(read({"segments": items, "word_segments": spoken})) == [
+        ("S3: Is it sound?", 114.5, 115.9, "S3"),
+        ("S1: Tested in May.", 117.0, 118.4, "S1"),
+        ("Good.", 125.0, 127.0, None),
+    ]
+
+
+def test_words_of_amazon_are_joined_to_sentences_with_the_turns_beside_them() -> None:
+    def word(at: float, content: str) -> dict[str, object]:
+        return {"start_time": str(at), "end_time": str(at + 0.4),
+                "alternatives": [{"confidence": "0.9", "content": content}]}  # fmt: skip
+
+    mark = {"type": "punctuation", "alternatives": [{"content": "."}]}
+    items = [
+        word(0.5, "All"),
+        word(1.0, "aboard"),
+        mark,
+        word(61.0, "Channel"),
+        word(61.5, "six"),
+    ]
+    turns = [{"start_time": "0.5", "speaker_label": "spk_0"},
+             {"start_time": "61.0", "speaker_label": "spk_1"}]  # fmt: skip
+    data = {"results": {"items": items, "speaker_labels": {"segments": turns}}}
+    assert said(read(data)) == [
+        ("spk_0: All aboard.", 0.5, 1.4, "spk_0"),
+        ("spk_1: Channel six", 61.0, 61.9, "spk_1"),
+    ]
+
+
+def test_utterances_are_read_rather_than_the_words_of_the_same_speech() -> None:
+    spoken = words(("Hello", 0.5, "A"), ("all.", 1.0, "A"))
+    items = [{"start": 0.5, "end": 2.0, "transcript": "Hello all.", "speaker": 0}]
+    channels = [{"alternatives": [{"transcript": "Hello all.", "words": spoken}]}]
+    only_words = read({"results": {"channels": channels}})
+    assert said(only_words) == [("Speaker A: Hello all.", 0.5, 1.4, "Speaker A")]
+    both = read({"results": {"channels": channels, "utterances": items}})
+    assert said(both) == [("Speaker 0: Hello all.", 0.5, 2.0, "Speaker 0")]

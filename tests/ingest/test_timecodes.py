@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.core.text import format_timecode
-from catalog.ingest.readers.timed.cues import parse_timecode, time_in_name, valid_seconds
-from catalog.ingest.readers.timed.transcript_lines import line_time
+from catalog.ingest.readers.timed.cues import parse_timecode, valid_seconds
+from catalog.ingest.readers.timed.frames import time_in_name
+from catalog.ingest.readers.timed.transcripts import line_time
 
 
 @pytest.mark.parametrize(
@@ -26,15 +27,6 @@ from catalog.ingest.readers.timed.transcript_lines import line_time
         ("999:59:59", 3599999.0),
         ("00:01:12:15", 72.0),
         ("00:01:12;15", 72.0),
-        ("00:01:12:500", 72.5),
-        ("10s", 10.0),
-        ("72.5 s", 72.5),
-        ("72 seconds", 72.0),
-        ("72500ms", 72.5),
-        ("1h02m03s", 3723.0),
-        ("1h 2min 3.5sec", 3723.5),
-        ("00h01m12s345", 72.345),
-        ("12m", 720.0),
     ],
 )
 def test_timecodes_are_seconds(text: str, seconds: float) -> None:
@@ -43,8 +35,8 @@ def test_timecodes_are_seconds(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "65", "00:60", "00:61:00", "00:00:60", "1:2", "-00:01", "1000:00:00", "a:10", "1:2:3:04",
-     "00:01:05 x", "٠٠:١٠", "1111:00", "12.5", "1m99s", "1h75m", "10sx", "5 miles", "10 000s"],
+    ["", "65", "00:60", "00:61:00", "00:00:60", "1:2", "-00:01", "1000:00:00", "a:10",
+     "00:01:05 x", "٠٠:١٠", "1111:00", "12.5", "10s", "1h02m03s", "72500ms"],
 )  # fmt: skip
 def test_an_invalid_time_counts_as_no_time(text: str) -> None:
     assert parse_timecode(text) is None
@@ -93,6 +85,7 @@ def test_an_invalid_number_of_seconds_is_refused(value: object) -> None:
         ("**[00:10 → 00:15]** hi", 10, 15, "hi"),
         ("**00:10** hi", 10, None, "hi"),
         ("  - [00:10] hi", 10, None, "  - hi"),
+        ("00:00:10:12 hi", 10, None, "hi"),
         ("00:00:10,000 --> 00:00:15,000", 10, 15, ""),
         ("**[00:10] Anna:** hi", 10, None, "**Anna:** hi"),
     ],
@@ -132,38 +125,9 @@ def test_other_lines_open_with_none(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "start", "end", "left"),
-    [
-        ("[10s] hi", 10, None, "hi"),
-        ("[1m12s] hi", 72, None, "hi"),
-        ("[0.00s -> 5.20s] hi", 0, 5.2, "hi"),
-        ("[0.00 --> 5.20] hi", 0, 5.2, "hi"),
-        ("[72500ms] hi", 72.5, None, "hi"),
-        ("**Anna** [10s]: hi", 10, None, "**Anna**: hi"),
-        ("0.000000\t5.200000\thi", 0, 5.2, "hi"),
-        ("00:01:12:15 hi", 72, None, "hi"),
-    ],
+    "line", ["12 hi", "[12] hi", "1. hi", "2.1.3 hi", "12.5 hi", "[10s] hi", "[0.00 -> 5.20] hi"]
 )
-def test_a_line_opens_with_seconds_that_are_set_off(
-    line: str, start: float, end: float | None, left: str
-) -> None:
-    time = line_time(line)
-    assert time is not None
-    assert (time.start, time.end, time.is_weak) == (start, end, False)
-    assert line[: time.cut_start] + line[time.cut_end :] == left
-
-
-@pytest.mark.parametrize(
-    "line", ["12.5 hi", "12,5 hi", "10s hi", "[12.5] hi", "[5m] hi", "(10s) hi", "0 - 5 hi"]
-)
-def test_a_line_may_open_with_what_is_a_time_only_in_a_transcript(line: str) -> None:
-    time = line_time(line)
-    assert time is not None
-    assert time.is_weak
-
-
-@pytest.mark.parametrize("line", ["12 hi", "[12] hi", "1. hi", "2.1.3 hi", "12.5% hi", "10sx hi"])
-def test_a_whole_number_or_part_of_a_word_is_no_time(line: str) -> None:
+def test_a_number_without_a_colon_is_no_time(line: str) -> None:
     assert line_time(line) is None
 
 
@@ -171,17 +135,13 @@ def test_a_whole_number_or_part_of_a_word_is_no_time(line: str) -> None:
     ("name", "seconds"),
     [
         ("frame_01m12s", 72.0), ("01m12s", 72.0), ("frame_1h02m03s", 3723.0),
-        ("frame_1h_02m_03s", 3723.0), ("frame 1 min 12 s", 72.0), ("frame_72s", 72.0),
-        ("frame_72sec", 72.0), ("frame_72.5s", 72.5), ("frame_72500ms", 72.5), ("t01m12s", 72.0),
-        ("frame_at_72s", 72.0), ("frame_t72", 72.0), ("t=72.5", 72.5), ("second_72", 72.0),
-        ("00-01-12", 72.0), ("frame_00_01_12", 72.0), ("frame-00.01.12", 72.0),
-        ("00:01:12", 72.0), ("frame_00-01-12.345", 72.345), ("frame_00_01_12_345", 72.345),
-        ("00;01;12;345", 72.345), ("frame_01-12", 72.0), ("frame_01_12", 72.0),
-        ("frame_12.5", 12.5), ("frame_12,5", 12.5), ("frame_0007_00-01-12", 72.0),
-        ("frame_00-01-12_0007", 72.0), ("lecture2_frame_01m12s", 72.0),
-        ("2024-01-02_frame_01m12s", 72.0), ("vlcsnap-00h01m12s345", 72.345),
+        ("frame_72s", 72.0), ("t01m12s", 72.0), ("00-01-12", 72.0), ("frame_00_01_12", 72.0),
+        ("frame-00.01.12", 72.0), ("00:01:12", 72.0), ("frame_00-01-12.345", 72.345),
+        ("frame_00_01_12_345", 72.345), ("00;01;12;345", 72.345), ("frame_01-12", 72.0),
+        ("frame_01_12", 72.0), ("frame_0007_00-01-12", 72.0), ("frame_00-01-12_0007", 72.0),
+        ("lecture2_frame_01m12s", 72.0), ("2024-01-02_frame_01m12s", 72.0),
+        ("vlcsnap-00h01m12s345", 72.345), ("lecture (00_01_12.345) 01", 72.345),
         ("lecture.mp4_snapshot_00.01.12_[2021.03.04_10.11.12]", 72.0),
-        ("lecture (00_01_12.345) 01", 72.345),
     ],
 )  # fmt: skip
 def test_a_name_tells_a_second(name: str, seconds: float) -> None:

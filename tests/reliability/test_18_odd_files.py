@@ -11,7 +11,7 @@ import pytest
 from catalog.core.errors import InputError
 from catalog.ingest import discovery, reading
 from catalog.ingest.pipeline import Pipeline
-from catalog.ingest.readers.timed.source_media import find_medium, possible_originals
+from catalog.ingest.readers.timed.frames import find_medium, possible_originals
 from catalog.ingest.sidecars import is_metadata, place_of, right_name
 from catalog.library import document_cards
 from catalog.library.indexing import Indexer

@@ -20,7 +20,8 @@ from catalog.core.ids import sha1_hex
 from catalog.core.text import nfc
 from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise, parse_yaml
 from catalog.ingest.readers.opening import open_regular
-from catalog.ingest.readers.timed.source_media import (
+from catalog.ingest.readers.timed.converted import add_segments
+from catalog.ingest.readers.timed.frames import (
     CONVERTED,
     RECORDINGS,
     SourceMedia,
@@ -28,7 +29,6 @@ from catalog.ingest.readers.timed.source_media import (
     possible_originals,
     split_extension,
 )
-from catalog.ingest.readers.timed.timed_markdown import add_segments
 
 
 class Originals:

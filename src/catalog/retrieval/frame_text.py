@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from catalog.ingest.readers.timed.source_media import (
+from catalog.ingest.readers.timed.frames import (
     is_frame_title,
     is_time_line,
     title_without_time,

@@ -25,8 +25,8 @@ from catalog.ingest.readers.metadata import (
     take_title,
 )
 from catalog.ingest.readers.tables import make_table
-from catalog.ingest.readers.timed.source_media import describe_source, normalise_recording
-from catalog.ingest.readers.timed.timed_markdown import add_segments, read_converter_header
+from catalog.ingest.readers.timed.converted import add_segments, read_converter_header
+from catalog.ingest.readers.timed.frames import describe_source, normalise_recording
 
 
 class MarkdownReader(WholeFileReader):

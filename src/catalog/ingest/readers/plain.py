@@ -40,9 +40,9 @@ from catalog.ingest.readers.metadata import (
     stated_levels,
 )
 from catalog.ingest.readers.tables import make_table, names_columns
-from catalog.ingest.readers.timed.source_media import describe_source, is_called_transcript
-from catalog.ingest.readers.timed.timed_markdown import add_segments
-from catalog.ingest.readers.timed.transcript_json import read_transcript_json
+from catalog.ingest.readers.timed.converted import add_segments
+from catalog.ingest.readers.timed.frames import describe_source, is_called_transcript
+from catalog.ingest.readers.timed.transcripts import read_transcript_json
 
 
 class PlainTextReader(WholeFileReader):

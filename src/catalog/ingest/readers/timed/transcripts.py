@@ -1,0 +1,407 @@
+"""Find transcripts in text, whose lines begin with times, and in JSON.
+
+A section (the text between two headings) is a transcript if its heading says so and it has a timed
+line, or if the name of the file says so and a third of its lines are timed, or if the document
+names its recording and a third of its lines are timed or brackets set off all its times. In any
+other document two lines, and a third, must be timed, and their times must be like a recording's.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, zip_longest
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Segment
+from catalog.core.text import storable
+from catalog.ingest.chunking.boundaries import Line, iter_lines
+from catalog.ingest.readers.base import choose_title
+from catalog.ingest.readers.metadata import read_json, stated_levels
+from catalog.ingest.readers.timed.cues import (
+    CODE,
+    MAX_SECONDS,
+    Caption,
+    build_transcript,
+    find_speakers,
+    is_name,
+    parse_timecode,
+    valid_seconds,
+)
+from catalog.ingest.readers.timed.frames import find_medium, normalise_recording
+
+_LEAD = r"[ \t]{0,12}+(?:[-*+>][ \t]{1,4}+)?"
+_TIME = (
+    rf"(?P<open>[\[(])?[ \t]{{0,4}}(?P<start>{CODE})"
+    rf"(?:[ \t]{{0,4}}(?P<dash>-{{1,3}}>|=>|→|-{{1,2}}|[–—])[ \t]{{0,4}}(?P<end>{CODE}))?"
+    r"(?:[ \t]{0,4}(?P<close>[\])]))?"
+)
+_LEADING = re.compile(
+    rf"{_LEAD}(?P<mark>\*\*|__|`)?{_TIME}(?P<shut>:?(?(mark)(?P=mark)|(?!)))?", re.ASCII
+)
+_SEPARATOR = re.compile(r"[ \t]*(?:(?:-{1,2}|[–—:|])(?=[ \t]|$))?[ \t]*")
+_NAMED = re.compile(
+    rf"{_LEAD}(?P<mark>\*\*|__|)(?P<name>[^\W_][^:()\[\]<>*|]{{0,59}}?):?(?P=mark)?:?"
+    rf"(?P<gap>[ \t]{{0,8}}){_TIME}(?P<after>:?(?:\*\*|__):?|:|[ \t]*$|)"
+)
+_FROM = re.compile(r"From[ \t]+([^:\n]{1,60}?)(?:[ \t]+to[ \t][^:\n]{1,60})?[ \t]*:")  # Zoom's chat
+_BARE_END = re.compile(r"(?![ \t]*(?:[ap]\.?m\b|uhr\b|h\b|o'clock)):?(?:[ \t]|$)", re.IGNORECASE)
+_LINK = re.compile(r"\[[^\[\]]{1,200}\]\([^()\s]{1,200}\)[ \t]*")
+_LOGGED = re.compile(
+    r"<[^<>]{1,40}> |-!- |\*\*\* |(?:\[[^\[\]]{1,60}\]:? )?\[?(?:[\w .-]{1,40}/)?"
+    r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b"
+)
+"""How a line of a chat or of a program's log goes on after its time."""
+_MAX_HEAD = 200
+"""Characters of a line within which its timecode stands."""
+_TITLES = re.compile(
+    r"(?:full |video |audio |auto(?:matic|-generated)? |timed )?(?:transcription|transcripts?"
+    r"|subtitles?|(?:closed )?captions?|transkript(?:ion)?|untertitel|transcrição|transcripción"
+    r"|trascrizione|legendas|subtítulos|sottotitoli|sous-titres)(?: \(.*\))?[:.]?"
+)
+_PAIRS = {("[", "]"), ("(", ")"), (None, None)}
+_HALF_A_DAY = 12 * 3600.0
+
+
+class LineTime(NamedTuple):
+    """The time of a line; ``line[cut_start:cut_end]`` is it with its brackets or punctuation.
+
+    ``name`` is a speaker named before it. ``is_set_off``: with brackets or an arrow.
+    ``may_be_ratio``: a bare ``3:16`` before words, which may count verses or laps.
+    """
+
+    start: float
+    end: float | None
+    cut_start: int
+    cut_end: int
+    name: str | None
+    is_set_off: bool
+    may_be_ratio: bool
+
+
+TimedCue = tuple[Segment, tuple[int, int]]
+"""A cue whose ``modality`` is not yet known, and the stretch of the text that is its timecode."""
+
+
+def line_time(line: str) -> LineTime | None:
+    """Return the time with which ``line`` (without its break) begins, or ``None``.
+
+    A line with nothing but a link after its time is one of a list of frames or chapters, not a cue.
+    """
+    head = line[:_MAX_HEAD].replace("：", ":")
+    match, name = _LEADING.match(head), None
+    if match is not None:
+        is_marked = match["open"] or match["shut"]
+        if not is_marked and _BARE_END.match(head, match.end()) is None:
+            return None
+        first = "mark" if match["shut"] else "open" if match["open"] else "start"
+        separator = _SEPARATOR.match(line, match.end())
+        cut = match.start(first), separator.end() if separator else match.end()
+    elif (match := _NAMED.match(head)) is not None:
+        name = match["name"].strip()
+        is_last = not match["after"].strip() and match.end() == len(head)
+        is_named = match["mark"] or (is_name(name) and (match["after"] == ":" or is_last))
+        if not is_named or not (match["open"] or (is_last and match["gap"])):
+            return None
+        cut = match.start("gap"), match.start("after")
+    if match is None or (match["open"], match["close"]) not in _PAIRS:
+        return None
+    start, end = parse_timecode(match["start"]), parse_timecode(match["end"] or "")
+    if start is None or _LINK.fullmatch(line, cut[1]):
+        return None
+    is_set_off = match["open"] is not None or (match["dash"] or "-")[-1] in ">→"
+    may_be_ratio = not (name or is_set_off) and re.fullmatch(r"[1-9]:\d\d", match["start"])
+    if name is None and (speaker := _FROM.match(line, cut[1])):
+        name = " ".join(speaker[1].split())
+    return LineTime(start, end, *cut, name, is_set_off, bool(may_be_ratio) and cut[1] < len(line))
+
+
+def find_cues(
+    text: str,
+    start: int,
+    headings: Sequence[Heading],
+    excluded: Sequence[tuple[int, int]],
+    *,
+    is_declared: bool,
+    is_called_transcript: bool,
+    duration: float | None,
+) -> tuple[list[TimedCue], str | None]:
+    """Return the cues of every transcript in ``text[start:]``, or the reason for no cues.
+
+    The reason is given only for a text that looks like a transcript. ``is_declared``: the document
+    names the file from which it was made; ``is_called_transcript``: its own name says transcript.
+    ``excluded`` are disjoint spans in order (code, tables, frames). A cue extends to the next one
+    or to the end of its section. A cue without an end lasts until the next one begins, the last one
+    to ``duration`` or 5 s.
+    """
+    cues: list[TimedCue] = []
+    timed_lines = all_lines = 0
+    is_doubtful = is_called_transcript
+    for begin, end, is_named in _sections(text, start, headings):
+        lines = [
+            line for line in _filled_lines(text, begin, end) if not _around(excluded, line.start)
+        ]
+        found = [(line, line_time(text[line.start : line.end])) for line in lines]
+        timed = [(line, time) for line, time in found if time is not None]
+        timed_lines, all_lines = timed_lines + len(timed), all_lines + len(lines)
+        if timed and timed[0][1].name:  # a header above the speakers
+            lines = lines[lines.index(timed[0][0]) :]
+        is_dense = 3 * len(timed) >= len(lines)
+        if is_named or (is_called_transcript and is_dense):
+            is_transcript = bool(timed)
+        elif is_declared:
+            is_transcript = is_dense or all(time.is_set_off for _, time in timed)
+        else:
+            is_transcript = is_dense and len(timed) > 1 and _is_recording(text, timed)
+        if is_transcript and timed:
+            cues.extend(_build_cues(text, timed, end, excluded, duration))
+        is_doubtful |= is_dense and (is_named or len(timed) > 1)
+    if cues or not is_doubtful:
+        return cues, None
+    return [], (
+        f"read as text, not as a transcript: {timed_lines} of {all_lines} lines begin with a time; "
+        "if these are times of a recording, put 'transcript' in the file's name"
+    )
+
+
+def _around(spans: Sequence[tuple[int, int]], offset: int) -> bool:
+    at = bisect_right(spans, offset, key=itemgetter(0)) - 1
+    return at >= 0 and offset < spans[at][1]
+
+
+def _sections(
+    text: str, start: int, headings: Sequence[Heading]
+) -> Iterator[tuple[int, int, bool]]:
+    """Yield start and end of each section, and whether a heading calls it a transcript."""
+    level = 0  # of the heading that announces a transcript; 0 for none
+    ends = [*(heading.start for heading in headings), len(text)]
+    yield start, max(start, ends[0]), False
+    for heading, end in zip(headings, ends[1:], strict=True):
+        if not 0 < level < heading.level:
+            level = heading.level if _TITLES.fullmatch(heading.title.casefold().strip()) else 0
+        yield heading.end, end, level > 0
+
+
+def _filled_lines(text: str, start: int, end: int) -> Iterator[Line]:
+    for line in iter_lines(text, start):
+        if line.start >= end:
+            return
+        if text[line.start : line.end].strip():
+            yield line
+
+
+def _is_recording(text: str, timed: Sequence[tuple[Line, LineTime]]) -> bool:
+    """Return whether undeclared times rise like those of a recording, and are no log's."""
+    times = [time for _, time in timed]
+    falls = sum(after.start < before.start for before, after in pairwise(times))
+    logged = sum(bool(_LOGGED.match(text, line.start + it.cut_end, line.end)) for line, it in timed)
+    is_log = 2 * logged > len(timed) or times[-1].start - times[0].start > _HALF_A_DAY
+    if 10 * falls >= max(2, len(times) + 9) or times[0].may_be_ratio or is_log:
+        return False
+    ranges = [time for time in times if time.is_set_off and time.end is not None]
+    is_of_day = all(it.start % 5 == 0 and (it.end or 0.0) % 5 == 0 for it in ranges)
+    return times[0].start <= 300 or (2 * len(ranges) > len(times) and not is_of_day)
+
+
+def _build_cues(
+    text: str,
+    timed: Sequence[tuple[Line, LineTime]],
+    section_end: int,
+    excluded: Sequence[tuple[int, int]],
+    duration: float | None,
+) -> Iterator[TimedCue]:
+    speakers = [time.name for _, time in timed]
+    if not any(speakers):
+        speakers = find_speakers([text[line.start + it.cut_end : line.end] for line, it in timed])
+    ends = [*(line.start for line, _ in timed[1:]), section_end]
+    starts = [*(time.start for _, time in timed[1:]), None]
+    for (line, time), end, following, speaker in zip(timed, ends, starts, speakers, strict=True):
+        at = bisect_right(excluded, line.start, key=itemgetter(0))
+        end = min([end, *(span[0] for span in excluded[at : at + 1])])
+        last = min(duration or 0.0, time.start + 60.0) if following is None else following
+        if following is None and last <= time.start:
+            last = time.start + 5.0
+        if time.end is not None and time.end >= time.start:
+            last = time.end
+        cut = line.start + time.cut_start, line.start + time.cut_end
+        times = time.start, max(time.start, last)
+        yield Segment(line.start, end, "audio_transcript", *times, speaker), cut
+
+
+_LISTS = "utterances segments chunks snippets transcript transcription events items words"
+_TEXTS = ("text", "transcript", "content", "punctuated_word", "word")
+_FILE_KEYS = ("media_file", "source_file", "audio_path", "video", "audio", "file", "filename")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
+_VIDEO_ID = re.compile(r"[A-Za-z0-9_-]{11}")
+_WORDS_OF_A_CUE = 12
+
+
+def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
+    """Return the JSON's transcript with a line for each cue, ``None`` for other JSON.
+
+    A transcript is a list of objects with text and a start: bare, or called ``segments``,
+    ``utterances``, ``words`` and the like, at the top or in ``results``. At least half of the items
+    must have both. Of several lists the one with the most text counts. Times are milliseconds if
+    their key says so, or the last one passes twelve hours or twice the stated length.
+    """
+    try:
+        data = read_json(text)
+    except (ValueError, RecursionError):
+        return None
+    top: Mapping[str, Any] = data if isinstance(data, Mapping) else {"items": data}
+    captions = max((_read_list(items, top) for items in _lists(top)), key=_size, default=[])
+    names = [top[key] for key in _FILE_KEYS if isinstance(top.get(key), str)]
+    medium = find_medium(path, names[0] if names else None)
+    transcript, segments, places = build_transcript(captions, medium.transcript_modality)
+    if not segments:
+        return None
+    is_elsewhere = bool(names) and re.search(r"[/\\]", names[0]) is not None
+    elsewhere = {"source_file": storable(names[0])} if is_elsewhere else {}
+    return ParsedDocument(
+        path=path,
+        text=transcript,
+        title=choose_title(medium.key, top.get("title")),
+        file_type=medium.file_type or "video",
+        source_type="transcript",
+        metadata={**medium.metadata(), **elsewhere, **_metadata(top)},
+        segments=segments,
+        places=places,
+    )
+
+
+def _metadata(top: Mapping[str, Any]) -> dict[str, MetadataValue]:
+    ids = [top.get(key) for key in ("video_id", "id")]
+    video = next((one for one in ids if isinstance(one, str) and _VIDEO_ID.fullmatch(one)), None)
+    address = f"https://www.youtube.com/watch?v={video}" if video else top.get("webpage_url")
+    fields = {
+        "source_url": address or top.get("source_url"),
+        "channel": top.get("channel") or top.get("uploader"),
+        "upload_date": top.get("upload_date"),
+        "duration": top.get("duration", top.get("audio_duration")),
+    }
+    language = str(top.get("language_code") or top.get("language"))
+    known = {"language": language.replace("_", "-")} if _LANGUAGE.fullmatch(language) else {}
+    return {**normalise_recording({**fields, **stated_levels(top)}), **known}
+
+
+def _lists(top: object) -> Iterator[Sequence[object]]:
+    for place in ((), ("results",), ("results", "channels", 0, "alternatives", 0)):
+        lists = [_at(top, *place, name) for name in _LISTS.split()]
+        yield from (items for items in lists if isinstance(items, list))
+
+
+def _at(value: object, *place: str | int) -> object:
+    for key in place:
+        if isinstance(value, Mapping):
+            value = value.get(key)
+        else:
+            value = value[0] if isinstance(value, list) and value and key == 0 else None
+    return value
+
+
+def _maps(value: object) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def _size(captions: Sequence[Caption]) -> int:
+    return sum(len(line) for caption in captions for line in caption.lines)
+
+
+def _read_list(items: Sequence[object], top: Mapping[str, Any]) -> list[Caption]:
+    """Return the cues of a list in seconds; empty if it is no transcript."""
+    maps = _maps(items)
+    found = [caption for item in maps for caption in _read_item(item)]
+    times = [time for one in found for time in (one.start, one.end) if time is not None]
+    is_json3 = any("tStartMs" in item for item in maps)  # with empty events between the others
+    timed = sum(one.start is not None for one in found)
+    if not timed or (2 * timed < len(items) and not is_json3):
+        return []
+    length = valid_seconds(top.get("audio_duration", top.get("duration")))
+    unit = 1000 if max(times) > (2 * length if length else _HALF_A_DAY) else 1
+    captions = [
+        one._replace(start=_read_time(one.start, unit), end=_read_time(one.end, unit))
+        for one in found
+    ]
+    if any(" " in " ".join(one.lines) for one in captions):
+        return captions
+    turns = [
+        (start, str(turn.get("speaker_label")))
+        for turn in _maps(_at(top, "results", "speaker_labels", "segments"))
+        if (start := _read_time(turn.get("start_time"))) is not None
+    ]
+    return list(_join_words([_with_speaker(word, turns) for word in captions], _WORDS_OF_A_CUE))
+
+
+def _with_speaker(word: Caption, turns: Sequence[tuple[float, str]]) -> Caption:
+    at = bisect_right(turns, word.start or 0.0, key=itemgetter(0))
+    return word._replace(speaker=turns[at - 1][1]) if at and word.start is not None else word
+
+
+def _join_words(words: Sequence[Caption], most: int) -> Iterator[Caption]:
+    """Yield cues of up to ``most`` words for a list with a time for each word.
+
+    They end after sentences and before another speaker.
+    """
+    group: list[Caption] = []
+    line, speaker = "", None
+    for word, following in zip_longest(words, words[1:]):
+        group.append(word)
+        line += f" {word.lines[0]}" if _is_word(word) else word.lines[0]
+        speaker = speaker or word.speaker
+        is_full = line.endswith((".", "?", "!")) or len(group) >= most
+        is_turn = following is not None and following.speaker not in (None, speaker)
+        if following is None or is_turn or (is_full and _is_word(following)):
+            start = next((one.start for one in group if one.start is not None), None)
+            end = next((one.end for one in reversed(group) if one.end is not None), None)
+            yield Caption((line.strip(),), start, end, speaker)
+            group, line, speaker = [], "", None
+
+
+def _is_word(word: Caption) -> bool:
+    return any(map(str.isalnum, word.lines[0]))
+
+
+def _read_item(item: Mapping[str, Any]) -> Iterator[Caption]:
+    """Yield the cue of an item, or one for each speaker of its words."""
+    words = _maps(item.get("words"))
+    if len({str(word["speaker"]) for word in words if word.get("speaker")}) > 1:
+        spoken = [one for word in words for one in _read_item({**word, "words": None})]
+        yield from _join_words(spoken, len(spoken))
+        return
+    pieces = [part.get("utf8") for part in _maps(item.get("segs"))]
+    joined = "".join(piece for piece in pieces if isinstance(piece, str))
+    holders = [item, *_maps(item.get("alternatives"))[:1]]
+    texts = [joined, *(holder.get(key) for holder in holders for key in _TEXTS)]
+    text = next((one for one in texts if isinstance(one, str) and one.strip()), "")
+    if lines := tuple(" ".join(line.split()) for line in text.splitlines() if line.strip()):
+        told = item.get("speaker", item.get("speaker_label"))
+        is_told = isinstance(told, str | int) and not isinstance(told, bool)
+        name = storable(" ".join(str(told).split())[:80].strip()) if is_told else ""
+        is_label = name.isdecimal() or (len(name) == 1 and name.isalpha())
+        yield Caption(lines, *_read_range(item), f"Speaker {name}" if is_label else name or None)
+
+
+def _read_range(item: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    offsets, stamp, unit = item.get("offsets"), item.get("timestamp"), 1
+    values = [item.get("start", item.get("start_time")), item.get("end", item.get("end_time"))]
+    length = item.get("duration")
+    if "tStartMs" in item:
+        values, length, unit = [item["tStartMs"], None], item.get("dDurationMs"), 1000
+    elif isinstance(offsets, Mapping):
+        values, unit = [offsets.get("from"), offsets.get("to")], 1000
+    elif isinstance(stamp, list) and len(stamp) == 2:
+        values = stamp
+    start, end, lasting = (_read_time(value, unit) for value in (*values, length))
+    if end is None and start is not None and lasting is not None:
+        end = round(start + lasting, 6)
+    return start, end
+
+
+def _read_time(value: object, unit: int = 1) -> float | None:
+    """Return the seconds of a clock, or a number that may still be milliseconds."""
+    if isinstance(value, str) and ":" in value:
+        return parse_timecode(value)
+    number = valid_seconds(value, 1000 * MAX_SECONDS)
+    return None if number is None else number / unit
