@@ -32,7 +32,6 @@ def open_at(file: Path, locator: dict) -> str:
                 ".docx": _docx_paragraphs,
                 ".odt": _odt_paragraphs,
                 ".rtf": _rtf_paragraphs,
-                ".msg": _msg_paragraphs,
                 ".mhtml": _mhtml_paragraphs,
             }.get(file.suffix, _epub_paragraphs)
             return "\n".join(paragraphs(file)[first - 1 : last])
@@ -100,12 +99,6 @@ def _odt_paragraphs(file: Path) -> list[str]:
 def _rtf_paragraphs(file: Path) -> list[str]:
     parts = (part.rpartition("cpg1252 ")[2] for part in file.read_text().split("\\par"))
     return [part for part in parts if part.strip(" \n}")]
-
-
-def _msg_paragraphs(file: Path) -> list[str]:
-    """Return the paragraphs of the body, which the test file stores as UTF-16."""
-    body = max(re.findall(rb"(?:[^\0]\0)+", file.read_bytes()), key=len)
-    return [part for part in body.decode("utf-16-le").split("\n") if part.strip()]
 
 
 def _mhtml_paragraphs(file: Path) -> list[str]:

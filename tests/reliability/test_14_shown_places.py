@@ -46,7 +46,6 @@ SHOWN = {
     "paper.docx": (r"\w+, paragraphs \d+-\d+\]", r"\.docx paragraphs? \d+(-\d+)?$"),
     "paper.odt": (r"\w+, paragraphs \d+-\d+\]", r"\.odt paragraphs? \d+(-\d+)?$"),
     "paper.rtf": (r"paragraphs \d+-\d+\]", r"\.rtf paragraphs? \d+(-\d+)?$"),
-    "offer.msg": (r"Words, paragraphs \d+-\d+\]", r"\.msg paragraphs? \d+(-\d+)?$"),
     "page.mhtml": (r"\w+, paragraphs \d+-\d+\]", r"\.mhtml paragraphs? \d+(-\d+)?$"),
     "budget.xlsx": (r"budget › 'On \w+''s'!.*\d\]", r"\.xlsx › 'On \w+''s'!.*\d$"),
     "book.epub": (r"\w+, paragraphs \d+-\d+\]", r"\.epub paragraphs? \d+(-\d+)?$"),

@@ -71,9 +71,9 @@ FORMATS = (
     Format("code", "plain.CodeReader", _CODE),
     Format("plain", "plain.PlainTextReader"),
     Format("notebook", "notebook.NotebookReader", "ipynb", is_document=True),
-    Format("mail", "mail.message.MailReader", "eml", is_document=True),
+    Format("mail", "mail.message.MailReader", "eml emlx", is_document=True),
     Format("mbox", "mail.mailbox.MboxReader", "mbox"),
-    Format("msg", "mail.mailbox.MsgReader", "msg", is_document=True, is_binary=True),
+    Format("msg", "mail.outlook.MsgReader", "msg", is_document=True, is_binary=True),
     Format("pdf", "pdf.reader.PdfReader", "pdf", is_document=True, is_binary=True),
     Format("archive", "archive.ArchiveReader", is_document=True, is_binary=True),
     Format("docx", "docx.DocxReader", "docx docm dotx dotm", True, True, _WORD),
@@ -283,6 +283,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     named = _TEXT_FORMATS.get(extension, "plain")
     if named not in ("plain", "csv"):
         return named, None
+    if head.startswith(b"// <!-- <mdb:mork"):
+        raise ReadError("Thunderbird's index of a mailbox: its mails are in the file beside it")
     if _HTML.match(head):
         return "html", "html"
     if _MANUAL.match(head):

@@ -11,26 +11,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from email import policy
-from email.errors import (
-    CloseBoundaryNotFoundDefect,
-    MessageError,
-    NoBoundaryInMultipartDefect,
-    StartBoundaryNotFoundDefect,
-)
-from email.header import decode_header
-from email.message import Message
-from email.parser import BytesParser
 from email.utils import getaddresses, parsedate_to_datetime
 from io import BytesIO
-from itertools import islice
+from mimetypes import guess_extension
 from posixpath import splitext
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.places import WITHIN, Unit, enclosing
-from catalog.core.text import clean, storable
+from catalog.core.places import WITHIN, enclosing
+from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     LEFT_TO_ITSELF,
     MAX_TITLE,
@@ -41,60 +31,44 @@ from catalog.ingest.readers.base import (
     one_line,
     read_bytes,
 )
-from catalog.ingest.readers.decoding import decode_with_remark, leave_out_base64
-from catalog.ingest.readers.mail.body import (
-    MailLine,
-    MailText,
-    join_lines,
-    mark_segments,
-    place_lines,
-    tell_kinds,
+from catalog.ingest.readers.decoding import leave_out_base64
+from catalog.ingest.readers.html import extract
+from catalog.ingest.readers.mail.parts import (
+    MAX_HEADER,
+    Part,
+    decode,
+    decode_words,
+    file_name,
+    header,
+    parse,
+    raw_headers,
 )
+from catalog.ingest.readers.mail.quotes import mark_segments
 from catalog.ingest.readers.metadata import LEVEL, normalise, one_level
 from catalog.ingest.readers.registry import load_reader, sniff
 
-_MAX_DEPTH = 5
-_MAX_PARTS = 1000
-_BOUNDARY = re.compile(rb"boundary\s*+=\s*+\"?([^\s\";]{1,100})", re.IGNORECASE)
-_TOO_MANY = f"read as far as {_MAX_PARTS:,} parts: it has more"
-_MAX_HEADER = 20_000  # characters
-_MAX_NAME = 120
+_MAX_DEPTH = 2  # of mails attached to mails
 _ENDS = 8192  # bytes by which a format is recognised
+_STUB = 300  # characters: a shorter plain text may only say that there is HTML
 _SHOWN = ("subject", "from", "to", "cc", "date")
 _PEOPLE = {"author": ("from",), "to": ("to", "bcc"), "cc": ("cc",)}
 _TAGS = ("keywords", "x-keywords", "x-gmail-labels")
 _READ = {*_SHOWN, *_TAGS, "bcc", "message-id", "references"}
 _IDS = re.compile(r"<([^<>\s]{1,500})>")
 _IN_MAILDIR = re.compile(r"(^|/)(?:cur|new)/([^/]+?)(?:[:;!]2,\w*)?$")
-_NOT_READ = {
-    "application/pgp-encrypted": "encrypted",
-    "application/pgp-signature": "a signature",
-    "application/pkcs7-signature": "a signature",
-    "application/x-pkcs7-signature": "a signature",
-    "application/pkcs7-mime": "S/MIME: encrypted or signed",
-    "application/x-pkcs7-mime": "S/MIME: encrypted or signed",
-    "application/ms-tnef": "Outlook's own form",
-    "message/delivery-status": "a report of the mail system",
-    "message/disposition-notification": "a report of the mail system",
-    "text/rfc822-headers": "the header of another mail",
-}
-_UNNAMED = {"text/plain": "text.txt", "text/calendar": "invitation.ics"}
-_EXTENSION = re.compile(r"[a-z0-9]{2,5}")
-_PICTURES = ("image", "audio", "video")
-_UNCLOSED = CloseBoundaryNotFoundDefect, NoBoundaryInMultipartDefect, StartBoundaryNotFoundDefect
+_APPLE = re.compile(rb"\s{0,9}(\d{1,12})\s{0,9}\n")  # bytes of the mail, above it in a .emlx
+_PLAIN = ("text/plain", "text/html", "text/enriched")
+_NO_BODY = ("text/calendar", "text/vcard", "text/x-vcard", "text/rfc822-headers")
+_NOT_READ = re.compile(r"application/(?:pgp-|(?:x-)?pkcs7-|ms-tnef)|message/d|text/rfc822-headers")
+_UNNAMED = {"text/plain": "text", "text/calendar": "invitation"}
 _CUT_SHORT = "it ends in the middle of a part: it is still being written, or lost its end"
-
-
-class _Policy(policy.Compat32):
-    """Keep the beginning of a header that would take minutes."""
-
-    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
-        name, value = super().header_source_parse(sourcelines)
-        return name, value[:_MAX_HEADER]
+_QUOTE_START = re.compile(r"<blockquote\b", re.IGNORECASE)
+_QUOTE_END = re.compile(r"</blockquote\s*+>", re.IGNORECASE)
+_OPEN, _CLOSE = "\ue010", "\ue011"  # stand for the tags of a quotation in the text of HTML
 
 
 class MailReader:
-    """Read a message (``.eml``, or a file of a Maildir) with its attachments."""
+    """Read a message (``.eml``, ``.emlx``, or a file of a Maildir) with its attachments."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
@@ -102,285 +76,232 @@ class MailReader:
         """Yield the mail, its attachments, and failures for those that are not read.
 
         A file of a Maildir is named without ``cur``, ``new`` and flags, which change. Raises
-        ``ReadError`` if the mail is empty, nested too deeply or over a limit.
+        ``ReadError`` if the mail is empty, attached too deeply or over a limit.
         """
         data = read_bytes(handle, limits.document_bytes)
+        if path.endswith(".emlx") and (size := _APPLE.match(data)):
+            data = data[size.end() : size.end() + int(size[1])]
         if not path.endswith(".eml"):
             path = _IN_MAILDIR.sub(r"\1\2", path)
         yield from read_message(data, path, limits=limits)
 
 
 def read_message(
-    data: bytes, path: str, *, limits: ReadLimits, unit: Unit = "line", file_type: str = "eml"
+    data: bytes, path: str, *, limits: ReadLimits, file_type: str = "eml"
 ) -> Iterator[ParsedDocument | ReadFailure]:
-    """Yield the documents of one message, as :class:`MailReader` does; ``unit`` is of its places.
+    """Yield the documents of one message, as :class:`MailReader` does.
 
     A mail that was cut short begins with a failure for it, so that its earlier text is kept. Raises
     ``ReadError`` like the class.
     """
     if path.count(WITHIN) > _MAX_DEPTH:
-        raise ReadError(f"mails are attached to mails more than {_MAX_DEPTH} deep")
-    whole, data = data, _cut_parts(data)
-    message = BytesParser(policy=_Policy()).parsebytes(data)
-    texts, attached, levels = _split(message)
-    remarks = [
-        f"read as far as {_MAX_HEADER:,} characters of the header {name}"
-        for name, value in message.raw_items()
-        if len(value) == _MAX_HEADER and name.lower() in _READ
-    ]
-    if len(data) < len(whole) or len(texts) + len(attached) == _MAX_PARTS:
-        remarks.append(_TOO_MANY)
-    elif _mend_end(message, data):
+        raise ReadError("a mail in a mail in a mail: save it as a file")
+    mail, remark = parse(data)
+    if remark is None and _is_cut_short(mail, data):
         yield ReadFailure(path, _CUT_SHORT, path)
-    text = MailText(data)
-    head = _head_lines(message, data)
+    texts, hidden, attached = _sort_parts(mail)
+    bodies, remarks = [], [remark] if remark else []
+    remarks += [
+        f"read as far as {MAX_HEADER:,} characters of the header {name}"
+        for name, value in mail.head.raw_items()
+        if len(value) == MAX_HEADER and name.lower() in _READ
+    ]
+    levels = [_stated_level(part) for part in (mail, *texts, *hidden)]
     for part in texts:
-        text.add(part)
-    fields = _read_fields(message, [*levels, *text.levels])
-    document, left_out = _make_document(path, head, text.lines, fields, unit=unit, limits=limits)
-    document = replace(document, file_type=file_type)
+        text, level, guess = _read_text(part)
+        levels.append(level)
+        bodies += [text.rstrip()] if text.strip() else []
+        remarks += [guess] if guess else []
+    levels += [_read_text(part)[1] for part in hidden if LEVEL.encode() in part.data.lower()]
+    fields = _read_fields(mail) | one_level(*levels)
+    head = [f"{name.capitalize()}: {shown}" for name in _SHOWN if (shown := _shown(mail, name))]
+    body = storable("\n\n".join(bodies))
+    first = len(head) + 2 if head else 1
+    body, left_out = leave_out_base64(body, range(first, first + 1 + body.count("\n")))
+    if len(body) > limits.text_bytes:
+        raise ReadError(f"too long: over {limits.text_bytes:,} characters")
+    text = "\n\n".join(filter(None, ("\n".join(head), body)))
+    subject = fields.pop("subject", None)
+    document = ParsedDocument(
+        path=path,
+        text=text,
+        title=choose_title(path, subject),
+        file_type=file_type,
+        source_type="mail",
+        metadata=fields,
+        segments=tuple(mark_segments(body, len(text) - len(body))) if body else (),
+        written=frozenset(fields) | ({"title"} if subject else set()),
+    )
     items = [document, *_read_attachments(attached, document, limits)]
     documents = [item for item in items if isinstance(item, ParsedDocument) and item.text]
+    failures = [item for item in items if isinstance(item, ReadFailure)]
     if not documents:
         raise EmptyDocumentError("empty: a mail without subject, text and readable attachments")
     yield from documents
-    remarks += [*dict.fromkeys(text.remarks), *([left_out] if left_out is not None else [])]
-    failures = [item for item in items if isinstance(item, ReadFailure)]
-    yield from cap_failures([*(ReadFailure(path, one) for one in remarks), *failures])
+    remarks += [left_out] if left_out else []
+    yield from cap_failures([*(ReadFailure(path, it) for it in dict.fromkeys(remarks)), *failures])
 
 
-def _cut_parts(data: bytes) -> bytes:
-    """Return the data with as many parts as the parser takes in a few seconds."""
-    boundaries = dict.fromkeys(islice(_BOUNDARY.findall(data), _MAX_DEPTH * 4))
-    starts = re.compile(b"\n--(?:" + b"|".join(map(re.escape, boundaries)) + b")")
-    after = islice(starts.finditer(data), 2 * _MAX_PARTS, None) if boundaries else ()
-    return next((data[: match.start() + 1] for match in after), data)
-
-
-def _mend_end(message: Message, data: bytes) -> bool:
-    """Return whether the file ends in a line of a multipart mail, or within base64.
+def _is_cut_short(mail: Part, data: bytes) -> bool:
+    """Return whether the file ends within a line of a multipart mail, or within base64.
 
     Then make the base64 one that the library decodes. Many mails lack the last boundary only.
     """
-    last, is_open = message, not message.is_multipart()
-    while isinstance(inner := last.get_payload(), list) and inner:
-        is_open |= any(isinstance(defect, _UNCLOSED) for defect in last.defects)
-        last = cast(Message, inner[-1])
-    is_multipart = message.get_content_maintype() == "multipart"
-    is_coded = str(last.get("content-transfer-encoding", "")).strip().casefold() == "base64"
-    lines = str(last.get_payload()).split() if is_coded and is_open else []
+    last, is_open = mail, not mail.inner
+    while last.inner:
+        is_open |= not last.is_closed
+        last = last.inner[-1]
+    is_coded = header(last.head, "content-transfer-encoding").strip().casefold() == "base64"
+    lines = last.coded.split() if is_coded and is_open else []
     rest = sum(map(len, lines)) % 4
     if rest == 1:
-        last.set_payload(str(last.get_payload()).rstrip()[:-1])
+        last.head.set_payload(last.coded.rstrip()[:-1])
     is_last_full = len(lines) > 1 and len(lines[-1]) == len(lines[0]) and lines[-1][-1] != "="
     is_in_line = is_open and data[-1:] not in b"\r\n"
-    return rest > 0 or (is_multipart and (is_in_line or is_last_full))
+    return rest > 0 or (mail.kind.startswith("multipart/") and (is_in_line or is_last_full))
 
 
-def _make_document(
-    path: str,
-    head: Sequence[MailLine],
-    body: Sequence[MailLine],
-    fields: dict[str, MetadataValue],
-    *,
-    unit: Unit,
-    limits: ReadLimits,
-) -> tuple[ParsedDocument, str | None]:
-    """Return the document of a mail, and a remark on base64 that was left out of its text."""
-    whole, left_out = leave_out_base64(join_lines(body), [line.first for line in body])
-    if len(whole) > limits.text_bytes:
-        raise ReadError(f"too long: over {limits.text_bytes:,} characters")
-    bodies = [line._replace(text=one) for line, one in zip(body, whole.split("\n"), strict=False)]
-    gap = [MailLine("", 1, 1)] if head and bodies else []
-    lines = [*head, *gap, *bodies]
-    start = len(join_lines([*head, *gap])) + (1 if head else 0)
-    texts = [line.text for line in bodies]
-    title = head[0].text.removeprefix("Subject: ") if head else ""
-    document = ParsedDocument(
-        path=path,
-        text=join_lines(lines),
-        title=choose_title(path, title if "subject" in fields else None),
-        file_type="eml",
-        source_type="mail",
-        metadata={name: value for name, value in fields.items() if name != "subject"},
-        segments=tuple(mark_segments(texts, tell_kinds(texts), start)) if bodies else (),
-        written=frozenset(fields) - {"subject"} | ({"title"} if "subject" in fields else set()),
-        places=place_lines(lines, unit),
+def _sort_parts(mail: Part) -> tuple[list[Part], list[Part], list[Part]]:
+    """Return the text parts to show, those that are not shown, and the attachments.
+
+    Of alternatives the plain text counts, else the HTML; all attachments stay.
+    """
+    texts: list[Part] = []
+    hidden: list[Part] = []
+    attached: list[Part] = []
+
+    def sort(part: Part, *, is_shown: bool) -> None:
+        is_choice = part.kind == "multipart/alternative" and len(part.inner) > 1
+        best = _best(part.inner) if is_choice else None
+        for one in part.inner:
+            sort(one, is_shown=is_shown and (best is None or one is best))
+        if not part.inner:
+            is_text = _is_text(part, is_whole=part is mail)
+            (texts if is_text and is_shown else hidden if is_text else attached).append(part)
+
+    sort(mail, is_shown=True)
+    return texts, hidden, attached
+
+
+def _is_text(part: Part, *, is_whole: bool) -> bool:
+    is_named = part.head.get_content_disposition() == "attachment" or file_name(part.head) != ""
+    if part.kind in _NO_BODY or not part.kind.startswith(("text/", "multipart/")):
+        return False
+    return not is_named or (is_whole and part.kind in _PLAIN)
+
+
+def _best(alternatives: Sequence[Part]) -> Part:
+    """Return the alternative with plain text, else the one with HTML.
+
+    A short plain text that has other words than the HTML only says that there is HTML.
+    """
+    first: dict[str, tuple[Part, Part]] = {}
+    for one in alternatives:
+        for part in one.walk():
+            if part.kind in _PLAIN and part.data.strip():
+                first.setdefault(part.kind, (one, part))
+    plain, html = first.get("text/plain"), first.get("text/html")
+    if plain and html and len(words := _words(plain[1])) and len("".join(words)) < _STUB:
+        known = set(_words(html[1]))
+        if known and 2 * sum(word in known for word in words) < len(words):
+            plain = None
+    return (plain or html or (alternatives[0],))[0]
+
+
+def _words(part: Part) -> list[str]:
+    return re.findall(r"\w+", _read_text(part)[0].casefold())
+
+
+def _read_text(part: Part) -> tuple[str, MetadataValue | None, str | None]:
+    """Return the text of a part, the level that its HTML states, and a remark on its encoding.
+
+    Lines in a ``blockquote`` of HTML begin with ``>``.
+    """
+    text, guess = decode(part.data, part.head.get_content_charset())
+    guess = guess and guess.partition(";")[0]
+    text = text.replace(_OPEN, "\ufffd").replace(_CLOSE, "\ufffd")
+    if part.kind != "text/html" or not text.strip():
+        return re.sub(r"\r\n?", "\n", text), None, guess
+    text = _QUOTE_START.sub(f"<p>{_OPEN}</p><blockquote", text)
+    page = extract(_QUOTE_END.sub(f"</blockquote><p>{_CLOSE}</p>", text))
+    lines, depth = [""], 0
+    for line in page.text.split("\n"):
+        depth = max(0, depth + line.count(_OPEN) - line.count(_CLOSE))
+        if line not in (_OPEN, _CLOSE) and (line or lines[-1]):
+            lines.append("> " * bool(depth and line.strip()) + line)
+    return "\n".join(lines[1:]), page.metadata.get(LEVEL), guess
+
+
+def _stated_level(part: Part) -> MetadataValue | None:
+    """Return the confidentiality that the headers of a mail or a part state."""
+    stated = [name for name in part.head if LEVEL in name.casefold()]
+    plain = (
+        (re.sub(r"^x-", "", name, flags=re.I), header(part.head, name.lower())) for name in stated
     )
-    return document, left_out
+    return one_level(*(it for one in plain for it in normalise(dict([one])).values())).get(LEVEL)
 
 
-def _head_lines(message: Message, data: bytes) -> list[MailLine]:
-    """Return subject, people and date as lines of the text."""
-    numbers: dict[str, int] = {}
-    for number, line in enumerate(data[:_MAX_HEADER].splitlines(), start=1):
-        if not line.strip() and numbers:
-            break
-        numbers.setdefault(line.partition(b":")[0].decode("latin-1").strip().lower(), number)
-    lines = []
-    for name in _SHOWN:
-        if shown := one_line(_header(message, name)):
-            number = numbers.get(name, 1)
-            lines.append(MailLine(f"{name.capitalize()}: {shown}", number, number))
-    return lines
-
-
-def _read_fields(message: Message, levels: Sequence[str]) -> dict[str, MetadataValue]:
+def _read_fields(mail: Part) -> dict[str, MetadataValue]:
     """Return the metadata of a mail, ``subject`` only if it has one."""
     raw: dict[str, object] = {}
     for field, names in _PEOPLE.items():
-        if people := _people(message, names):
+        if people := _people(mail, names):
             raw[field] = people
-    raw["date"] = _date(message)
-    raw["tags"] = ", ".join(filter(None, (_header(message, name) for name in _TAGS)))
-    own = _IDS.findall(_header(message, "message-id"))[:1]
-    before = _IDS.findall(_header(message, "references"))[:1]
-    before = before or _IDS.findall(_header(message, "in-reply-to"))[:1]
-    raw["message_id"], raw["thread"] = next(iter(own), None), next(iter((*before, *own)), None)
-    raw["subject"] = one_line(_header(message, "subject"))
-    stated = _stated_levels(message)
-    own = [level for _, level in stated]
-    stated += [(LEVEL, level) for level in dict.fromkeys(levels) if level not in own]
-    return normalise(raw) | _read_level(stated)
+    raw["date"] = _date(mail)
+    raw["tags"] = ", ".join(filter(None, (header(mail.head, name) for name in _TAGS)))
+    named = (header(mail.head, name) for name in ("references", "in-reply-to", "message-id"))
+    above, answered, own = (next(iter(_IDS.findall(ids)), None) for ids in named)
+    raw["message_id"], raw["thread"] = own, above or answered or own
+    raw["subject"] = _shown(mail, "subject")
+    return normalise(raw)
 
 
-def _stated_levels(part: Message) -> list[tuple[str, str]]:
-    """Return name and value of the headers of a mail or a part that state a confidentiality."""
-    plain = [(name[2:] if name.lower().startswith("x-") else name, name) for name in part]
-    return [(said, _header(part, name.lower())) for said, name in plain if LEVEL in said.casefold()]
+def _shown(mail: Part, name: str) -> str:
+    return one_line(header(mail.head, name))
 
 
-def _read_level(stated: Sequence[tuple[str, str]]) -> dict[str, MetadataValue]:
-    """Return the confidentiality that headers state."""
-    fields = [normalise(dict([one])) for one in stated]
-    return one_level(*(level for one in fields for level in one.values()))
-
-
-def _people(message: Message, names: Sequence[str]) -> tuple[str, ...]:
+def _people(mail: Part, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names and addresses in these headers."""
-    headers = [str(value) for name in names for value in _raw(message, name)]
-    pairs = [(_decode_words(name), address) for name, address in getaddresses(headers)]
+    headers = [str(value) for name in names for value in raw_headers(mail.head, name)]
+    try:
+        pairs = [(decode_words(name), address) for name, address in getaddresses(headers)]
+    except RecursionError:  # comments in comments
+        return ()
     found = (one_line(text) for pair in pairs for text in pair)
     return tuple(dict.fromkeys(filter(None, found)))
 
 
-def _date(message: Message) -> str | None:
+def _date(mail: Part) -> str | None:
     """Return the date, else that of the last hop, in ISO 8601; as written if it is no date."""
-    written = _header(message, "date")
-    for text in filter(None, (written, _header(message, "received").rpartition(";")[2])):
+    written = _shown(mail, "date")
+    for text in filter(None, (written, _shown(mail, "received").rpartition(";")[2])):
         try:
             return parsedate_to_datetime(text.strip()).isoformat()
         except (ValueError, TypeError, OverflowError, IndexError):
             continue
-    return one_line(written) or None
-
-
-def _raw(message: Message, name: str) -> list[str]:
-    """Return the values of a header as in the file, bytes that are not ASCII as surrogates."""
-    return [value for key, value in message.raw_items() if key.lower() == name]
-
-
-def _header(message: Message, name: str) -> str:
-    """Return the first header of a name as text, "" without one."""
-    return next(map(_decode_words, _raw(message, name)), "")
-
-
-def _decode_words(text: str) -> str:
-    """Return a header with its encoded words (RFC 2047) as text."""
-    data = text.encode("utf-8", "surrogateescape")
-    plain = decode_with_remark(data)[0] if not text.isascii() else text
-    try:
-        pieces = decode_header(plain)
-    except (MessageError, ValueError):
-        return plain
-    return storable(
-        "".join(
-            piece if isinstance(piece, str) else decode_with_remark(piece, charset=charset)[0]
-            for piece, charset in pieces
-        )
-    )
-
-
-def _split(message: Message) -> tuple[list[Message], list[Message], list[str]]:
-    """Return the text parts to show, the attachments, and confidentialities of all other parts.
-
-    Of alternatives the plain text counts, else the HTML; all attachments stay.
-    """
-    texts: list[Message] = []
-    attached: list[Message] = []
-    levels: list[str] = []
-    waiting = [(message, True)]
-    while waiting and len(texts) + len(attached) < _MAX_PARTS:
-        part, is_shown = waiting.pop()
-        inner = part.get_payload() if part.get_content_maintype() == "multipart" else None
-        if isinstance(inner, list):
-            inner = cast("list[Message]", inner)
-            best = inner
-            if part.get_content_subtype() == "alternative":
-                best = sorted(inner, key=_rank)[:1]
-            waiting += [(one, is_shown and one in best) for one in reversed(inner)]
-        elif part.get_content_maintype() == "multipart" or _is_text(part, part is message):
-            texts += [part] if is_shown else []
-        else:
-            attached.append(part)
-            continue
-        levels += [level for _, level in _stated_levels(part) if part is not message]
-    return texts, attached, levels
-
-
-def _is_text(part: Message, is_whole: bool) -> bool:
-    is_named = part.get_content_disposition() == "attachment" or _file_name(part) != ""
-    is_text = part.get_content_type() in ("text/plain", "text/html", "text/enriched")
-    return is_text and (is_whole or not is_named)
-
-
-def _rank(alternative: Message) -> int:
-    """Return 0 for an alternative with plain text, 1 with HTML, 2 for any other."""
-    kinds = {
-        part.get_content_type()
-        for part in alternative.walk()
-        if not part.is_multipart() and str(part.get_payload()).strip()
-    }
-    return 0 if "text/plain" in kinds else 1 if "text/html" in kinds else 2
-
-
-def _file_name(part: Message) -> str:
-    """Return the name that a part is to be saved under, without folders; "" without one."""
-    try:
-        for header in ("content-disposition", "content-type"):
-            for value in _raw(part, header)[:1]:
-                if not value.isascii():
-                    part.replace_header(header, _decode_words(value))
-        name = _decode_words(part.get_filename() or "")
-    except (ValueError, LookupError, TypeError):
-        return ""
-    name = one_line(clean(name.replace("\\", "/").rpartition("/")[2]))
-    name = name.replace(WITHIN.strip(), "-")
-    stem, suffix = splitext(name.strip(". "))
-    return f"{stem[:_MAX_NAME]}{suffix[:_MAX_NAME]}"
+    return written or None
 
 
 def _read_attachments(
-    parts: Sequence[Message], mail: ParsedDocument, limits: ReadLimits
+    parts: Sequence[Part], mail: ParsedDocument, limits: ReadLimits
 ) -> Iterator[ParsedDocument | ReadFailure]:
     """Yield the documents of the attachments, with the mail's fields where they have none."""
     names: Counter[str] = Counter()
     contents: set[bytes] = set()
     pictures = []
     for part in parts:
-        kind, data = part.get_content_type(), _content(part)
-        stem, suffix = splitext(_file_name(part) or _name_unnamed(part))
+        stem, suffix = splitext(file_name(part.head) or _name_unnamed(part))
         name = number_name(names, stem, suffix)
         path = f"{mail.path}{WITHIN}{name}"
-        if part.get_content_maintype() in _PICTURES:
+        if part.kind.startswith(("image/", "audio/", "video/")):
             pictures.append(name)
-        elif kind in _NOT_READ:
-            yield ReadFailure(path, f"not read: {_NOT_READ[kind]}")
+        elif _NOT_READ.match(part.kind):
+            yield ReadFailure(path, "not read: signed, encrypted, or a report of the mail system")
         elif limits.attachment is not None and limits.attachment not in enclosing(path):
             yield ReadFailure(path, LEFT_TO_ITSELF, path)
-        elif data not in contents:  # an invitation is often there twice
-            contents.add(data)
-            yield from _read_attachment(data, path, part, mail, limits)
+        elif part.data not in contents:  # an invitation is often there twice
+            contents.add(part.data)
+            yield from _read_attachment(part, path, mail, limits)
     if pictures:
         yield ReadFailure(mail.path, f"not read: {', '.join(pictures)[:MAX_TITLE]}")
 
@@ -395,48 +316,29 @@ def number_name(names: Counter[str], stem: str, suffix: str = "") -> str:
     return name
 
 
-def _content(part: Message) -> bytes:
-    inner = part.get_payload()
-    if not isinstance(inner, list):
-        data = part.get_payload(decode=True)
-        return data if isinstance(data, bytes) else b""
-    try:
-        return b"\n".join(cast(Message, one).as_bytes() for one in inner)
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return b""
-
-
-def _name_unnamed(part: Message) -> str:
-    kind = part.get_content_type()
-    if kind == "message/rfc822":
-        inner = part.get_payload()
-        subject = _header(cast(Message, inner[0]), "subject") if isinstance(inner, list) else ""
-        return f"{name_of(subject) or 'message'}.eml"
-    subtype = part.get_content_subtype()
-    extension = subtype if _EXTENSION.fullmatch(subtype) else "bin"
-    return _UNNAMED.get(kind, f"part.{extension}")
+def _name_unnamed(part: Part) -> str:
+    if part.kind == "message/rfc822":
+        return f"{name_of(header(parse(part.data)[0].head, 'subject')) or 'message'}.eml"
+    return f"{_UNNAMED.get(part.kind, 'part')}{guess_extension(part.kind) or '.bin'}"
 
 
 def name_of(subject: str) -> str:
     """Return a subject as a part of a name."""
-    return one_line(re.sub(r"[/\\›]", "-", subject))[:_MAX_NAME].strip(". ")
+    return one_line(re.sub(r"[/\\›]", "-", subject))[:120].strip(". ")
 
 
 def _read_attachment(
-    data: bytes, path: str, part: Message, mail: ParsedDocument, limits: ReadLimits
+    part: Part, path: str, mail: ParsedDocument, limits: ReadLimits
 ) -> Iterator[ParsedDocument | ReadFailure]:
     try:
-        level = _read_level(_stated_levels(part))
-        is_mail = part.get_content_type() == "message/rfc822"
+        data, level = part.data, _stated_level(part)
+        is_mail = part.kind == "message/rfc822"
         form = "mail" if is_mail else sniff(path, data[:_ENDS], data[-_ENDS:])[0]
         if form == "mbox":  # whose mails take a process of their own
             yield ReadFailure(path, "a mailbox in a mail: save it as a file")
             return
         for item in load_reader(form).read(BytesIO(data), path, limits=limits):
-            if isinstance(item, ParsedDocument):
-                yield _belonging(item, path, mail, level.get(LEVEL))
-            else:
-                yield item
+            yield _belonging(item, path, mail, level) if isinstance(item, ParsedDocument) else item
     except ReadError as error:
         yield ReadFailure(path, str(error), path)
     except Exception as error:  # noqa: BLE001 - recorded: the mail and the others stay
