@@ -92,6 +92,8 @@ def test_a_note_that_only_has_such_a_word_in_its_name_is_a_note(path: str) -> No
     [
         ("Hello.\nBye.\n", "talk_transcript.txt", "0 of 2 lines begin with a time"),
         ("[00:10] a\n" + "b\n" * 9, "talk.transcript.md", "1 of 10 lines begin with a time"),
+        ("## Transcript\n\nAnna: hello.\n", "a.md", "0 of 1 lines begin with a time"),
+        ("[09:20] a\n[09:10] b\n", "a.txt", "2 of 2 lines begin with a time"),
         ("10:30 meeting\n11:00 lunch\n", "a.md", "2 of 2 lines begin with a time"),
         ("[00:30] a\n[00:20] b\n[00:10] c\n", "a.md", "3 of 3 lines begin with a time"),
         ("1:10 And God called.\n1:11 And God said.\n", "a.md", "put 'transcript' in the file's"),

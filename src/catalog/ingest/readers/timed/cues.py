@@ -78,19 +78,16 @@ def is_name(text: str) -> bool:
     words = text.split()
     if not 1 <= len(words) <= 5 or words[0].casefold().rstrip(".") in _NOT_NAMES.split():
         return False
-    are_names = (
-        _may_begin_name(word) or word.casefold() in _PARTICLES.split() for word in words[1:]
-    )
-    is_capital = _may_begin_name(words[0]) and not words[0][0].isdigit()
-    return _NUMBERED.fullmatch(text.strip()) is not None or (is_capital and all(are_names))
+    if _NUMBERED.fullmatch(text.strip()):
+        return True
+    others = [word for word in words[1:] if word.casefold() not in _PARTICLES.split()]
+    return not words[0][0].isdigit() and all(map(_may_begin_name, [words[0], *others]))
 
 
 def _may_begin_name(word: str) -> bool:
     """Return whether a word begins with a capital, a digit, or a letter without capitals (田)."""
     first = word[0]
-    return (
-        first.isupper() or first.isdigit() or (first.isalpha() and first.lower() == first.upper())
-    )
+    return first.isupper() or first.isdigit() or (first.isalpha() and not first.islower())
 
 
 def find_speakers(texts: Sequence[str]) -> list[str | None]:

@@ -139,7 +139,7 @@ def find_cues(
     cues: list[TimedCue] = []
     timed_lines = all_lines = 0
     is_doubtful = is_called_transcript
-    for begin, end, is_named in _sections(text, start, headings):
+    for begin, end, name in _sections(text, start, headings):
         lines = [
             line for line in _filled_lines(text, begin, end) if not _around(excluded, line.start)
         ]
@@ -149,7 +149,7 @@ def find_cues(
         if timed and timed[0][1].name:  # a header above the speakers
             lines = lines[lines.index(timed[0][0]) :]
         is_dense = 3 * len(timed) >= len(lines)
-        if is_named or (is_called_transcript and is_dense):
+        if name or (is_called_transcript and is_dense):
             is_transcript = bool(timed)
         elif is_declared:
             is_transcript = is_dense or all(time.is_set_off for _, time in timed)
@@ -157,7 +157,7 @@ def find_cues(
             is_transcript = is_dense and len(timed) > 1 and _is_recording(text, timed)
         if is_transcript and timed:
             cues.extend(_build_cues(text, timed, end, excluded, duration))
-        is_doubtful |= is_dense and (is_named or len(timed) > 1)
+        is_doubtful |= (is_dense and len(timed) > 1) or (bool(lines) and "trans" in name)
     if cues or not is_doubtful:
         return cues, None
     return [], (
@@ -171,17 +171,16 @@ def _around(spans: Sequence[tuple[int, int]], offset: int) -> bool:
     return at >= 0 and offset < spans[at][1]
 
 
-def _sections(
-    text: str, start: int, headings: Sequence[Heading]
-) -> Iterator[tuple[int, int, bool]]:
-    """Yield start and end of each section, and whether a heading calls it a transcript."""
-    level = 0  # of the heading that announces a transcript; 0 for none
+def _sections(text: str, start: int, headings: Sequence[Heading]) -> Iterator[tuple[int, int, str]]:
+    """Yield start and end of each section, and the heading that calls it a transcript, or ""."""
+    level, name = 0, ""
     ends = [*(heading.start for heading in headings), len(text)]
-    yield start, max(start, ends[0]), False
+    yield start, max(start, ends[0]), ""
     for heading, end in zip(headings, ends[1:], strict=True):
         if not 0 < level < heading.level:
-            level = heading.level if _TITLES.fullmatch(heading.title.casefold().strip()) else 0
-        yield heading.end, end, level > 0
+            name = heading.title.casefold().strip()
+            level, name = (heading.level, name) if _TITLES.fullmatch(name) else (0, "")
+        yield heading.end, end, name
 
 
 def _filled_lines(text: str, start: int, end: int) -> Iterator[Line]:
@@ -198,7 +197,7 @@ def _is_recording(text: str, timed: Sequence[tuple[Line, LineTime]]) -> bool:
     falls = sum(after.start < before.start for before, after in pairwise(times))
     logged = sum(bool(_LOGGED.match(text, line.start + it.cut_end, line.end)) for line, it in timed)
     is_log = 2 * logged > len(timed) or times[-1].start - times[0].start > _HALF_A_DAY
-    if 10 * falls >= max(2, len(times) + 9) or times[0].may_be_ratio or is_log:
+    if 10 * falls >= len(times) or times[0].may_be_ratio or is_log:
         return False
     ranges = [time for time in times if time.is_set_off and time.end is not None]
     is_of_day = all(it.start % 5 == 0 and (it.end or 0.0) % 5 == 0 for it in ranges)
@@ -220,13 +219,12 @@ def _build_cues(
     for (line, time), end, following, speaker in zip(timed, ends, starts, speakers, strict=True):
         at = bisect_right(excluded, line.start, key=itemgetter(0))
         end = min([end, *(span[0] for span in excluded[at : at + 1])])
-        last = min(duration or 0.0, time.start + 60.0) if following is None else following
-        if following is None and last <= time.start:
-            last = time.start + 5.0
-        if time.end is not None and time.end >= time.start:
-            last = time.end
+        if following is None:
+            is_told = duration is not None and duration > time.start
+            following = min(duration or 0.0, time.start + 60.0) if is_told else time.start + 5.0
+        is_ranged = time.end is not None and time.end >= time.start
+        times = time.start, time.end if is_ranged else max(time.start, following)
         cut = line.start + time.cut_start, line.start + time.cut_end
-        times = time.start, max(time.start, last)
         yield Segment(line.start, end, "audio_transcript", *times, speaker), cut
 
 
@@ -257,15 +255,13 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     transcript, segments, places = build_transcript(captions, medium.transcript_modality)
     if not segments:
         return None
-    is_elsewhere = bool(names) and re.search(r"[/\\]", names[0]) is not None
-    elsewhere = {"source_file": storable(names[0])} if is_elsewhere else {}
     return ParsedDocument(
         path=path,
         text=transcript,
         title=choose_title(medium.key, top.get("title")),
         file_type=medium.file_type or "video",
         source_type="transcript",
-        metadata={**medium.metadata(), **elsewhere, **_metadata(top)},
+        metadata={**medium.metadata(), **_metadata(top)},
         segments=segments,
         places=places,
     )
