@@ -91,6 +91,14 @@ def p(text: str, style: str = "") -> str:
     return f"<w:p>{settings}<w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
+def run(text: str, settings: str = "") -> str:
+    return f'<w:r><w:rPr>{settings}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def row(*cells: str) -> str:
+    return f"<w:tr>{''.join(cells)}</w:tr>"
+
+
 def test_a_word_file_keeps_headings_lists_tables_and_properties() -> None:
     document = docx.Document()
     document.core_properties.title = "Key handling"
@@ -171,6 +179,75 @@ BOX = "<w:txbxContent>" + p("boxed") + "</w:txbxContent>"
 )
 def test_only_text_that_word_shows_is_read(body: str, text: str) -> None:
     assert read_word(word(body)).text == text
+
+
+RAISED, LOWERED = (f'<w:vertAlign w:val="{one}script"/>' for one in ("super", "sub"))
+X = "<m:r><m:t>x</m:t></m:r>"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (run("10") + run("6", RAISED) + run(" stitches"), "10^6 stitches"),
+        (run("H") + run("2", LOWERED) + run("O"), "H_2O"),
+        (run("T=") + f"<m:oMath><m:rad><m:deg/><m:e>{X}</m:e></m:rad></m:oMath>", "T=√x"),
+        (f"<m:oMath><m:sSup><m:e>{X}</m:e><m:sup>{X}</m:sup></m:sSup></m:oMath>", "x^x"),
+        (run("5 ") + '<w:r><w:sym w:font="Symbol" w:char="F06D"/></w:r>' + run("g"), "5 μg"),
+    ],
+)
+def test_raised_text_formulas_and_greek_letters_are_plain_text(body: str, text: str) -> None:
+    assert read_word(word(f"<w:p>{body}</w:p>")).text == text
+
+
+def test_a_table_repeats_short_cells_over_rows_and_has_inner_tables_after_it() -> None:
+    def cell(inner: str, merged: str = "", span: int = 1) -> str:
+        settings = f'<w:tcPr><w:gridSpan w:val="{span}"/>{merged}</w:tcPr>'
+        return f"<w:tc>{settings}{inner}</w:tc>"
+
+    start, more = '<w:vMerge w:val="restart"/>', "<w:vMerge/>"
+    inner = (
+        f"<w:tbl>{row(cell(p('bolt')), cell(p('M20')))}{row(cell(p('nut')), cell(p('M8')))}</w:tbl>"
+    )
+    controlled = f"<w:sdt><w:sdtContent>{cell(p('lamp'))}</w:sdtContent></w:sdt>"
+    long = "The roof was mended in spring. " * 4
+    table = row(cell(p("North"), start), cell(p("light"), span=2), cell(p(long), start))
+    table += row(cell(p(""), more), cell(p("one") + inner), controlled, cell(p(""), more))
+    assert read_word(word(f"<w:tbl>{table}</w:tbl>{p('after')}")).text == (
+        f"North | light | {long.strip()}\nNorth | one | lamp\n\nbolt | M20\nnut | M8\n\nafter"
+    )
+
+
+def test_comments_come_after_the_notes_with_their_author() -> None:
+    comments = f'<w:comments {NAMESPACES}><w:comment w:id="0" w:author="Maud Ferrier">'
+    comments += (
+        f"{p('Quillfeather refuses', 'Heading1')}{p('night crossings.')}</w:comment></w:comments>"
+    )
+    document = read_word(word(p("A draft."), comments=comments))
+    assert document.text == "A draft.\n\nMaud Ferrier: Quillfeather refuses night crossings."
+    assert document.headings == ()
+
+
+def test_an_embedded_web_page_is_read_and_other_parts_are_named() -> None:
+    links = "".join(
+        f'<Relationship Id="r{kind}" Type="http://x/{kind}" Target="{name}"/>'
+        for kind, name in [("aFChunk", "a.html"), ("image", "b.png"), ("oleObject", "c.bin")]
+    )
+    parts = {
+        "word/document.xml": f'<w:document {NAMESPACES}><w:body><w:altChunk r:id="raFChunk"/>'
+        "</w:body></w:document>",
+        "word/_rels/document.xml.rels": f"<Relationships>{links}</Relationships>",
+        "word/a.html": "<h1>Orchard</h1><p>Forty medlar trees.</p>",
+        "word/b.png": "picture",
+        "word/c.bin": "object",
+    }
+    data = zipped({name: content.encode() for name, content in parts.items()})
+    document, remark = DocxReader().read(io.BytesIO(data), "a.docx", limits=DEFAULT_LIMITS)
+    assert isinstance(document, ParsedDocument)
+    assert document.text == "Orchard\n\nForty medlar trees."
+    assert [heading.title for heading in document.headings] == ["Orchard"]
+    assert document.places.numbers == (1, 2)
+    told = "read as text only: 1 embedded object, 1 picture left out"
+    assert remark == ReadFailure("a.docx", told)
 
 
 def test_notes_are_numbered_as_they_are_referred_to_and_stand_at_the_end() -> None:
@@ -264,12 +341,12 @@ def test_tables_and_charts_of_a_slide_are_text() -> None:
         table.cell(at // 2, at % 2).text = text
     data = CategoryChartData()
     data.categories = ["North", "South"]
-    data.add_series("Sales", (1, 2))
+    data.add_series("Sales", (1, 2.5))
     chart = slide.shapes.add_chart(XL_CHART_TYPE.BAR_CLUSTERED, 0, Inches(5), 99, 99, data).chart
     chart.has_title = True
     chart.chart_title.text_frame.text = "By region"
     doc = read_deck(saved(presentation))
-    assert doc.text == "T\n\na | b c\nd | e\n\nBy region\nSales\nNorth, South"
+    assert doc.text == "T\n\na | b c\nd | e\n\nBy region\nSales: North 1, South 2.5"
     assert [doc.text[start:end] for start, end in doc.atomic] == ["a | b c\nd | e"]
 
 
@@ -293,6 +370,36 @@ def test_a_shape_with_an_equation_is_not_lost() -> None:
     assert read_deck(changed(saved(deck("T")), with_equation)).text == "T\n\na+bAbout T"
 
 
+def test_raised_text_and_comments_of_a_slide_are_text() -> None:
+    def edit(name: str, content: bytes) -> bytes:
+        if name == SLIDE:
+            raised = b'<a:r><a:t>10</a:t></a:r><a:r><a:rPr baseline="30000"/><a:t>6</a:t></a:r>'
+            return content.replace(b"<a:r><a:t>About T</a:t></a:r>", raised)
+        if name == "ppt/slides/_rels/slide1.xml.rels":
+            link = b'<Relationship Id="c1" Type="http://x/comments" Target="../comments/c1.xml"/>'
+            return content.replace(b"</Relationships>", link + b"</Relationships>")
+        if name == "ppt/_rels/presentation.xml.rels":
+            link = b'<Relationship Id="a1" Type="http://x/commentAuthors" Target="authors.xml"/>'
+            return content.replace(b"</Relationships>", link + b"</Relationships>")
+        return content
+
+    data = io.BytesIO(changed(saved(deck("T")), edit))
+    with zipfile.ZipFile(data, "a") as archive:
+        archive.writestr(
+            "ppt/authors.xml", '<p:l xmlns:p="x"><p:cmAuthor id="0" name="Ann"/></p:l>'
+        )
+        comment = '<p:cm authorId="0"><p:text>Say more.</p:text></p:cm>'
+        archive.writestr("ppt/comments/c1.xml", f'<p:l xmlns:p="x">{comment}</p:l>')
+    assert read_deck(data.getvalue()).text == "T\n\n10^6\n\nAnn: Say more."
+
+
+def test_a_placeholder_without_a_place_stands_where_its_layout_has_it() -> None:
+    presentation = deck("T")
+    box = presentation.slides[0].shapes.add_textbox(0, Inches(1.4), 9, 9)
+    box.text_frame.text = "above the body"
+    assert read_deck(saved(presentation)).text == "T\n\nabove the body\n\nAbout T"
+
+
 def test_a_slide_show_is_read_and_a_missing_slide_reported() -> None:
     def edit(name: str, content: bytes) -> bytes | None:
         return None if name == SLIDE else content.replace(b"presentation.main", b"slideshow.main")
@@ -302,14 +409,6 @@ def test_a_slide_show_is_read_and_a_missing_slide_reported() -> None:
     assert failure == ReadFailure("t.ppsx:slide 1", "a broken slide")
     assert isinstance(doc, ParsedDocument)
     assert (doc.text, doc.pages) == ("B\n\nAbout B", (0, 0))
-
-
-def test_a_presentation_that_breaks_its_library_is_refused() -> None:
-    def edit(name: str, content: bytes) -> bytes:
-        return content.replace(b"PartName=", b"NoName=") if "Content" in name else content
-
-    with pytest.raises(ReadError, match="a broken presentation"):
-        read_deck(changed(saved(deck("A")), edit))
 
 
 def test_too_many_slides_or_characters_are_refused() -> None:
@@ -322,8 +421,6 @@ def test_too_many_slides_or_characters_are_refused() -> None:
         read_word(word(p("sixsix")), replace(DEFAULT_LIMITS, characters=5))
 
 
-OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-TABLE = "<w:tbl><w:tr><w:tc>"
 DEEP = "<w:sdt><w:sdtContent>" * 50_000
 
 
@@ -331,17 +428,11 @@ DEEP = "<w:sdt><w:sdtContent>" * 50_000
     ("data", "reason"),
     [
         (word(f"{DEEP}{p('x')}{DEEP.replace('<', '</')}"), "nested too deeply"),
-        (word(TABLE * 70 + p("x") + "</w:tc><w:tc/></w:tr></w:tbl>" * 70), "nested too deeply"),
         (word(p("x"), styles="<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>"), "declares entities"),
         (word(p("x"), styles="<!DOCTYPE a [<!ENTITY e SYSTEM 'f'>]><a/>"), "declares entities"),
         (word(p("x"), styles="<a>"), "XML is broken"),
         (changed(word(p("x")), lambda name, data: None if "doc" in name else data), "broken"),
         (b"PK\x03\x04 and no more", "broken archive"),
-        (OLE + bytes(600), "before 2007"),
-        (
-            OLE + bytes(600) + "EncryptedPackage".encode("utf-16-le"),
-            "protected by a password",
-        ),
     ],
 )
 def test_hostile_word_files_are_refused(data: bytes, reason: str) -> None:
@@ -387,29 +478,6 @@ def test_what_is_unpacked_is_counted_whatever_was_declared() -> None:
     assert archive.read("A") == bytes(700)
     with pytest.raises(ReadError, match="over 1,000 bytes when unpacked"):
         archive.read("a")
-
-
-def test_a_size_that_lies_is_a_broken_part() -> None:
-    data = bytearray(zipped({"a": b"x" * 900}))
-    at = data.index(b"PK\x01\x02") + 24  # the unpacked size in the central directory
-    data[at : at + 4] = (10).to_bytes(4, "little")
-    with pytest.raises(ReadError, match="broken archive: damaged"):
-        open_bytes(bytes(data), DEFAULT_LIMITS).read("a")
-
-
-def test_entries_that_share_bytes_are_refused() -> None:
-    data = bytearray(zipped({"a": b"x" * 90, "b": b"y" * 90}, zipfile.ZIP_STORED))
-    second = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 4)
-    data[second + 42 : second + 46] = bytes(4)  # b's header is said to be where a's is
-    with pytest.raises(ReadError, match="parts overlap"):
-        open_bytes(bytes(data), DEFAULT_LIMITS)
-
-
-def test_an_encrypted_entry_is_a_password() -> None:
-    data = bytearray(zipped({"a": b"x"}))
-    data[data.index(b"PK\x01\x02") + 8] |= 1
-    with pytest.raises(ReadError, match="protected by a password"):
-        open_bytes(bytes(data), DEFAULT_LIMITS)
 
 
 def test_a_file_cut_short_anywhere_is_refused() -> None:
@@ -513,7 +581,7 @@ def test_lists_of_a_real_file_are_numbered() -> None:
         document.add_paragraph(text, "List Number")
     document.add_paragraph("A point.", "List Bullet")
     text = read_word(saved(document)).text
-    assert text == "1. Loosen the bolts.\n2. Lift the cover.\n\nA point."
+    assert text == "1. Loosen the bolts.\n2. Lift the cover.\nA point."
 
 
 def test_headers_and_footers_come_last_and_once() -> None:
@@ -546,10 +614,7 @@ def test_controls_and_fields_of_forms_show_what_was_filled_in() -> None:
     body += control("Click here to enter text.", "<w:showingPlcHdr/>")
     body += old_field("<w:checkBox><w:default w:val='0'/><w:checked/></w:checkBox>")
     body += old_field("<w:checkBox><w:default w:val='0'/></w:checkBox>")
-    entries = "<w:listEntry w:val='sail'/><w:listEntry w:val='motor'/>"
-    body += old_field(f"<w:ddList><w:result w:val='1'/>{entries}</w:ddList>")
-    text = read_word(word(body)).text
-    assert text == "North pier\n\n☒ as told\n\n☐ as told\n\nmotor as told"
+    assert read_word(word(body)).text == "North pier\n\n☒ as told\n\n☐ as told"
 
 
 def test_the_main_part_may_have_another_name() -> None:

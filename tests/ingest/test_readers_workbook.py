@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
+from time import process_time
 
 import pytest
 
@@ -15,7 +17,7 @@ from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
 from catalog.ingest.readers.workbook import show
 from catalog.library.indexing import Indexer
 from fakes import open_library
-from workbooks import MAIN, Rows, sheet_xml, workbook
+from workbooks import LINKS, MAIN, Rows, sheet_xml, workbook
 
 
 def read(
@@ -119,42 +121,99 @@ def test_names_are_taken_from_a_row_of_words_over_values(rows, text):
     assert document.text.split("\n", 1)[1] == text
 
 
-@pytest.mark.parametrize(
-    ("value", "code", "shown"),
-    [
-        (0.25, "0%", "25%"),
-        (0.255, "0.0\\ %", "25.5 %"),
-        (1234.5, "#,##0.00 €", "1,234.50 €"),
-        (-1234.5, '"$"#,##0.00_);[Red]\\("$"#,##0.00\\)', "($1,234.50)"),
-        (1234.5, "_-* #,##0.00\\ [$€-407]_-;\\-* #,##0.00", "1,234.50 €"),
-        (-1.5, "0.00", "-1.50"),
-        (1234.0, "00000", "01234"),
-        (3.0, '0.## "kg"', "3 kg"),
-        (12.5, "General", "12.5"),
-        (12.5, "# ?/?", "12.5"),
-        (1e6, "#,##0,", "1000000"),
-        (1e300, "0.00", show(1e300)),
-        (2.5, "[>2]0.000;0", "2.5"),
-    ],
-)
-def test_numbers_are_shown_in_their_format(value, code, shown):
-    assert show(value, code) == shown
-
-
-def test_the_format_of_a_cell_is_that_of_its_style():
-    styles = (
-        f'<styleSheet xmlns="{MAIN}"><numFmts><numFmt numFmtId="170" formatCode="0.00\xa0€"/>'
-        '</numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="10"/><xf numFmtId="170"/></cellXfs>'
-        "</styleSheet>"
-    )
-    rows = sheet_xml([["Item", "Share", "Price"], ["Oak", 0.25, 12], [], ["Elm", 0.5, 7]])
-    for style, column in ((1, "B"), (2, "C")):
-        for row in (2, 4):
-            rows = rows.replace(f'r="{column}{row}"', f's="{style}" r="{column}{row}"')
-    document, _ = read(workbook({"S": rows}, xl__styles_dot_xml=styles))
+def test_numbers_are_bare_and_a_formula_without_a_value_is_shown():
+    rows = sheet_xml([["Item", "Share", "Sum"], ["Oak", 0.25, "=SUM(B2:B9)→"], ["Elm", 7, 1]])
+    rows = rows.replace('<c r="C2">', '<c r="C2" t="str">')
+    rows = rows.replace('<c r="C3"><v>1</v>', '<c r="C3" t="n"><v>\n 1\n</v>')
+    document, _ = read(workbook({"S": rows}))
     assert document.text.endswith(
-        "Item: Oak; Share: 25.00%; Price: 12.00 €\n\nItem: Elm; Share: 50.00%; Price: 7.00 €"
+        "Item: Oak; Share: 0.25; Sum: =SUM(B2:B9)\nItem: Elm; Share: 7; Sum: 1"
     )
+
+
+def test_comments_and_text_boxes_stand_after_the_rows_of_their_sheet():
+    links = "".join(
+        f'<Relationship Id="{kind}" Type="{LINKS}/{kind}" Target="{kind}.xml"/>'
+        for kind in ("comments", "drawing")
+    )
+    comments = (
+        f'<comments xmlns="{MAIN}"><authors><author>Ann</author><author>tc=9</author></authors>'
+        '<commentList><comment ref="C2" authorId="0"><text><t>Ann: Paid twice.</t></text></comment>'
+        '<comment ref="A4" authorId="1"><text><t>[Threaded comment] Not here. Comment: Check.</t>'
+        "</text></comment></commentList></comments>"
+    )
+    drawing = (
+        '<x:wsDr xmlns:x="x" xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main">'
+        "<x:anchor><x:from><x:col>1</x:col><x:row>8</x:row></x:from><x:sp><a:p><a:r><a:t>Without "
+        "the annex</a:t></a:r></a:p></x:sp></x:anchor></x:wsDr>"
+    )
+    parts = {
+        "xl___rels__s1_dot_xml_dot_rels": f"<Relationships>{links}</Relationships>",
+        "xl__comments_dot_xml": comments,
+        "xl__drawing_dot_xml": drawing,
+    }
+    document, _ = read(workbook({"Costs": COSTS}, **parts))
+    assert lines_and_cells(document)[-3:] == [
+        ("Ann: Paid twice.", "Costs!C2"),
+        ("Check.", "Costs!A4"),
+        ("Without the annex", "Costs!B9"),
+    ]
+
+
+def open_sheet(*rows: str) -> bytes:
+    """An OpenDocument workbook with these rows."""
+    spaces = "".join(
+        f' xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for name in ("office", "table", "text")
+    )
+    content = (
+        f"<office:document-content{spaces}><office:body><office:spreadsheet>"
+        f'<table:table table:name="Catch">{"".join(rows)}</table:table></office:spreadsheet>'
+        "</office:body></office:document-content>"
+    )
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr("META-INF/manifest.xml", "<manifest/>")
+        archive.writestr("content.xml", content)
+    return packed.getvalue()
+
+
+def open_row(*texts: str, cell: str = "", row: str = "") -> str:
+    cells = "".join(
+        f"<table:table-cell {cell}><text:p>{text}</text:p></table:table-cell>" for text in texts
+    )
+    return f"<table:table-row {row}>{cells}</table:table-row>"
+
+
+def test_cells_of_an_opendocument_sheet_need_no_type():
+    typed = open_row("Port", "Landed", "Buyer", cell='office:value-type="string"')
+    document, _ = read(open_sheet(typed, open_row("Portrush", "150 kg", "Magilligan")), "a.ods")
+    assert document.text.endswith("Port: Portrush; Landed: 150 kg; Buyer: Magilligan")
+
+
+@pytest.mark.parametrize("count", [10, 1_000_000])
+def test_repeated_cells_are_read_unless_they_fill_far_more_than_the_file(count):
+    repeated = open_row(
+        "word",
+        cell='office:value-type="string" table:number-columns-repeated="20"',
+        row=f'table:number-rows-repeated="{count}"',
+    )
+    if count == 10:
+        assert read(open_sheet(repeated), "a.ods")[0].text.count("\n") == 10
+    else:
+        with pytest.raises(ReadError, match="too far apart"):
+            read(open_sheet(repeated), "a.ods")
+
+
+def test_merged_cells_that_overlap_and_columns_far_apart_cost_little():
+    merged = [f"A{at % 3 + 1}:GR{2000 - at}" for at in range(600)]
+    rows: Rows = [["x"] * 200] * 3 + [[]] * 1996 + [["x"] * 200]
+    stairs = [[None] * (2 * at) + [at] for at in range(600)]
+    begin = process_time()
+    document, _ = read(workbook({"S": sheet_xml(rows, merged), "T": stairs}))
+    assert process_time() - begin < 4
+    assert document.text.endswith("599")
 
 
 def test_hidden_and_empty_sheets_are_left_out_and_hidden_ones_named():

@@ -1,360 +1,383 @@
-"""Word documents: cleaned, converted by mammoth, and read like HTML."""
+"""Word documents: paragraphs, headings, lists and tables straight from the XML of the parts."""
 
 from __future__ import annotations
 
-import copy
-import io
 import re
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from lxml import etree
-
-from catalog.core.documents import ParsedDocument
+from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.archive import (
-    Archive,
-    Element,
-    Relation,
-    find_related,
-    graphic_texts,
-    local_name,
-    named,
-    named_children,
-    open_archive,
-    read_part,
-    read_properties,
-    read_relations,
-    replace,
-    resolve_alternates,
-)
-from catalog.ingest.readers.base import MAX_TITLE, JoinedText, ReadFailure, ReadLimits
+from catalog.core.places import PlacesBuilder
+from catalog.ingest.readers.archive import Element, local_name
+from catalog.ingest.readers.base import MAX_TITLE, JoinedText, ReadFailure, ReadLimits, one_line
+from catalog.ingest.readers.decoding import decode
+from catalog.ingest.readers.formulas import LOWERED, RAISED, formula_text
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.metadata import normalise, take_title
-from catalog.ingest.readers.numbering import Numbering
+from catalog.ingest.readers.metadata import take_title
+from catalog.ingest.readers.office import Package, join_runs
+from catalog.ingest.readers.tables import LONGEST_REPEATED, make_table, names_columns
 
-_W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-_R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-_UNWRAPPED = (
-    "fldSimple", "smartTag", "customXml", "dir", "bdo", "hyperlink", "oMathPara",
-    "sdt", "sdtContent", "ruby", "rubyBase",
-)  # fmt: skip
-_DROPPED = (
-    "sdtPr", "sdtEndPr", "rubyPr", "rt", "smartTagPr", "customXmlPr", "moveFrom", "fldChar",
-    "instrText", "softHyphen", "commentReference", "annotationRef", "altChunk",
-)  # fmt: skip
-_RENAMED = {"cr": "br", "ptab": "tab"}
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_DROPPED = frozenset((
+    "del", "moveFrom", "rPr", "pPr", "sectPr", "sdtPr", "sdtEndPr", "rubyPr", "rt", "instrText",
+    "delText", "annotationRef",
+))  # fmt: skip
+_SIGNS = {"tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_SCRIPTS = {"superscript": RAISED, "subscript": LOWERED}
+_SYMBOLS = dict(zip(range(97, 123), "αβχδεφγηιϕκλμνοπθρστυϖωξψζ", strict=True))
+"""Letters of the font Symbol, which Word writes as a code of their own."""
 _OFF = ("0", "false", "off")
 _DEEPEST_HEADING = 6
-_NO_PAGE_NUMBER = re.compile(r"\b(?!(?:page|seite|of|von)\b)[^\W\d_]{2}", re.IGNORECASE)
-"""What a header or footer has if it is more than a page number."""
 _MAX_ANCESTORS = 20
 """Styles that one may be based on by way of the others; Word allows eleven."""
-_TITLES = frozenset(["title", "titel", "titre", "título", "titolo", "titulo"])
-_SEPARATORS = ("separator", "continuationSeparator", "continuationNotice")
+_HEADING = re.compile(r"heading ?([1-9])")
+_TITLES = ("title", "titel", "titre", "título", "titolo", "titulo")
+_NO_PAGE_NUMBER = re.compile(r"\b(?!(?:page|seite|of|von)\b)[^\W\d_]{2}", re.IGNORECASE)
+"""What a header or footer has if it is more than a page number."""
+_ROWS_COMPARED, _MOST_COLUMNS = 50, 100
+_PLACE = re.compile(r"%([1-9])")
+_LONGEST_NUMBER = 60
+_ROMAN = (
+    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"),
+    (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
+)  # fmt: skip
 
 
 class DocxReader:
-    """Read a document with its headings, lists and tables; notes come at its end.
+    """Read a document with its headings, lists and tables; notes and comments come at its end.
 
     Headers and footers come last, once each, without page numbers. Numbers of lists and headings
-    are text. Pictures, comments and tracked deletions are left out; tracked insertions are text.
-    Only the document's own parts are read.
+    are text. Tracked deletions are left out; pictures and embedded objects are named.
     """
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the one document of the file.
+        """Yield the one document of the file, and a remark on what is left out.
 
         Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
         """
-        archive = open_archive(handle, limits)
-        metadata = normalise(read_properties(archive))
+        package = Package(handle, limits, "word/document.xml")
+        metadata = package.metadata()
         title = take_title(metadata)
-        page = extract(_to_html(archive), keep_navigation=True)
-        joined = JoinedText(limits, "paragraph")
-        joined.add(page.text, page.headings, page.atomic, places=page.places, tables=page.tables)
+        joined, number = JoinedText(limits, "paragraph"), 0
+        for block in _Story(package).blocks:
+            places, offset, text = PlacesBuilder("paragraph"), 0, "\n".join(block.lines)
+            for line in block.lines:
+                number += 1
+                places.add(offset, number)
+                offset += len(line) + 1
+            headings = [Heading(0, len(text), block.level, one_line(text))] if block.level else []
+            tables = make_table(0, len(text), block.names) if block.names else []
+            atomic = [(0, len(text))] if block.kind == "table" else []
+            joined.add(text, headings, atomic, places=places.places(), tables=tables)
         yield joined.document(path, title=title, file_type="docx", metadata=metadata)
+        yield from package.left_out(path)
 
 
-def _to_html(archive: Archive) -> str:
-    main = find_related(read_relations(archive, ""), "officeDocument") or "word/document.xml"
-    document = read_part(archive, main)
-    if local_name(document) != "document" or not named(document, "body"):
-        raise ReadError("not a Word document")
-    links = read_relations(archive, main)
-    styles, numbering = (
-        None if (name := find_related(links, kind)) is None else read_part(archive, name)
-        for kind in ("styles", "numbering")
-    )
+@dataclass(slots=True)
+class _Block:
+    """A paragraph, the items of a list, or the rows of a table with the names of its columns."""
 
-    def read_graphic(identifier: str) -> Iterator[str]:
-        link = links.get(identifier)
-        return iter(()) if link is None else graphic_texts(read_part(archive, link.target))
-
-    numbers = Numbering(numbering, styles)
-    cleaner = _Cleaner(_outline_levels(styles), numbers, _read_notes(archive, links), read_graphic)
-    cleaner.clean(document, _read_margins(archive, links))
-    return _convert(document, styles, numbering)
+    lines: list[str]
+    level: int = 0
+    kind: str = ""
+    names: list[list[str]] = field(default_factory=list)
 
 
-def _read_margins(archive: Archive, links: Mapping[str, Relation]) -> list[Element]:
-    """Return the headers, then the footers, that are whole."""
-    margins = []
-    for kind in ("header", "footer"):
-        for link in links.values():
-            if link.kind == kind:
-                with suppress(ReadError):
-                    margins.append(read_part(archive, link.target))
-    return margins
+class _Story:
+    """The blocks of a document, then its notes as they are referred to, comments, and margins.
 
-
-def _read_notes(archive: Archive, links: Mapping[str, Relation]) -> dict[tuple[str, str], Element]:
-    """Return the footnotes and endnotes by kind and id."""
-    bodies = {}
-    for kind in ("footnote", "endnote"):
-        part = find_related(links, f"{kind}s")
-        for note in [] if part is None else named(read_part(archive, part), kind):
-            if note.get(f"{{{_W}}}type") not in _SEPARATORS:
-                bodies[kind, note.get(f"{{{_W}}}id", "")] = note
-    return bodies
-
-
-def _convert(document: Element, styles: Element | None, numbering: Element | None) -> str:
-    """Convert to HTML; without styles and lists if these cannot be converted."""
-    try:
-        return _run_mammoth({"document": document, "styles": styles, "numbering": numbering})
-    except RecursionError as error:
-        raise ReadError("nested too deeply") from error
-    except (ValueError, LookupError, AttributeError, TypeError):
-        pass
-    try:
-        return _run_mammoth({"document": document})
-    except (ValueError, LookupError, AttributeError, TypeError) as error:
-        raise ReadError("a broken document") from error
-
-
-def _run_mammoth(parts: Mapping[str, Element | None]) -> str:
-    """Convert only these parts, so that mammoth finds nothing to follow or embed."""
-    import mammoth
-
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, root in parts.items():
-            if root is not None:
-                archive.writestr(f"word/{name}.xml", etree.tostring(root, encoding="utf-8"))
-    result = mammoth.convert_to_html(packed, convert_image=lambda _: [], external_file_access=False)
-    return str(result.value)
-
-
-class _Cleaner:
-    """Rewrite a document in place, so that mammoth converts it without losing text.
-
-    Content controls, fields, hyperlinks, alternate content, equations and tables of one cell become
-    their content. Text boxes, charts and diagrams become paragraphs after the one to which they are
-    anchored. Styles with an outline level become ``HeadingN``, notes ``[n]`` and paragraphs at the
-    end. Deleted text, hidden text and pictures are removed. ``read_graphic`` returns the lines of
-    the chart or diagram with a relationship id.
+    The walk may call itself, because XML is at most 256 elements deep.
     """
 
-    def __init__(
-        self,
-        levels: Mapping[str, int],
-        numbering: Numbering,
-        notes: Mapping[tuple[str, str], Element],
-        read_graphic: Callable[[str], Iterable[str]],
-    ) -> None:
-        self._levels = levels
-        self._numbering = numbering
-        self._notes = notes
-        self._read_graphic = read_graphic
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._note_order: list[tuple[str, str]] = []
+    def __init__(self, package: Package) -> None:
+        self.blocks: list[_Block] = []
+        self._package, self._main = package, package.main
+        root = package.root(self._main)
+        body = root.find(f"{_W}body")
+        if local_name(root) != "document" or body is None:
+            raise ReadError("not a Word document")
+        styles = package.elements(self._main, "styles", "style")
+        lists = package.elements(self._main, "numbering", "abstractNum", "num")
+        self._numbering = Numbering(styles, list(lists))
+        self._notes = {
+            (kind, note.get(f"{_W}id", "")): note
+            for kind in ("footnote", "endnote")
+            for note in package.elements(self._main, f"{kind}s", kind)
+        }
+        self._marked: dict[tuple[str, str], int] = {}
+        self._order: list[Element] = []
+        self._add(body, self.blocks)
+        for number, note in enumerate(self._order, 1):  # a note may refer to another: it grows
+            self.blocks.append(_Block([f"[{number}] {self._text(note, self.blocks)}"]))
+        for comment in package.elements(self._main, "comments", "comment"):
+            author, text = comment.get(f"{_W}author", ""), self._text(comment, self.blocks)
+            self.blocks.append(_Block([f"{author}: {text}" if author and text else text]))
+        margins: list[_Block] = []
+        for part in package.related(self._main, "header", "footer"):
+            with suppress(ReadError):
+                self._add(package.root(part), margins)
+        lines = dict.fromkeys(line for block in margins for line in block.lines)
+        self.blocks += [_Block([line]) for line in lines if _NO_PAGE_NUMBER.search(line)]
 
-    def clean(self, document: Element, margins: Sequence[Element]) -> None:
-        self._clean_story(document)
-        body = next(iter(named_children(document, "body")), document)
-        for number, key in enumerate(self._note_order, 1):  # a note may refer to another: it grows
-            note = copy.deepcopy(self._notes[key])
-            self._clean_story(note)
-            paragraph = next(iter(named(note, "p")), None)
-            if paragraph is not None:
-                at = 1 if len(paragraph) and local_name(paragraph[0]) == "pPr" else 0
-                paragraph.insert(at, _run(note, f"[{number}] "))
-            body.extend(list(note))
-        shown: set[str] = set()
-        for margin in margins:
-            self._clean_story(margin)
-            for paragraph in named(margin, "p"):
-                text = " ".join("".join(run.text or "" for run in named(paragraph, "t")).split())
-                if text not in shown and _NO_PAGE_NUMBER.search(text):
-                    shown.add(text)
-                    body.append(_paragraph(body, text))
+    def _text(self, holder: Element, out: list[_Block]) -> str:
+        """Return the text of a cell or a note on one line; tables in it are added to ``out``."""
+        blocks: list[_Block] = []
+        self._add(holder, blocks)
+        out += [one for one in blocks if one.kind == "table"]
+        lines = (line for one in blocks if one.kind != "table" for line in one.lines)
+        return " ".join(" ".join(lines).split())
 
-    def _clean_story(self, root: Element) -> None:
-        resolve_alternates(root)
-        for element in named(root, "del"):
-            if local_name(element.getparent()) not in ("rPr", "trPr"):
-                replace(element, [])
-        for control in named(root, "sdt"):
-            if named(control, "showingPlcHdr"):  # "Click here to enter text"
-                replace(control, [])
-        for field in named(root, "ffData"):
-            _show_choice(field)
-        for element in named(root, *_DROPPED):
-            replace(element, [])
-        for element in named(root, *_RENAMED):
-            element.tag = f"{{{_W}}}{_RENAMED[local_name(element)]}"
-        for element in named(root, "oMath"):
-            text = "".join(run.text or "" for run in named(element, "t"))
-            replace(element, [_run(root, text)])
-        for element in named(root, "r"):
-            if _is_hidden(element):
-                replace(element, [])
-        self._number_references(root)
-        self._hoist_graphics(root)
-        for element in named(root, *_UNWRAPPED):
-            replace(element, list(element))
-        for table in reversed(named(root, "tbl")):
-            rows = named_children(table, "tr")
-            cells = [cell for row in rows for cell in named_children(row, "tc")]
-            if len(cells) == len(rows) == 1:
-                replace(table, [child for child in cells[0] if local_name(child) != "tcPr"])
-        for paragraph in named(root, "p"):
-            number = self._numbering.number(paragraph)
-            _mark_heading(paragraph, self._levels)
-            if number and any((run.text or "").strip() for run in named(paragraph, "t")):
-                at = 1 if local_name(paragraph[0]) == "pPr" else 0
-                paragraph.insert(at, _run(root, f"{number} "))
+    def _add(self, holder: Element, out: list[_Block]) -> None:
+        for child in holder:
+            match local_name(child):
+                case "p":
+                    self._add_paragraph(child, out)
+                case "tbl":
+                    self._add_table(child, out)
+                case "altChunk":
+                    self._add_embedded(self._package.linked(self._main, child), out)
+                case name if name not in _DROPPED and not _is_prompt(child):
+                    self._add(child, out)
 
-    def _number_references(self, root: Element) -> None:
-        """Replace references to notes by numbers in order of reference."""
-        for element in named(root, "footnoteReference", "endnoteReference"):
-            key = local_name(element).removesuffix("Reference"), element.get(f"{{{_W}}}id", "")
-            if key not in self._notes:
-                replace(element, [])
-                continue
-            if key not in self._numbers:
-                self._note_order.append(key)
-                self._numbers[key] = len(self._note_order)
-            replace(element, [_text(root, f"[{self._numbers[key]}]")])
-
-    def _hoist_graphics(self, root: Element) -> None:
-        """Move the text of boxes, charts and diagrams after the paragraph of their anchor."""
-        for element in reversed(named(root, "relIds", "chart", "txbxContent")):
-            anchor = next(element.iterancestors(f"{{{_W}}}p"), None)
-            if anchor is None:
-                continue
-            if local_name(element) == "txbxContent":
-                blocks = list(element)
+    def _add_paragraph(self, paragraph: Element, out: list[_Block]) -> None:
+        runs: list[tuple[str, str]] = []
+        anchored: list[Element] = []
+        self._collect(paragraph, "", runs, anchored)
+        text = join_runs(runs)
+        level, number = self._numbering.describe(paragraph)
+        if text:
+            text = f"{number} {text}" if number else text
+            if level and len(text) <= MAX_TITLE:  # a longer one only looks like a heading
+                out.append(_Block([text], level))
+            elif number is not None and out and out[-1].kind == "list":
+                out[-1].lines.append(text)
             else:
-                name = "dm" if local_name(element) == "relIds" else "id"
-                lines = self._read_graphic(element.get(f"{{{_R}}}{name}", ""))
-                blocks = [_paragraph(root, line) for line in lines]
-            for block in reversed(blocks):
-                anchor.addnext(block)
-        for element in named(root, "drawing", "pict", "object"):
-            replace(element, [])
+                out.append(_Block([text], kind="" if number is None else "list"))
+        for element in anchored:
+            if local_name(element) == "txbxContent":
+                self._add(element, out)
+            else:
+                lines = self._package.graphic_lines(self._main, element)
+                out += [_Block([line]) for line in lines]
+
+    def _collect(
+        self, holder: Element, mark: str, runs: list[tuple[str, str]], anchored: list[Element]
+    ) -> None:
+        """Collect the runs of a paragraph, and the boxes, charts and diagrams anchored to it."""
+        for child in holder:
+            name = local_name(child)
+            if name == "t":
+                runs.append((mark, child.text or ""))
+            elif name in _SIGNS:
+                runs.append((mark, _SIGNS[name]))
+            elif name == "oMath":
+                runs.append(("", formula_text(child)))
+            elif name in ("footnoteReference", "endnoteReference"):
+                runs.append(("", self._mark(name[:-9], child.get(f"{_W}id", ""))))
+            elif name in ("sym", "fldChar"):
+                runs.append((mark, _symbol(child) if name == "sym" else _check_box(child)))
+            elif name in ("txbxContent", "chart", "relIds"):
+                anchored.append(child)
+            elif name == "r" and _value(child, "rPr/vanish", "off") not in _OFF:
+                continue  # hidden
+            elif name not in _DROPPED and not _is_prompt(child):
+                own = _SCRIPTS.get(_value(child, "rPr/vertAlign"), "") if name == "r" else mark
+                self._collect(child, own, runs, anchored)
+
+    def _mark(self, *key: str) -> str:
+        """Return the number of a note, which is added in the order of the marks."""
+        if key in self._notes and key not in self._marked:
+            self._order.append(self._notes[key])
+            self._marked[key] = len(self._order)
+        return f"[{self._marked[key]}]" if key in self._marked else ""
+
+    def _add_table(self, table: Element, out: list[_Block]) -> None:
+        """Add a table: short cells over several rows in each of them, inner tables after it."""
+        rows = [list(_parts_of(row, "tc")) for row in _parts_of(table, "tr")]
+        if len(rows) == 1 and len(rows[0]) == 1:  # a box
+            self._add(rows[0][0], out)
+            return
+        block, seen, carried = _Block([], kind="table"), list[list[str]](), dict[int, str]()
+        out.append(block)
+        for row in rows:
+            cells, columns = list[str](), list[str]()
+            for cell in row:
+                text, merged = self._text(cell, out), _value(cell, "tcPr/vMerge", "none")
+                if merged in ("", "continue"):
+                    text = text or carried.get(len(columns), "")
+                is_carried = merged != "none" and len(text) <= LONGEST_REPEATED
+                carried[len(columns)] = text if is_carried else ""
+                span = _value(cell, "tcPr/gridSpan", "1")[:6]
+                columns += [text] * min(int(span) if span.isdecimal() else 1, _MOST_COLUMNS)
+                cells.append(text)
+            if any(cells):
+                block.lines.append(" | ".join(cells).rstrip(" |"))
+                settings = row[0].find(f"../{_W}trPr/{_W}tblHeader")
+                if settings is not None and len(block.names) == len(seen):
+                    block.names.append(columns[:_MOST_COLUMNS])
+                seen += [columns[:_MOST_COLUMNS]] if len(seen) < _ROWS_COMPARED else []
+        if not block.names and names_columns(seen):
+            block.names = seen[:1]
+
+    def _add_embedded(self, part: str, out: list[_Block]) -> None:
+        """Add a web page that stands for a part of the document (``altChunk``)."""
+        if part.casefold().endswith((".html", ".htm", ".xhtml")):
+            self._package.read.add(part)
+            source = decode(self._package.archive.read(part), declared=True)
+            page = extract(source, keep_navigation=True)
+            levels = {one.title: one.level for one in page.headings}
+            blocks = page.text.split("\n\n")
+            out += [_Block(one.split("\n"), levels.get(one, 0), "page") for one in blocks]
 
 
-def _show_choice(field: Element) -> None:
-    """Replace a check box or a list of an old form by its state; its field has no text."""
-    text = ""
-    for box in named_children(field, "checkBox"):
-        states = [*named_children(box, "checked"), *named_children(box, "default")]
-        text = "☒" if states and _value(states[0]) not in _OFF else "☐"
-    for choice in named_children(field, "ddList"):
-        entries = [_value(entry) for entry in named_children(choice, "listEntry")]
-        at = next(map(_value, named_children(choice, "result")), "0")
-        text = "".join(entries[int(at[:4]) :][:1]) if at.isdecimal() else ""
-    if text:
-        replace(field.getparent(), [_text(field, text)])
+def _parts_of(holder: Element, name: str) -> Iterator[Element]:
+    """Yield the rows of a table or the cells of a row, also those in content controls."""
+    for child in holder:
+        is_deleted = child.find(f"{_W}trPr/{_W}del") is not None
+        if local_name(child) == name and not is_deleted:
+            yield child
+        elif local_name(child) in ("sdt", "sdtContent", "customXml", "smartTag", "ins"):
+            yield from _parts_of(child, name)
 
 
-def _is_hidden(run: Element) -> bool:
-    for settings in named_children(run, "rPr"):
-        for hidden in named_children(settings, "vanish"):
-            return _value(hidden) not in _OFF
-    return False
+def _value(holder: Element, path: str, default: str = "") -> str:
+    """Return the value of a setting; "" for one without a value, ``default`` without it."""
+    found = holder.find("/".join(f"{_W}{name}" for name in path.split("/")))
+    return default if found is None else str(found.get(f"{_W}val", ""))
 
 
-def _outline_levels(styles: Element | None) -> dict[str, int]:
-    """Return the heading levels, from 1, of paragraph styles by id, with inherited ones."""
-    own: dict[str, int | None] = {}
-    parents: dict[str, str] = {}
-    for style in [] if styles is None else named(styles, "style"):
-        name = style.get(f"{{{_W}}}styleId", "")
-        if style.get(f"{{{_W}}}type") != "paragraph" or name in own:
-            continue
-        own[name] = _own_level(style)
-        for child in named_children(style, "name"):
-            if _value(child).casefold() in _TITLES:
-                own[name] = 1
-        parents[name] = next(map(_value, named_children(style, "basedOn")), "")
-    levels = {}
-    for name in own:
-        at = name
+def _is_prompt(element: Element) -> bool:
+    """Return whether a content control shows only "Click here to enter text"."""
+    return _value(element, "sdtPr/showingPlcHdr", "off") not in _OFF
+
+
+def _check_box(field: Element) -> str:
+    """Return the state of a check box of an old form, whose field has no text."""
+    box = field.find(f"{_W}ffData/{_W}checkBox")
+    if box is None:
+        return ""
+    return "☐" if _value(box, "checked", _value(box, "default", "0")) in _OFF else "☒"
+
+
+def _symbol(element: Element) -> str:
+    code = element.get(f"{_W}char", "")
+    is_known = element.get(f"{_W}font", "") == "Symbol" and re.fullmatch("F0[0-9A-F]{2}", code)
+    return _SYMBOLS.get(int(code[2:], 16), "") if is_known else ""
+
+
+_Settings = tuple[int | None, str, str, str]
+"""Level of a heading, list, level in the list, and the style from which the rest comes."""
+_Level = tuple[int, str, str, bool, str]
+"""First number, kind, text such as ``%1.%2``, whether all its numbers are digits, and style."""
+
+
+class Numbering:
+    """The styles and lists of a document: levels of headings, and numbers that Word shows.
+
+    ``4.2``, ``(b)`` and ``Article IV`` are stated in no paragraph: they are counted in order.
+    """
+
+    def __init__(self, styles: Iterable[Element], lists: Sequence[Element]) -> None:
+        self._styles: dict[str, _Settings] = {}
+        self._lists: dict[str, tuple[str, dict[int, _Level]]] = {}
+        self._restarts: dict[str, dict[int, int]] = {}
+        self._counts: dict[str, dict[int, int]] = {}
+        for style in styles:
+            name, own = _value(style, "name").casefold(), _settings(style, "basedOn")
+            level = 1 if name in _TITLES else _level(name) if own[0] is None else own[0]
+            self._styles.setdefault(style.get(f"{_W}styleId", ""), (level, *own[1:]))
+        shared = {one.get(f"{_W}abstractNumId"): _read_levels(one) for one in lists}
+        for one in lists:  # of one definition, which goes to its counters
+            name, number = _value(one, "abstractNumId"), one.get(f"{_W}numId", "")
+            self._lists[number] = name, dict(shared.get(name, {}))
+            self._restarts[number] = {}
+            for override in one.iterchildren(f"{_W}lvlOverride"):
+                self._lists[number][1].update(_read_levels(override))
+                start, place = _value(override, "startOverride"), override.get(f"{_W}ilvl", "")
+                if (start + place).isdecimal() and start and place:
+                    self._restarts[number][int(place[:2])] = int(start[:6])
+
+    def describe(self, paragraph: Element) -> tuple[int, str | None]:
+        """Return the level of a heading, 0 for none, and the number that Word shows before it.
+
+        The number is "" for a bullet and ``None`` outside a list.
+        """
+        level, listed, at, parent = _settings(paragraph, "pPr/pStyle")
+        style = ""
+        if level is None and parent not in self._styles:
+            level = _level(parent.casefold())
         for _ in range(_MAX_ANCESTORS):
-            if own.get(at) is None:
-                at = parents.get(at, "")
-        level = own.get(at)
-        if level:
-            levels[name] = level
+            if parent not in self._styles or (level is not None and listed):
+                break
+            inherited = self._styles[parent]
+            level = inherited[0] if level is None else level
+            if not listed:
+                listed, at, style = inherited[1], at or inherited[2], parent
+            parent = inherited[3]
+        levels = self._lists.get(listed, ("", {}))[1]
+        tied = (place for place, one in levels.items() if style and one[4] == style)
+        place = int(at[:2]) if at.isdecimal() else next(tied, 0)
+        return level or 0, self._count(listed, place) if place in levels else None
+
+    def _count(self, listed: str, place: int) -> str:
+        name, levels = self._lists[listed]
+        counts = self._counts.setdefault(name, {})
+        counts |= {at: first - 1 for at, first in self._restarts.pop(listed, {}).items()}
+        for above in range(place):
+            counts.setdefault(above, levels[above][0] if above in levels else 1)
+        first, own_kind, text, is_legal, _ = levels[place]
+        counts[place] = counts.get(place, first - 1) + 1
+        for below in range(place + 1, 9):
+            counts.pop(below, None)
+
+        def show(match: re.Match[str]) -> str:
+            at = int(match[1]) - 1
+            kind = levels[at][1] if at in levels else own_kind
+            return _format(counts.get(at, 1), "decimal" if is_legal else kind)
+
+        text = "" if own_kind in ("bullet", "none") else text
+        return _PLACE.sub(show, text).strip()[:_LONGEST_NUMBER]
+
+
+def _level(name: str) -> int | None:
+    told = _HEADING.fullmatch(name)
+    return min(int(told[1]), _DEEPEST_HEADING) if told else None
+
+
+def _settings(holder: Element, parent: str) -> _Settings:
+    outline, level = _value(holder, "pPr/outlineLvl")[:2], None
+    if outline.isdecimal():
+        level = min(int(outline) + 1, _DEEPEST_HEADING) if int(outline) < 9 else 0
+    listed, at = (_value(holder, f"pPr/numPr/{name}") for name in ("numId", "ilvl"))
+    return level, listed, at, _value(holder, parent)
+
+
+def _read_levels(holder: Element) -> dict[int, _Level]:
+    levels = {}
+    for element in holder.iterchildren(f"{_W}lvl"):
+        place, start = element.get(f"{_W}ilvl", ""), _value(element, "start")[:6]
+        kind, text = _value(element, "numFmt", "decimal"), _value(element, "lvlText")
+        is_legal = element.find(f"{_W}isLgl") is not None
+        style, first = _value(element, "pStyle"), int(start) if start.isdecimal() else 0
+        if place.isdecimal() and len(place) == 1:
+            levels[int(place)] = first, kind, text[:_LONGEST_NUMBER], is_legal, style
     return levels
 
 
-def _own_level(holder: Element) -> int | None:
-    """Return the level of a style or paragraph itself; 0 is body text, ``None`` if not given."""
-    for settings in named_children(holder, "pPr"):
-        for outline in named_children(settings, "outlineLvl"):
-            value = _value(outline)
-            if value.isdecimal():
-                level = int(value[:2]) + 1
-                return 0 if level > 9 else min(level, _DEEPEST_HEADING)
-    return None
-
-
-def _mark_heading(paragraph: Element, levels: Mapping[str, int]) -> None:
-    settings = next(iter(named_children(paragraph, "pPr")), None)
-    if settings is None:
-        return
-    style = next(iter(named_children(settings, "pStyle")), None)
-    level = _own_level(paragraph)
-    if level is None and style is not None:
-        level = levels.get(_value(style))
-    if not level:
-        return
-    length = sum(len(run.text or "") for run in named(paragraph, "t"))
-    if length > MAX_TITLE:  # a paragraph that only looks like a heading
-        if style is not None:
-            replace(style, [])
-        return
-    if style is None:
-        style = settings.makeelement(f"{{{_W}}}pStyle")
-        settings.insert(0, style)
-    style.set(f"{{{_W}}}val", f"Heading{level}")
-
-
-def _value(element: Element) -> str:
-    return str(element.get(f"{{{_W}}}val", ""))
-
-
-def _text(root: Element, text: str) -> Element:
-    element = root.makeelement(f"{{{_W}}}t")
-    element.text = text
-    return element
-
-
-def _run(root: Element, text: str) -> Element:
-    run = root.makeelement(f"{{{_W}}}r")
-    run.append(_text(root, text))
-    return run
-
-
-def _paragraph(root: Element, text: str) -> Element:
-    paragraph = root.makeelement(f"{{{_W}}}p")
-    paragraph.append(_run(root, text))
-    return paragraph
+def _format(number: int, kind: str) -> str:
+    text = str(number) if kind not in ("bullet", "none") else ""
+    if kind == "decimalZero":
+        text = text.zfill(2)
+    elif kind in ("lowerLetter", "upperLetter") and number > 0:  # after z comes aa, then bb
+        text = chr(97 + (number - 1) % 26) * min(1 + (number - 1) // 26, _LONGEST_NUMBER)
+    elif kind in ("lowerRoman", "upperRoman") and number < 10_000:
+        text = ""
+        for value, letters in _ROMAN:
+            text += letters * (number // value)
+            number %= value
+    return text.upper() if kind.startswith("upper") else text

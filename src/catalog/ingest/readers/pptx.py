@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-import io
 import re
-import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, cast
-
-from lxml import etree
+from contextlib import suppress
+from typing import BinaryIO
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.ingest.readers.archive import (
-    Archive,
+    BrokenPartError,
     Element,
-    graphic_texts,
-    inside,
+    local_name,
     named,
-    open_archive,
-    parse_xml,
-    read_part,
-    read_properties,
-    replace,
-    resolve_alternates,
+    named_children,
+    text_of,
 )
 from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures, one_line
-from catalog.ingest.readers.metadata import normalise, take_title
+from catalog.ingest.readers.metadata import take_title
+from catalog.ingest.readers.office import A, Package, drawn_lines
 
-if TYPE_CHECKING:
-    from pptx.presentation import Presentation
-    from pptx.shapes.autoshape import Shape
-    from pptx.shapes.base import BaseShape
-    from pptx.shapes.graphfrm import GraphicFrame
-    from pptx.slide import Slide
-
-
-_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_R_ID = f"{_R}id"
-"""The attribute by which an element names a relationship."""
-_READ_PARTS = re.compile(
-    r"(?!customXml/|ppt/(?:theme|tags|comments|embeddings)/).*\.xml", re.IGNORECASE
-)
-_A = "http://schemas.openxmlformats.org/drawingml/2006/main"
+_FURNITURE = ("sldNum", "dt", "ftr")
 _ROW_FRACTION = 30
 """Shapes whose tops differ by less than this part of a slide's height stand in one row."""
+_Places = dict[str, tuple[int, int]]
+"""Distances from the top and from the left, in EMU, of placeholders by number and by kind."""
 
 
 class PptxReader:
@@ -54,198 +34,134 @@ class PptxReader:
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the one document of the file, after a failure for each slide that is broken.
+        """Yield the one document, after a failure for each slide that is missing or damaged.
 
-        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
+        Raises ``ReadError`` if the file is broken, protected or over a limit, or holds no text.
         """
-        archive = open_archive(handle, limits)
-        metadata = normalise(read_properties(archive))
+        package = Package(handle, limits, "ppt/presentation.xml")
+        metadata = package.metadata()
         title = take_title(metadata)
-        try:
-            presentation = _open(archive)
-            joined, pages, broken = JoinedText(limits, "slide"), [], []
-            for number, blocks in enumerate(_slides(presentation, limits), 1):
-                pages.append(joined.following)
-                if blocks is None:
-                    broken.append(ReadFailure(f"{path}:slide {number}", "a broken slide"))
-                else:
-                    _add_slide(joined, blocks)
-        except RecursionError as error:
-            raise ReadError("nested too deeply") from error
+        root = package.root(package.main)
+        entries = named(root, "sldId")
+        if len(entries) > limits.pages:
+            raise ReadError(f"too many slides: over {limits.pages:,}")
+        slides = _Slides(package, sum(_number(one, "cy") for one in named(root, "sldSz")[:1]))
+        joined, pages, broken = JoinedText(limits, "slide"), list[int](), list[ReadFailure]()
+        for number, entry in enumerate(entries, 1):
+            pages.append(joined.following)
+            try:
+                blocks = list(slides.read(package.linked(package.main, entry)))
+            except BrokenPartError:
+                broken.append(ReadFailure(f"{path}:slide {number}", "a broken slide"))
+                continue
+            for text, kind in blocks:
+                headings = [Heading(0, len(text), 1, one_line(text))] if kind == "title" else []
+                joined.add(text, headings, [(0, len(text))] if kind == "table" else [])
         yield from cap_failures(broken)
         yield joined.document(path, title=title, file_type="pptx", metadata=metadata, pages=pages)
+        yield from package.left_out(path)
 
 
-def _add_slide(joined: JoinedText, blocks: list[_Block]) -> None:
-    for block in blocks:
-        whole = (0, len(block.text))
-        heading = Heading(*whole, 1, one_line(block.text))
-        joined.add(
-            block.text,
-            headings=[heading] if block.is_title else [],
-            atomic=[whole] if block.is_table and block.text else [],
-        )
+class _Slides:
+    """Read the slides of a presentation of this height, in EMU.
 
-
-def _open(archive: Archive) -> Presentation:
-    from pptx.package import Package
-
-    try:
-        package = Package.open(_copy_checked(archive))
-        return cast("Presentation", package.presentation_part.presentation)
-    except (*_damage_errors(), etree.XMLSyntaxError) as error:
-        raise ReadError("a broken presentation") from error
-
-
-def _slides(presentation: Presentation, limits: ReadLimits) -> Iterator[list[_Block] | None]:
-    """Yield the blocks of each slide; ``None`` for one that is broken."""
-    try:
-        tolerance = (presentation.slide_height or 0) // _ROW_FRACTION
-        identifiers = [slide.get(_R_ID) for slide in named(presentation.element, "sldId")]
-    except _damage_errors() as error:
-        raise ReadError("a broken presentation") from error
-    identifiers = [identifier for identifier in identifiers if identifier]
-    if len(identifiers) > limits.pages:
-        raise ReadError(f"too many slides: over {limits.pages:,}")
-    for identifier in identifiers:
-        try:
-            yield list(_slide_blocks(presentation.part.related_slide(identifier), tolerance))
-        except _damage_errors():
-            yield None
-
-
-def _damage_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that python-pptx raises for damage: any error of a look-up."""
-    from pptx.exc import PythonPptxError
-
-    return (PythonPptxError, LookupError, ValueError, AttributeError, TypeError, AssertionError)
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """The text of one shape."""
-
-    text: str
-    is_title: bool = False
-    is_table: bool = False
-
-
-def _slide_blocks(slide: Slide, tolerance: int) -> Iterator[_Block]:
-    """Yield the title, the other shapes, then the speaker's notes.
-
-    Shapes go from top to bottom; those whose upper edges differ by at most ``tolerance`` (EMU) go
-    from left to right. Slide numbers, dates, footers and pictures are left out.
+    Shapes go from top to bottom; those whose upper edges are close go from left to right. Slide
+    numbers, dates, footers and pictures are left out.
     """
-    title = slide.shapes.title
-    if title is not None and (text := _break_lines(title.text_frame.text)):
-        yield _Block(" ".join(text.split()), is_title=True)
-    shapes = [shape for shape in slide.shapes if title is None or shape != title]
-    yield from _blocks(shapes, tolerance)
-    if slide.has_notes_slide:
-        frame = slide.notes_slide.notes_text_frame
-        if frame is not None and (notes := _break_lines(frame.text)):
-            yield _Block(f"Notes:\n{notes}")
 
-
-def _blocks(shapes: Iterable[BaseShape], tolerance: int) -> Iterator[_Block]:
-    for shape in _in_reading_order(shapes, tolerance):
-        members = getattr(shape, "shapes", None)
-        if members is not None:
-            yield from _blocks(members, tolerance)
-        elif not _is_furniture(shape):
-            yield from _shape_blocks(shape)
-
-
-def _in_reading_order(shapes: Iterable[BaseShape], tolerance: int) -> list[BaseShape]:
-    rows: list[list[BaseShape]] = []
-    top = 0
-    for shape in sorted(shapes, key=lambda shape: shape.top or 0):
-        if not rows or (shape.top or 0) - top > tolerance:
-            rows.append([])
-            top = shape.top or 0
-        rows[-1].append(shape)
-    return [shape for row in rows for shape in sorted(row, key=lambda shape: shape.left or 0)]
-
-
-def _is_furniture(shape: BaseShape) -> bool:
-    from pptx.enum.shapes import PP_PLACEHOLDER
-
-    kinds = (PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER)
-    return shape.is_placeholder and shape.placeholder_format.type in kinds
-
-
-def _shape_blocks(shape: BaseShape) -> Iterator[_Block]:
-    if shape.has_text_frame:
-        yield _Block(_break_lines(cast("Shape", shape).text_frame.text))
-    elif hasattr(shape, "has_table"):
-        frame = cast("GraphicFrame", shape)
-        lines = _rows(frame) if frame.has_table else _graphic_lines(frame)
-        yield _Block("\n".join(lines), is_table=frame.has_table)
-
-
-def _rows(frame: GraphicFrame) -> Iterator[str]:
-    for row in frame.table.rows:
-        cells = [
-            " ".join(cell.text_frame.text.split()) for cell in row.cells if not cell.is_spanned
+    def __init__(self, package: Package, height: int) -> None:
+        self._package = package
+        self._tolerance = height // _ROW_FRACTION
+        self._places: dict[str, _Places] = {}
+        authors = [
+            one
+            for kind in ("commentAuthors", "authors")
+            for one in package.elements(package.main, kind, "cmAuthor", "author")
         ]
-        if any(cells):
-            yield " | ".join(cells)
+        self._authors = {one.get("id", ""): one.get("name", "") for one in authors}
+
+    def read(self, part: str) -> Iterator[tuple[str, str]]:
+        """Yield text and kind of the blocks of a slide: its title, shapes, notes and comments."""
+        tree = next(iter(named(self._package.root(part), "spTree")), ())
+        titles = [one for one in tree if _placeholder(one)[0] in ("title", "ctrTitle")][:1]
+        for title in titles:
+            yield " ".join(" ".join(drawn_lines(title)).split()), "title"
+        shapes = [one for one in tree if one not in titles]
+        yield from self._blocks(shapes, part, self._inherited(part, "slideLayout", "slideMaster"))
+        notes = self._package.elements(part, "notesSlide", "sp")
+        if lines := [
+            one for body in notes if _placeholder(body)[0] == "body" for one in drawn_lines(body)
+        ]:
+            yield "\n".join(["Notes:", *lines]), "notes"
+        for comment in self._package.elements(part, "comments", "cm", "reply"):
+            said = " ".join(map(text_of, named_children(comment, "text", "txBody")))
+            author = self._authors.get(comment.get("authorId", ""), "")
+            yield ": ".join(filter(None, (author, said))), "comment"
+
+    def _inherited(self, part: str, *outer: str) -> _Places:
+        """Return the places of the placeholders on the layout of a slide and on its master."""
+        found: _Places = {}
+        for target in self._package.related(part, *outer[:1]):
+            if target not in self._places:
+                self._places[target] = self._inherited(target, *outer[1:])
+                with suppress(ReadError):
+                    for shape in named(self._package.root(target), "sp"):
+                        if (place := _place(shape, {})) is not None:
+                            keys = filter(None, _placeholder(shape))
+                            self._places[target] |= dict.fromkeys(keys, place)
+            found |= self._places[target]
+        return found
+
+    def _blocks(
+        self, shapes: Iterable[Element], part: str, places: _Places
+    ) -> Iterator[tuple[str, str]]:
+        rows: list[list[tuple[int, Element]]] = []
+        first = 0
+        placed = [(_place(shape, places) or (0, 0), shape) for shape in shapes]
+        for (top, left), shape in sorted(placed, key=lambda one: one[0][0]):
+            if not rows or top - first > self._tolerance:
+                rows.append([])
+                first = top
+            rows[-1].append((left, shape))
+        for _, shape in (one for row in rows for one in sorted(row, key=lambda one: one[0])):
+            match local_name(shape):
+                case "grpSp":
+                    yield from self._blocks(shape, part, {})
+                case "sp" if _placeholder(shape)[0] not in _FURNITURE:
+                    yield "\n".join(drawn_lines(shape)), "text"
+                case "graphicFrame":
+                    yield "\n".join(_rows(shape)), "table"
+                    for element in named(shape, "chart", "relIds"):
+                        yield "\n".join(self._package.graphic_lines(part, element)), "text"
 
 
-def _graphic_lines(frame: GraphicFrame) -> Iterator[str]:
-    """Yield lines of a chart or diagram; none if its part is missing or broken."""
-    for element in named(frame.element, "chart", "relIds"):
-        identifier = element.get(_R_ID) or element.get(f"{_R}dm", "")
-        try:
-            yield from graphic_texts(parse_xml(frame.part.related_part(identifier).blob))
-        except (KeyError, ReadError):
-            continue
+def _rows(frame: Element) -> Iterator[str]:
+    """Yield the rows of a table; cells that another one reaches over are left out."""
+    for row in (one for table in named(frame, "tbl")[:1] for one in named_children(table, "tr")):
+        cells = (
+            " ".join(" ".join(drawn_lines(cell)).split())
+            for cell in named_children(row, "tc")
+            if not {cell.get("hMerge", "0"), cell.get("vMerge", "0")} & {"1", "true"}
+        )
+        if (line := " | ".join(cells)).strip(" |"):
+            yield line
 
 
-def _break_lines(text: str) -> str:
-    """Return text with PowerPoint's line breaks as line feeds, without blank lines."""
-    lines = (" ".join(line.split()) for line in text.replace("\v", "\n").split("\n"))
-    return "\n".join(filter(None, lines))
+def _placeholder(shape: Element) -> tuple[str, str]:
+    """Return the kind and the number of a placeholder; "" for another shape."""
+    found = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
+    return ("", "") if found is None else (found.get("type", "body"), found.get("idx", ""))
 
 
-def _copy_checked(archive: Archive) -> io.BytesIO:
-    """Copy the parts with text after a check; empty the rest, and remove external links."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as copy:
-        for name in archive.names:
-            copy.writestr(name, _check_part(archive, name))
-    packed.seek(0)
-    return packed
+def _place(shape: Element, places: _Places) -> tuple[int, int] | None:
+    """Return the distances of a shape from the top and from the left, in EMU."""
+    offset = next(shape.iter(f"{A}off"), None)
+    if offset is None:
+        kind, number = _placeholder(shape)
+        return places.get(number) or places.get(kind)
+    return _number(offset, "y"), _number(offset, "x")
 
 
-def _check_part(archive: Archive, name: str) -> bytes:
-    if name.casefold().endswith(".rels"):
-        root = read_part(archive, name)
-        source = name.replace("_rels/", "").removesuffix(".rels")
-        for link in named(root, "Relationship"):
-            target = inside(source, link.get("Target", ""))
-            known = None if target is None else archive.spelling(target)
-            if link.get("TargetMode") == "External" or known is None:
-                replace(link, [])
-            else:
-                link.set("Target", f"/{known}")
-    elif _READ_PARTS.fullmatch(name):
-        root = read_part(archive, name)
-        resolve_alternates(root)
-        _write_out_equations(root)
-    else:
-        return b""
-    return bytes(etree.tostring(root, encoding="utf-8", xml_declaration=True))
-
-
-def _write_out_equations(root: Element) -> None:
-    for equation in named(root, "oMath"):
-        run = root.makeelement(f"{{{_A}}}r")
-        text = root.makeelement(f"{{{_A}}}t")
-        text.text = "".join(part.text or "" for part in named(equation, "t"))
-        run.append(text)
-        holder = next(equation.iterancestors("{*}m", "{*}oMathPara"), equation)
-        holder = next(holder.iterancestors("{*}m"), holder)
-        holder.addprevious(run)
-    for holder in named(root, "m", "oMathPara", "oMath"):
-        replace(holder, [])
+def _number(element: Element, name: str) -> int:
+    value = element.get(name, "")
+    return int(value) if re.fullmatch(r"-?\d{1,12}", value) else 0

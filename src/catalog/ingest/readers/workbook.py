@@ -6,29 +6,22 @@ blank columns part a block whose sides begin or end in different rows.
 
 from __future__ import annotations
 
+import io
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, time, timedelta
 from decimal import Decimal
-from itertools import accumulate, groupby
+from functools import reduce
+from itertools import groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
-from catalog.core.documents import Heading, ParsedDocument
+from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.core.places import PlacesBuilder, format_count
 from catalog.core.text import clean, storable
-from catalog.ingest.readers.archive import (
-    Archive,
-    find_related,
-    named,
-    open_archive,
-    read_part,
-    read_properties,
-    read_relations,
-)
+from catalog.ingest.readers.archive import local_name, named, text_of
 from catalog.ingest.readers.base import (
     JoinedText,
     ReadFailure,
@@ -36,41 +29,46 @@ from catalog.ingest.readers.base import (
     cap_failures,
     file_type,
     one_line,
-)
+)  # fmt: skip
 from catalog.ingest.readers.metadata import normalise, take_title
-from catalog.ingest.readers.number_formats import (
-    column_number,
-    format_number,
-    formats_of_rows,
-    read_formats,
-)
+from catalog.ingest.readers.office import Package, drawn_lines
 from catalog.ingest.readers.opendocument import read_opendocument_properties
 from catalog.ingest.readers.tables import LONGEST_REPEATED, names_columns
 
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet
 
+_Row = tuple[int, dict[int, str]]
+"""The number of a row, from 1, and its texts by column, from 0."""
 _NAMED_SIMPLY = re.compile(r"[\w.]+")
 _LONGEST_NAME = 80
 """Characters of a column's name: every row repeats it."""
-_CELL = re.compile(rb"<(?:\w{1,20}:)?c [^>]{0,200}?\br=\"([A-Za-z]{1,20})(\d{1,20})\"")
-_SMALL = 4_000_000
-"""Bytes of a sheet that may have few cells far apart: the library allocates all between them."""
-_LARGEST_AREA, _SPARSE = 5_000_000, 200
-"""Cells that a sheet may span, and how many times those that it has."""
-_AFTER_ALL = 1 << 60
-"""The number of a row that no sheet has."""
-_PANIC = "PanicException"
 _LOOKED_AT = 50
 """Rows from which the names of the columns are told."""
+_LARGEST_AREA, _SPARSE = 2_500_000, 50
+"""Cells that a sheet may span, and how many times those that it has: the library allocates all."""
+_MOST_REPEATED = 200_000
+"""Cells of a sheet that repeat others; merged cells overlap in some broken files."""
+_TOO_FAR = "not read: its cells are too far apart; delete the one that is astray"
+_CELL = re.compile(rb"r=\"([A-Za-z]{1,20})(\d{1,20})\"[^<>/]*+>")
+_NO_VALUE = re.compile(  # a formula, as saved by programs that do not calculate
+    rb"<((?:\w{1,20}:)?+)c((?:\s(?!t=)[^<>\s]++)*+)(?:\st=\"\w*+\")?+((?:\s[^<>\s]++)*+)>\s*+"
+    rb"<\1f\b[^<>]*+>([^<]++)</\1f>\s*+(?:<\1v\s*+/>|<\1v>\s*+</\1v>)?+\s*+</\1c>"
+)
+_AS_TEXT = rb'<\1c\2\3 t="str"><\1v>=\4</\1v></\1c>'
+_INDENTED = re.compile(rb"(<(?:\w{1,20}:)?+v>)\s*+([^<\s]++)\s*+(?=</)")
+_UNTYPED = re.compile(
+    rb"(<(?:\w{1,20}:)?+table-cell\b(?:(?!value-type=)[^<>])*+)>(?=\s*+<(?:\w{1,20}:)?+p\b)"
+)
+_OPEN_PIECE = re.compile(rb"<(?:\w{1,20}:)?+(?:covered-)?+(table(?:-row|-cell)?+)(\s[^<>]*+)?+>")
+_REPEATED = re.compile(rb":number-(?:rows|columns)-repeated=\"0*+(\d{1,7})\"")
 
 
 class WorkbookReader:
-    """Read the sheets that a person sees, with dates and numbers as displayed.
+    """Read the sheets that a person sees, each with its comments and text boxes at its end.
 
-    Formulas have the values that were saved with them. Outside .xlsx, numbers have no currency,
-    percent sign and thousands separators, because the library returns bare values. A workbook has
-    up to ``text_bytes`` characters; rows after them are left out, and named.
+    Numbers are bare, such as 0.25. Formulas have the values that were saved with them, else they
+    are shown themselves. Rows after the first ``text_bytes`` characters are left out, and named.
     """
 
     def read(
@@ -80,54 +78,35 @@ class WorkbookReader:
 
         Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
         """
-        from python_calamine import (
-            CalamineError,
-            CalamineWorkbook,
-            PasswordError,
-            SheetTypeEnum,
-            SheetVisibleEnum,
-        )
+        import python_calamine as calamine
 
         is_archive = handle.read(2) == b"PK"
         handle.seek(0)
-        archive = open_archive(handle, limits) if is_archive else None
-        is_open = archive is not None and "content.xml" in archive
-        read_fields = read_opendocument_properties if is_open else read_properties
-        metadata = normalise(read_fields(archive) if archive else {})
-        parts, styles = _find_parts(archive) if archive else ({}, None)
-        sparse = {name for name, part in parts.items() if archive and _is_sparse(archive, part)}
-        formats = read_formats(archive, styles) if archive and styles is not None else []
+        package = _Workbook(handle, limits) if is_archive else None
+        handle = (package.mended() if package else None) or handle
         handle.seek(0)
         joined, left_out = JoinedText(limits, "row"), []
         try:
-            book = CalamineWorkbook.from_filelike(handle)
-        except PasswordError as error:
-            raise ReadError("protected by a password") from error
-        except CalamineError as error:
-            raise ReadError(f"a broken workbook: {one_line(error)}") from error
+            book = calamine.CalamineWorkbook.from_filelike(handle)
+        except calamine.CalamineError as error:
+            is_locked = isinstance(error, calamine.PasswordError)
+            reason = f"a broken workbook: {one_line(error)}"
+            raise ReadError("protected by a password" if is_locked else reason) from error
         for sheet in book.sheets_metadata:
             reason = ""
-            if sheet.typ != SheetTypeEnum.WorkSheet:
+            if sheet.typ != calamine.SheetTypeEnum.WorkSheet:
                 reason = "a sheet without cells"
-            elif sheet.visible != SheetVisibleEnum.Visible:
+            elif sheet.visible != calamine.SheetVisibleEnum.Visible:
                 reason = "a hidden sheet is not read"
-            elif sheet.name in sparse:
-                reason = "not read: its cells are too far apart; delete the one that is astray"
+            elif package and sheet.name in package.sparse:
+                reason = _TOO_FAR
             else:
                 try:
-                    part = parts.get(sheet.name) if any(formats) else None
-                    xml = archive.read(part) if archive and part is not None else b""
-                    styled = formats_of_rows(xml, formats)
-                    cells = book.get_sheet_by_name(sheet.name)
-                    first = (cells.start or (0, 0))[1]
-                    rows = _read_rows(cells, first, styled)
+                    rows = _read_rows(book.get_sheet_by_name(sheet.name))
+                    notes = package.notes(sheet.name) if package else ()
                     name = one_line(clean(sheet.name)) or "-"
-                    reason = _add_sheet(joined, name, rows, first, limits.text_bytes)
-                except BaseException as error:
-                    # A panic of the library, as at a cell that no sheet has, is no Exception.
-                    is_known = isinstance(error, CalamineError | ReadError)
-                    if not is_known and type(error).__name__ != _PANIC:
-                        raise
+                    reason = _add_sheet(joined, name, rows, notes, limits.text_bytes)
+                except calamine.CalamineError as error:
                     reason = f"a broken sheet: {one_line(error)}"
             if reason:
                 left_out.append(ReadFailure(f"{path} › {sheet.name}", reason))
@@ -135,257 +114,273 @@ class WorkbookReader:
         if lost and not joined.following:
             raise ReadError(lost[0])
         yield from cap_failures(left_out)
+        metadata = package.metadata() if package else {}
         title = take_title(metadata) or PurePosixPath(path).stem
         yield joined.document(path, title=title, file_type=file_type(path), metadata=metadata)
+        yield from package.left_out(path, "chart") if package else ()
 
 
-def _find_parts(archive: Archive) -> tuple[dict[str, str], str | None]:
-    """Return the parts of an Excel archive that have its sheets, by name, and its styles."""
-    main = find_related(read_relations(archive, ""), "officeDocument")
-    if main is None or not main.endswith(".xml"):
-        return {}, None
-    links, parts = read_relations(archive, main), {}
-    for sheet in named(read_part(archive, main), "sheet"):
-        ids = [value for key, value in sheet.items() if key.endswith("}id")]
-        if ids and ids[0] in links:
-            parts[sheet.get("name", "")] = links[ids[0]].target
-    return parts, find_related(links, "styles")
+class _Workbook(Package):
+    """The archive of a workbook, and what the library does not read of it.
+
+    ``sparse`` has the sheets with few cells far apart.
+    """
+
+    def __init__(self, handle: BinaryIO, limits: ReadLimits) -> None:
+        super().__init__(handle, limits)
+        self.sparse: set[str] = set()
+        self._mended: dict[str, bytes] = {}
+        self._sheets: dict[str, str] = {}
+        if "content.xml" in self.archive:
+            xml = self.archive.read("content.xml")
+            mended = _UNTYPED.sub(rb'\1 office:value-type="string">', xml)
+            _check_repeats(mended)
+            self._mended |= {"content.xml": mended} if mended != xml else {}
+        for sheet in named(self.root(self.main), "sheet") if ".xml" in self.main else ():
+            name, part = sheet.get("name", ""), self.linked(self.main, sheet)
+            self._sheets[name] = part
+            xml = self.archive.read(part) if part else b""
+            places = [(_column(letters), int(row)) for letters, row in _CELL.findall(xml)]
+            spans = [max(numbers) - min(numbers) + 1 for numbers in zip(*places, strict=True)]
+            if places and spans[0] * spans[1] > max(_LARGEST_AREA, _SPARSE * len(places)):
+                self.sparse.add(name)
+            mended = _INDENTED.sub(rb"\1\2", _NO_VALUE.sub(_AS_TEXT, xml))
+            self._mended |= {part: mended} if mended != xml else {}
+
+    def metadata(self) -> dict[str, MetadataValue]:
+        """Return title, author, dates and so on of either kind of workbook."""
+        if "content.xml" in self.archive:
+            return normalise(read_opendocument_properties(self.archive))
+        return super().metadata()
+
+    def mended(self) -> BinaryIO | None:
+        """Return a copy in which the library finds all cells; ``None`` if it finds them anyway."""
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as copy:
+            for name in self.archive.names if self._mended else ():
+                if name.casefold().endswith((".xml", ".rels", "mimetype")):
+                    copy.writestr(name, self._mended.get(name) or self.archive.read(name))
+        return packed if self._mended else None
+
+    def notes(self, name: str) -> Iterator[tuple[int, int, str]]:
+        """Yield row, column and text of the comments and text boxes of a sheet."""
+        sheet = self._sheets.get(name, "-")
+        authors: dict[str, str] = {}
+        for element in self.elements(sheet, "comments", "author", "comment"):
+            text, author = text_of(element), authors.get(element.get("authorId", ""), "")
+            if local_name(element) == "author":
+                authors[str(len(authors))] = text
+            if author.startswith("tc="):  # a thread, after words on old versions of Excel
+                author, text = "", text.partition("Comment: ")[2]
+            said = filter(None, (author, text.removeprefix(f"{author}:").strip()))
+            for letters, row in _CELL.findall(f'r="{element.get("ref", "")}">'.encode()):
+                yield int(row), _column(letters), ": ".join(said)
+        for part in self.related(sheet, "drawing"):
+            self.links(part)
+            for anchor in self.root(part):
+                corner = [text_of(one)[:7] for one in named(anchor, "col", "row")[:2]]
+                is_placed = list(map(str.isdecimal, corner)) == [True, True]
+                column, row = map(int, corner if is_placed else "00")
+                yield from ((row + 1, column, line) for line in drawn_lines(anchor))
 
 
-def _is_sparse(archive: Archive, part: str) -> bool:
-    """Return whether a sheet spans millions of cells and has few."""
-    if archive.size(part) > _SMALL:
-        return False
-    places = _CELL.findall(archive.read(part))
-    columns = [column_number(letters) for letters, _ in places]
-    rows = [int(row) for _, row in places]
-    if not places:
-        return False
-    area = (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
-    return area > max(_LARGEST_AREA, _SPARSE * len(places))
+def _check_repeats(xml: bytes) -> None:
+    """Refuse an OpenDocument workbook whose repeated cells fill much more than the file holds."""
+    top = rows = column = width = area = filled = cells = 0
+    for name, attributes in _OPEN_PIECE.findall(xml):
+        repeated = _REPEATED.search(attributes)
+        count = int(repeated[1]) if repeated else 1
+        if name == b"table":
+            top = rows = width = 0
+        elif name == b"table-row":
+            top, rows, column = top + rows, count, 0
+        else:
+            column += count
+            if b"value-type=" in attributes:
+                cells, filled, width = cells + 1, filled + count * rows, max(width, column)
+                area = max(area, width * (top + rows))
+    if filled > max(_MOST_REPEATED, _SPARSE * cells) or area > max(_LARGEST_AREA, _SPARSE * cells):
+        raise ReadError(_TOO_FAR)
 
 
-@dataclass(slots=True)
-class _Row:
-    """The texts of one row, from the sheet's first column with text on."""
-
-    number: int
-    cells: list[str]
-
-    def filled(self) -> list[int]:
-        return [at for at, text in enumerate(self.cells) if text]
+def _read_rows(sheet: CalamineSheet) -> Iterator[_Row]:
+    """Yield the rows with text, with short texts of merged cells in all their rows and columns."""
+    first, (last_row, last_column) = (sheet.start or (0, 0))[1], sheet.end or (0, 0)
+    merged, spare = sorted(sheet.merged_cell_ranges or (), reverse=True), _MOST_REPEATED
+    active: list[tuple[int, int, int, str]] = []
+    for number, values in enumerate(sheet.iter_rows()):
+        filled = ((at, show(value)) for at, value in enumerate(values, first) if value != "")
+        cells = {at: text for at, text in filled if text}
+        active = [one for one in active if one[0] >= number]
+        while merged and merged[-1][0][0] <= number:
+            (top, left), (bottom, right) = merged.pop()
+            text, bottom, right = (
+                cells.get(left, ""),
+                min(bottom, last_row),
+                min(right, last_column),
+            )
+            size = (bottom - top + 1) * (right - left + 1)
+            if top == number and 0 < len(text) <= LONGEST_REPEATED and size <= spare:
+                spare -= size
+                active.append((bottom, left, right, text))
+        for _, left, right, text in active:
+            cells.setdefault(left, text)
+            for column in range(left + 1, right + 1):
+                cells.setdefault(column, _Spanned(text))
+        if cells:
+            yield number + 1, dict(sorted(cells.items())) if active else cells
 
 
 class _Spanned(str):
     """The text of a merged cell, repeated in the columns after its first."""
 
 
-def _read_rows(
-    sheet: CalamineSheet, first: int, formats: Iterator[tuple[int, dict[int, str]]]
-) -> Iterator[_Row]:
-    """Yield the rows with text, with short texts of merged cells in all of their rows and columns.
-
-    ``first`` is the number of the first column, from 0. ``formats`` has the number formats of rows,
-    which are counted from 1, by column from 1.
-    """
-    merged = sorted(sheet.merged_cell_ranges or ())
-    at, active = 0, list[tuple[int, int, int, str]]()
-    styled, codes = 0, dict[int, str]()
-    for number, values in enumerate(sheet.iter_rows()):
-        while styled <= number:
-            styled, codes = next(formats, (_AFTER_ALL, {}))
-        own = codes if styled == number + 1 else {}
-        numbered = enumerate(values, first + 1)
-        cells = [show(value, own.get(column, "")) for column, value in numbered]
-        active = [one for one in active if one[0] >= number]
-        while at < len(merged) and merged[at][0][0] <= number:
-            (top, left), (bottom, right) = merged[at]
-            at += 1
-            left, right = left - first, min(right - first, len(cells) - 1)
-            is_repeated = 0 <= left < len(cells) and 0 < len(cells[left]) <= LONGEST_REPEATED
-            if top == number and is_repeated:
-                active.append((bottom, left, right, cells[left]))
-        for _, left, right, text in active:
-            if not cells[left]:
-                cells[left] = text
-            for column in range(left + 1, right + 1):
-                cells[column] = cells[column] or _Spanned(text)
-        if any(cells):
-            yield _Row(number + 1, cells)
-
-
-def show(value: object, code: str = "") -> str:
+def show(value: object) -> str:
     """Return a value as a person sees it: 12.5, 2024-03-05, 2024-03-05 09:30, 7:45, TRUE.
 
-    ``code`` is its number format, if known. Other numbers have up to 15 digits, as in Excel.
-    Seconds are shown unless they are 0.
+    Numbers have up to 15 digits, as in Excel. Seconds are shown unless they are 0.
     """
     match value:
         case str():
             return " ".join(storable(value.replace("\0", "")).split())
         case bool():
             return str(value).upper()
-        case float() if code and (formatted := format_number(value, code)) is not None:
-            return " ".join(formatted.split())
         case float():
             shown = f"{value or 0.0:.15g}"
             is_plain = "e" not in shown or not 1e-7 < abs(value) < 1e21
             return shown if is_plain else f"{Decimal(shown):f}"
         case datetime():
             is_day = value.time() == time()
-            return (
-                str(value.date())
-                if is_day
-                else f"{value.date()} {'0' * (value.hour < 10)}{_clock(value)}"
-            )
-        case date() | int():
-            return str(value)
+            return str(value.date()) if is_day else f"{value.date()} {_clock(value.time())}"
         case time():
-            return _clock(value)
+            return _clock(value).removeprefix("0")
         case timedelta():
             rest = abs(value)
-            hours, seconds = divmod(rest.seconds, 3600)
-            whole = time(0, seconds // 60, seconds % 60, rest.microseconds)
-            sign = "-" if value < timedelta() else ""
-            return f"{sign}{rest.days * 24 + hours}{_clock(whole)[1:]}"
-    return ""
+            minutes, seconds = divmod(rest.seconds, 60)
+            clock = _clock(time(0, minutes % 60, seconds, rest.microseconds))[2:]
+            return f"{'-' * (value < timedelta())}{rest.days * 24 + minutes // 60}{clock}"
+    return str(value)
 
 
-def _clock(value: time | datetime) -> str:
-    """Return ``7:45``, ``7:45:09`` or ``7:45:09.25``."""
-    shown = f"{value.hour}:{value.minute:02}"
-    if value.second or value.microsecond:
-        shown += f":{value.second:02}"
+def _clock(value: time) -> str:
+    """Return ``07:45``, ``07:45:09`` or ``07:45:09.25``."""
     if value.microsecond:
-        shown += f".{value.microsecond:06}".rstrip("0")
-    return shown
+        return value.isoformat().rstrip("0")
+    return value.isoformat("seconds" if value.second else "minutes")
 
 
 def _add_sheet(
-    joined: JoinedText, name: str, all_rows: Iterator[_Row], first: int, limit: int
+    joined: JoinedText,
+    name: str,
+    sheet_rows: Iterable[_Row],
+    notes: Iterable[tuple[int, int, str]],
+    limit: int,
 ) -> str:
-    """Add the text of a sheet; return which of its rows were left out, if any."""
+    """Add the text of a sheet and its notes; return which rows were left out, if any."""
     quoted = name if _NAMED_SIMPLY.fullmatch(name) else "'" + name.replace("'", "''") + "'"
-    names = dict[tuple[int, int], list[str]]()
-    left_out, length, has_heading = list[int](), joined.following, True
+    names: dict[tuple[int, int], dict[int, str]] = {}
+    left_out: list[int] = []
+    begin = joined.following
 
-    def fitting() -> Iterator[_Row]:
-        nonlocal length
-        for row in all_rows:
-            length += sum(map(len, row.cells))
-            if length > limit:
-                left_out.append(row.number)
-            else:
-                yield row
+    def add(lines: Iterable[tuple[int, str]], left: int, right: int) -> None:
+        """Add a block with a line for each row; over the first one stands the name."""
+        places, kept, size = PlacesBuilder("row"), list[str](), 0
+        area = f"{quoted}!{_letters(left)}:{_letters(right)}"
+        is_first = joined.following == begin
+        for number, line in lines:
+            for text in [name, line] if is_first and not kept else [line]:
+                if left_out or joined.following + size + len(text) > limit:
+                    left_out.append(number)
+                    break
+                places.add(size, number, None, area)
+                size += len(text) + 1
+                kept.append(text)
+        top = len(name) * is_first
+        headings = [Heading(0, top, 1, name)] if is_first else []
+        joined.add("\n".join(kept), headings, [(top, size)], places=places.places())
 
     # Rows that follow one another without a blank row differ equally from their place.
-    for _, block in groupby(enumerate(fitting()), lambda one: one[1].number - one[0]):
-        for rows, left, right in _split_columns([row for _, row in block]):
-            area = f"{quoted}!{_letters(first + left)}:{_letters(first + right)}"
-            lines = list(_read_table(rows, left, right, names))
-            if has_heading:
-                lines.insert(0, (rows[0].number, one_line(name)))
-            # With the names of their columns the rows may be longer than they were without.
-            size = accumulate((len(line) + 1 for _, line in lines), initial=joined.following)
-            fit = bisect_right(list(size), limit) - 1
-            left_out += [number for number, _ in lines[max(fit, 0) :]]
-            _add_lines(joined, lines[: max(fit, 0)], area, has_heading=has_heading)
-            has_heading = False
+    for _, block in groupby(enumerate(sheet_rows), lambda one: one[1][0] - one[0]):
+        for rows, columns in _split_columns([row for _, row in block]):
+            add(_read_table(rows, columns, names), columns[0], columns[-1])
+    for row, column, text in notes:
+        add([(row, text)], column, column)
     if not left_out:
         return ""
     told = format_count("row", min(left_out), max(left_out))
     return f"{told} left out: over {limit:,} characters; save them as another file"
 
 
-def _add_lines(
-    joined: JoinedText, lines: Sequence[tuple[int, str]], area: str, *, has_heading: bool
-) -> None:
-    """Add a block with a line for each row, all in the columns of one area."""
-    places, offset = PlacesBuilder("row"), 0
-    for number, line in lines:
-        places.add(offset, number, None, area)
-        offset += len(line) + 1
-    text, headings, begin = "\n".join(line for _, line in lines), [], 0
-    if has_heading and lines:
-        begin = len(lines[0][1])
-        headings = [Heading(0, begin, 1, lines[0][1])]
-    joined.add(text, headings, [(begin, len(text))], places=places.places())
-
-
-def _split_columns(block: Sequence[_Row]) -> Iterator[tuple[list[_Row], int, int]]:
-    """Yield the tables of a block from left to right: rows, first column, last column."""
+def _split_columns(block: Sequence[_Row]) -> Iterator[tuple[list[_Row], list[int]]]:
+    """Yield the tables of a block from left to right: their rows, and their columns with text."""
     extents: dict[int, tuple[int, int]] = {}
-    for row in block:
-        filled = row.filled()
-        for column in filled:
-            top, bottom = extents.get(column, (row.number, row.number))
-            if len(filled) == 1:  # a title or a remark: not a row of the table
-                top, bottom = max(top, block[-1].number), min(bottom, block[0].number)
-            extents[column] = min(top, row.number), max(bottom, row.number)
-    columns = sorted(extents)
-    groups: list[list[int]] = []
-    for column in columns:
-        if groups and column == groups[-1][-1] + 1:
-            groups[-1].append(column)
-        else:
-            groups.append([column])
-    joined: list[tuple[tuple[int, int], list[int]]] = []
-    for group in groups:
+    for number, cells in block:
+        for column in cells:
+            top, bottom = extents.get(column, (number, number))
+            if len(cells) == 1:  # a title or a remark: not a row of the table
+                top, bottom = max(top, block[-1][0]), min(bottom, block[0][0])
+            extents[column] = min(top, number), max(bottom, number)
+    tables: list[tuple[tuple[int, int], list[int]]] = []
+    for _, run in groupby(enumerate(sorted(extents)), lambda one: one[1] - one[0]):
+        group = [column for _, column in run]
         extent = min(extents[at][0] for at in group), max(extents[at][1] for at in group)
-        if joined and joined[-1][0] == extent:
-            joined[-1][1].extend(group)
+        if tables and tables[-1][0] == extent:
+            tables[-1][1].extend(group)
         else:
-            joined.append((extent, group))
-    for _, group in joined:
-        rows = [row for row in block if any(row.cells[at] for at in group)]
-        yield rows, group[0], group[-1]
+            tables.append((extent, group))
+    table_of = {column: at for at, (_, columns) in enumerate(tables) for column in columns}
+    rows: list[list[_Row]] = [[] for _ in tables]
+    for number, cells in block:
+        for at, some in groupby(cells.items(), lambda cell: table_of[cell[0]]):
+            rows[at].append((number, dict(some)))
+    yield from zip(rows, (columns for _, columns in tables), strict=True)
 
 
 def _read_table(
-    rows: Sequence[_Row], left: int, right: int, known: dict[tuple[int, int], list[str]]
+    rows: Sequence[_Row], columns: Sequence[int], known: dict[tuple[int, int], dict[int, str]]
 ) -> Iterator[tuple[int, str]]:
     """Yield number and text of each row of a table in these columns.
 
     ``known`` has the names of columns of the sheet so far: a table without may have those above it.
     """
-    table = [_Row(row.number, row.cells[left : right + 1]) for row in rows]
-    begin = 0
-    while begin < len(table) and left < right and len(_own(table[begin])) == 1:
+    begin, sides = 0, (columns[0], columns[-1])
+    while begin < len(rows) and len(columns) > 1 and len(_own(rows[begin])) == 1:
         begin += 1
-    names, body = _find_names(table, begin)
-    if names:
-        known[left, right] = names
-    names = known.get((left, right), [])
-    for at, row in enumerate(table):
+    found, body = _find_names(rows[begin : begin + _LOOKED_AT + 1], columns)
+    names = known[sides] = found or known.get(sides, {})
+    for at, row in enumerate(rows):
         cells = _own(row)
-        if names and at >= body and [column for column, _ in cells] != [0]:
-            parts = (f"{names[at]}: {text}" if names[at] else text for at, text in cells)
-            yield row.number, "; ".join(parts)
+        if names and at >= begin + body and [column for column, _ in cells] != [columns[0]]:
+            told = (f"{names[one]}: {text}" if names.get(one) else text for one, text in cells)
+            yield row[0], "; ".join(told)
         else:
-            yield row.number, " | ".join(text for _, text in cells)
+            yield row[0], " | ".join(text for _, text in cells)
 
 
 def _own(row: _Row) -> list[tuple[int, str]]:
     """Return column and text of the cells, a merged one once."""
-    cells = enumerate(row.cells)
-    return [(at, text) for at, text in cells if text and not isinstance(text, _Spanned)]
+    return [(at, text) for at, text in row[1].items() if not isinstance(text, _Spanned)]
 
 
-def _find_names(table: Sequence[_Row], begin: int) -> tuple[list[str], int]:
-    """Return the names of the columns, none if no row has them, and the first row after these."""
-    if not names_columns([row.cells for row in table[begin : begin + _LOOKED_AT]]):
-        return [], begin
-    names, body = table[begin].cells, begin + 1
-    is_grouped = any(isinstance(text, _Spanned) for text in names)
-    if is_grouped and names_columns([row.cells for row in table[body : body + _LOOKED_AT]]):
-        below = table[body].cells
-        pairs = zip(names, below, strict=True)
+def _find_names(rows: Sequence[_Row], columns: Sequence[int]) -> tuple[dict[int, str], int]:
+    """Return the names of the columns, none if no row has them, and how many rows have them."""
+    table = [[cells.get(at, "") for at in columns] for _, cells in rows]
+    if not names_columns(table[:_LOOKED_AT]):
+        return {}, 0
+    names, count = table[0], 1
+    if any(isinstance(text, _Spanned) for text in names) and names_columns(table[1:]):
+        pairs = zip(names, table[1], strict=True)
         names = [over if over == own else f"{over} {own}".strip() for over, own in pairs]
-        body += 1
-    return [name[:_LONGEST_NAME] for name in names], body
+        count = 2
+    return {at: name[:_LONGEST_NAME] for at, name in zip(columns, names, strict=True)}, count
+
+
+def _column(letters: bytes) -> int:
+    """Return the number of a column, from 0: ``AB`` is 27."""
+    return reduce(lambda number, letter: 26 * number + letter - 64, letters.upper(), 0) - 1
 
 
 def _letters(column: int) -> str:
-    """Return the letters of a column that is counted from 0: A, Z, AA."""
+    """Return the letters of a column: ``AB`` for 27."""
     before, rest = divmod(column, 26)
     return (_letters(before - 1) if before else "") + chr(ord("A") + rest)
