@@ -36,26 +36,25 @@ class EmbeddingUsage:
 
     def __add__(self, other: EmbeddingUsage) -> EmbeddingUsage:
         """Return the sum of both."""
-        pairs = zip(astuple(self), astuple(other), strict=True)
-        return EmbeddingUsage(*(_sum(one, another) for one, another in pairs))
+        return EmbeddingUsage(*map(_sum, astuple(self), astuple(other)))
 
     def __sub__(self, before: EmbeddingUsage) -> EmbeddingUsage:
         """Return the counts added since ``before``."""
-        pairs = zip(astuple(self), astuple(before), strict=True)
-        return EmbeddingUsage(*(_sum(one, another and -another) for one, another in pairs))
+        less = (count and -count for count in astuple(before))
+        return EmbeddingUsage(*map(_sum, astuple(self), less))
 
     def __str__(self) -> str:
         """Return the counts as the report of a run shows them."""
         about = "about " if self.estimated else ""
-        parts = [f"{_count(self.requests, 'request')}, {about}{_count(self.tokens, 'token')}"]
+        text = f"{_count(self.requests, 'request')}, {about}{_count(self.tokens, 'token')}"
         if self.cost:
-            parts.append(
-                f"{about}{self.cost:,.2f} to pay" if self.cost >= 0.01 else "under 0.01 to pay"
+            text += (
+                f", {about}{self.cost:,.2f} to pay" if self.cost >= 0.01 else ", under 0.01 to pay"
             )
         if self.retries:
             repeated = f"{_count(self.retries, 'request')} repeated"
-            parts.append(f"{repeated} after {self.waited_seconds:.0f} s of waiting")
-        return ", ".join(parts)
+            text += f", {repeated} after {self.waited_seconds:.0f} s of waiting"
+        return text
 
 
 def _sum(one: Any, another: Any) -> Any:

@@ -64,14 +64,15 @@ _QWEN3_QUERY = (
     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 )
 
+_Of = EmbeddingProfile
 PROFILES: Mapping[str, EmbeddingProfile] = {
-    "BAAI/bge-small-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 384, _ENGLISH),
-    "BAAI/bge-base-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 768, _ENGLISH),
-    "BAAI/bge-large-en-v1.5": EmbeddingProfile(_BGE_QUERY, "", "cls", 512, 1024, _ENGLISH),
-    "sentence-transformers/all-MiniLM-L6-v2": EmbeddingProfile("", "", "mean", 256, 384, _ENGLISH),
-    "intfloat/e5-small-v2": EmbeddingProfile("query: ", "passage: ", "mean", 512, 384, _ENGLISH),
-    "intfloat/multilingual-e5-small": EmbeddingProfile("query: ", "passage: ", "mean", 512, 384),
-    "nomic-ai/nomic-embed-text-v1.5": EmbeddingProfile(
+    "BAAI/bge-small-en-v1.5": _Of(_BGE_QUERY, "", "cls", 512, 384, _ENGLISH),
+    "BAAI/bge-base-en-v1.5": _Of(_BGE_QUERY, "", "cls", 512, 768, _ENGLISH),
+    "BAAI/bge-large-en-v1.5": _Of(_BGE_QUERY, "", "cls", 512, 1024, _ENGLISH),
+    "sentence-transformers/all-MiniLM-L6-v2": _Of("", "", "mean", 256, 384, _ENGLISH),
+    "intfloat/e5-small-v2": _Of("query: ", "passage: ", "mean", 512, 384, _ENGLISH),
+    "intfloat/multilingual-e5-small": _Of("query: ", "passage: ", "mean", 512, 384),
+    "nomic-ai/nomic-embed-text-v1.5": _Of(
         "search_query: ",
         "search_document: ",
         "mean",
@@ -81,42 +82,37 @@ PROFILES: Mapping[str, EmbeddingProfile] = {
         (512, 256, 128, 64),
         True,
     ),
-    "nomic-ai/nomic-embed-text-v2-moe": EmbeddingProfile(
+    "nomic-ai/nomic-embed-text-v2-moe": _Of(
         "search_query: ", "search_document: ", "mean", 512, 768, shorter=(256,)
     ),
-    "MongoDB/mdbr-leaf-ir": EmbeddingProfile(_BGE_QUERY, "", "other", 512, 768, _ENGLISH, (256,)),
-    "Snowflake/snowflake-arctic-embed-s": EmbeddingProfile(
-        _BGE_QUERY, "", "cls", 512, 384, _ENGLISH
-    ),
-    "Snowflake/snowflake-arctic-embed-m-v1.5": EmbeddingProfile(
+    "MongoDB/mdbr-leaf-ir": _Of(_BGE_QUERY, "", "other", 512, 768, _ENGLISH, (256,)),
+    "Snowflake/snowflake-arctic-embed-s": _Of(_BGE_QUERY, "", "cls", 512, 384, _ENGLISH),
+    "Snowflake/snowflake-arctic-embed-m-v1.5": _Of(
         _BGE_QUERY, "", "cls", 512, 768, _ENGLISH, (256,)
     ),
-    "Alibaba-NLP/gte-modernbert-base": EmbeddingProfile("", "", "cls", 8192, 768, _ENGLISH),
-    "ibm-granite/granite-embedding-small-english-r2": EmbeddingProfile(
-        "", "", "cls", 8192, 384, _ENGLISH
-    ),
-    "ibm-granite/granite-embedding-97m-multilingual-r2": EmbeddingProfile(
-        "", "", "cls", 32768, 384
-    ),
-    "google/embeddinggemma-300m": EmbeddingProfile(
+    "Alibaba-NLP/gte-modernbert-base": _Of("", "", "cls", 8192, 768, _ENGLISH),
+    "ibm-granite/granite-embedding-small-english-r2": _Of("", "", "cls", 8192, 384, _ENGLISH),
+    "ibm-granite/granite-embedding-97m-multilingual-r2": _Of("", "", "cls", 32768, 384),
+    "google/embeddinggemma-300m": _Of(
         "task: search result | query: ",
         "title: none | text: ",
         "other",
         2048,
         768,
-        shorter=(512, 256, 128),
+        (),
+        (512, 256, 128),
     ),
-    "Qwen/Qwen3-Embedding-0.6B": EmbeddingProfile(
+    "Qwen/Qwen3-Embedding-0.6B": _Of(
         _QWEN3_QUERY, "", "other", 32768, 1024, shorter=range(32, 1024)
     ),
     # on servers only; Cohere's distinguish queries and passages by a field of the request
-    "embed-english-v3.0": EmbeddingProfile(max_tokens=512, dim=1024, languages=_ENGLISH),
-    "embed-english-light-v3.0": EmbeddingProfile(max_tokens=512, dim=384, languages=_ENGLISH),
-    "embed-multilingual-v3.0": EmbeddingProfile(max_tokens=512, dim=1024),
-    "embed-multilingual-light-v3.0": EmbeddingProfile(max_tokens=512, dim=384),
-    "text-embedding-3-small": EmbeddingProfile(max_tokens=8191, dim=1536, shorter=(512,)),
-    "text-embedding-3-large": EmbeddingProfile(max_tokens=8191, dim=3072, shorter=(1024, 256)),
-    "text-embedding-ada-002": EmbeddingProfile(max_tokens=8191, dim=1536),
+    "embed-english-v3.0": _Of(max_tokens=512, dim=1024, languages=_ENGLISH),
+    "embed-english-light-v3.0": _Of(max_tokens=512, dim=384, languages=_ENGLISH),
+    "embed-multilingual-v3.0": _Of(max_tokens=512, dim=1024),
+    "embed-multilingual-light-v3.0": _Of(max_tokens=512, dim=384),
+    "text-embedding-3-small": _Of(max_tokens=8191, dim=1536, shorter=(512,)),
+    "text-embedding-3-large": _Of(max_tokens=8191, dim=3072, shorter=(1024, 256)),
+    "text-embedding-ada-002": _Of(max_tokens=8191, dim=1536),
 }
 
 _BY_LAST_PART = {name.rpartition("/")[2].casefold(): name for name in PROFILES} | {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 from tenacity.wait import wait_random
@@ -21,13 +21,7 @@ from catalog.core.text import storable
 from catalog.core.tokens import EstimatedTokenCounter
 from catalog.embedding.encoder import PROBE, EmbeddingUsage, make_fingerprint
 from catalog.embedding.json_server import JsonServer
-from catalog.embedding.profiles import (
-    PROFILES,
-    chosen_dim,
-    cut_mark,
-    profile_of,
-    published_name,
-)
+from catalog.embedding.profiles import PROFILES, chosen_dim, cut_mark, profile_of, published_name
 
 if TYPE_CHECKING:
     import httpx
@@ -37,31 +31,12 @@ if TYPE_CHECKING:
 Side = Literal["query", "document"]
 
 
-class ServerForm(Protocol):
-    """The form of requests to a kind of server, and of its replies."""
-
-    path: str
-    """What follows the base address."""
-    base: str | None
-    """The base address, where there is one for all."""
-    most_texts: int
-    """How many texts a request may hold."""
-
-    def request(self, model: str, texts: Sequence[str], side: Side) -> dict[str, Any]:
-        """Return the body of a request."""
-        ...
-
-    def rows(self, answer: Any, count: int) -> list[Any] | None:
-        """Return the vectors in the order of the texts, ``None`` unless there are ``count``."""
-        ...
-
-    def tokens(self, answer: Any) -> int | None:
-        """Return the server's count of tokens, ``None`` if it reports none."""
-        ...
-
-
 class OpenAIForm:
-    """``POST …/embeddings`` as in OpenAI, vLLM, Ollama, llama.cpp and TEI."""
+    """``POST …/embeddings`` as in OpenAI, vLLM, Ollama, llama.cpp and TEI.
+
+    A form has the end of its address, a base address if there is one for all, and how many texts a
+    request may hold.
+    """
 
     path = "/embeddings"
     base: str | None = None  # no default: texts are sent only to a named server
@@ -72,19 +47,19 @@ class OpenAIForm:
         return {"model": model, "input": list(texts), "encoding_format": "float"}
 
     def rows(self, answer: Any, count: int) -> list[Any] | None:
-        """Return the vectors by the ``index`` of each, or in order if none has an index."""
+        """Return the vectors by the ``index`` of each, or in order if none has an index.
+
+        ``None`` unless there are ``count`` of them.
+        """
         rows = _get(answer, "data")
         if not isinstance(rows, list) or len(rows) != count:
             return None
-        indexes = [_get(row, "index") for row in rows]
-        if all(index is None for index in indexes):
-            indexes = list(range(count))
-        by_index = {
-            index: _get(row, "embedding")
-            for index, row in zip(indexes, rows, strict=True)
-            if isinstance(index, int)
-        }
-        return [by_index[at] for at in range(count)] if by_index.keys() == {*range(count)} else None
+        places = [_get(row, "index") for row in rows]
+        places = list(range(count)) if set(places) <= {None} else places
+        if sorted(map(str, places)) != sorted(map(str, range(count))):
+            return None
+        by_place = zip(map(int, places), rows, strict=True)
+        return [_get(row, "embedding") for _, row in sorted(by_place, key=lambda it: it[0])]
 
     def tokens(self, answer: Any) -> int | None:
         """Return ``usage.total_tokens``."""
@@ -156,39 +131,36 @@ class Retries:
         on_retry: Callable[[BaseException | None, float], None],
     ) -> ResultT:
         """Call the function; ``on_retry`` is called with each error and the seconds to wait."""
+
+        def tell(state: RetryCallState) -> None:
+            tell_retry("embedding", state.attempt_number, _error(state), state.upcoming_sleep)
+            on_retry(_error(state), state.upcoming_sleep)
+
+        def is_over(state: RetryCallState) -> bool:
+            passed = max(state.idle_for, state.seconds_since_start or 0.0)
+            is_late = passed + state.upcoming_sleep > self._seconds
+            return state.attempt_number >= (1 if self._is_failing else TRIES) or is_late
+
+        is_busy = retry_if_exception_type(EmbeddingServerError)
         retrying = Retrying(
-            retry=retry_if_exception_type(EmbeddingServerError),
-            stop=self._is_over,
+            retry=is_busy,
+            stop=is_over,
             wait=_wait,
             sleep=self._sleep,
-            before_sleep=lambda state: _tell(state, on_retry),
+            before_sleep=tell,
             reraise=True,
         )
         try:
             result = retrying(function)
-        except EmbeddingServerError:
-            self._is_failing = True
-            raise
-        except CatalogError:
-            self._is_failing = False
+        except CatalogError as error:
+            self._is_failing = isinstance(error, EmbeddingServerError)
             raise
         self._is_failing = False
         return result
 
-    def _is_over(self, state: RetryCallState) -> bool:
-        tries = 1 if self._is_failing else TRIES
-        passed = max(state.idle_for, state.seconds_since_start or 0.0)
-        is_late = passed + state.upcoming_sleep > self._seconds
-        return state.attempt_number >= tries or is_late
-
 
 def _error(state: RetryCallState) -> BaseException | None:
     return None if state.outcome is None else state.outcome.exception()
-
-
-def _tell(state: RetryCallState, on_retry: Callable[[BaseException | None, float], None]) -> None:
-    tell_retry("embedding", state.attempt_number, _error(state), state.upcoming_sleep)
-    on_retry(_error(state), state.upcoming_sleep)
 
 
 def _wait(state: RetryCallState) -> float:
@@ -197,15 +169,13 @@ def _wait(state: RetryCallState) -> float:
 
 
 _log = logging.getLogger(__name__)
-FORMS: dict[str, ServerForm] = {"openai": OpenAIForm(), "cohere": CohereForm()}
+FORMS: dict[str, OpenAIForm | CohereForm] = {"openai": OpenAIForm(), "cohere": CohereForm()}
 QUERY_RETRY_SECONDS = 2.0  # seconds after which a search does not retry
 _MAX_TOKENS = 512  # of an unknown model
 _MOST_BYTES = 400_000  # of an answer, for each text and once more: 8,192 numbers, and blanks
 _SAME, _ASKED_AGAIN = 0.999, 5  # likeness of vectors that differ by rounding alone; requests
-_REFUSED, _UNKNOWN, _UNPAID, _LIMITED = (401, 403), (404, 405, 410), 402, 429
-_WAIT = (408, 409, 425, _LIMITED)
+_WAIT = (408, 409, 425, 429)
 _TOO_LONG = (b"too long", b"too large", b"maximum context", b"context length", b"too many tokens")
-_NO_CREDIT = b"insufficient_quota"
 
 
 class ServedEncoder:
@@ -320,14 +290,15 @@ class ServedEncoder:
         if name == known:
             return
         body = self._form.request(self.model, [storable(text)], self._side)
-        for _ in range(_ASKED_AGAIN):
-            answer = self._retries.call(lambda: self._ask(body, 1), self._note_retry)
-            if _name_of(answer) == name:  # not the first of two that take turns
-                [again] = self._read(answer, 1)
-                if again.shape == vector.shape and float(again @ vector) >= _SAME:
-                    self._first = (name, text, vector)
-                    return
-                break
+        asked = (
+            self._retries.call(lambda: self._ask(body, 1), self._note_retry)
+            for _ in range(_ASKED_AGAIN)
+        )
+        answer = next((it for it in asked if _name_of(it) == name), None)  # two may take turns
+        [again] = [vector * 0] if answer is None else self._read(answer, 1)
+        if again.shape == vector.shape and float(again @ vector) >= _SAME:
+            self._first = (name, text, vector)
+            return
         raise ConfigError(
             f"{self._server.label} now uses another model than at the start, and vectors of two "
             "models cannot be compared: correct the server, or embed everything again with "
@@ -346,27 +317,21 @@ class ServedEncoder:
         """Return the error that explains the status, without any text of the reply."""
         label, status = self._server.label, reply.status_code
         said = reply.content[:10_000].lower()
-        if status in _REFUSED:
+        if status in (401, 403):
             return ConfigError(f"{label} refused the key ({status}): check IDX_EMBEDDING__API_KEY")
-        if status in _UNKNOWN or 300 <= status < 400:
-            return ConfigError(
-                f"{label} has no such model or address ({status}): check IDX_EMBEDDING__MODEL and "
-                "IDX_EMBEDDING__URL"
-            )
-        if status == _UNPAID or (status == _LIMITED and _NO_CREDIT in said):
+        if status in (404, 405, 410) or 300 <= status < 400:
+            advice = "check IDX_EMBEDDING__MODEL and IDX_EMBEDDING__URL"
+            return ConfigError(f"{label} has no such model or address ({status}): {advice}")
+        if status == 402 or (status == 429 and b"insufficient_quota" in said):
             return ConfigError(f"{label} demands a payment first ({status})")
         if status == 413 or (status not in _WAIT and any(words in said for words in _TOO_LONG)):
-            return EmbeddingError(
-                f"the server says the text is too long for the model ({status}): lower "
-                "IDX_EMBEDDING__MAX_TOKENS"
-            )
-        if status in _WAIT or status >= 500:
-            wait = read_retry_after(reply.headers.get("retry-after"), self._now())
-            asks = "" if wait is None else f", and asks to wait {wait:.0f} s"
-            return EmbeddingServerError(
-                f"{label} answered with status {status}{asks}", wait, status
-            )
-        return EmbeddingError(f"{label} refused it ({status})")
+            problem = f"the server says the text is too long for the model ({status})"
+            return EmbeddingError(f"{problem}: lower IDX_EMBEDDING__MAX_TOKENS")
+        if status not in _WAIT and status < 500:
+            return EmbeddingError(f"{label} refused it ({status})")
+        wait = read_retry_after(reply.headers.get("retry-after"), self._now())
+        asks = "" if wait is None else f", and asks to wait {wait:.0f} s"
+        return EmbeddingServerError(f"{label} answered with status {status}{asks}", wait, status)
 
     def _note_retry(self, error: BaseException | None, waited: float) -> None:
         _log.warning("%s; trying again in %.1f s", error, waited)
@@ -393,14 +358,15 @@ def _unit(row: Any) -> Vector:
     """Return a vector of length 1; raise :class:`EmbeddingError` if that is impossible."""
     import numpy as np
 
+    wrong = EmbeddingError("the server did not return a vector")
     if isinstance(row, list) and not {type(number) for number in row} <= {int, float}:
-        raise EmbeddingError("the server did not return a vector")
+        raise wrong
     try:
         vector = np.asarray(row, dtype=np.float64)
     except (ValueError, TypeError, OverflowError) as error:
-        raise EmbeddingError("the server did not return a vector") from error
+        raise wrong from error
     if vector.ndim != 1 or not len(vector):
-        raise EmbeddingError("the server did not return a vector")
+        raise wrong
     norm = np.linalg.norm(vector)
     if not np.isfinite(norm) or norm == 0.0:
         raise EmbeddingError("the server returned a vector that is zero or not finite")

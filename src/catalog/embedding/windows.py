@@ -84,7 +84,6 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP], or their like
-_MIN_ROOM = 16
 _SPARE = 8  # tokens by which a cut text may be longer than the tokens of the whole that it holds
 
 
@@ -98,67 +97,46 @@ def split_into_windows(
     ``tokens`` is the size of the text if it was already counted as part of a longer one; then a
     text that is sure to fit is not counted again.
     """
-    if _is_sure_to_fit(text, lead, max_tokens, tokens):
+    room = max_tokens - SPECIAL_TOKENS
+    sure = room - _SPARE - _count_bytes(lead)  # any token has at least a byte
+    if sure >= max_tokens // 2 and (0 < (tokens or 0) <= sure or _count_bytes(text) <= sure):
         return [lead + text]
-    spans = counter.spans(text)
     lead_tokens = len(counter.spans(lead)) if lead else 0
-    room = max_tokens - SPECIAL_TOKENS - lead_tokens
-    if room < max(_MIN_ROOM, max_tokens // 2) and lead:
+    if lead and room - lead_tokens < max_tokens // 2:
         keep = max_tokens // 2 - SPECIAL_TOKENS
-        lead = lead[: int(counter.spans(lead)[keep - 1, 1])] + "\n"
-        room = max_tokens - SPECIAL_TOKENS - keep - 1
+        lead, lead_tokens = lead[: int(counter.spans(lead)[keep - 1, 1])] + "\n", keep + 1
+    room -= lead_tokens
+    spans = counter.spans(text)
     if len(spans) <= room:
         return [lead + text]
     pieces = math.ceil(len(spans) / room)
-    starts = [0]
+    bounds = [0]
     for piece in range(1, pieces):
         target = round(piece * len(spans) / pieces)
-        starts.append(_word_start(text, spans, target, max(starts[-1] + 1, target - room // 8)))
-    bounds = [0, *(int(spans[start, 0]) for start in starts[1:]), len(text)]
-    windows: list[str] = []
-    for piece, (start, end) in enumerate(pairwise(bounds)):
-        part = text[start:end].strip()
-        count = [*starts, len(spans)][piece + 1] - starts[piece]
-        is_cut_in_word = any(
-            0 < at < len(text) and not text[at - 1].isspace() for at in (start, end)
-        )
-        if part and not is_cut_in_word and count + _SPARE <= room:
-            windows.append(lead + part)
-        elif part:
-            windows += _halve_too_long([lead + part], counter, max_tokens)
-    return windows
+        lowest = max(bounds[-1] + 1, int(spans[target - room // 8, 0]))
+        bounds.append(_word_start(text, lowest, int(spans[target, 0])))
+    parts = (text[start:end].strip() for start, end in pairwise([*bounds, len(text)]))
+    return [window for part in parts if part for window in _fit(lead + part, counter, max_tokens)]
 
 
-def _is_sure_to_fit(text: str, lead: str, max_tokens: int, tokens: int | None) -> bool:
-    """Return whether text and lead fit with any tokenizer, because a token has at least a byte."""
-    room = max_tokens - SPECIAL_TOKENS - _SPARE - len(lead.encode("utf-8", "surrogatepass"))
-    if room < max(_MIN_ROOM, max_tokens // 2):  # the lead may have to be cut
-        return False
-    return (len(text) <= room and len(text.encode("utf-8", "surrogatepass")) <= room) or (
-        tokens is not None and 0 < tokens <= room
-    )
+def _count_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _word_start(text: str, spans: object, target: int, lowest: int) -> int:
-    """Return the last token up to ``target`` that begins a word, or else ``target``."""
-    import numpy as np
-
-    offsets = np.asarray(spans)
-    for index in range(target, lowest - 1, -1):
-        start = int(offsets[index, 0])
-        if start == 0 or text[start - 1].isspace():
-            return index
-    return target
+def _word_start(text: str, lowest: int, target: int) -> int:
+    """Return the last place from ``lowest`` to ``target`` where a word begins, or ``target``."""
+    last = max(text.rfind(space, lowest, target) for space in " \n\t")
+    return target if last < 0 else last + 1
 
 
-def _halve_too_long(windows: list[str], counter: TokenCounter, max_tokens: int) -> list[str]:
-    """Halve windows that exceed the limit because a cut word has more tokens."""
-    result: list[str] = []
-    for window in windows:
-        spans = counter.spans(window)
-        if len(spans) + SPECIAL_TOKENS <= max_tokens:
-            result.append(window)
-            continue
-        middle = int(spans[len(spans) // 2, 0])
-        result += _halve_too_long([window[:middle], window[middle:]], counter, max_tokens)
-    return result
+def _fit(window: str, counter: TokenCounter, max_tokens: int) -> list[str]:
+    """Return the window, or its halves if cut words make it longer than ``max_tokens``."""
+    spans = counter.spans(window)
+    if len(spans) + SPECIAL_TOKENS <= max_tokens:
+        return [window]
+    middle = int(spans[len(spans) // 2, 0])
+    return [
+        part
+        for half in (window[:middle], window[middle:])
+        for part in _fit(half, counter, max_tokens)
+    ]
