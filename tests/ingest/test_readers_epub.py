@@ -11,7 +11,7 @@ import pytest
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
-from catalog.ingest.readers.epub import EpubReader
+from catalog.ingest.readers.epub import EpubReader, FictionBookReader
 
 CONTAINER = '<container><rootfiles><rootfile full-path="OEBPS/book.opf"/></rootfiles></container>'
 DC = 'xmlns:dc="http://purl.org/dc/elements/1.1/"'
@@ -187,3 +187,30 @@ def test_a_zip_that_is_no_book_and_a_book_of_pictures_are_refused() -> None:
         read(packed.getvalue())
     with pytest.raises(EmptyDocumentError):
         read(book(package(ITEMS, "a"), a="<img/>"))
+
+
+def test_a_chapter_states_the_confidentiality_of_its_book() -> None:
+    label = '<meta name="confidentiality" content="{}"/>'
+    data = book(package(ITEMS, "a c"), a=label.format("secret") + "x", c="<p>y</p>")
+    assert read(data)[0].metadata["confidentiality"] == "secret"
+    data = book(package(ITEMS, "a c"), a=label.format("secret") + "x", c=label.format("open") + "y")
+    assert read(data)[0].metadata["confidentiality"] == "unreadable"
+
+
+def test_a_fictionbook_has_its_sections_as_headings() -> None:
+    source = (
+        '<FictionBook xmlns="http://www.gribuser.ru/xml/fictionbook/2.0"><description><title-info>'
+        "<author><first-name>Theo</first-name><last-name>Hale</last-name></author>"
+        "<book-title>The Salt Road</book-title><lang>en</lang></title-info></description><body>"
+        "<section><title><p>One</p></title><section><title><p>Salt</p></title><p>He left "
+        "<emphasis>be</emphasis>fore dawn.</p></section></section></body>"
+        '<binary id="c">AAAA</binary></FictionBook>'
+    )
+    items = FictionBookReader().read(io.BytesIO(source.encode()), "a.fb2", limits=DEFAULT_LIMITS)
+    (document,) = items
+    assert isinstance(document, ParsedDocument)
+    assert (document.title, document.text) == (
+        "The Salt Road", "One\n\nSalt\n\nHe left before dawn.",
+    )  # fmt: skip
+    assert [(one.level, one.title) for one in document.headings] == [(1, "One"), (2, "Salt")]
+    assert document.metadata["author"] == ("Theo Hale",)

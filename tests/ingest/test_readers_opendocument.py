@@ -86,6 +86,45 @@ def test_an_opendocument_text_has_headings_lists_tables_and_notes():
     assert (document.places.unit, document.places.number_at(at)) == ("paragraph", 6)
 
 
+MATH = "<math><msup><mi>x</mi><mn>17</mn></msup></math>"
+
+
+def test_raised_text_and_formulas_of_an_opendocument_text_stay_apart():
+    data = packed(
+        '<office:automatic-styles xmlns:style="urn:style"><style:style style:name="T1">'
+        '<style:text-properties style:text-position="super 58%"/></style:style>'
+        '<style:style style:name="T2"><style:text-properties style:text-position="-33% 58%"/>'
+        "</style:style></office:automatic-styles>"
+        '<text:p>10<text:span text:style-name="T1">6</text:span> of H<text:span '
+        'text:style-name="T2">2</text:span>O <draw:object xmlns:xlink="urn:xlink" '
+        'xlink:href="./Object 1"/>.</text:p>',
+        **{"Object 1__content": MATH},
+    )
+    assert read(data).text == "10^6 of H_2O x^17."
+
+
+def test_formats_of_a_single_xml_file_are_read_like_their_archives():
+    flat = (
+        f"<office:document {NAMESPACES}><office:meta><dc:title>Cellar</dc:title></office:meta>"
+        "<office:body><office:text><text:h>Cider</text:h><text:p>Twelve <text:span>per</text:span>"
+        "ry casks.</text:p></office:text></office:body></office:document>"
+    )
+    document = read(flat.encode(), "a/cellar.fodt")
+    assert (document.title, document.text) == ("Cellar", "Cider\n\nTwelve perry casks.")
+    cells = "".join(
+        f"<Row><Cell><Data>{name}</Data></Cell><Cell><Data>{due}</Data></Cell></Row>"
+        for name, due in (("Vendor", "Due"), ("Pettigrew", "318.5"))
+    )
+    namespace = "urn:schemas-microsoft-com:office:spreadsheet"
+    book = (
+        f'<Workbook xmlns="{namespace}" xmlns:ss="{namespace}"><Styles><Style>x</Style></Styles>'
+        f'<Worksheet ss:Name="Ledger"><Table>{cells}</Table></Worksheet></Workbook>'
+    )
+    document = read(book.encode(), "a/ledger.xls")
+    assert document.text == "Ledger\n\nVendor | Due\nPettigrew | 318.5"
+    assert [table.columns for table in document.tables] == ["| Vendor | Due |"]
+
+
 def test_an_opendocument_presentation_is_read_slide_by_slide():
     slide = (
         "<draw:page>{title}<draw:frame><draw:text-box><text:p>{text}</text:p></draw:text-box>"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
+from lxml import etree
+
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
 from catalog.ingest.readers.archive import (
@@ -12,15 +14,28 @@ from catalog.ingest.readers.archive import (
     BrokenPartError,
     Element,
     inside,
+    local_name,
     named,
     open_archive,
     parse_xml,
     text_of,
 )
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures
+from catalog.ingest.readers.base import (
+    JoinedText,
+    ReadFailure,
+    ReadLimits,
+    cap_failures,
+    read_bytes,
+)
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.metadata import LEVEL, normalise, stated_levels, take_title
+from catalog.ingest.readers.metadata import (
+    LEVEL,
+    normalise,
+    one_level,
+    stated_levels,
+    take_title,
+)
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -63,11 +78,11 @@ class EpubReader:
             except BrokenPartError as error:
                 missing.append(ReadFailure(f"{path}:{chapter}", str(error)))
                 continue
-            if source.strip():
-                page = extract(source, keep_navigation=False)
-                places = page.places.moved(paragraphs)
-                paragraphs = max((paragraphs, *places.numbers))
-                joined.add(page.text, page.headings, page.atomic, places=places, tables=page.tables)
+            page = extract(source)
+            places = page.places.moved(paragraphs)
+            paragraphs = max((paragraphs, *places.numbers))
+            joined.add(page.text, page.headings, page.atomic, places=places, tables=page.tables)
+            metadata |= one_level(metadata.get(LEVEL), page.metadata.get(LEVEL))
         yield from cap_failures(missing)
         yield joined.document(path, title=title, file_type="epub", metadata=metadata)
 
@@ -163,3 +178,35 @@ def _read_metadata(root: Element) -> dict[str, object]:
     if "description" in fields:
         fields["description"] = extract(str(fields["description"]), keep_navigation=True).text
     return fields
+
+
+_BOOK_TAGS = {name: name for name in ("p", "table", "tr", "td", "th", "sup", "sub")}
+_BOOK_TAGS |= dict.fromkeys(("v", "subtitle", "text-author"), "p")
+_BOOK_TAGS |= dict.fromkeys(("emphasis", "strong", "strikethrough", "a", "style", "code"), "span")
+_BOOK_TAGS |= dict.fromkeys(("binary", "description", "stylesheet", "image"), "template")
+
+
+class FictionBookReader:
+    """Read a FictionBook (.fb2) as one document, with the titles of its sections as headings."""
+
+    def read(
+        self, handle: BinaryIO, path: str, *, limits: ReadLimits
+    ) -> Iterator[ParsedDocument | ReadFailure]:
+        """Yield the one document of the file; raise ``ReadError`` if it is broken or too large."""
+        root, depth = parse_xml(read_bytes(handle, limits.document_bytes), is_lenient=True), 0
+        about = next(iter(named(root, "title-info")), root)
+        fields = {
+            "author": [" ".join(map(text_of, one)) for one in named(about, "author")],
+            "language": next(map(text_of, named(about, "lang")), None),
+        }
+        title = next(map(text_of, named(about, "book-title")), None)
+        for event, element in etree.iterwalk(root, events=("start", "end")):
+            name = local_name(element)
+            depth += (name == "section") * (1 if event == "start" else -1)
+            if event == "end":
+                heading = f"h{min(max(depth, 1), 6)}"
+                element.tag = heading if name == "title" else _BOOK_TAGS.get(name, "div")
+        page, joined = extract(root), JoinedText(limits, "paragraph")
+        joined.add(page.text, page.headings, page.atomic, places=page.places, tables=page.tables)
+        metadata = normalise(fields)
+        yield joined.document(path, title=title, file_type="fb2", metadata=metadata)

@@ -430,10 +430,11 @@ def _read(source: Any, unit: Literal["line", "paragraph"], shown: frozenset[str]
         return cast(_Page, parser.close())
     for event, element in etree.iterwalk(source, events=("start", "end")):
         if event == "start":
-            page.start(etree.QName(element).localname, element.attrib)
+            page.start(etree.QName(element).localname, dict(element.attrib))
         else:
             page.end(etree.QName(element).localname)
-        page.data((element.text if event == "start" else element.tail) or "")
+        text = element.text if event == "start" else element is not source and element.tail
+        page.data(text or "")
     return page.close()
 
 

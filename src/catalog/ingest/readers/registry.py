@@ -89,6 +89,9 @@ FORMATS = (
     ),
     Format("rtf", "rtf.RtfReader", "rtf", is_document=True, is_binary=True),
     Format("epub", "epub.EpubReader", "epub", True, True, _BOOK),
+    Format("fictionbook", "epub.FictionBookReader", "fb2", is_document=True),
+    Format("fodt", "opendocument.FlatOpenDocumentReader", "fodt fodp", is_document=True),
+    Format("spreadsheetml", "opendocument.SpreadsheetXmlReader"),
 )
 _BY_NAME = {entry.name: entry for entry in FORMATS}
 _TEXT_FORMATS = {
@@ -112,6 +115,7 @@ _BINARY_EXTENSIONS = frozenset(
 _ADDED = "catalog.readers"
 _HEAD_BYTES = 8192
 _TAIL_BYTES = 2048
+_SPREADSHEET_ML = re.compile(rb"<Workbook\s[^>]*urn:schemas-microsoft-com:office:spreadsheet")
 _HTML = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s++|<\?xml[^>]*+>|<!--(?:(?!-->).)*+-->)*+(?:<!doctype\s+html|<html[\s>])",
     re.IGNORECASE | re.DOTALL,
@@ -280,6 +284,8 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
         raise ReadError(by_name or _NOT_READ.get(binary, f"binary ({binary})"))
     if extension == "json" and _NOTEBOOK.search(tail):
         return "notebook", "ipynb"
+    if extension in ("xls", "xml") and _SPREADSHEET_ML.search(head):
+        return "spreadsheetml", None
     named = _TEXT_FORMATS.get(extension, "plain")
     if named not in ("plain", "csv"):
         return named, None
