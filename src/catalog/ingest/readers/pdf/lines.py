@@ -112,8 +112,8 @@ class _Scan:
         self._get_font = _direct("FPDFTextObj_GetFont", pointer, pointer)
         self._styles: dict[int | None, _Style] = {}
         self._is_bold: dict[int | None, bool] = {}
-        is_mixed = rtl.RIGHT_TO_LEFT.search(self.text) is not None
-        from_right, from_left = rtl.count_directions(self.text if is_mixed else "")
+        self._is_mixed = rtl.RIGHT_TO_LEFT.search(self.text) is not None
+        from_right, from_left = rtl.count_directions(self.text if self._is_mixed else "")
         self.is_mirrored = from_right > from_left
 
     def object(self, index: int) -> int | None:
@@ -176,7 +176,7 @@ class _Scan:
             first = piece.first if first < 0 else first
             after = pieces[at + 1] if at + 1 < len(pieces) else None
             if after is None or not _is_one(piece, after, in_any_order=self.is_by_place(after)):
-                line = self._find(first, piece.stop) or piece
+                line = (self._find(first, piece.stop) if first < piece.first else None) or piece
                 (self._spell_places if self.is_by_place(line) else self._spell)(line)
                 first = -1
                 if line.text:
@@ -184,8 +184,9 @@ class _Scan:
 
     def is_by_place(self, line: Line) -> bool:
         """Return whether the places of a line's letters tell their order, not PDFium."""
-        found = rtl.RIGHT_TO_LEFT.search(self.text, line.first, line.stop)
-        return self.is_mirrored or found is not None
+        if self.is_mirrored or not self._is_mixed:
+            return self.is_mirrored
+        return rtl.RIGHT_TO_LEFT.search(self.text, line.first, line.stop) is not None
 
     def _find(self, first: int, stop: int) -> Line | None:
         """Return the line of these characters, without its text; ``None`` if nothing is visible."""
@@ -203,7 +204,8 @@ class _Scan:
         width, height = self.extent(style.turn)
         if min(ends) > width or max(ends) < 0 or not 0 <= style.base <= height:
             return None
-        return Line("", *style[:4], self._box(first)[1], min(ends), max(ends), first, stop)
+        y = self.bounds[3] - style.base  # if the page is upright
+        return Line("", *style[:4], y, min(ends), max(ends), first, stop)
 
     def _spell(self, line: Line) -> None:
         """Set the text and the cells of a line."""
