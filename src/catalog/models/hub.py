@@ -74,13 +74,6 @@ def cache_folder(provider: str) -> Path:
     return Path(own or constants.HF_HUB_CACHE)
 
 
-def is_set_offline() -> bool:
-    """Return whether ``HF_HUB_OFFLINE`` forbids asking the hub."""
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)
-
-
 def find_cached(model: HubModel) -> Path | None:
     """Return the folder of the model's latest fetched state, if its weights are in it."""
     from huggingface_hub import try_to_load_from_cache

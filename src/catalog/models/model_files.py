@@ -201,7 +201,9 @@ class ModelFiles:
                 f"{self.name} is a provider, not a model: --provider {self.name} NAME, or "
                 f"IDX_EMBEDDING__PROVIDER={self.name} with IDX_EMBEDDING__MODEL=NAME"
             )
-        is_offline = self._offline or hub.is_set_offline()
+        from huggingface_hub import constants
+
+        is_offline = self._offline or bool(constants.HF_HUB_OFFLINE)
         if self.provider in _ON_HUB and not is_offline and (is_patient or hub.is_reachable()):
             return
         if self.packaged is not None:

@@ -228,9 +228,6 @@ class _Graph:
         self._factors[output] = divisors
         return self._normalise(total, name, output, divisors)
 
-    def _floats(self, name: str) -> str:
-        return self._constant(name, self._model.floats(name))
-
     def _dense(self, states: str, name: str) -> str:
         """Multiply in eight bits: one scale for all activations, one for each output's weights."""
         import numpy as np
@@ -250,7 +247,7 @@ class _Graph:
             self._constant(f"{name}.scales", scales),
             eight[2],
             self._constant(f"{name}.zeros", np.zeros(len(scales), np.int8)),
-            self._floats(f"{name}.b"),
+            self._constant(f"{name}.b", self._model.floats(f"{name}.b")),
         ]
         return self._node("MatMulIntegerToFloat", inputs, name, _ORT)
 
@@ -272,7 +269,7 @@ class _Graph:
             self._constant(f"{name}.scales", scales),
             "",
             "",
-            self._floats(f"{name}.b"),
+            self._constant(f"{name}.b", self._model.floats(f"{name}.b")),
         ]
         outputs, columns = weights.shape
         options = {"bits": 8, "block_size": _WIDE_BLOCK, "accuracy_level": 4}

