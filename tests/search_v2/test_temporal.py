@@ -726,7 +726,7 @@ def test_a_language_model_reads_a_shared_bundle_only_with_its_first_node(opened)
 def test_a_slide_that_stays_is_one_line_until_another_is_shown():
     anchor = chunk(0.0, 100.0)
     shown = [
-        chunk(second, second, seq=seq, text=f"## Frame at {seq}\n\n{text}", modality="video_frame")
+        chunk(second, second, seq=seq, text=f"## Frame at 00:{seq:02}\n\n{text}", modality="video_frame")
         for seq, (second, text) in enumerate(
             [(10.0, "A"), (40.0, "A"), (70.0, "B"), (80.0, "A"), (90.0, "A")], start=2
         )
@@ -760,8 +760,8 @@ def test_an_answer_holds_a_slide_that_stays_once_where_texts_are_distinct(opened
         ("## Frame at 1:12\n![frame](f.png)\nA #tag", "A #tag"),
         ("## Frame at 1:12\n\n![frame](f.png)\n", "Frame at 1:12"),
         ("# BatchNorm\n\nA formula", "BatchNorm A formula"),
-        ("## [01:12] BatchNorm\nA\n**Timestamp:** 72s", "BatchNorm A"),
-        ("# Film\n\n## Frame at 72s\nA", "A"),
+        ("## [01:12] BatchNorm\nA\n**Timestamp:** 01:12", "BatchNorm A"),
+        ("# Film\n\n## Frame at 01:12\nA", "A"),
         ("", ""),
     ],
 )
