@@ -165,7 +165,10 @@ def test_what_is_called_pdf_and_is_not_is_read_as_what_it_is(tmp_path):
         "I am Word.", "Hi\n\nA page.", "words 0\nwords 1", "Just text.",
     ]  # fmt: skip
     assert [each.file_type for each in parsed] == ["docx", "html", "video", "txt"]
-    assert refused(tmp_path, "a.pdf", archives.packed({"a.txt": "hello"})) == "binary (zip)"
+    assert (
+        refused(tmp_path, "a.pdf", archives.packed({"a.txt": "hello"}))
+        == "a ZIP archive: unpack it"
+    )
     assert refused(tmp_path, "a.pdf", b"") == "broken: 0 bytes, which is no pdf file"
 
 

@@ -76,6 +76,9 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _SPREADSHEET = b"application/vnd.oasis.opendocument.spreadsheet"
 
 
+_IWORK = "a file of Pages, Numbers or Keynote: export it as PDF or Word"
+
+
 class ArchiveReader:
     """Read any ZIP archive that is a document of a known format."""
 
@@ -87,7 +90,8 @@ class ArchiveReader:
         is_sheet = "mimetype" in archive and archive.read("mimetype").startswith(_SPREADSHEET)
         names = ["workbook"] if is_sheet else [one.name for one in FORMATS if _has(archive, one)]
         if not names:
-            raise ReadError("binary (zip)")
+            is_iwork = "Index/Document.iwa" in archive or "Index.zip" in archive
+            raise ReadError(_IWORK if is_iwork else "a ZIP archive: unpack it")
         handle.seek(0)
         yield from load_reader(names[0]).read(handle, path, limits=limits)
 

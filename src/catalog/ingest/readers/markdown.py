@@ -19,6 +19,7 @@ from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
 from catalog.ingest.readers.metadata import (
     LEVEL,
+    end_of_front_matter,
     normalise,
     one_level,
     read_front_matter,
@@ -49,7 +50,8 @@ class MarkdownReader(WholeFileReader):
             recording = normalise_recording(header_fields)
         level = one_level(recording.get(LEVEL), metadata.get(LEVEL))
         title = take_title(metadata)
-        headings, atomic, tables = scan_markdown(text, body_start)
+        top = end_of_front_matter(text) if front_matter and not body_start else body_start
+        headings, atomic, tables = scan_markdown(text, top)
         first = headings[0].title if headings else None
         document = ParsedDocument(
             path=path,

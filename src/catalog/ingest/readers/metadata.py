@@ -267,6 +267,11 @@ _MAY_BE_FIELDS = re.compile(_COMMENTS + r"(?:[{?!]|<<[ \t]*+:)")
 _PROSE = re.compile(r"(?:\A|(?<=[\r\n]))\w[^:\r\n]*+(?=[\r\n]|\Z)")
 """A line without any field: where YAML is broken it tells text between two rules."""
 _LINE_BREAK = re.compile(r"\r\n?|\n")
+_VALUE = re.compile(r"([ ]*(?:- )?[\w.@$-][^:\"'{}\[\]]*:[ \t]+)(?![\"'|>])(\S.*)")
+_MOST_MENDED, _MAX_MENDED = 20, 200_000
+"""Lines of a block whose values are quoted, and characters that are read again for them."""
+_TOML_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'')
+_MANY_DOTS = re.compile(r"(?:[\w\"'-]++[ \t]*+\.[ \t]*+){16}")  # each is a level of nesting
 # Explicit tags make PyYAML's constructors raise nearly anything ("!!bool x" is a KeyError).
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 _STATEMENT = re.compile(rf"{LEVEL}[\"' ]*:\s*([^\n\r,}}]*)", re.IGNORECASE)
@@ -286,11 +291,11 @@ _NO_FRONT_MATTER = FrontMatter({}, 0)
 def read_front_matter(text: str) -> FrontMatter:
     """Return the front matter of a text.
 
-    A block that is broken, deeply nested, or has YAML anchors or aliases gives no fields but a
-    ``problem``, and stays part of the text. A block that is not closed, is longer than 65,536
-    characters or is not a list of fields (for example a rule across the page) is ordinary text. So
-    is a block that is broken by prose, and one with nothing after it, because otherwise the
-    document would have no text.
+    Of a block with lines that are no YAML the others are read; it stays part of the text, and
+    ``problem`` names the lines. A block that is deeply nested, or has YAML anchors or aliases,
+    gives no fields but a ``problem``; the body still begins after it. A block that is not closed,
+    is longer than 65,536 characters, is broken by prose or is no list of fields (for example a rule
+    across the page) is ordinary text. So is one with nothing after it.
     """
     opening = _OPENING.match(text)
     if opening is None:
@@ -299,17 +304,27 @@ def read_front_matter(text: str) -> FrontMatter:
     if closing is None or closing.start() - opening.end() > _MAX_CHARACTERS:
         return _NO_FRONT_MATTER
     block = text[opening.end() : closing.start()]
+    problem, mended = "", ""
     try:
-        fields = _parse_fields(block, opening[1])
+        fields, mended = _parse_fields(block, opening[1])
     except ReadError as error:
-        is_prose = opening[1] == "---" and _PROSE.search(block) is not None
-        problem = "" if is_prose else f"the front matter is not read: {error}"
-        return FrontMatter({}, 0, problem)
+        if opening[1] == "---" and _PROSE.search(block) is not None:
+            return _NO_FRONT_MATTER
+        fields, problem = {}, f"the front matter is not read: {error}"
     if fields is None:
         return _NO_FRONT_MATTER
+    if mended:  # its words are found, too
+        return FrontMatter(fields, 0, f"the front matter is no YAML in {mended}: quote the value")
     line_break = _LINE_BREAK.match(text, closing.end())
     body_start = closing.end() if line_break is None else line_break.end()
-    return FrontMatter(fields, body_start if text[body_start:].strip() else 0)
+    return FrontMatter(fields, body_start if text[body_start:].strip() else 0, problem)
+
+
+def end_of_front_matter(text: str) -> int:
+    """Return where the block at the top ends, 0 without one: a heading in it is none."""
+    opening = _OPENING.match(text)
+    closing = None if opening is None else _CLOSING[opening[1]].search(text, opening.end())
+    return 0 if closing is None else closing.end()
 
 
 def parse_yaml(text: str) -> object:
@@ -330,7 +345,8 @@ def parse_yaml(text: str) -> object:
         return cast(object, yaml.load(text, Loader=_loader()))  # noqa: S506  a safe loader's child
     except yaml.MarkedYAMLError as error:
         at = "" if error.problem_mark is None else f" in line {error.problem_mark.line + 1}"
-        raise ReadError(f"it is not valid YAML{at} ({error.problem})") from error
+        line = 0 if error.problem_mark is None else error.problem_mark.line
+        raise _MarkedError(f"it is not valid YAML{at} ({error.problem})", line) from error
     except (yaml.YAMLError, RecursionError, *_BROKEN_VALUES) as error:
         raise ReadError(f"it is not valid YAML ({type(error).__name__})") from error
 
@@ -352,32 +368,62 @@ def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def _parse_fields(block: str, mark: str) -> Mapping[Any, object] | None:
-    """Return the fields, ``None`` if the block has none; raise ``ReadError`` if it is broken."""
+def _parse_fields(block: str, mark: str) -> tuple[Mapping[Any, object] | None, str]:
+    """Return the fields, ``None`` if the block has none, and the lines that had to be mended.
+
+    Raises ``ReadError`` if it is broken.
+    """
     if not block.strip():
-        return {}
+        return {}, ""
     if mark == "+++":
-        return _parse_toml(block)
+        return _parse_toml(block), ""
     is_field = _LOOKS_LIKE_FIELDS.match(block) is not None
     if not is_field and _MAY_BE_FIELDS.match(block) is None:
-        return None
+        return None, ""
     try:
-        fields = parse_yaml(block)
+        fields, mended = _parse_mended(block)
     except ReadError:
         if is_field:
             raise
-        return None
-    return fields if isinstance(fields, Mapping) else None
+        return None, ""
+    return fields if isinstance(fields, Mapping) else None, mended
+
+
+def _parse_mended(block: str) -> tuple[object, str]:
+    """Return the values of a YAML text, and the lines whose values had to be quoted."""
+    lines, mended = _LINE_BREAK.split(block), list[int]()
+    while True:
+        try:
+            at = ", ".join(f"line {number + 2}" for number in sorted(mended))
+            return parse_yaml("\n".join(lines) if mended else block), at
+        except _MarkedError as error:
+            last = min(error.line, len(lines) - 1)
+            marked = (number for number in range(last, max(-1, last - 2), -1))
+            number = next((one for one in marked if _VALUE.fullmatch(lines[one])), None)
+            is_long = len(block) * len(mended) > _MAX_MENDED
+            if number is None or number in mended or len(mended) >= _MOST_MENDED or is_long:
+                raise
+            name, value = cast("re.Match[str]", _VALUE.fullmatch(lines[number])).groups()
+            lines[number] = f"{name}{json.dumps(value.strip(), ensure_ascii=False)}"
+            mended.append(number)
+
+
+class _MarkedError(ReadError):
+    """Broken YAML at a line, from 0."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 def _parse_toml(block: str) -> Mapping[Any, object]:
+    if _MANY_DOTS.search(_TOML_STRING.sub('""', block)):
+        raise ReadError(f"it is nested deeper than {_MAX_DEPTH}")
     try:
         # The TOML standard knows no lone carriage return.
-        fields = tomllib.loads(_LINE_BREAK.sub("\n", block))
-        json.dumps(fields, default=str)  # a long dotted key nests as deeply as it is long
+        return tomllib.loads(_LINE_BREAK.sub("\n", block))
     except (ValueError, RecursionError) as error:
         raise ReadError(f"it is not valid TOML ({str(error)[:100]})") from error
-    return fields
 
 
 def _check_events(text: str) -> None:

@@ -22,6 +22,7 @@ from catalog.ingest.readers.decoding import binary_kind, decode
 from catalog.ingest.readers.metadata import (
     LEVEL,
     UNREADABLE,
+    end_of_front_matter,
     normalise,
     one_level,
     read_front_matter,
@@ -137,6 +138,15 @@ _NOT_READ = {
     "save it as .docx or .pptx without a password",
     "postscript": "PostScript: convert it to PDF",
     "mp4": "a recording (mp4): its transcript can be indexed (.srt, .vtt, .json)",
+    "gzip": "a compressed file: unpack it",
+    "xz": "a compressed file: unpack it",
+    "zstd": "a compressed file: unpack it",
+    "bzip2": "a compressed file: unpack it",
+    "7z": "an archive: unpack it",
+    "rar": "an archive: unpack it",
+    "tar": "an archive: unpack it",
+    "mobi": "a Kindle book: convert it to EPUB",
+    "djvu": "DjVu: convert it to PDF",
 }
 
 _CONTENTS = {"txt": "plain text", "html": "a web page"}
@@ -216,7 +226,9 @@ def label(document: ParsedDocument, top: str = "") -> ParsedDocument:
         if document.source_type == "mail":  # whose first paragraph is its subject and people
             text = text.partition("\n\n")[2]
         is_text = levels[0] is None and form not in _NO_PARAGRAPH
-        at_top = None if document.body_start else _level_at_top(top, in_paragraph=False)
+        if document.body_start:  # its front matter was read, or could not be
+            top = "" if levels[0] is not None else document.text[: document.body_start]
+        at_top = _level_at_top(top, in_paragraph=False)
         levels += [at_top or _level_at_top(text, in_paragraph=is_text)]
     level = one_level(*levels)
     if not level:
@@ -237,9 +249,10 @@ def _level_at_top(text: str, *, in_paragraph: bool) -> MetadataValue | None:
         return None
     front = read_front_matter(text)
     level = normalise(front.fields).get(LEVEL)
-    text = re.sub(r"\r\n?", "\n", text[front.body_start :])
+    block = text[: end_of_front_matter(text)]
+    is_lost = front.problem and level is None and LEVEL in block.casefold()
+    text = re.sub(r"\r\n?", "\n", text[len(block) if front.fields else front.body_start :])
     end = cast("re.Match[str]", _HEAD.match(text)).end()
-    is_lost = front.problem and LEVEL in text[:end].casefold()
     if in_paragraph and level is None:
         end = cast("re.Match[str]", _PARAGRAPH.match(text, end)).end()
     return UNREADABLE if is_lost or _CLAIM.search(text[:end]) else level

@@ -116,8 +116,7 @@ def read_message(
     fields = _read_fields(mail) | one_level(*levels)
     head = [f"{name.capitalize()}: {shown}" for name in _SHOWN if (shown := _shown(mail, name))]
     body = storable("\n\n".join(bodies))
-    first = len(head) + 2 if head else 1
-    body, left_out = leave_out_base64(body, range(first, first + 1 + body.count("\n")))
+    body, left_out = leave_out_base64(body)
     if len(body) > limits.text_bytes:
         raise ReadError(f"too long: over {limits.text_bytes:,} characters")
     text = "\n\n".join(filter(None, ("\n".join(head), body)))
