@@ -422,7 +422,7 @@ def test_broken_front_matter_that_names_a_confidentiality_opens_no_document(libr
 
 MISSPELT = [
     ".catalog.yml", ".catalog.json", ".Catalog.YAML",
-    "a.txt.meta.yml", "a.txt.meta.json", "a.txt.META.yaml",
+    "a.txt.meta.yml", "a.txt.meta.json", "a.txt.META.yaml", "a.meta.yaml", "a.meta.json",
 ]  # fmt: skip
 
 

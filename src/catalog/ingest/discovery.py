@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from catalog.core.text import nfc
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
 from catalog.ingest.readers.opening import device_of, file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
-from catalog.ingest.sidecars import find_beside, is_metadata, place_of, right_name
+from catalog.ingest.sidecars import find_beside, is_metadata, known_names, place_of, right_name
 
 _Rules = tuple[tuple[str, GlobRules], ...]
 
@@ -68,8 +68,8 @@ class Listing:
     ``mounts`` are the folders where a drive is mounted, named as in :class:`SourceFile`.
     ``left_out`` are those that patterns or ignore rules exclude. ``beside`` are the sidecars by
     path, whatever patterns and rules say: they are not documents but metadata of other files (see
-    :mod:`~.sidecars`). ``links`` has the paths to which listed symlinks lead. ``unmatched`` names
-    the patterns that matched nothing in the folder.
+    :mod:`~.sidecars`); a misnamed one is not read, so it is ``None``. ``links`` has the paths to
+    which listed symlinks lead. ``unmatched`` names the patterns that matched nothing in the folder.
     """
 
     top: Path
@@ -77,7 +77,7 @@ class Listing:
     skipped: tuple[SkippedFile, ...] = ()
     mounts: frozenset[str] = frozenset()
     left_out: frozenset[str] = frozenset()
-    beside: Mapping[str, Path] = field(default_factory=dict)
+    beside: Mapping[str, Path | None] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     unmatched: tuple[str, ...] = ()
 
@@ -138,15 +138,16 @@ class _Walk:
     skipped: list[SkippedFile] = field(default_factory=list)
     mounts: set[str] = field(default_factory=set)
     left_out: set[str] = field(default_factory=set)
-    beside: dict[str, Path] = field(default_factory=dict)
+    beside: dict[str, Path | None] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     unmatched: dict[str, GlobRules] = field(default_factory=dict)
 
     def list_file(self, info: os.stat_result) -> None:
         if self._is_named_well(self.root.name, "file"):
             self._add(self.root.name, self.root, info)
-            for path, absolute in find_beside(self.root.parent, self.root.name).items():
-                self._add_beside(path, absolute, {self.root.name})
+            self.beside = find_beside(self.root.parent, self.root.name)
+            for path in (one for one, absolute in self.beside.items() if absolute is None):
+                self._name_misnamed(path, known_names([self.root.name]))
 
     def list_folder(self) -> None:
         """List depth first without recursion: folders may be nested deeper than Python's stack."""
@@ -222,6 +223,7 @@ class _Walk:
         """Add the files of one folder; yield the folders to enter."""
         folders = {entry.name for entry in entries if _is_folder(entry)}
         names = {nfc(entry.name) for entry in entries if entry.name not in folders}
+        known = known_names(names)
         for entry in entries:
             path = base + entry.name
             named = nfc(path) + "/" * (entry.name in folders)
@@ -229,7 +231,7 @@ class _Walk:
                 if rule.verdict(named) is not None:
                     del self.unmatched[pattern]
             try:
-                if self._visit_entry(path, entry, rules, names):
+                if self._visit_entry(path, entry, rules, known):
                     yield path + "/"
             except OSError as error:
                 self._skip(path, f"cannot be read: {error.strerror}")
@@ -237,11 +239,11 @@ class _Walk:
                 self._skip(path, f"cannot be listed: {type(error).__name__}: {error}")
 
     def _visit_entry(
-        self, path: str, entry: os.DirEntry[str], rules: _Rules, names: Set[str]
+        self, path: str, entry: os.DirEntry[str], rules: _Rules, known: Mapping[str, str]
     ) -> bool:
         """Add one file, or return whether the entry is a folder to enter."""
-        if is_metadata(nfc(entry.name), names):  # a folder of that name, too
-            self._add_beside(nfc(path), self.root / path, names)
+        if is_metadata(nfc(entry.name), known):  # a folder of that name, too
+            self._add_beside(path, known)
             return False
         if is_passed_over(entry.name, is_folder=True):
             return False
@@ -261,15 +263,21 @@ class _Walk:
                 self._add(path, self.root / path, info)
         return False
 
-    def _add_beside(self, path: str, absolute: Path, names: Set[str]) -> None:
-        self.beside[path] = absolute
-        target, right = place_of(path).rpartition("/")[2], right_name(path)
-        if path != right:
-            reason = f"name it {_printable(right.rpartition('/')[2])}"
-            self._skip(path, f"not read, so its documents have an unreadable level: {reason}")
-        if target and target not in names:
+    def _add_beside(self, path: str, known: Mapping[str, str]) -> None:
+        named = nfc(path)
+        is_read = named == right_name(named, known)
+        self.beside[named] = self.root / path if is_read else None
+        target = place_of(named).rpartition("/")[2]
+        if not is_read:
+            self._name_misnamed(named, known)
+        elif target and known.get(target) != target:
             reason = f"it has metadata for {_printable(target)}, but there is no such file"
             self._skip(path, reason)
+
+    def _name_misnamed(self, path: str, known: Mapping[str, str]) -> None:
+        right = _printable(right_name(path, known).rpartition("/")[2])
+        reason = "not read, so its documents have an unreadable level"
+        self._skip(path, f"{reason}: name it {right}")
 
     def _add_link(self, path: str, entry: os.DirEntry[str]) -> None:
         try:

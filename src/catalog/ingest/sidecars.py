@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -127,38 +127,53 @@ def place_of(path: str) -> str:
     return folder + ((form and form[1]) or "")
 
 
-def is_metadata(name: str, names: Collection[str]) -> bool:
-    """Return whether a file has metadata of others; ``names`` are the files of its folder.
+def known_names(names: Iterable[str]) -> dict[str, str]:
+    """Return the files of a folder by their names, and the first one by each stem."""
+    files = sorted(names, reverse=True)
+    return {split_extension(name)[0]: name for name in files} | {name: name for name in files}
+
+
+def is_metadata(name: str, known: Mapping[str, str]) -> bool:
+    """Return whether a file has metadata of others; ``known`` are the names of its folder.
 
     The file that it is for may be missing, as a transcript may have been made from it. Without an
-    extension it must exist: ``model.meta.yaml`` is a document if there is no file ``model``.
+    extension there must be one: ``model.meta.yaml`` is a document if there is no ``model.…``.
     """
     form = _FORM.fullmatch(name)
-    return form is not None and (form[1] is None or "." in form[1][1:] or form[1] in names)
+    return form is not None and (form[1] is None or "." in form[1][1:] or form[1] in known)
 
 
-def right_name(path: str) -> str:
-    """Return how a metadata file must be named to be read: ``.catalog.yaml``, not ``.catalog.yml``.
+def right_name(path: str, known: Mapping[str, str]) -> str:
+    """Return how a metadata file must be named to be read; ``known`` are the names of its folder.
 
-    What a file with another name is for gets the level ``unreadable``.
+    That is ``.catalog.yaml``, not ``.catalog.yml``; ``a.txt.meta.yaml``, not ``a.meta.yaml``.
     """
-    place = place_of(path)
-    return place + (FOLDER_FILE if place == path[: path.rfind("/") + 1] else SIDECAR)
+    folder = path[: path.rfind("/") + 1]
+    target = place_of(path)[len(folder) :]
+    if not target:
+        return folder + FOLDER_FILE
+    return folder + (target if file_type_of(target) else known.get(target, target)) + SIDECAR
 
 
-def find_beside(root: Path, path: str) -> dict[str, Path]:
-    """Return the metadata files of one file: those next to it, and of its folders."""
-    found: dict[str, Path] = {}
-    places = {path, *_folders_above(path)}
+def find_beside(root: Path, path: str) -> dict[str, Path | None]:
+    """Return the metadata files of one file: those next to it, and of its folders.
+
+    They are as in :class:`~.discovery.Listing`: ``None`` for one that is not read.
+    """
+    found: dict[str, Path | None] = {}
+    own = path[path.rfind("/") + 1 :]
+    known = known_names([own])
+    places = {path, split_extension(path)[0], *_folders_above(path)}
     for folder in dict.fromkeys(_folders_above(path)):
         try:
             names = [entry.name for entry in (root / folder).iterdir()]
         except OSError:  # a folder that cannot be listed may be gone into: by the plain names then
-            names = [path[path.rfind("/") + 1 :] + SIDECAR, FOLDER_FILE]
+            names = [own + SIDECAR, FOLDER_FILE]
             names = [name for name in names if os.path.lexists(root / folder / name)]
         for name in names:
-            if may_be_metadata(nfc(name)) and place_of(nfc(folder + name)) in places:
-                found[nfc(folder + name)] = root / folder / name
+            one = nfc(folder + name)
+            if may_be_metadata(one) and place_of(one) in places:
+                found[one] = root / folder / name if one == right_name(one, known) else None
     return found
 
 
@@ -166,11 +181,12 @@ class Sidecars:
     """The metadata files of a listing, by path, and their fields for a document.
 
     No path to a file may lead out of ``root``. Each file is read when first needed, up to 65,536
-    bytes. ``links`` has the paths to which the symbolic links of the listing lead.
+    bytes. What a file with another name is for, or has as its stem, gets the level ``unreadable``.
+    ``links`` has the paths to which the symbolic links of the listing lead.
     """
 
     def __init__(
-        self, files: Mapping[str, Path], root: Path, links: Mapping[str, str] | None = None
+        self, files: Mapping[str, Path | None], root: Path, links: Mapping[str, str] | None = None
     ) -> None:
         self._files, self._root, self._links = files, root, links or {}
         self._digest = cache(self._hash)
@@ -179,9 +195,12 @@ class Sidecars:
         self._at: dict[str, list[str]] = {}  # by the file or folder that they are for
         self._stems: dict[str, list[str]] = {}  # originals with a sidecar, without extension
         self._of_originals: dict[str, list[str]] = {}  # their sidecars, by folder
-        for file in sorted(files, key=lambda one: (one == right_name(one), one)):
+        self._misnamed: dict[str, list[str]] = {}  # by the file or stem that they are for
+        for file in sorted(files, key=lambda one: (files[one] is not None, one)):
             place = place_of(file)
             self._at.setdefault(place, []).append(file)
+            if files[file] is None:
+                self._misnamed.setdefault(place, []).append(file)
             if file_type_of(place):
                 self._stems.setdefault(split_extension(place)[0], []).append(place)
                 self._of_originals.setdefault(place.rpartition("/")[0], []).append(file)
@@ -233,7 +252,10 @@ class Sidecars:
         paths = [path, self._links.get(path, path)]
         named = (name for name in possible_originals(path) if file_type_of(name))
         places = [*paths, *named, *(folder for one in paths for folder in _folders_above(one))]
-        return list(dict.fromkeys(file for place in places for file in self._at.get(place, ())))
+        files = [file for place in places for file in self._at.get(place, ())]
+        stems = {split_extension(one)[0] for one in paths} | set(possible_originals(path))
+        named_so = (file for stem in sorted(stems) for file in self._misnamed.get(stem, ()))
+        return list(dict.fromkeys((*named_so, *files)))
 
     def _made_of(self, document: ParsedDocument, path: str) -> Iterator[str]:
         """Yield the originals with a sidecar from which the document was made."""
@@ -260,7 +282,9 @@ class Sidecars:
             return f"! {error}"
 
     def _read(self, file: str) -> bytes:
-        with open_regular(self._files[file], root=self._root) as handle:
+        if (absolute := self._files[file]) is None:
+            return b""
+        with open_regular(absolute, root=self._root) as handle:
             return handle.read(MAX_BYTES + 1)
 
     def _fields(self, file: str) -> dict[str, MetadataValue]:
@@ -278,7 +302,7 @@ class Sidecars:
             return error.with_traceback(None)
 
     def _parse(self, file: str) -> dict[str, MetadataValue]:
-        if file != right_name(file):
+        if self._files[file] is None:
             return {LEVEL: UNREADABLE}
         content = self._read(file)
         if len(content) > MAX_BYTES:
