@@ -8,7 +8,7 @@ import pytest
 
 from catalog.core.settings import load_settings
 from catalog.ingest.chunking import DocumentChunker
-from catalog.ingest.readers.plain import PlainTextReader
+from catalog.ingest.readers.text import PlainTextReader
 from counters import WordCounter
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,8 @@ import pytest
 
 from catalog.core.documents import ParsedDocument
 from catalog.ingest.readers.markdown import MarkdownReader
-from catalog.ingest.readers.plain import JsonReader, PlainTextReader
+from catalog.ingest.readers.records import JsonReader
+from catalog.ingest.readers.text import PlainTextReader
 from catalog.ingest.readers.timed.subtitles import SubtitleReader
 
 

@@ -22,7 +22,9 @@ def times(parsed: ParsedDocument) -> list[tuple[float | None, float | None]]:
 def test_a_huge_output_of_a_notebook_is_cut(tmp_path):
     for piece in ("x", "x\n"):
         data = texts.notebook([texts.prose("# Walrus"), texts.printing(piece * 5_000_000)])
-        parsed = document(tmp_path, "a.ipynb", data)
+        parsed, remark = read(tmp_path, "a.ipynb", data)
+        assert isinstance(parsed, ParsedDocument)
+        assert isinstance(remark, ReadFailure)
         assert parsed.text.startswith("# Walrus\n\n```\nprint(it)\n```\n\n```\nx")
         assert len(parsed.text) < 3000
 

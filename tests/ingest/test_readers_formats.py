@@ -381,3 +381,41 @@ def test_hostile_markup_takes_little_time(name: str, piece: str) -> None:
     started = time.process_time()
     list(reader.read(io.BytesIO(text.encode()), name, limits=DEFAULT_LIMITS))
     assert time.process_time() - started < 8
+
+
+def test_a_calendar_is_unfolded_and_its_places_are_lines_of_the_file() -> None:
+    text = (
+        "BEGIN:VEVENT\r\nDTSTART;TZID=Europe/Vienna:20260514T090000\r\nDTEND;VALUE=DATE:20260515\r\n"
+        "DESCRIPTION:Bring the thickness gau\r\n ge\\, please.\\nHats required.\r\nEND:VEVENT\r\n"
+    )
+    doc = parse(text, "a.ics")
+    assert doc.text == (
+        "BEGIN: VEVENT\nDTSTART;TZID=Europe/Vienna: 2026-05-14 09:00\n"
+        "DTEND;VALUE=DATE: 2026-05-15\n"
+        "DESCRIPTION: Bring the thickness gauge, please.\nHats required.\nEND: VEVENT"
+    )
+    assert doc.places.number_at(doc.text.index("Hats")) == 4
+    assert doc.places.number_at(doc.text.index("END: ")) == 6
+
+
+def test_quoted_printable_in_contacts_is_decoded() -> None:
+    text = "NOTE;ENCODING=QUOTED-PRINTABLE;CHARSET=UTF-8:Spricht=\n D=C3=A4nisch\nFN:Ann\n"
+    assert parse(text, "a.vcf").text == "NOTE: Spricht Dänisch\nFN: Ann"
+    text = "NOTE;QUOTED-PRINTABLE:Spricht D=C3=A4=\nnisch\nFN:Ann\n"
+    assert parse(text, "a.vcf").text == "NOTE: Spricht Dänisch\nFN: Ann"
+
+
+def test_letters_and_braces_of_bibtex_are_plain_text() -> None:
+    text = (
+        "@book{m24,\n  author = {M{\\\"u}ller and Garc{\\'i}a and Ho{\\ss} and {\\v{S}}imek},\n"
+        "  title={{The} {B}altic r{\\^o}le}\n}\n"
+    )
+    assert parse(text, "a.bib").text == (
+        "@book{m24,\n  author = {Müller and García and Hoß and Šimek},\n"
+        "  title={The Baltic rôle}\n}\n"
+    )
+
+
+def test_a_remark_with_delimiters_above_a_table_is_text() -> None:
+    doc = parse("Account statement;;\nDate;Payee;Amount\n2026-01-01;Shop;0.50\n", "a.csv")
+    assert [table.columns for table in doc.tables] == ["| Date | Payee | Amount |"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
@@ -27,7 +28,7 @@ def titles(text: str) -> list[tuple[int, str]]:
         "````\n```\n# no\n```\n````\n",
         "   ```\n# no\n   ```\n",
         "- ```sh\n  # no\n  ```\n",
-        "1. step\n\n   ```sh\n# no\n   ```\n",
+        "1. step\n\n   ```sh\n   # no\n   ```\n",
         "```\r\n# no\r\n```\r\n",
         "<!--\n# no\n-->\n",
         "<pre>\n# no\n</pre>\n",
@@ -42,7 +43,7 @@ def test_a_hash_inside_a_fence_is_no_heading_and_what_follows_is(fenced: str) ->
 def test_an_unclosed_fence_runs_to_the_end() -> None:
     doc = parse("# Yes\n\n```\n# no\n\n# no\n")
     assert titles(doc.text) == [(1, "Yes")]
-    assert [doc.text[start:end] for start, end in doc.atomic] == ["```\n# no\n\n# no\n"]
+    assert [doc.text[start:end] for start, end in doc.atomic] == ["```\n# no\n\n# no"]
 
 
 @pytest.mark.parametrize("line", ["#no", "####### no", "    # no", "\\# no", "> # no", "\t# no"])
@@ -214,3 +215,43 @@ def test_one_line_of_front_matter_that_is_no_yaml_costs_no_other(line, title):
     assert document.metadata == {"tags": ("river",), "created": "2024-03-05"}
     assert line in document.text, "the block stays part of the text"
     assert document.remarks == ("the front matter is no YAML in line 2: quote the value",)
+
+
+def test_tags_in_the_text_are_tags_but_not_those_in_code_headings_and_links() -> None:
+    text = (
+        "---\ntags: [boats]\n---\n# One #no\n\n- [ ] oil #gear/maintenance #boats and `#no`\n"
+        "[a](#no) x#no #1 color: #fff000\n\n```\n#no\n```\n\n    #no\n\n[b]: #no\n#Größe\n"
+    )
+    assert parse(text).metadata["tags"] == ("boats", "gear/maintenance", "Größe")
+
+
+def test_headings_in_html_count_with_exact_offsets() -> None:
+    text = '<h1 align="center">\n  <img src="l.svg" alt="logo"><br>\n\n  Gannet\n</h1>\n\n'
+    text += "<h2>Use</h2>\n"
+    doc = parse(f"{text}\n```\n<h2>no</h2>\n```\n<!--\n<h2>no</h2> -->\n")
+    assert titles(doc.text)[:2] == [(1, "Gannet"), (2, "Use")]
+    assert [doc.text[h.start : h.end] for h in doc.headings][1] == "<h2>Use</h2>"
+    assert (len(doc.headings), doc.title) == (2, "Gannet")
+    assert titles('<h1><img src="a.png" alt="Gannet"></h1>') == [(1, "Gannet")]
+
+
+def test_tags_of_zola_are_tags() -> None:
+    doc = parse('+++\ntitle = "T"\n[taxonomies]\ntags = ["bells"]\n+++\nBody\n')
+    assert doc.metadata["tags"] == ("bells",)
+
+
+def test_long_runs_of_plain_lines_change_no_block() -> None:
+    rows = "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 40
+    text = "- item\n" * 30 + "\n" + "words\n" * 30 + "\n" + "Last\n---\n\n" + rows + "\n# End\n"
+    doc = parse(text)
+    assert titles(text) == [(2, "Last"), (1, "End")]
+    assert [doc.text[start:end] for start, end in doc.atomic] == [rows.strip()]
+
+
+@pytest.mark.parametrize(
+    "piece", ["# _a a a ", "# _a a\n", "- item\n", "| a | b |\n", "<h1>a", "> ", "#a "]
+)
+def test_repeated_marks_take_linear_time(piece: str) -> None:
+    started = time.process_time()
+    parse(piece * (400_000 // len(piece)))
+    assert time.process_time() - started < 10

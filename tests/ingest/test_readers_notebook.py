@@ -17,7 +17,8 @@ from catalog.ingest.readers.notebook import NotebookReader
 
 def read(data: bytes | dict[str, Any], limits: ReadLimits = DEFAULT_LIMITS) -> ParsedDocument:
     raw = data if isinstance(data, bytes) else json.dumps(data).encode()
-    (document,) = NotebookReader().read(io.BytesIO(raw), "a/lab.ipynb", limits=limits)
+    document, *remarks = NotebookReader().read(io.BytesIO(raw), "a/lab.ipynb", limits=limits)
+    assert len(remarks) == (isinstance(document, ParsedDocument) and "…" in document.text)
     assert isinstance(document, ParsedDocument)
     return document
 
@@ -81,7 +82,8 @@ def test_without_a_heading_the_stem_is_the_title() -> None:
         (printed("x" * 2000), "x" * 2000),
         (result(text="<Figure>", png="aaaa", kind="display_data"), None),
         (result(text="a  b", kind="display_data"), "a  b"),
-        (result(html="<b>only</b>"), None),
+        (result(html="<b>only</b>"), "only"),
+        (result(html="<script>x</script>"), None),
         ({"output_type": "error", "ename": "KeyError", "evalue": "'k'"}, "KeyError: 'k'"),
         ({"output_type": "error", "ename": "Stop", "evalue": "", "traceback": ["t"]}, "Stop"),
     ],
@@ -102,25 +104,19 @@ def test_a_fence_in_code_does_not_end_its_block_and_an_open_one_ends_with_its_ce
     assert '````\n"""\n```\n# no\n```"""\n````' in doc.text
 
 
-def test_old_versions_are_brought_up_to_date() -> None:
-    cells = [
-        {"cell_type": "heading", "level": 2, "source": "Old", "metadata": {}},
-        {
-            "cell_type": "code", "input": "1", "language": "python", "metadata": {},
-            "collapsed": False, "prompt_number": 1,
-            "outputs": [{"output_type": "pyout", "prompt_number": 1, "text": "one",
-                         "metadata": {}}],
-        },
-    ]  # fmt: skip
-    old = {
-        "nbformat": 3, "nbformat_minor": 0, "metadata": {"name": ""},
-        "worksheets": [{"cells": cells, "metadata": {}}],
-    }  # fmt: skip
-    text = "## Old\n\n```\n1\n```\n\n```\none\n```"
-    assert read(old).text == text
-    assert read({**old, "nbformat": 9}).text == text  # a version that nobody knows
-    del cells[1]["collapsed"], cells[0]["metadata"]
-    assert read(old).text == text
+def test_a_notebook_before_version_4_is_refused_with_advice() -> None:
+    cells = [{"cell_type": "heading", "level": 2, "source": "Old"}]
+    with pytest.raises(ReadError, match="open it in Jupyter and save it"):
+        read({"nbformat": 3, "metadata": {}, "worksheets": [{"cells": cells}]})
+
+
+def test_a_table_that_is_only_html_is_read() -> None:
+    table = (
+        "<table><tr><th>port</th><th>rise</th></tr><tr><td>Blakeney</td><td>3.71</td></tr></table>"
+    )
+    for kind in ("execute_result", "display_data"):
+        doc = read(notebook(code("df.head()", result(html=table, kind=kind))))
+        assert doc.text == "```\ndf.head()\n```\n\n```\nport | rise\nBlakeney | 3.71\n```"
 
 
 def test_cells_of_unknown_shape_lose_nothing_that_is_text() -> None:

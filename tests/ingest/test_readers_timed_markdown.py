@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from catalog.core.documents import ParsedDocument
 from catalog.core.text import format_timecode
 from catalog.ingest.readers.markdown import MarkdownReader
-from catalog.ingest.readers.plain import PlainTextReader
+from catalog.ingest.readers.text import PlainTextReader
 from catalog.ingest.readers.timed.frames import media_file_name
 
 FRAME = """# Visual Frame at 00:30

@@ -1,18 +1,19 @@
 """Markdown: front matter, headings, code fences and tables; transcripts and captions in it.
 
-Blocks are found line by line, with exact offsets, in time linear in the text and in little memory,
-because a text file may have 20 MB and is read in this process. The scanner follows CommonMark on
-where a heading or fence may be. It differs in one point: a fence inside a list ends at its closing
-line even if the lines between are not indented, because that is usually meant.
+markdown-it-py finds the blocks and their lines. Marks within a heading are removed here, because
+its parser of inline marks takes quadratic time.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import string
+from bisect import bisect_right
+from functools import cache
+from itertools import islice
+
+from markdown_it import MarkdownIt
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Table
 from catalog.ingest.chunking.boundaries import Line, iter_lines
@@ -40,25 +41,27 @@ class MarkdownReader(WholeFileReader):
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document; its title is in front matter, the first heading or the stem."""
         front_matter, body_start, problem = read_front_matter(text)
-        metadata = normalise(front_matter)
-        header = read_converter_header(text, body_start)
-        fields: Mapping[Any, object] = front_matter
-        recording: dict[str, MetadataValue] = {}
+        metadata, recording = normalise(front_matter), dict[str, MetadataValue]()
+        header, fields = read_converter_header(text, body_start), front_matter
         if header is not None:
             header_fields, text = header
-            fields = {**header_fields, **front_matter}
-            recording = normalise_recording(header_fields)
-        level = one_level(recording.get(LEVEL), metadata.get(LEVEL))
+            fields, recording = {**header_fields, **fields}, normalise_recording(header_fields)
         title = take_title(metadata)
-        top = end_of_front_matter(text) if front_matter and not body_start else body_start
-        headings, atomic, tables = scan_markdown(text, top)
-        first = headings[0].title if headings else None
+        is_shown = not body_start and (problem or front_matter)  # fields that stay part of the text
+        start = end_of_front_matter(text) if is_shown else body_start
+        headings, atomic, tables, tags = scan_markdown(text, start)
+        level = one_level(recording.get(LEVEL), metadata.get(LEVEL))
+        fields_with_tags = {**recording, **metadata, **level}
+        if tags:
+            stated = metadata.get("tags", ())
+            stated = stated if isinstance(stated, tuple) else (stated,)
+            fields_with_tags["tags"] = tuple(dict.fromkeys((*stated, *tags)))
         document = ParsedDocument(
             path=path,
             text=text,
-            title=choose_title(path, title, first),
+            title=choose_title(path, title, headings[0].title if headings else None),
             file_type=file_type(path),
-            metadata={**recording, **metadata, **level},
+            metadata=fields_with_tags,
             headings=headings,
             atomic=atomic,
             tables=tables,
@@ -69,253 +72,117 @@ class MarkdownReader(WholeFileReader):
         return add_segments(document, describe_source(path, fields, has_header=header is not None))
 
 
-MAX_MARKUP = 1000
-"""Characters of a heading that are looked at for markup."""
-_CODE = re.compile(r"(?<!`)(`++)(.+?)(?<!`)\1(?!`)")
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
-_PLACEHOLDER = re.compile("\ue000(\\d+)\ue001")
-_NO_PLACEHOLDERS = dict.fromkeys((0xE000, 0xE001))
-_INLINE_MARKUP = (
-    (re.compile(r"!?\[([^\[\]]*)\]\((?:[^()]|\([^()]*\))*\)"), r"\1"),  # image, link
-    (re.compile(r"!?\[([^\[\]]*)\]\((?:[^()]|\([^()]*\))*\)"), r"\1"),  # a link round an image
-    (re.compile(r"!?\[([^\[\]]+)\]\[[^\[\]]*\]"), r"\1"),  # reference
-    (re.compile(r"<((?:https?|mailto|ftp):[^<>\s]+)>"), r"\1"),
-    (re.compile(r"</?[A-Za-z][^<>]*>"), ""),
-    (re.compile(r"(?<!\s)\s*+\{[#.:][^{}]*+\}\s*+\Z"), ""),  # {#anchor}
-    (re.compile(r"(\*{1,3})(?=\S)([^*]*[^*\s])\1"), r"\2"),
-    (re.compile(r"(~~)(?=\S)([^~]*[^~\s])\1"), r"\2"),
-    # No identifier between the underscores: __init__ is a name, not a bold "init".
-    (re.compile(r"(?<!\w)(_{1,3})(?=\S)([^_]*\s[^_]*[^_\s])\1(?!\w)"), r"\2"),
-    (re.compile(r"(?<![\w_])_(?=[^_\s])([^_\s]+)_(?![\w_])"), r"\1"),
+_CODE = re.compile(r"(?<!`)(`++)(.+?)(?<!`)\1(?!`)|\\([!-/:-@\[-`{-~])")
+_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])")
+_MARKS = re.compile(
+    r"<(?P<address>(?:https?|mailto|ftp):[^<>\s]++)>|</?[A-Za-z][^<>]*+>"
+    r"|(?<!\s)\s*+\{[#.:][^{}]*+\}\s*+\Z"  # {#anchor}
+    r"|(?<![\w*])\*{1,3}(?=[^\s*])|(?<=[^\s*])\*{1,3}(?![\w*])|~~"
+    r"|(?<!\w)_(?P<lean>[^_\s]++(?:\s++[^_\s]++)*+)_(?!\w)"
+    r"|(?<!\w)__(?P<bold>[^_\s]++(?:\s++[^_\s]++)++)__(?!\w)"  # and not __init__
 )
+_HIDE = {ord(sign): 0xE000 + ord(sign) for sign in string.punctuation}
+_SHOW = {0xE000 + code: code for code in range(128)}
 
 
-def substitute(text: str, rules: Sequence[tuple[re.Pattern[str], str]]) -> str:
-    """Return ``text`` with each pattern replaced in turn."""
-    for pattern, replacement in rules:
-        text = pattern.sub(replacement, text)
-    return text
-
-
-def _plain_title(markup: str) -> str:
+def plain_title(markup: str) -> str:
     """Return a heading as plain text; text in backticks stays unchanged."""
-    literals: list[str] = []
-
-    def set_aside(literal: str) -> str:
-        literals.append(literal)
-        return f"\ue000{len(literals) - 1}\ue001"
-
-    text = markup[:MAX_MARKUP].translate(_NO_PLACEHOLDERS)
-    text = _CODE.sub(lambda match: set_aside(match[2].strip()), text)
-    text = _ESCAPED.sub(lambda match: set_aside(match[1]), text)
-    text = html.unescape(substitute(text, _INLINE_MARKUP))
-    return one_line(_PLACEHOLDER.sub(lambda match: literals[int(match[1])], text))
+    text = markup[:400].translate(dict.fromkeys(_SHOW))  # a title has 300
+    text = _CODE.sub(lambda mark: (mark[2] or mark[3]).strip().translate(_HIDE), text)
+    text = _LINK.sub(r"\1", _LINK.sub(r"\1", text))  # also a link round an image
+    text = _MARKS.sub(lambda mark: mark["address"] or mark["lean"] or mark["bold"] or "", text)
+    return one_line(html.unescape(text).translate(_SHOW))
 
 
-_LIST_ITEM = re.compile(r"[ ]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)")
+_PLAIN = re.compile(
+    r"( {0,12}(?:(?:[-*+]|\d{1,9}[.)]) {1,4}|> )?(?=[^\W\d_][^|<>]*\Z)|\|(?=.*\w))[^<>]*+"
+)
 _OUTLINE = re.compile(r"\s*+(?:[\w./-]++::[^\n]*+\n\s*+)*+- ")
-_FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})")
-_RAW_HTML = re.compile(r"<(?:(!--)|(pre|script|style|textarea)(?=[\s>]|$))", re.IGNORECASE)
-_CELL = re.compile(r"\s*:?-+:?\s*")
 _BAR = re.compile(r"(?<!\\)\|")
-_MAX_INDENT = 3
-"""Spaces by which a block may be indented and still not be code."""
 _MAX_SETEXT_LINES = 3
 """Lines of an underlined heading: a longer paragraph above a rule is a paragraph above a rule."""
+_HTML_HEADING = re.compile(
+    r"<h([1-6])\b[^<>]*+>((?:(?!</?h[1-6]\b).){1,400}+)</h\1>", re.IGNORECASE | re.DOTALL
+)
+_ALT = re.compile(r'\balt="([^"<>]*)"', re.IGNORECASE)
+_RAW_HTML = re.compile(r"\s*<(?:!--|pre|script|style|textarea)", re.IGNORECASE)
+_TAG = re.compile(
+    r"(?<!\S)(?<!\]: )#(?!(?=[a-f]*\d)(?:[\da-f]{3}){1,2}\b)([^\W\d_][\w/-]{0,99})(?![\w/#-])"
+)
+_MOST_TAGS = 100
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"maxNesting": 24}).enable("table").disable("reference")
+    parser.core.ruler.enableOnly(["block"])
+    return parser
 
 
 def scan_markdown(
     text: str, start: int = 0
-) -> tuple[tuple[Heading, ...], tuple[tuple[int, int], ...], tuple[Table, ...]]:
-    """Return the headings of ``text[start:]``, the spans that should not be cut, and the tables.
+) -> tuple[tuple[Heading, ...], tuple[tuple[int, int], ...], tuple[Table, ...], tuple[str, ...]]:
+    """Return the headings of ``text[start:]``, the spans not to cut, the tables, and the tags.
 
     Such spans are code fences and tables. Headings in lists and quotations do not count, except in
     a text that is one list from its beginning, as Logseq writes it.
     """
-    scanner = _Scanner(text, is_outline=_OUTLINE.match(text, start) is not None)
+    lines = _leave_out_plain(text, start)
+    tokens = _parser().parse("\n".join(text[line.start : line.end] for line in lines))
+    is_outline = _OUTLINE.match(text, start) is not None
+    headings, atomic, tables, apart = list[Heading](), [], list[Table](), [(start, start)]
+    for token, inner in zip(tokens, tokens[1:] + tokens[-1:], strict=True):
+        if not token.map:
+            continue
+        first, last = token.map
+        begin, end = lines[first].start, lines[last - 1].end
+        if token.type == "heading_open" and (is_outline or not token.level):
+            apart.append((begin, end))
+            is_rule = token.markup in "=-" and last - first > _MAX_SETEXT_LINES + 1
+            title = plain_title(inner.content) or one_line(inner.content)
+            if title and not is_rule:
+                headings.append(Heading(begin, end, int(token.tag[1]), title))
+        elif token.type == "table_open":
+            atomic.append((begin, end))
+            names = text[begin : lines[first].end].strip().strip("|")
+            tables += make_table(begin, end, [_BAR.split(names)])
+        elif token.type in ("fence", "code_block") or _RAW_HTML.match(token.content):
+            apart.append((begin, end))
+            atomic += [(begin, end)] if token.type == "fence" else []
+
+    def is_text(match: re.Match[str]) -> bool:
+        before = text[max(start, match.start() - 1000) : match.start()].rpartition("\n")[2]
+        end = apart[bisect_right(apart, (match.start(), len(text))) - 1][1]
+        return match.start() >= end and before.count("`") % 2 == 0
+
+    for match in filter(is_text, _HTML_HEADING.finditer(text, start)):
+        if title := plain_title(match[2]) or one_line(" ".join(_ALT.findall(match[2]))):
+            headings.append(Heading(match.start(), match.end(), int(match[1]), title))
+    headings.sort(key=lambda heading: heading.start)
+    tags = islice(filter(is_text, _TAG.finditer(text, start)), _MOST_TAGS)
+    return tuple(headings), tuple(atomic), tuple(tables), tuple(match[1] for match in tags)
+
+
+def _leave_out_plain(text: str, start: int) -> list[Line]:
+    """Return the lines without the middle of long runs of plain ones.
+
+    The parser takes some 30 µs for a line, and these neither begin nor end anything.
+    """
+    lines: list[Line] = []
+    kinds: list[str | None] = []
+    run, kind = 0, None
     for line in iter_lines(text, start):
-        scanner.feed(line)
-    scanner.finish()
-    return tuple(scanner.headings), tuple(scanner.atomic), tuple(scanner.tables)
-
-
-@dataclass(slots=True)
-class _OpenBlock:
-    """A code fence or raw HTML, in which lines have no meaning until ``closer``."""
-
-    start: int
-    closer: str
-    indent: int
-    is_fence: bool
-
-    def is_closed_by(self, body: str, indent: int) -> bool:
-        if not self.is_fence:
-            return self.closer in body.casefold()
-        is_mark = len(body) >= len(self.closer) and body.strip(self.closer[0]) == ""
-        return is_mark and indent <= self.indent + _MAX_INDENT
-
-
-class _Scanner:
-    def __init__(self, text: str, *, is_outline: bool) -> None:
-        self._is_outline = is_outline
-        self.headings: list[Heading] = []
-        self.atomic: list[tuple[int, int]] = []
-        self.tables: list[Table] = []
-        self._text = text
-        self._open: _OpenBlock | None = None
-        self._paragraph: list[Line] = []
-        self._is_continued = False
-        """Inside a list item or quotation: a line may continue it, and be no paragraph."""
-        self._list_indent = 0
-        self._table: tuple[int, int] | None = None
-
-    def feed(self, line: Line) -> None:
-        raw = self._text[line.start : line.end]
-        body = raw.strip()
-        if self._open is not None:
-            if self._open.is_closed_by(body, _indent(raw)):
-                self._close(self._open, line.end)
-        elif not body:
-            self._end_block()
-        elif self._table is not None and "|" in body:
-            self._table = (self._table[0], line.end)
-        else:
-            self._end_table()
-            self._read_line(line, raw, body)
-
-    def finish(self) -> None:
-        self._end_block()
-        if self._open is not None:
-            self._close(self._open, len(self._text))
-
-    def _close(self, block: _OpenBlock, end: int) -> None:
-        if block.is_fence:
-            self.atomic.append((block.start, end))
-        self._open = None
-
-    def _read_line(self, line: Line, raw: str, body: str) -> None:
-        indent = _indent(raw)
-        is_item = self._is_outline and body.startswith("- ")
-        if is_item and self._read_heading(line, body[2:].strip()):
-            self._is_continued = True
-            self._list_indent = indent + 2
-        elif indent == 0 and body[0].isalpha() and not self._is_continued:
-            self._list_indent = 0
-            self._add_to_paragraph(line)
-        elif indent <= self._list_indent + _MAX_INDENT and self._read_opening(line, body, indent):
-            return
-        elif indent > _MAX_INDENT:
-            if self._paragraph:
-                self._add_to_paragraph(line)
-        elif not (
-            self._read_heading(line, body)
-            or self._read_underline(line, body)
-            or self._is_rule(body)
-        ):
-            self._read_other(line, raw, body, indent)
-
-    def _read_opening(self, line: Line, body: str, indent: int) -> bool:
-        fence = _FENCE.match(body)
-        if fence is not None:
-            self._end_block()
-            self._open = _OpenBlock(line.start, fence[1], indent, is_fence=True)
-            return True
-        raw = _RAW_HTML.match(body)
-        if raw is None:
-            return False
-        self._end_block()
-        closer = "-->" if raw[1] else f"</{raw[2].casefold()}>"
-        block = _OpenBlock(line.start, closer, indent, is_fence=False)
-        self._open = None if block.is_closed_by(body[raw.end() :], indent) else block
-        return True
-
-    def _read_heading(self, line: Line, body: str) -> bool:
-        rest = body.lstrip("#")
-        level = len(body) - len(rest)
-        if not 1 <= level <= 6 or (rest and not rest[0].isspace()):
-            return False
-        self._end_block()
-        content = rest.strip()
-        unclosed = content.rstrip("#")
-        if not unclosed or unclosed[-1].isspace():
-            content = unclosed
-        self._add_heading(line.start, line.end, level, content)
-        return True
-
-    def _read_underline(self, line: Line, body: str) -> bool:
-        """Read the line below a heading, or below the head of a table."""
-        above = self._paragraph
-        if not above:
-            return False
-        if self._begins_table(above[-1], body):
-            self._paragraph = []
-            self._table = (above[-1].start, line.end)
-            return True
-        if body[0] not in "=-" or body.strip(body[0]) or len(above) > _MAX_SETEXT_LINES:
-            return False
-        self._end_block()
-        content = self._text[above[0].start : above[-1].end]
-        self._add_heading(above[0].start, line.end, 1 if body[0] == "=" else 2, content)
-        return True
-
-    def _begins_table(self, header: Line, body: str) -> bool:
-        if "|" not in body or "-" not in body:
-            return False
-        cells = body.strip("|").split("|")
-        if not all(_CELL.fullmatch(cell) for cell in cells):
-            return False
-        return "|" in self._text[header.start : header.end]
-
-    def _is_rule(self, body: str) -> bool:
-        if body[0] not in "-*_" or len(marks := "".join(body.split())) < 3 or marks.strip(body[0]):
-            return False
-        self._end_block()
-        self._list_indent = 0
-        return True
-
-    def _read_other(self, line: Line, raw: str, body: str, indent: int) -> None:
-        """Read a list item, a quotation, or a line of a paragraph."""
-        item = _LIST_ITEM.match(raw)
-        if item is not None:
-            self._end_block()
-            self._is_continued = True
-            self._list_indent = item.end()
-            rest = raw[item.end() :].strip()
-            if rest:
-                self._read_opening(line, rest, item.end())
-        elif body[0] == ">":
-            self._end_block()
-            self._is_continued = True
-        elif not self._is_continued:
-            if indent == 0:
-                self._list_indent = 0
-            self._add_to_paragraph(line)
-
-    def _add_to_paragraph(self, line: Line) -> None:
-        self._paragraph.append(line)
-        if len(self._paragraph) > _MAX_SETEXT_LINES + 1:
-            del self._paragraph[1]
-
-    def _end_block(self) -> None:
-        self._end_table()
-        self._paragraph = []
-        self._is_continued = False
-
-    def _end_table(self) -> None:
-        if self._table is not None:
-            start, end = self._table
-            self.atomic.append((start, end))
-            header = self._text[start:end].lstrip().partition("\n")[0].strip().strip("|")
-            self.tables += make_table(start, end, [_BAR.split(header)])
-            self._table = None
-
-    def _add_heading(self, start: int, end: int, level: int, content: str) -> None:
-        title = _plain_title(content) or one_line(content)
-        if title:
-            self.headings.append(Heading(start, end, level, title))
-
-
-def _indent(raw: str) -> int:
-    """Count the columns of white space at the start; a tab goes to a multiple of four."""
-    leading = raw[: len(raw) - len(raw.lstrip(" \t"))]
-    return len(leading.expandtabs(4))
+        match = _PLAIN.fullmatch(text, line.start, line.end)
+        prefix = match[1] if match is not None else ""
+        new = f"{len(prefix)}{prefix.strip()[-1:]}" if match is not None else None
+        is_blank = match is None and not text[line.start : line.end].strip(" \t")
+        if kind == "1|" if is_blank else new is None or new != kind:
+            run, kind = 0, new
+        lines.append(line)
+        kinds.append("" if is_blank else new)
+        run += 1
+        at = len(lines) - 6
+        if run > 10 and (kinds[at] or not kinds[at - 1] or not kinds[at + 1]):
+            del lines[at], kinds[at]
+            run -= 1
+    return lines

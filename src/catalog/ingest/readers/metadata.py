@@ -25,7 +25,7 @@ _WEB_ADDRESS = re.compile(r"https?://[^\s/]+\S*", re.IGNORECASE)
 _LARGEST_INTEGER = 2**63
 _PRINTED_BITS = 4096
 _MAX_DOTS = 8
-_TAG_KEYS = ("tags", "tag", "keywords")
+_TAG_KEYS = ("tags", "tag", "keywords", "taxonomies.tags")  # the last one is Zola's
 DATE_KEYS = {
     "created": (
         "created", "date", "published", "date_created", "created_at", "date_published",

@@ -6,31 +6,26 @@ Section levels follow the order in which the styles of adornment appear, as in d
 from __future__ import annotations
 
 import re
-import string
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
-from catalog.ingest.readers.markdown import MAX_MARKUP, substitute
 from catalog.ingest.readers.metadata import normalise, take_title
 
-_PUNCTUATION = frozenset(string.punctuation)
+_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1++")
 _SHORTEST_ADORNMENT = 4
 """An adornment shorter than its title counts from this length on."""
-_CODE = re.compile(r"\.\. +(?:code|code-block|sourcecode|parsed-literal|prompt)::")
-_FIELD = re.compile(r":([A-Za-z][\w .-]{0,40}):(?:[ \t]+(.*))?$")
-_MAX_FIELDS = 50
-_INLINE_MARKUP = (
-    (re.compile(r"`([^`<>]*[^`<>\s])\s*+<[^`<>]*>`__?"), r"\1"),  # `text <address>`_
-    (  # :role:`text <target>`
-        re.compile(r"(?::[\w.+-]{1,40}){1,4}:`~?([^`<>]*[^`<>\s])\s*+(?:<[^`<>]*>)?`"),
-        r"\1",
-    ),
-    (re.compile(r"``(.+?)``"), r"\1"),
-    (re.compile(r"`([^`]+)`(?:__?)?"), r"\1"),
+_LITERAL = re.compile(
+    r"\s*+\.\. +(?:code|code-block|sourcecode|parsed-literal|prompt)::.*|(?!\s*+\.\.).*::"
+)
+_FIELD = re.compile(r":([A-Za-z][\w .-]{0,40}):(?:[ \t]+(.*))?")
+_MOST_FIELDS = 50
+_MARKUP = (
+    (re.compile(r"(?::[\w.+-]{1,40}){0,4}`~?([^`<>]*[^`<>\s])\s*+<[^`<>]*>`(?:__?)?"), r"\1"),
+    (re.compile(r"(?::[\w.+-]{1,40}){1,4}:`~?([^`<>]*[^`<>\s])`"), r"\1"),
+    (re.compile(r"``(.+?)``|`([^`]+)`(?:__?)?"), r"\1\2"),
     (re.compile(r"(\*{1,2})(?=\S)([^*]*[^*\s])\1"), r"\2"),
-    (re.compile(r"(?<=\w)__?(?!\w)"), ""),  # reference_
-    (re.compile(r"\|(\w[^|]*)\|"), r"\1"),
+    (re.compile(r"(?<=\w)__?(?!\w)|\|(?=\w)|(?<=\w)\|"), ""),  # reference_, |name|
 )
 
 
@@ -39,138 +34,79 @@ class RstReader(WholeFileReader):
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document; its title is the first heading, a ``title`` field or the stem."""
-        scanner = _Scanner(text)
-        scanner.run()
-        metadata = normalise(scanner.fields)
-        field_title = take_title(metadata) if "title" in scanner.fields else None
-        first = scanner.headings[0].title if scanner.headings else None
+        lines = list(iter_lines(text))
+        raw = [text[line.start : line.end].rstrip() for line in lines] + ["", ""]
+        headings, atomic, fields = list[Heading](), list[tuple[int, int]](), dict[str, str]()
+        styles: dict[tuple[str, bool], int] = {}
+        at, in_header, above = 0, True, ""
+        while at < len(lines):
+            rows = _count_title_rows(raw, at, above)
+            last = _last_of_literal(raw, at) if not rows else None
+            if rows:
+                title = raw[at + rows - 2].strip()
+                level = styles.setdefault((raw[at + rows - 1][0], rows == 3), len(styles) + 1)
+                name = _plain_title(title) or one_line(title)
+                headings.append(Heading(lines[at].start, lines[at + rows - 1].end, level, name))
+            elif last is not None:
+                is_directive = raw[at].lstrip().startswith("..")
+                first = at if is_directive else next(n for n in range(at + 1, last + 1) if raw[n])
+                atomic.append((lines[first].start, lines[last].end))
+                rows = last + 1 - at
+            elif in_header and raw[at]:
+                field = _FIELD.fullmatch(raw[at])
+                if field is not None and field[2] and len(fields) < _MOST_FIELDS:
+                    fields[field[1].strip().casefold()] = field[2].strip()
+                is_aside = raw[at].startswith("..") or raw[at][0].isspace()
+                in_header = field is not None or is_aside or bool(_ADORNMENT.fullmatch(raw[at]))
+            above = "" if rows in (2, 3) and last is None else raw[at + max(rows, 1) - 1]
+            at += max(rows, 1)
+        metadata = normalise(fields)
+        stated = take_title(metadata) if "title" in fields else None
         return ParsedDocument(
             path=path,
             text=text,
-            title=choose_title(path, first, field_title),
+            title=choose_title(path, headings[0].title if headings else None, stated),
             file_type=file_type(path),
             metadata=metadata,
-            headings=tuple(scanner.headings),
-            atomic=tuple(scanner.atomic),
+            headings=tuple(headings),
+            atomic=tuple(atomic),
             written=frozenset(metadata),
         )
 
 
-class _Scanner:
-    """Find titles, literal blocks and the fields at the top, in time linear in the text.
-
-    The methods that read a block return the line after it, or ``None`` without a block.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.headings: list[Heading] = []
-        self.atomic: list[tuple[int, int]] = []
-        self.fields: dict[str, str] = {}
-        self._text = text
-        self._lines = list(iter_lines(text))
-        self._styles: list[tuple[str, bool]] = []
-
-    def run(self) -> None:
-        at = 0
-        in_header = True
-        while at < len(self._lines):
-            content = self._content(at)
-            if not content:
-                at += 1
-                continue
-            following = self._read_title(at) or self._read_literal(at)
-            if following is None:
-                in_header = in_header and self._read_field(content)
-                following = at + 1
-            at = following
-
-    def _content(self, at: int) -> str:
-        """Return the line without white space at its end; "" outside the text."""
-        if not 0 <= at < len(self._lines):
-            return ""
-        line = self._lines[at]
-        return self._text[line.start : line.end].rstrip()
-
-    def _read_title(self, at: int) -> int | None:
-        first, second = self._content(at), self._content(at + 1)
-        if _adornment(first) and second and _adornment(second) is None:
-            if self._content(at + 2) == first and len(first) >= min(len(second.strip()), 4):
-                self._add_heading(at, at + 2, first[0], second.strip(), is_overlined=True)
-                return at + 3
-            return None
-        mark = _adornment(second)
-        if mark is None or first[0].isspace() or _adornment(first) or self._continues(at):
-            return None
-        if len(second) < len(first) and len(second) < _SHORTEST_ADORNMENT:
-            return None
-        self._add_heading(at, at + 1, mark, first, is_overlined=False)
-        return at + 2
-
-    def _continues(self, at: int) -> bool:
-        """Return whether line ``at`` continues a paragraph, so that it cannot be a title."""
-        above = self._content(at - 1)
-        is_end_of_title = bool(self.headings) and self.headings[-1].end == self._end(at - 1)
-        return bool(above) and not above.startswith("..") and not is_end_of_title
-
-    def _end(self, at: int) -> int:
-        return self._lines[at].end if 0 <= at < len(self._lines) else -1
-
-    def _add_heading(
-        self, first: int, last: int, mark: str, markup: str, *, is_overlined: bool
-    ) -> None:
-        style = (mark, is_overlined)
-        if style not in self._styles:
-            self._styles.append(style)
-        title = one_line(substitute(markup[:MAX_MARKUP], _INLINE_MARKUP)) or one_line(markup)
-        level = self._styles.index(style) + 1
-        self.headings.append(Heading(self._lines[first].start, self._end(last), level, title))
-
-    def _read_literal(self, at: int) -> int | None:
-        content = self._content(at)
-        is_directive = _CODE.match(content.lstrip()) is not None
-        is_paragraph = content.endswith("::") and not content.lstrip().startswith("..")
-        if not (is_directive or is_paragraph):
-            return None
-        if is_paragraph and self._content(at + 1):
-            return None
-        last = self._last_of_block(at)
-        if last is None:
-            return None
-        start = at
-        if not is_directive:
-            start = next(line for line in range(at + 1, last + 1) if self._content(line))
-        self.atomic.append((self._lines[start].start, self._end(last)))
-        return last + 1
-
-    def _last_of_block(self, at: int) -> int | None:
-        """Return the last line indented deeper than line ``at``, ``None`` if the next is not."""
-        indent = _indent(self._content(at))
-        last = None
-        for line in range(at + 1, len(self._lines)):
-            content = self._content(line)
-            if content and _indent(content) <= indent:
-                break
-            last = line if content else last
-        return last
-
-    def _read_field(self, content: str) -> bool:
-        """Store the field in a line; return whether the line still belongs to the header."""
-        if content.startswith("..") or content[0].isspace() or _adornment(content):
-            return True
-        match = _FIELD.match(content)
-        if match is None:
-            return False
-        if match[2] and len(self.fields) < _MAX_FIELDS:
-            self.fields[match[1].strip().casefold()] = match[2].strip()
-        return True
+def _plain_title(markup: str) -> str:
+    text = markup[:400]  # a title has 300
+    for pattern, replacement in _MARKUP:
+        text = pattern.sub(replacement, text)
+    return one_line(text)
 
 
-def _adornment(content: str) -> str | None:
-    """Return the character that the whole line repeats, ``None`` also for an indented line."""
-    if len(content) < 2 or content[0] not in _PUNCTUATION or content.strip(content[0]):
+def _count_title_rows(raw: list[str], at: int, above: str) -> int:
+    """Return how many lines the title at a line has with its adornments; 0 without a title."""
+    first, second, third = raw[at : at + 3]
+    is_line = {one: _ADORNMENT.fullmatch(one) is not None for one in (first, second)}
+    if is_line[first] and second and not is_line[second]:
+        return 3 if third == first and len(first) >= min(len(second.strip()), 4) else 0
+    if not is_line[second] or is_line[first] or not first or first[0].isspace():
+        return 0
+    is_continued = bool(above) and not above.startswith("..")
+    is_short = len(second) < min(len(first), _SHORTEST_ADORNMENT)
+    return 0 if is_continued or is_short or second == "::" else 2
+
+
+def _last_of_literal(raw: list[str], at: int) -> int | None:
+    """Return the last line of the literal block that a line opens, ``None`` without one."""
+    if _LITERAL.fullmatch(raw[at]) is None or (
+        raw[at + 1] and not raw[at].lstrip().startswith("..")
+    ):
         return None
-    return content[0] if content != "::" else None
+    indent, last = _indent(raw[at]), None
+    for number in range(at + 1, len(raw)):
+        if raw[number] and _indent(raw[number]) <= indent:
+            break
+        last = number if raw[number] else last
+    return last
 
 
-def _indent(content: str) -> int:
-    return len(content.expandtabs()) - len(content.expandtabs().lstrip())
+def _indent(raw: str) -> int:
+    return len(raw.expandtabs()) - len(raw.expandtabs().lstrip())

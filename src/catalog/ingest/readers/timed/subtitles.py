@@ -14,7 +14,7 @@ from dataclasses import replace
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError
 from catalog.ingest.readers.base import WholeFileReader
-from catalog.ingest.readers.plain import PlainTextReader
+from catalog.ingest.readers.text import PlainTextReader
 from catalog.ingest.readers.timed.cues import Caption, build_transcript, parse_timecode
 from catalog.ingest.readers.timed.frames import find_medium
 
