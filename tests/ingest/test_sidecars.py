@@ -93,7 +93,7 @@ def test_front_matter_says_type_source_dates_tags_and_confidentiality(library, f
         ("updated: [2024-01-01]", "updated '2024-01-01' is not a date"),
         ("file_type: banana", "file_type 'banana' is not a known type"),
         ("source_type: [a, b]", "source_type 'a, b' must be one short text"),
-        ("title: [broken", "the front matter is not read: it is not valid YAML in line"),
+        ("title: [broken", "the front matter is no YAML in line 2"),
         ("a: &x 1\nb: *x", "anchors or aliases"),
     ],
 )

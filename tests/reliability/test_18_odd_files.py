@@ -214,4 +214,4 @@ def test_the_text_below_deeply_nested_front_matter_is_found(tmp_path, block):
     with open_library(tmp_path / "home") as library:
         report = Indexer(library).build(tmp_path / "notes", "notes")
         assert report.documents == 1
-        assert "TOML" in report.failed[0].reason
+        assert "the front matter is not read" in report.failed[0].reason

@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from catalog.core.documents import MetadataValue, ParsedDocument
-from catalog.core.errors import ReadError
+from catalog.core.errors import ReadError, TransientReadError
 from catalog.core.ids import sha1_hex
 from catalog.core.text import nfc
 from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise, parse_yaml
@@ -290,9 +290,8 @@ class Sidecars:
     def _fields(self, file: str) -> dict[str, MetadataValue]:
         fields = self._load(file)
         if isinstance(fields, ReadError):
-            raise type(fields)(
-                f"{file} cannot be read, so its documents keep their last state: {fields}"
-            )
+            kind = TransientReadError if isinstance(fields, TransientReadError) else ReadError
+            raise kind(f"{file} cannot be read, so its documents keep their last state: {fields}")
         return fields
 
     def _parse_or_reason(self, file: str) -> dict[str, MetadataValue] | ReadError:

@@ -7,7 +7,6 @@ import json
 import math
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
@@ -349,23 +348,6 @@ def parse_yaml(text: str) -> object:
         raise _MarkedError(f"it is not valid YAML{at} ({error.problem})", line) from error
     except (yaml.YAMLError, RecursionError, *_BROKEN_VALUES) as error:
         raise ReadError(f"it is not valid YAML ({type(error).__name__})") from error
-
-
-def parse_json(text: str) -> object:
-    """Return the value of a JSON text; raise ``ReadError`` for broken JSON or a repeated field."""
-    try:
-        return cast(object, json.loads(text, object_pairs_hook=_fields_once))
-    except json.JSONDecodeError as error:
-        raise ReadError(f"it is not valid JSON in line {error.lineno} ({error.msg})") from error
-    except (ValueError, RecursionError) as error:
-        raise ReadError(f"it is not valid JSON ({type(error).__name__})") from error
-
-
-def _fields_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = Counter(field_name(name.strip()) for name, _ in pairs)
-    if names and (most := names.most_common(1)[0])[1] > 1:
-        raise ReadError(f"{most[0]} occurs more than once")
-    return dict(pairs)
 
 
 def _parse_fields(block: str, mark: str) -> tuple[Mapping[Any, object] | None, str]:

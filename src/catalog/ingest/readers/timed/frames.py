@@ -182,7 +182,8 @@ def find_medium(path: str, name: str | None = None, *, is_frame: bool = False) -
     (``is_frame``, or named like one) in a folder ``talk_frames`` belongs to ``talk`` next to that
     folder.
     """
-    *folder, own_name = [part for part in path.split("/") if part not in ("", ".", "..", CONVERTED)]
+    parts = [part for part in path.split("/") if part not in ("", ".", "..", CONVERTED)]
+    *folder, own_name = parts or [path]
     stem, language = _split_language(split_extension(own_name)[0])
     if (is_frame or _NAME.match(stem)) and _is_of_frames(folder):
         stem = folder.pop().removesuffix("_frames")
@@ -200,7 +201,8 @@ def possible_originals(path: str) -> Iterator[str]:
 
     They are complete (for ``photo.png.md``) or without an extension; the likeliest comes first.
     """
-    *folder, own_name = [part for part in path.split("/") if part != CONVERTED]
+    parts = [part for part in path.split("/") if part != CONVERTED]
+    *folder, own_name = parts or [path]
     stem = split_extension(own_name)[0]
     for name in dict.fromkeys([stem, _split_language(stem)[0]]):
         yield "/".join([*folder, name])
