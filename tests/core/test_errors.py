@@ -7,7 +7,7 @@ import pytest
 from catalog.core.errors import DocumentNotFoundError, InputError
 
 
-@pytest.mark.parametrize("said", ["a" * 5000, "it's " * 1000, '"it\'s" ' * 700, "é\n" * 900])
+@pytest.mark.parametrize("said", ["a" * 5000, "it's " * 1000, "é\n" * 900])
 def test_an_error_repeats_two_hundred_characters_of_an_argument(said):
     message = str(InputError(f"no document matches {said!r}, of 'notes'"))
     assert len(message) < 450

@@ -724,9 +724,9 @@ def test_a_language_model_reads_a_shared_bundle_only_with_its_first_node(opened)
 
 
 def test_a_slide_that_stays_is_one_line_until_another_is_shown():
-    anchor = chunk(0.0, 100.0)
+    anchor, frame = chunk(0.0, 100.0), "video_frame"
     shown = [
-        chunk(second, second, seq=seq, text=f"## Frame at 00:{seq:02}\n\n{text}", modality="video_frame")
+        chunk(second, second, seq=seq, text=f"## Frame at 00:{seq:02}\n\n{text}", modality=frame)
         for seq, (second, text) in enumerate(
             [(10.0, "A"), (40.0, "A"), (70.0, "B"), (80.0, "A"), (90.0, "A")], start=2
         )

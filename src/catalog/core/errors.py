@@ -65,9 +65,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_LONG = re.compile(  # a text as repr() writes it
-    r"(?<!\w)(['\"])((?:(?!\1)[^\\]|\\.){200})(?:(?!\1)[^\\]|\\.)++\1", re.DOTALL
-)
+_QUOTE = re.compile(r"(?<!\w)['\"]|['\"](?!\w)")  # no apostrophe within a word
+_MOST_ECHOED = 200  # characters
 
 
 class CatalogError(Exception):
@@ -84,7 +83,16 @@ class CatalogError(Exception):
 
 
 def _shorten(told: object) -> object:
-    return _LONG.sub(r"\1\2…\1", told) if isinstance(told, str) else told
+    """Cut the long stretches between quotation marks in a message."""
+    if not isinstance(told, str) or len(told) <= _MOST_ECHOED:
+        return told
+    pieces, at = [], 0
+    for mark in _QUOTE.finditer(told):
+        between = told[at : mark.start()]
+        is_long = at > 0 and len(between) > _MOST_ECHOED
+        pieces += [f"{between[:_MOST_ECHOED]}…" if is_long else between, mark[0]]
+        at = mark.end()
+    return "".join([*pieces, told[at:]])
 
 
 class ConfigError(CatalogError):
