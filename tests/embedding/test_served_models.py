@@ -3,8 +3,6 @@
 import gzip
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import numpy as np
 import pytest
@@ -36,7 +34,6 @@ from embedding_server import (
 )
 from fakes import DIM, WordEncoder
 
-NOW = datetime(2026, 5, 1, tzinfo=UTC)
 PROVIDERS = pytest.mark.parametrize("provider", ["openai", "cohere"])
 TEXTS = [f"walrus number {number}" for number in range(6)]
 
@@ -56,9 +53,7 @@ class Sleeps(list):
 
 
 def model_of(server, provider="openai", **settings):
-    encoder = ServedEncoder(
-        server.settings(provider, **settings), sleep=(sleeps := Sleeps()), now=lambda: NOW
-    )
+    encoder = ServedEncoder(server.settings(provider, **settings), sleep=(sleeps := Sleeps()))
     return EmbeddingModel(encoder, batch_size=32), sleeps
 
 
@@ -111,22 +106,18 @@ def test_vectors_that_come_in_another_order_are_put_right_by_their_index(server)
     assert len(server.requests) == 1
 
 
-DATE = format_datetime(NOW + timedelta(seconds=7), usegmt=True)
-
-
 @PROVIDERS
 @pytest.mark.parametrize(
     ("fault", "least"),
     [
         (status(429), 0.0),
         (status(429, Retry_After="9"), 9.0),
-        (status(429, Retry_After=DATE), 7.0),
         (status(500), 0.0),
         (status(503, Retry_After="nonsense"), 0.0),
         (cut, 0.0),
         (lambda handler, _answer: handler.send(200, b"<html>"), 0.0),
     ],
-    ids=["429", "429 seconds", "429 date", "500", "503", "cut", "no JSON"],
+    ids=["429", "429 seconds", "500", "503", "cut", "no JSON"],
 )
 def test_what_passes_is_waited_for_and_asked_again(server, provider, fault, least):
     server.faults = [fault]
@@ -171,10 +162,11 @@ def test_the_tries_grow_apart_by_chance_and_end(server):
     assert [len(sent) for sent in server.texts()] == [6] * TRIES + [1]
 
 
-def test_a_wait_longer_than_the_run_would_is_not_waited(server):
-    server.dead = status(429, Retry_After="3600")
+@pytest.mark.parametrize("asked", ["3600", "Fri, 01 Jan 2100 00:00:00 GMT"])
+def test_a_wait_longer_than_the_run_would_is_not_waited(server, asked):
+    server.dead = status(429, Retry_After=asked)
     model, sleeps = model_of(server)
-    with pytest.raises(EmbeddingServerError, match="asks to wait 3600 s"):
+    with pytest.raises(EmbeddingServerError, match=r"asks to wait \d{4,} s"):
         model.embed(TEXTS)
     assert sleeps == []
 
@@ -356,7 +348,7 @@ def test_a_search_does_not_wait_as_long_as_a_build(server):
 
 def test_a_request_longer_than_the_patience_is_not_repeated(server):
     server.dead = slow
-    encoder = ServedEncoder(server.settings(timeout_seconds=0.3), side="query", retry_seconds=0.2)
+    encoder = ServedEncoder(server.settings(timeout_seconds=0.3, retry_seconds=0.2))
     with pytest.raises(EmbeddingServerError, match=r"did not answer in 0\.3 s"):
         encoder.encode(["walrus"])
     assert len(server.requests) <= 1
@@ -453,7 +445,11 @@ def test_cohere_is_set_in_a_toml_file_and_its_key_beside_it(tmp_path, monkeypatc
 
 def test_a_server_that_is_not_there_is_reported_with_the_setting_of_its_address():
     asked = JsonServer(
-        "http://127.0.0.1:1/v1", name="it", setting="IDX_EMBEDDING__URL", error=EmbeddingError
+        "http://127.0.0.1:1/v1",
+        name="it",
+        setting="IDX_EMBEDDING__URL",
+        error=EmbeddingError,
+        api_key=None,
     )
     with pytest.raises(EmbeddingError, match="IDX_EMBEDDING__URL"):
         asked.post({}, 5.0)

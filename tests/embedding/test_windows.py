@@ -85,5 +85,5 @@ def test_what_is_cut_into_windows_is_not_tokenised_again_beside_other_texts(tmp_
     first = counter.spans("word and word")
     assert first.tolist() == [[0, 4], [5, 8], [9, 13]]
     counter.spans("another text")
-    monkeypatch.setattr(counter, "_spans", None)
+    monkeypatch.setattr(counter, "tokenizer", None)
     assert counter.spans("word and word").tolist() == first.tolist()

@@ -7,16 +7,17 @@ import httpx
 import pytest
 from qdrant_client.http.exceptions import ResponseHandlingException
 
-from catalog.core.errors import EmbeddingServerError, EngineLockedError, InputError
+from catalog.core.errors import EngineLockedError, InputError
 from catalog.core.retrieval_events import error_text
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.embedding.model import EmbeddingModel
-from catalog.embedding.served_model import Retries
+from catalog.embedding.served_model import ServedEncoder
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.vectors.exact import ExactEngine
 from catalog.store.vectors.qdrant_server import QdrantServer
+from embedding_server import running_server, status
 from fakes import WordEncoder
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ search=(\S+) (\w+) step=(\w+): (.*)")
@@ -127,18 +128,14 @@ def test_an_error_is_told_down_to_the_number_that_the_system_gave():
     )
 
 
-def test_a_request_to_an_embedding_server_that_is_made_again_is_reported_with_its_status(home):
+def test_a_request_to_an_embedding_server_that_is_made_again_is_reported_with_its_status(
+    home, monkeypatch
+):
     service, _ = home()
-    attempts = []
-
-    def busy_once():
-        attempts.append(1)
-        if len(attempts) == 1:
-            raise EmbeddingServerError("https://somewhere?key=secret answered", 2.0, 429)
-        return "vectors"
-
-    retries = Retries(60.0, sleep=lambda _: None)
-    assert retries.call(busy_once, lambda *_: None) == "vectors"
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with running_server() as server:
+        server.faults = [status(429, Retry_After="2")]
+        ServedEncoder(server.settings(), sleep=lambda _: None).encode(["vectors"])
     (line,) = lines(service)
     assert line[1:3] == ("retried", "embedding")
     assert re.fullmatch(r"EmbeddingServerError 429, attempt 1, trying again in [23]\.\d s", line[3])

@@ -46,32 +46,24 @@ def get_encoder(settings: EmbeddingSettings | None = None) -> Encoder:
 def get_model(
     settings: EmbeddingSettings | None = None, *, rag: RAGv2Settings | None = None
 ) -> EmbeddingModel:
-    """Return the configured model with its profile's prefixes.
-
-    ``rag`` may override the prefixes (``embed_prefix_query``, ``embed_prefix_doc``).
-    """
+    """Return the configured model with the prefixes of its profile, or of ``rag``."""
     settings = settings or get_settings().embedding
-    encoder = get_encoder(settings)
+    encoder, for_queries = get_encoder(settings), cast("Encoder | None", None)
+    if settings.provider in SERVERS:
+        from catalog.embedding.served_model import ServedEncoder
+
+        for_queries = ServedEncoder(settings, side="query")
+    elif settings.provider == "fastembed" and not getattr(encoder, "is_run_alone", False):
+        # A query is too short to use more threads, and idle ones slow down the other leg.
+        for_queries = get_encoder(settings.model_copy(update={"threads": settings.threads or 1}))
     return EmbeddingModel(
         encoder,
-        query_encoder=_query_encoder(settings, encoder),
+        query_encoder=for_queries,
         has_sides=settings.provider == "cohere",
         batch_size=settings.batch_size,
         query_prefix=query_prefix(settings, rag),
         document_prefix=document_prefix(settings, rag),
     )
-
-
-def _query_encoder(settings: EmbeddingSettings, encoder: Encoder) -> Encoder | None:
-    """Return the model set up for single queries, ``None`` if that is the same as for documents."""
-    if settings.provider in SERVERS:
-        from catalog.embedding.served_model import QUERY_RETRY_SECONDS, ServedEncoder
-
-        return ServedEncoder(settings, side="query", retry_seconds=QUERY_RETRY_SECONDS)
-    if settings.provider != "fastembed" or getattr(encoder, "is_run_alone", False):
-        return None
-    # A query is too short to use more threads, and idle ones slow down the other leg.
-    return get_encoder(settings.model_copy(update={"threads": settings.threads or 1}))
 
 
 def document_prefix(settings: EmbeddingSettings, rag: RAGv2Settings | None = None) -> str:

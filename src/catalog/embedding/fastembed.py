@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
-from catalog.core.tokens import TokenCounter
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.profiles import Pooling, chosen_dim, cut_mark, profile_of
+from catalog.embedding.profiles import Pooling, ProfiledEncoder
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.models.model_files import ModelFiles
 
@@ -24,41 +23,25 @@ if TYPE_CHECKING:
 
     from catalog.embedding.encoder import Vector
 
-
 _FINISHED = "sentence_embedding"  # the output of graphs that pool themselves
-_POOLINGS: Mapping[str, Pooling] = {  # in its two forms, as a value and as a key
-    "cls": "cls",
-    "pooling_mode_cls_token": "cls",
-    "mean": "mean",
-    "pooling_mode_mean_tokens": "mean",
+_MODES: Mapping[str, Pooling] = {  # in two forms, as a value and as a key
+    **dict.fromkeys(("cls", "pooling_mode_cls_token"), "cls"),
+    **dict.fromkeys(("mean", "pooling_mode_mean_tokens"), "mean"),
 }
 
 
-def _count_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-class FastEmbedEncoder:
+class FastEmbedEncoder(ProfiledEncoder):
     """A model from an installed package, from a folder, or from the hub, in that order."""
 
     def __init__(self, settings: EmbeddingSettings) -> None:
-        self.model = settings.model
-        self._settings = settings
-        self._profile = profile_of(settings.model)
+        super().__init__(settings)
         self._files = ModelFiles("embedding", "fastembed", settings.model, offline=settings.offline)
-
-    def __reduce__(self) -> tuple[type[FastEmbedEncoder], tuple[EmbeddingSettings]]:
-        """Return how to pickle the encoder: by its settings, without the loaded model."""
-        return FastEmbedEncoder, (self._settings,)
 
     @cached_property
     def fingerprint(self) -> str:
         """Identify the weights, their pooling and the tokens read."""
         parts = self._files.weights_hash, self._pooling, self.max_tokens
-        return make_fingerprint("fastembed", *parts, *cut_mark(self._settings))
+        return make_fingerprint("fastembed", *parts, *self._cut_mark())
 
     @cached_property
     def _config(self) -> dict[str, Any]:
@@ -72,7 +55,7 @@ class FastEmbedEncoder:
     @property
     def dim(self) -> int:
         """Length of every vector."""
-        return chosen_dim(self._settings, self._profile.dim or int(self._config["hidden_size"]))
+        return self._chosen_dim(self._profile.dim or int(self._config["hidden_size"]))
 
     @property
     def max_tokens(self) -> int:
@@ -80,11 +63,10 @@ class FastEmbedEncoder:
         return self._profile.max_tokens or int(self._config.get("max_position_embeddings", 512))
 
     @cached_property
-    def counter(self) -> TokenCounter:
+    def counter(self) -> ModelTokenCounter:
         """The model's own tokenizer."""
-        return ModelTokenCounter(
-            self._files.folder / "tokenizer.json", f"tokenizer of {self.model}"
-        )
+        path = self._files.folder / "tokenizer.json"
+        return ModelTokenCounter(path, f"tokenizer of {self.model}")
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector of shape ``(dim,)`` for each text, in order.
@@ -99,10 +81,8 @@ class FastEmbedEncoder:
         if not self.is_run_alone:
             vectors = list(self._loaded.embed(list(texts), batch_size=self._settings.batch_size))
             return [_at_length_one(vector) for vector in vectors] if self._files.export else vectors
-        threads = min(self._settings.threads or _count_cores(), len(texts))
-        if threads < 2:
-            return list(self._loaded.embed(list(texts), batch_size=1))
-        embed = self._loaded.embed
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        threads, embed = self._settings.threads or cores or 1, self._loaded.embed
         with ThreadPoolExecutor(threads, thread_name_prefix="embedding") as pool:
             return list(pool.map(lambda text: next(iter(embed([text], batch_size=1))), texts))
 
@@ -149,7 +129,7 @@ def read_pooling(folder: Path) -> Pooling | None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     is_plain = len(modes) == 1 and set(paths) <= {"Transformer", "Pooling", "Normalize"}
-    return _POOLINGS.get(modes[0], "other") if is_plain else "other"
+    return _MODES.get(modes[0], "other") if is_plain else "other"
 
 
 def _at_length_one(vector: Vector) -> Vector:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import MissingExtraError, ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings
-from catalog.core.tokens import TokenCounter
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.profiles import chosen_dim, cut_mark, profile_of
+from catalog.embedding.profiles import ProfiledEncoder
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.models.model_files import ModelFiles
 
@@ -18,32 +17,24 @@ if TYPE_CHECKING:
     from catalog.embedding.encoder import Vector
 
 
-class HuggingFaceEncoder:
+class HuggingFaceEncoder(ProfiledEncoder):
     """A model from an installed package, from a folder, or from the hub, in that order."""
 
     def __init__(self, settings: EmbeddingSettings) -> None:
-        self.model = settings.model
-        self._settings = settings
-        self._profile = profile_of(settings.model)
-        self._files = ModelFiles(
-            "embedding", "huggingface", settings.model, offline=settings.offline
-        )
-
-    def __reduce__(self) -> tuple[type[HuggingFaceEncoder], tuple[EmbeddingSettings]]:
-        """Return how to pickle the encoder: by its settings, without the loaded model."""
-        return HuggingFaceEncoder, (self._settings,)
+        super().__init__(settings)
+        offline = settings.offline
+        self._files = ModelFiles("embedding", "huggingface", settings.model, offline=offline)
 
     @cached_property
     def fingerprint(self) -> str:
         """Identify the weights and the tokens read."""
-        parts = self._files.weights_hash, self.max_tokens, *cut_mark(self._settings)
+        parts = self._files.weights_hash, self.max_tokens, *self._cut_mark()
         return make_fingerprint("huggingface", *parts)
 
     @property
     def dim(self) -> int:
         """Length of every vector."""
-        full = self._profile.dim or int(self._loaded.get_embedding_dimension())
-        return chosen_dim(self._settings, full)
+        return self._chosen_dim(self._profile.dim or self._loaded.get_embedding_dimension())
 
     @property
     def max_tokens(self) -> int:
@@ -51,11 +42,10 @@ class HuggingFaceEncoder:
         return self._profile.max_tokens or int(self._loaded.max_seq_length)
 
     @cached_property
-    def counter(self) -> TokenCounter:
+    def counter(self) -> ModelTokenCounter:
         """The model's own tokenizer."""
-        return ModelTokenCounter(
-            self._files.folder / "tokenizer.json", f"tokenizer of {self.model}"
-        )
+        path = self._files.folder / "tokenizer.json"
+        return ModelTokenCounter(path, f"tokenizer of {self.model}")
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector of shape ``(dim,)`` for each text, in order."""
@@ -86,5 +76,4 @@ class HuggingFaceEncoder:
         try:
             return SentenceTransformer(str(folder), local_files_only=True)
         except (ValueError, OSError) as error:
-            message = f"{folder} has no usable sentence-transformers model: {error}"
-            raise ModelUnavailableError(message) from error
+            raise ModelUnavailableError(f"{folder} has no usable model: {error}") from error

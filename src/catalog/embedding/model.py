@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -20,12 +20,7 @@ from catalog.embedding.encoder import (
 from catalog.embedding.windows import split_into_windows
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from catalog.embedding.encoder import EmbeddingUsage
-
-    Vector = npt.NDArray[np.float32]
+    from catalog.embedding.encoder import EmbeddingUsage, Vector
 
 
 # Listeners to embeddings: called with a description of the model, the texts, and a list that has
@@ -41,8 +36,7 @@ class EmbeddingModel:
     """An encoder with a prefix for each side; in a batch, a bad text affects only itself.
 
     ``query_encoder`` is the same model set up for single queries, ``None`` if that is ``encoder``.
-    ``has_sides``: it embeds passages and queries differently. ``reports``: each embedding is
-    reported to :data:`listeners`.
+    ``has_sides``: it embeds passages and queries differently. ``reports``: to :data:`listeners`.
 
     >>> from catalog.embedding import get_model
     >>> get_model().embed_query("how to rotate a key").shape  # doctest: +SKIP
@@ -64,17 +58,10 @@ class EmbeddingModel:
 
     def embed(self, texts: Sequence[str]) -> EmbeddingResult:
         """Embed texts without a prefix; see :func:`~catalog.embedding.encoder.embed_in_batches`."""
-        with self._reported(texts) as vectors:
-            encode, dim = self.encoder.encode, self.encoder.dim
-            result = embed_in_batches(encode, texts, dim=dim, batch_size=self.batch_size)
-            vectors.extend(result.vectors)
-        return result
+        return self._embed(self.encoder, texts, self.batch_size)
 
     def windows(self, text: str, lead: str = "", *, tokens: int | None = None) -> list[str]:
-        """Cut ``text`` into windows for the model, with prefix and ``lead`` before each.
-
-        ``tokens`` is the size of the text, if known.
-        """
+        """Cut ``text``, of ``tokens``, into windows with prefix and ``lead`` before each."""
         encoder, lead = self.encoder, self.document_prefix + lead
         counter = FallbackCounter(encoder.counter)
         return split_into_windows(text, counter, encoder.max_tokens, lead, tokens=tokens)
@@ -88,23 +75,19 @@ class EmbeddingModel:
 
         ``is_passage`` matters for models that embed passages differently.
         """
-        encoder = self.query_encoder or self.encoder
-        if is_passage and self.has_sides:
-            encoder = self.encoder
-        with self._reported([text]) as vectors:
-            result = embed_in_batches(encoder.encode, [text], dim=self.encoder.dim, batch_size=1)
-            vectors.extend(result.vectors)
-        return require_all(result)[0]
+        encoder = self.encoder if is_passage and self.has_sides else self.query_encoder
+        return require_all(self._embed(encoder or self.encoder, [text], 1))[0]
 
-    @contextmanager
-    def _reported(self, texts: Sequence[str]) -> Iterator[list[Vector | None]]:
-        """Report an embedding; the caller appends its vectors to the yielded list."""
+    def _embed(self, encoder: Encoder, texts: Sequence[str], batch_size: int) -> EmbeddingResult:
         vectors: list[Vector | None] = []
         with ExitStack() as heard:
             for listen in listeners if self.reports else ():
-                about = {"model_name": self.encoder.model, "embed_batch_size": self.batch_size}
+                about = {"model_name": encoder.model, "embed_batch_size": self.batch_size}
                 heard.enter_context(listen(about, texts, vectors))
-            yield vectors
+            encode, dim = encoder.encode, self.encoder.dim
+            result = embed_in_batches(encode, texts, dim=dim, batch_size=batch_size)
+            vectors.extend(result.vectors)
+        return result
 
 
 def require_all(result: EmbeddingResult) -> list[Vector]:
@@ -122,22 +105,19 @@ class GivenModel(Protocol):
 
     def get_query_embedding(self, query: str) -> list[float]:
         """Embed a query."""
-        ...
 
     def get_text_embedding(self, text: str) -> list[float]:
         """Embed a passage."""
-        ...
 
     def get_text_embedding_batch(self, texts: list[str]) -> list[list[float]]:
         """Embed passages."""
-        ...
 
 
 def as_model(given: EmbeddingModel | GivenModel) -> EmbeddingModel:
     """Return our model as it is, or wrap the caller's own, with two sides and its own reports."""
     if isinstance(given, EmbeddingModel):
         return given
-    sides = GivenEncoder(given), GivenEncoder(given, side="query")
+    sides = GivenEncoder(given, "text"), GivenEncoder(given, "query")
     return EmbeddingModel(*sides, has_sides=True, reports=False)
 
 
@@ -148,17 +128,11 @@ class GivenEncoder:
     model name, so two models with the same name count as the same.
     """
 
-    def __init__(
-        self,
-        model: GivenModel,
-        *,
-        max_tokens: int = 512,
-        side: Literal["query", "text"] = "text",
-    ) -> None:
-        self._model, self._side = model, side
-        self.model = model.model_name
-        self.max_tokens = max_tokens
-        self.counter: TokenCounter = CharTokenCounter()
+    max_tokens = 512
+    counter: TokenCounter = CharTokenCounter()
+
+    def __init__(self, model: GivenModel, side: Literal["query", "text"]) -> None:
+        self._model, self._side, self.model = model, side, model.model_name
 
     @property
     def fingerprint(self) -> str:

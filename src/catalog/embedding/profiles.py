@@ -1,7 +1,4 @@
-"""The conventions of each known model: prefixes, pooling, window, dimension and languages.
-
-They come from the model cards. A model that is not listed gets no prefix.
-"""
+"""The conventions of known models, from their cards: prefixes, pooling, sizes and languages."""
 
 from __future__ import annotations
 
@@ -23,10 +20,10 @@ Pooling = Literal["cls", "mean", "other"]
 class EmbeddingProfile:
     """A model's conventions; ``max_tokens`` includes special tokens, ``dim`` is the vector size.
 
-    ``max_tokens`` and ``dim`` are ``None`` if they are known only after the model is loaded.
-    ``pooling`` is ``other`` for the last token, or for layers after the mean. ``languages`` are
-    those of its training, by Snowball name; empty for a multilingual model, or if unknown. A vector
-    may be cut to the lengths in ``shorter``, less the mean of its numbers if ``is_centred``.
+    Both are ``None`` if they are known only after the model is loaded. ``pooling`` is ``other`` for
+    the last token, or for layers after the mean. ``languages`` are those of its training, by
+    Snowball name; empty for a multilingual model, or if unknown. A vector may be cut to the lengths
+    in ``shorter``, less the mean of its numbers if ``is_centred``.
     """
 
     query_prefix: str = ""
@@ -42,68 +39,44 @@ class EmbeddingProfile:
         """Return the first ``dim`` numbers of each vector at length 1; whole vectors unchanged."""
         import numpy as np
 
-        cut = []
-        for vector in vectors:
+        cut = list(vectors)
+        for index, vector in enumerate(vectors):
             if len(vector) > dim:
                 whole = np.asarray(vector, dtype=np.float64)
                 first = (whole - whole.mean() if self.is_centred else whole)[:dim]
                 length = max(float(np.linalg.norm(first)), 1e-12)
-                cut.append((first / length).astype(np.float32))
-            else:
-                cut.append(vector)
+                cut[index] = (first / length).astype(np.float32)
         return cut
 
 
-_LEAST_FOREIGN = 0.2  # share of passages: fewer may be short ones with a wrongly detected language
-
-_BGE_QUERY = "Represent this sentence for searching relevant passages: "
-
 _ENGLISH = ("english",)
-
-_QWEN3_QUERY = (
-    "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
-)
+_BGE = ("Represent this sentence for searching relevant passages: ", "")
+_E5 = ("query: ", "passage: ")
+_NOMIC = ("search_query: ", "search_document: ")
+_GEMMA = ("task: search result | query: ", "title: none | text: ")
+_QWEN3 = "Given a web search query, retrieve relevant passages that answer the query"
 
 _Of = EmbeddingProfile
 PROFILES: Mapping[str, EmbeddingProfile] = {
-    "BAAI/bge-small-en-v1.5": _Of(_BGE_QUERY, "", "cls", 512, 384, _ENGLISH),
-    "BAAI/bge-base-en-v1.5": _Of(_BGE_QUERY, "", "cls", 512, 768, _ENGLISH),
-    "BAAI/bge-large-en-v1.5": _Of(_BGE_QUERY, "", "cls", 512, 1024, _ENGLISH),
+    "BAAI/bge-small-en-v1.5": _Of(*_BGE, "cls", 512, 384, _ENGLISH),
+    "BAAI/bge-base-en-v1.5": _Of(*_BGE, "cls", 512, 768, _ENGLISH),
+    "BAAI/bge-large-en-v1.5": _Of(*_BGE, "cls", 512, 1024, _ENGLISH),
     "sentence-transformers/all-MiniLM-L6-v2": _Of("", "", "mean", 256, 384, _ENGLISH),
-    "intfloat/e5-small-v2": _Of("query: ", "passage: ", "mean", 512, 384, _ENGLISH),
-    "intfloat/multilingual-e5-small": _Of("query: ", "passage: ", "mean", 512, 384),
+    "intfloat/e5-small-v2": _Of(*_E5, "mean", 512, 384, _ENGLISH),
+    "intfloat/multilingual-e5-small": _Of(*_E5, "mean", 512, 384),
     "nomic-ai/nomic-embed-text-v1.5": _Of(
-        "search_query: ",
-        "search_document: ",
-        "mean",
-        8192,
-        768,
-        _ENGLISH,
-        (512, 256, 128, 64),
-        True,
+        *_NOMIC, "mean", 8192, 768, _ENGLISH, (512, 256, 128, 64), is_centred=True
     ),
-    "nomic-ai/nomic-embed-text-v2-moe": _Of(
-        "search_query: ", "search_document: ", "mean", 512, 768, shorter=(256,)
-    ),
-    "MongoDB/mdbr-leaf-ir": _Of(_BGE_QUERY, "", "other", 512, 768, _ENGLISH, (256,)),
-    "Snowflake/snowflake-arctic-embed-s": _Of(_BGE_QUERY, "", "cls", 512, 384, _ENGLISH),
-    "Snowflake/snowflake-arctic-embed-m-v1.5": _Of(
-        _BGE_QUERY, "", "cls", 512, 768, _ENGLISH, (256,)
-    ),
+    "nomic-ai/nomic-embed-text-v2-moe": _Of(*_NOMIC, "mean", 512, 768, (), (256,)),
+    "MongoDB/mdbr-leaf-ir": _Of(*_BGE, "other", 512, 768, _ENGLISH, (256,)),
+    "Snowflake/snowflake-arctic-embed-s": _Of(*_BGE, "cls", 512, 384, _ENGLISH),
+    "Snowflake/snowflake-arctic-embed-m-v1.5": _Of(*_BGE, "cls", 512, 768, _ENGLISH, (256,)),
     "Alibaba-NLP/gte-modernbert-base": _Of("", "", "cls", 8192, 768, _ENGLISH),
     "ibm-granite/granite-embedding-small-english-r2": _Of("", "", "cls", 8192, 384, _ENGLISH),
     "ibm-granite/granite-embedding-97m-multilingual-r2": _Of("", "", "cls", 32768, 384),
-    "google/embeddinggemma-300m": _Of(
-        "task: search result | query: ",
-        "title: none | text: ",
-        "other",
-        2048,
-        768,
-        (),
-        (512, 256, 128),
-    ),
+    "google/embeddinggemma-300m": _Of(*_GEMMA, "other", 2048, 768, (), (512, 256, 128)),
     "Qwen/Qwen3-Embedding-0.6B": _Of(
-        _QWEN3_QUERY, "", "other", 32768, 1024, shorter=range(32, 1024)
+        f"Instruct: {_QWEN3}\nQuery:", "", "other", 32768, 1024, shorter=range(32, 1024)
     ),
     # on servers only; Cohere's distinguish queries and passages by a field of the request
     "embed-english-v3.0": _Of(max_tokens=512, dim=1024, languages=_ENGLISH),
@@ -125,9 +98,8 @@ _BY_LAST_PART = {name.rpartition("/")[2].casefold(): name for name in PROFILES} 
 
 
 def published_name(model: str) -> str:
-    """Return a known model's name on the hub for its name on a server, or that of its folder.
+    """Return the name on the hub of a model that a server or a folder names; else the name.
 
-    An unknown name is returned as it was. A folder counts as the model that it is named after:
     ``/models/mdbr-leaf-ir`` becomes ``MongoDB/mdbr-leaf-ir``, and so does
     ``text-embedding-mdbr-leaf-ir`` of LM Studio.
     """
@@ -144,34 +116,40 @@ def profile_of(model: str) -> EmbeddingProfile:
     return PROFILES.get(published_name(model), EmbeddingProfile())
 
 
-def chosen_dim(settings: EmbeddingSettings, full: int) -> int:
-    """Return the length of the vectors: the set one, or that of the model.
+class ProfiledEncoder:
+    """What encoders of a named model share: its settings and profile, and how to pickle them."""
 
-    Raises :class:`ConfigError` for a length to which the model's vectors may not be cut.
-    """
-    wanted, shorter = settings.dim or full, profile_of(settings.model).shorter
-    if wanted == full or wanted in shorter:
-        return wanted
-    allowed = f"{shorter[0]} to {full}" if isinstance(shorter, range) else [full, *shorter]
-    raise ConfigError(
-        f"IDX_EMBEDDING__DIM is {wanted}, but a vector of {settings.model} has "
-        + (allowed if isinstance(allowed, str) else " or ".join(map(str, allowed)))
-        + " numbers"
-    )
+    def __init__(self, settings: EmbeddingSettings) -> None:
+        self.model, self._settings = settings.model, settings
+        self._profile = profile_of(settings.model)
 
+    def __reduce__(self) -> tuple[type[ProfiledEncoder], tuple[EmbeddingSettings]]:
+        """Return how to pickle the encoder: by its settings, without the loaded model."""
+        return type(self), (self._settings,)
 
-def cut_mark(settings: EmbeddingSettings) -> tuple[int, ...]:
-    """Return the set length for the fingerprint; nothing if it is the model's own, or unknown."""
-    own = profile_of(settings.model).dim
-    return () if settings.dim is None or own in (None, settings.dim) else (settings.dim,)
+    def _chosen_dim(self, full: int) -> int:
+        """Return the set length of the vectors, or that of the model; raise ``ConfigError``."""
+        wanted, shorter = self._settings.dim or full, self._profile.shorter
+        if wanted == full or wanted in shorter:
+            return wanted
+        is_range = isinstance(shorter, range)
+        allowed = f"{shorter[0]} to {full}" if is_range else " or ".join(map(str, (full, *shorter)))
+        raise ConfigError(
+            f"IDX_EMBEDDING__DIM is {wanted}, but a vector of {self.model} has {allowed} numbers"
+        )
+
+    def _cut_mark(self) -> tuple[int, ...]:
+        """Return the set length for the fingerprint; nothing if it is the model's, or unknown."""
+        wanted, own = self._settings.dim, self._profile.dim
+        return () if wanted is None or own in (None, wanted) else (wanted,)
 
 
 def foreign_share(passages: Mapping[str, int], known: Collection[str]) -> float:
     """Return the share of passages in languages other than the known ones, 0 if below a fifth.
 
-    ``passages`` counts them by language, with ``""`` for an unknown one. An empty ``known`` means
-    that the model knows all languages, or that its languages are unknown: then it is 0.
+    ``passages`` counts them by language, ``""`` for an unknown one. An empty ``known`` gives 0.
     """
     foreign = sum(count for name, count in passages.items() if name and name not in known)
     share = foreign / max(1, sum(passages.values()))
-    return share if known and share >= _LEAST_FOREIGN else 0.0
+    # fewer may be short passages with a wrongly detected language
+    return share if known and share >= 0.2 else 0.0
