@@ -32,7 +32,9 @@ def open_at(file: Path, locator: dict) -> str:
                 ".docx": _docx_paragraphs,
                 ".odt": _odt_paragraphs,
                 ".rtf": _rtf_paragraphs,
-                ".mhtml": _mhtml_paragraphs,
+                ".mhtml": _marked_paragraphs,
+                ".fodt": _marked_paragraphs,
+                ".fb2": _marked_paragraphs,
             }.get(file.suffix, _epub_paragraphs)
             return "\n".join(paragraphs(file)[first - 1 : last])
         case "row":
@@ -101,8 +103,8 @@ def _rtf_paragraphs(file: Path) -> list[str]:
     return [part for part in parts if part.strip(" \n}")]
 
 
-def _mhtml_paragraphs(file: Path) -> list[str]:
-    return re.findall(r"<(?:h1|p)>(.*?)</", read_text(file))
+def _marked_paragraphs(file: Path) -> list[str]:
+    return re.findall(r"<(?:h1|p|text:p)>(.*?)</", read_text(file))
 
 
 def _open_sheets(file: Path, cells: str) -> str:

@@ -75,6 +75,10 @@ def notebook():
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
+def rows():
+    return enumerate(line for title, lines in paragraphs() for line in (title, *lines))
+
+
 def cues():
     """Yield start and end in seconds, and the lines of a cue."""
     at = 0.0
@@ -107,17 +111,6 @@ def vtt():
     half = len(blocks) // 2
     head = "WEBVTT\nLanguage: en\n\nNOTE\nquarry\nlantern\n\n"
     return head + "\n".join([*blocks[half:], *blocks[:half]])
-
-
-def sbv():
-    return "\n".join(
-        f"{clock(a, '.')},{clock(b, '.')}\n{lines[0]}\n{lines[1]}\n" for a, b, lines in cues()
-    )
-
-
-def tsv():
-    rows = (f"{int(1000 * a)}\t{int(1000 * b)}\t{' '.join(lines)}" for a, b, lines in cues())
-    return "start\tend\ttext\n" + "\n".join(rows)
 
 
 def whisper():
@@ -260,8 +253,7 @@ TEXTS = {
     "subtitles.srt": srt(),
     "windows.srt": srt("\r\n"),
     "captions.vtt": vtt(),
-    "old.sbv": sbv(),
-    "table.tsv": tsv(),
+    "table.csv": "Number,Words\n" + "".join(f'{n},"{line}"\n' for n, line in rows()),
     "whisper.json": whisper(),
     "records.jsonl": records(),
     "lines.jsonl": "\n".join(json.dumps([title, *lines]) for title, lines in paragraphs()),
@@ -297,6 +289,26 @@ def write_opendocument(path):
         )
 
 
+def write_flat(path):
+    """Write OpenDocument or FictionBook as one file of XML."""
+    blocks = "".join(
+        f"<p>{line.replace('&', '&amp;')}</p>"
+        for title, lines in paragraphs()
+        for line in (title, *lines)
+    )
+    if path.suffix == ".fb2":
+        book = "http://www.gribuser.ru/xml/fictionbook/2.0"
+        text = f'<FictionBook xmlns="{book}"><body><section>{blocks}</section></body></FictionBook>'
+    else:
+        blocks = blocks.replace("p>", "text:p>")
+        text = (
+            '<office:document xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0"'
+            ' xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><office:body>'
+            f"<office:text>{blocks}</office:text></office:body></office:document>"
+        )
+    path.write_text(text, encoding="utf-8")
+
+
 def write_rich_text(path):
     lines = (line for title, lines in paragraphs() for line in (title, "", *lines))
     text = "\\par\n".join(lines).replace("ï", "\\'ef")
@@ -311,6 +323,8 @@ def write_message(path):
 WRITERS = {
     "budget.xlsx": write_workbook,
     "paper.odt": write_opendocument,
+    "paper.fodt": write_flat,
+    "book.fb2": write_flat,
     "paper.rtf": write_rich_text,
     "paper.pdf": write_pdf,
     "paper.docx": write_docx,
@@ -323,16 +337,15 @@ UNITS = {
     "paper.pdf": "page",
     "paper.docx": "paragraph",
     "paper.odt": "paragraph",
+    "paper.fodt": "paragraph",
+    "book.fb2": "paragraph",
     "paper.rtf": "paragraph",
     "budget.xlsx": "row",
     "deck.pptx": "slide",
     "book.epub": "paragraph",
     "page.mhtml": "paragraph",
     "records.jsonl": "record",
-    **dict.fromkeys(
-        ("talk.mp4.md", "subtitles.srt", "windows.srt", "captions.vtt", "old.sbv", "table.tsv"),
-        "time",
-    ),
+    **dict.fromkeys(("talk.mp4.md", "subtitles.srt", "windows.srt", "captions.vtt"), "time"),
     "whisper.json": "time",
 }
 NAMES = (*TEXTS, "wide.txt", "wide.html", *WRITERS)

@@ -45,6 +45,8 @@ SHOWN = {
     "deck.pptx": (r"slide \d+\]", r"\.pptx slide \d+$"),
     "paper.docx": (r"\w+, paragraphs \d+-\d+\]", r"\.docx paragraphs? \d+(-\d+)?$"),
     "paper.odt": (r"\w+, paragraphs \d+-\d+\]", r"\.odt paragraphs? \d+(-\d+)?$"),
+    "paper.fodt": (r"paragraphs \d+-\d+\]", r"\.fodt paragraphs? \d+(-\d+)?$"),
+    "book.fb2": (r"paragraphs \d+-\d+\]", r"\.fb2 paragraphs? \d+(-\d+)?$"),
     "paper.rtf": (r"paragraphs \d+-\d+\]", r"\.rtf paragraphs? \d+(-\d+)?$"),
     "page.mhtml": (r"\w+, paragraphs \d+-\d+\]", r"\.mhtml paragraphs? \d+(-\d+)?$"),
     "budget.xlsx": (r"budget › 'On \w+''s'!.*\d\]", r"\.xlsx › 'On \w+''s'!.*\d$"),

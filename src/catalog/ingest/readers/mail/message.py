@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from email.utils import getaddresses, parsedate_to_datetime
 from io import BytesIO
@@ -296,11 +296,11 @@ def _read_attachments(
             pictures.append(name)
         elif _NOT_READ.match(part.kind):
             yield ReadFailure(path, "not read: signed, encrypted, or a report of the mail system")
-        elif limits.attachment is not None and limits.attachment not in enclosing(path):
-            yield ReadFailure(path, LEFT_TO_ITSELF, path)
         elif part.data not in contents:  # an invitation is often there twice
             contents.add(part.data)
-            yield from _read_attachment(part, path, mail, limits)
+            form, level = "mail" * (part.kind == "message/rfc822"), _stated_level(part)
+            fields = mail.metadata
+            yield from read_attached(part.data, path, fields, limits, form=form, level=level)
     if pictures:
         yield ReadFailure(mail.path, f"not read: {', '.join(pictures)[:MAX_TITLE]}")
 
@@ -326,18 +326,32 @@ def name_of(subject: str) -> str:
     return one_line(re.sub(r"[/\\›]", "-", subject))[:120].strip(". ")
 
 
-def _read_attachment(
-    part: Part, path: str, mail: ParsedDocument, limits: ReadLimits
+def read_attached(
+    data: bytes,
+    path: str,
+    fields: Mapping[str, MetadataValue],
+    limits: ReadLimits,
+    *,
+    form: str = "",
+    level: MetadataValue | None = None,
 ) -> Iterator[ParsedDocument | ReadFailure]:
+    """Yield the documents of an attached file, and failures for what cannot be read of it.
+
+    ``fields`` are those of the mail or PDF around it, ``form`` its format if that is known, and
+    ``level`` the confidentiality that is stated beside it.
+    """
+    if limits.attachment is not None and limits.attachment not in enclosing(path):
+        yield ReadFailure(path, LEFT_TO_ITSELF, path)
+        return
     try:
-        data, level = part.data, _stated_level(part)
-        is_mail = part.kind == "message/rfc822"
-        form = "mail" if is_mail else sniff(path, data[:_ENDS], data[-_ENDS:])[0]
+        form = form or sniff(path, data[:_ENDS], data[-_ENDS:])[0]
         if form == "mbox":  # whose mails take a process of their own
-            yield ReadFailure(path, "a mailbox in a mail: save it as a file")
+            yield ReadFailure(path, "an attached mailbox: save it as a file")
             return
         for item in load_reader(form).read(BytesIO(data), path, limits=limits):
-            yield _belonging(item, path, mail, level) if isinstance(item, ParsedDocument) else item
+            if isinstance(item, ParsedDocument):
+                item = _belonging(item, path, fields, level)
+            yield item
     except ReadError as error:
         yield ReadFailure(path, str(error), path)
     except Exception as error:  # noqa: BLE001 - recorded: the mail and the others stay
@@ -345,20 +359,23 @@ def _read_attachment(
 
 
 def _belonging(
-    item: ParsedDocument, path: str, mail: ParsedDocument, level: MetadataValue | None
+    item: ParsedDocument,
+    path: str,
+    above: Mapping[str, MetadataValue],
+    level: MetadataValue | None,
 ) -> ParsedDocument:
-    """Return a document of an attachment with its name and the fields of its mail.
+    """Return a document of an attachment with its name and the fields of its mail or PDF.
 
     A file's own tags count, its mail's date, and the authors of both; a mail without a date has
     that of its mail.
     """
     is_mail = item.source_type == "mail"
     undated = {"created"} - item.metadata.keys()
-    inherited = {LEVEL, *undated} if is_mail else mail.metadata.keys()
-    fields = {name: value for name, value in mail.metadata.items() if name in inherited}
-    levels = one_level(level, mail.metadata.get(LEVEL), item.metadata.get(LEVEL))
+    inherited = {LEVEL, *undated} if is_mail else above.keys()
+    fields = {name: value for name, value in above.items() if name in inherited}
+    levels = one_level(level, above.get(LEVEL), item.metadata.get(LEVEL))
     own = dict(item.metadata)
-    if not is_mail and own.get("author") and fields.get("author"):
+    if not is_mail and own.get("author") and fields.get("author") not in (None, own["author"]):
         own["author"] = tuple(dict.fromkeys((*_texts(own["author"]), *_texts(fields["author"]))))
     if "created" in fields:  # what a file says of itself is often the date of a template
         own = {key: value for key, value in own.items() if key not in ("created", "modified")}

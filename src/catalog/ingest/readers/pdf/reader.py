@@ -9,21 +9,19 @@ import datetime as dt
 import math
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from io import BytesIO
 from itertools import chain, groupby, islice, pairwise, takewhile
 from posixpath import splitext
 from typing import TYPE_CHECKING, BinaryIO
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.places import WITHIN, Places, enclosing
+from catalog.core.places import WITHIN, Places
 from catalog.core.text import clean
 from catalog.ingest.readers.base import (
-    LEFT_TO_ITSELF,
     MAX_TITLE,
     ReadFailure,
     ReadLimits,
@@ -32,7 +30,8 @@ from catalog.ingest.readers.base import (
     one_line,
     read_bytes,
 )
-from catalog.ingest.readers.metadata import LEVEL, normalise, one_level
+from catalog.ingest.readers.mail.message import number_name, read_attached
+from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.pdf.annotations import read_annotations, read_string
 from catalog.ingest.readers.pdf.lines import (
     Line,
@@ -42,7 +41,6 @@ from catalog.ingest.readers.pdf.lines import (
     read_lines,
 )
 from catalog.ingest.readers.pdf.tables import find_tables
-from catalog.ingest.readers.registry import load_reader, sniff
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument
@@ -55,7 +53,6 @@ _LARGER, _LARGEST_SHARE = 1.15, 0.25
 """A heading's size in sizes of the body, and the share of all letters that headings may be."""
 _MAX_DRAWN = 4
 """Times the characters allowed that a page may draw, for white space and what is left out."""
-_ENDS = 8192  # bytes by which a format is recognised
 _MOST_PLACES = 50
 """Places of a page that are compared with a bookmark."""
 _BROKEN = "broken page"
@@ -208,54 +205,26 @@ def _build_document(
 
 
 def _read_attached(
-    document: PdfDocument, path: str, fields: dict[str, MetadataValue], limits: ReadLimits
+    document: PdfDocument, path: str, fields: Mapping[str, MetadataValue], limits: ReadLimits
 ) -> Iterator[ParsedDocument | ReadFailure]:
-    """Yield the documents of the attached files, with the PDF's metadata where they have none."""
     import pypdfium2 as pdfium
     import pypdfium2.raw as raw
 
-    names = set[str]()
+    names = Counter[str]()
     for index in range(min(document.count_attachments(), _MOST_ATTACHED)):
         handle = raw.FPDFDoc_GetAttachment(document, index)
         name = one_line(clean(read_string(raw.FPDFAttachment_GetName, handle)))
-        name = name.replace("\\", "/").rpartition("/")[2].replace(WITHIN.strip(), "-") or "file"
-        stem, suffix = splitext(name)
-        name = f"{stem} ({index + 1}){suffix}" if name in names else name
-        names.add(name)
-        where = f"{path}{WITHIN}{name}"
-        if limits.attachment is not None and limits.attachment not in enclosing(where):
-            yield ReadFailure(where, LEFT_TO_ITSELF, where)
-        elif where.count(WITHIN) > _DEEPEST_FILE:
+        stem, suffix = splitext(re.split(r"[/\\]", name)[-1].replace(WITHIN.strip(), "-") or "file")
+        where = f"{path}{WITHIN}{number_name(names, stem, suffix)}"
+        if where.count(WITHIN) > _DEEPEST_FILE:
             yield ReadFailure(where, "attached too deep: save it as a file")
+            continue
+        try:
+            data = bytes(pdfium.PdfAttachment(handle, document).get_data())
+        except pdfium.PdfiumError as error:
+            yield ReadFailure(where, str(error), where)
         else:
-            try:
-                data = bytes(pdfium.PdfAttachment(handle, document).get_data())
-                form = sniff(where, data[:_ENDS], data[-_ENDS:])[0]
-                for item in load_reader(form).read(BytesIO(data), where, limits=limits):
-                    if isinstance(item, ParsedDocument):
-                        item = _belonging(item, where, fields)
-                    yield item
-            except (ReadError, pdfium.PdfiumError) as error:
-                yield ReadFailure(where, str(error), where)
-            except Exception as error:  # noqa: BLE001 - recorded: the other files stay
-                reason = f"the reader failed: {type(error).__name__}: {error}"
-                yield ReadFailure(where, reason, where)
-
-
-def _belonging(
-    item: ParsedDocument, where: str, fields: dict[str, MetadataValue]
-) -> ParsedDocument:
-    """Return a document of an attached file with its name and the fields of the PDF."""
-    name = item.path if item.path.startswith(where) else f"{where}{WITHIN}{item.path}"
-    level = one_level(fields.get(LEVEL), item.metadata.get(LEVEL))
-    return replace(
-        item,
-        path=name,
-        title=name if item.title == choose_title(item.path) else item.title,
-        source_type="attachment" if item.source_type == "file" else item.source_type,
-        metadata={**fields, **item.metadata, **level},
-        written=item.written | level.keys(),
-    )
+            yield from read_attached(data, where, fields, limits)
 
 
 def _outline_headings(document: PdfDocument, pages: _Pages) -> list[Heading]:
