@@ -33,7 +33,7 @@ from catalog.store.revisions import (
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
-TEXTS_VERSION = 13  # +1 when the same file gives other chunks, metadata, or other text to embed
+TEXTS_VERSION = 14  # +1 when the same file gives other chunks, metadata, or other text to embed
 TOGETHER = 100  # chunks published in one transaction: more would block other writers for long
 
 
