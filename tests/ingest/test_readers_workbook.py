@@ -206,6 +206,15 @@ def test_repeated_cells_are_read_unless_they_fill_far_more_than_the_file(count):
             read(open_sheet(repeated), "a.ods")
 
 
+def test_an_opendocument_sheet_with_a_stray_cell_far_away_is_named():
+    gap = '<table:table-row table:number-rows-repeated="3000"><table:table-cell/></table:table-row>'
+    typed = 'office:value-type="string"'
+    far = open_row("", cell='table:number-columns-repeated="1000"') + open_row("far", cell=typed)
+    far = far.replace("</table:table-row><table:table-row >", "").replace("<text:p></text:p>", "")
+    with pytest.raises(ReadError, match="too far apart"):
+        read(open_sheet(open_row("near", cell=typed), gap, far), "a.ods")
+
+
 def test_merged_cells_that_overlap_and_columns_far_apart_cost_little():
     merged = [f"A{at % 3 + 1}:GR{2000 - at}" for at in range(600)]
     rows: Rows = [["x"] * 200] * 3 + [[]] * 1996 + [["x"] * 200]

@@ -21,20 +21,17 @@ from catalog.ingest.readers.registry import FORMATS, Format, load_reader
 
 Element = Any
 """An ``lxml.etree._Element``; lxml has no types."""
-_SAFE = {
-    "resolve_entities": False, "load_dtd": False, "no_network": True, "huge_tree": False,
-    "remove_comments": True, "remove_pis": True,
-}  # fmt: skip
 
 
 def parse_xml(data: bytes, *, is_lenient: bool = False) -> Element:
-    """Return the root element, without comments and processing instructions.
+    """Return the root element; raise ``ReadError`` if it is nested over 256 deep.
 
-    With ``is_lenient``, XML that is not well-formed is repaired and a document type ignored;
-    otherwise both raise ``ReadError``. So does nesting over 256 deep.
+    Broken XML and entities raise it, too, unless ``is_lenient``, which repairs and ignores them.
     """
     try:
-        root = etree.fromstring(data, etree.XMLParser(**_SAFE, recover=is_lenient))
+        safe = {"resolve_entities": False, "no_network": True, "load_dtd": False}
+        parser = etree.XMLParser(**safe, remove_comments=True, remove_pis=True, recover=is_lenient)
+        root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
         deep = "depth" in str(error)
         raise ReadError("nested too deeply" if deep else "its XML is broken") from error
@@ -55,11 +52,6 @@ def named(root: Element, *names: str) -> list[Element]:
     return list(root.iter(*(f"{{*}}{name}" for name in names)))
 
 
-def named_children(element: Element, *names: str) -> list[Element]:
-    """Return the children with these local names."""
-    return [child for child in element if local_name(child) in names]
-
-
 def text_of(element: Element) -> str:
     """Return all text of an element on one line."""
     return " ".join("".join(element.itertext()).split())
@@ -69,9 +61,7 @@ _MAX_ENTRIES = 20_000
 _LARGE = 50_000_000
 _HIGHEST_RATIO = 200
 """What unpacks to over ``_LARGE`` bytes and 200 times its size is a bomb; XML shrinks to 5 %."""
-_LOCAL_HEADER = 30
-_PIECE = 1 << 20
-_ENCRYPTED_BIT = 0x1
+_LOCAL_HEADER, _PIECE, _ENCRYPTED_BIT = 30, 1 << 20, 0x1
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _SPREADSHEET = b"application/vnd.oasis.opendocument.spreadsheet"
 
@@ -85,14 +75,13 @@ class ArchiveReader:
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the one document; raise ``ReadError`` for any other archive."""
+        """Yield the document; raise ``ReadError`` for any other archive."""
         archive = open_archive(handle, limits)
         is_sheet = "mimetype" in archive and archive.read("mimetype").startswith(_SPREADSHEET)
         names = ["workbook"] if is_sheet else [one.name for one in FORMATS if _has(archive, one)]
         if not names:
             is_iwork = "Index/Document.iwa" in archive or "Index.zip" in archive
             raise ReadError(_IWORK if is_iwork else "a ZIP archive: unpack it")
-        handle.seek(0)
         yield from load_reader(names[0]).read(handle, path, limits=limits)
 
 
@@ -125,8 +114,7 @@ class Archive:
     def read(self, name: str) -> bytes:
         """Return the bytes of an entry; case matters only if two names differ in nothing else.
 
-        Raises ``BrokenPartError`` if it is missing or damaged, and ``ReadError`` if all bytes read
-        exceed ``limits.unpacked_bytes``, whatever the headers say.
+        Raises ``BrokenPartError`` if it is missing or damaged, ``ReadError`` over the limit.
         """
         if name not in self:
             raise BrokenPartError("broken archive: a part is missing")
@@ -137,16 +125,15 @@ class Archive:
                 self._left -= len(piece)
                 pieces.append(piece)
         if self._left < 0:
-            raise _too_large(self._limit)
+            raise ReadError(f"too large: over {self._limit:,} bytes when unpacked")
         return b"".join(pieces)
 
 
 def open_archive(handle: BinaryIO, limits: ReadLimits) -> Archive:
     """Open a ZIP file, which must stay open while the archive is used.
 
-    Raises ``ReadError`` if it is broken, over ``limits.document_bytes``, protected by a password,
-    or has more than 20,000 entries. A ZIP bomb is refused, too: entries that share bytes, sizes
-    that add up to more than ``limits.unpacked_bytes``, or an absurd ratio.
+    Raises ``ReadError`` if it is broken, over a limit, protected by a password, or a bomb: over
+    20,000 entries, entries that share bytes, or an absurd ratio.
     """
     size = handle.seek(0, os.SEEK_END)
     handle.seek(0)
@@ -161,7 +148,7 @@ def open_archive(handle: BinaryIO, limits: ReadLimits) -> Archive:
         raise ReadError("protected by a password")
     unpacked = sum(info.file_size for info in entries)
     if unpacked > limits.unpacked_bytes:
-        raise _too_large(limits.unpacked_bytes)
+        raise ReadError(f"too large: over {limits.unpacked_bytes:,} bytes when unpacked")
     if unpacked > max(_LARGE, _HIGHEST_RATIO * sum(info.compress_size for info in entries)):
         raise ReadError(f"over {_HIGHEST_RATIO} times its size when unpacked")
     places = sorted((info.header_offset, info.compress_size) for info in entries)
@@ -178,10 +165,6 @@ def inside(base: str, reference: str) -> str | None:
         return None
     joined = posixpath.normpath(posixpath.join(posixpath.dirname(base), unquote(target)))
     return None if joined.startswith("..") else joined.lstrip("/")
-
-
-def _too_large(limit: int) -> ReadError:
-    return ReadError(f"too large: over {limit:,} bytes when unpacked")
 
 
 @contextmanager

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import BinaryIO
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.archive import (
-    BrokenPartError,
-    Element,
-    local_name,
-    named,
-    named_children,
-    text_of,
-)
+from catalog.ingest.readers.archive import BrokenPartError, Element, local_name, named, text_of
 from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures, one_line
 from catalog.ingest.readers.metadata import take_title
 from catalog.ingest.readers.office import A, Package, drawn_lines
@@ -34,10 +26,7 @@ class PptxReader:
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the one document, after a failure for each slide that is missing or damaged.
-
-        Raises ``ReadError`` if the file is broken, protected or over a limit, or holds no text.
-        """
+        """Yield the one document, after a failure for each slide that is missing or damaged."""
         package = Package(handle, limits, "ppt/presentation.xml")
         metadata = package.metadata()
         title = take_title(metadata)
@@ -73,11 +62,7 @@ class _Slides:
         self._package = package
         self._tolerance = height // _ROW_FRACTION
         self._places: dict[str, _Places] = {}
-        authors = [
-            one
-            for kind in ("commentAuthors", "authors")
-            for one in package.elements(package.main, kind, "cmAuthor", "author")
-        ]
+        authors = package.elements(package.main, "commentAuthors authors", "cmAuthor", "author")
         self._authors = {one.get("id", ""): one.get("name", "") for one in authors}
 
     def read(self, part: str) -> Iterator[tuple[str, str]]:
@@ -89,12 +74,11 @@ class _Slides:
         shapes = [one for one in tree if one not in titles]
         yield from self._blocks(shapes, part, self._inherited(part, "slideLayout", "slideMaster"))
         notes = self._package.elements(part, "notesSlide", "sp")
-        if lines := [
-            one for body in notes if _placeholder(body)[0] == "body" for one in drawn_lines(body)
-        ]:
+        bodies = (one for one in notes if _placeholder(one)[0] == "body")
+        if lines := [line for body in bodies for line in drawn_lines(body)]:
             yield "\n".join(["Notes:", *lines]), "notes"
         for comment in self._package.elements(part, "comments", "cm", "reply"):
-            said = " ".join(map(text_of, named_children(comment, "text", "txBody")))
+            said = " ".join(map(text_of, comment.iterchildren("{*}text", "{*}txBody")))
             author = self._authors.get(comment.get("authorId", ""), "")
             yield ": ".join(filter(None, (author, said))), "comment"
 
@@ -104,11 +88,10 @@ class _Slides:
         for target in self._package.related(part, *outer[:1]):
             if target not in self._places:
                 self._places[target] = self._inherited(target, *outer[1:])
-                with suppress(ReadError):
-                    for shape in named(self._package.root(target), "sp"):
-                        if (place := _place(shape, {})) is not None:
-                            keys = filter(None, _placeholder(shape))
-                            self._places[target] |= dict.fromkeys(keys, place)
+                for shape in self._package.elements(part, outer[0], "sp"):
+                    if (place := _place(shape, {})) is not None:
+                        keys = filter(None, _placeholder(shape))
+                        self._places[target] |= dict.fromkeys(keys, place)
             found |= self._places[target]
         return found
 
@@ -137,10 +120,10 @@ class _Slides:
 
 def _rows(frame: Element) -> Iterator[str]:
     """Yield the rows of a table; cells that another one reaches over are left out."""
-    for row in (one for table in named(frame, "tbl")[:1] for one in named_children(table, "tr")):
+    for row in (one for table in named(frame, "tbl")[:1] for one in table.iterchildren("{*}tr")):
         cells = (
             " ".join(" ".join(drawn_lines(cell)).split())
-            for cell in named_children(row, "tc")
+            for cell in row.iterchildren("{*}tc")
             if not {cell.get("hMerge", "0"), cell.get("vMerge", "0")} & {"1", "true"}
         )
         if (line := " | ".join(cells)).strip(" |"):
