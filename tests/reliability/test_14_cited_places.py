@@ -136,6 +136,21 @@ def records():
     return "\n".join(lines)
 
 
+def exported():
+    """A record in each line: its number is that of the line."""
+    notes = [{"title": title, "text": " ".join(lines)} for title, lines in paragraphs()]
+    return "[" + ",\n".join(json.dumps(note, ensure_ascii=False) for note in notes) + "]"
+
+
+def evernote():
+    notes = (
+        f"<note><title>{title}</title><content><![CDATA[<en-note><div>{' '.join(lines)}</div>"
+        "</en-note>]]></content></note>"
+        for title, lines in paragraphs()
+    )
+    return "<en-export>" + "\n".join(notes) + "</en-export>"
+
+
 def write_pdf(path):
     from reportlab.pdfgen.canvas import Canvas
 
@@ -250,6 +265,10 @@ TEXTS = {
     "code.py": markdown().replace("\n", "\n# "),
     "values.yaml": markdown().replace("\n", "\n# "),
     "data.json": json.dumps([[title, lines] for title, lines in paragraphs()], indent=2),
+    "export.json": exported(),
+    "notes.enex": evernote(),
+    "words.ics": markdown().replace("\n", "\nNOTE:"),
+    "words.bib": markdown(),
     "subtitles.srt": srt(),
     "windows.srt": srt("\r\n"),
     "captions.vtt": vtt(),
@@ -345,6 +364,8 @@ UNITS = {
     "book.epub": "paragraph",
     "page.mhtml": "paragraph",
     "records.jsonl": "record",
+    "export.json": "record",
+    "notes.enex": "record",
     **dict.fromkeys(("talk.mp4.md", "subtitles.srt", "windows.srt", "captions.vtt"), "time"),
     "whisper.json": "time",
 }
