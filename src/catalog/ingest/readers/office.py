@@ -22,7 +22,7 @@ _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
 _WITH_TEXT = ("t", "relIds", "chart")
 _PROPERTIES = "title author keywords subject description category language created modified"
-_MADE_BY_THE_PROGRAM = re.compile(r"presentation|(\S+\s)?powerpoint([ -]\S+)?", re.IGNORECASE)
+_DEFAULT = re.compile(r"presentation|(\S+\s)?powerpoint([ -]\S+)?", re.IGNORECASE)
 """Titles of PowerPoint's own making: ``PowerPoint Presentation``, ``Présentation PowerPoint``."""
 _LEFT_OUT = {
     "image": "picture", "oleObject": "embedded object", "package": "embedded object",
@@ -98,11 +98,9 @@ class Package:
                 name = element.tag.rpartition("}")[2].replace("creator", "author")
                 if LEVEL in own.casefold():
                     fields[own] = value if fields.get(own, value) == value else UNREADABLE
-                elif value and name in _PROPERTIES.split():
-                    value = value.replace(";", ",") if name == "keywords" else value
-                    fields.setdefault(name, value)
-        if _MADE_BY_THE_PROGRAM.fullmatch(str(fields.get("title", ""))):
-            del fields["title"]
+                elif value and name in _PROPERTIES.split() and not _DEFAULT.fullmatch(value):
+                    is_list = name == "keywords"
+                    fields.setdefault(name, value.replace(";", ",") if is_list else value)
         return normalise(fields)
 
     def graphic_lines(self, part: str, element: Element) -> list[str]:
