@@ -1,7 +1,7 @@
 """Read the lines of PDF pages in the order of PDFium, drop what repeats, and join them to one text.
 
-PDFium gives the letters of a page one by one, and their text objects: all letters of an object have
-one font, size and baseline. So a line of one object takes few calls, whatever its length.
+All letters of a text object have one font, size and baseline. So a line of one object takes few
+calls, whatever its length.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from itertools import chain, pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.text import storable
 from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, write_scripts
@@ -37,21 +37,16 @@ _ACCENTED = re.compile(r"([´¨ˆ˜¯˘˙˚ˇ])([^\W\d_])")  # TeX draws an acce
 _LINE, _WORD = re.compile("[^\r\n\x02\ufffe]+[\x02\ufffe]?"), re.compile(r"\S+")
 _BOLD = re.compile(rb"bold|black|heavy|demi|cmbx|sfbx|sfbi|-bd|medi(?!um|a)", re.IGNORECASE)
 _FORCE_BOLD = 1 << 18
-_SKEW = 0.09
-"""Quarter turns by which text may lean and still count as straight."""
-_SIZES = (0.5, 1000.0)
-"""Font sizes in points that are believed; outside them the height of the letters decides."""
-_GAP, _CELL_GAP, _JUMP = 0.18, 1.0, 0.2
-"""White space, in sizes of letters, that parts words, cells, and words within one object."""
-_WIDTH = 0.5
-"""Width of a letter of running text, in sizes; gaps inside an object are looked for above it."""
-_SMALL, _MOVED = 0.85, 0.08
-"""Size of raised and lowered letters, at most, and how far they are moved, at least."""
+_SKEW = 0.09  # quarter turns by which text may lean and still count as straight
+_SIZES = (0.5, 1000.0)  # in points; outside them the height of the letters decides
+# In sizes of letters: white space that parts words, cells, and words within one object; the width
+# of a usual letter (gaps inside an object are looked for above it).
+_GAP, _CELL_GAP, _JUMP, _WIDTH = 0.18, 1.0, 0.2, 0.5
+_SMALL, _MOVED = 0.85, 0.08  # raised and lowered letters: largest size, smallest move
 _MAY_BE_MARKED = re.compile(r"[^\W_](?:[^\W_]|[+−-])|[.,;:!?)”\"][^\W_]")
 _SPACED_OUT = re.compile(r"(?:[^\W\d_] ){4,}[^\W\d_]")
 _FEWEST_NUMBERS, _NUMBERED = 4, re.compile(r"(\d{1,4})(?:\s+|$)")
-_MARGIN = 0.1
-"""The part of a page's height at its top and bottom in which running titles stand."""
+_MARGIN = 0.1  # part of a page's height at its top and bottom in which running titles stand
 
 
 class _Style(NamedTuple):
@@ -66,14 +61,13 @@ class _Style(NamedTuple):
 
 @dataclass(slots=True)
 class Line:
-    """A line of a page.
+    """A line of a page, measured in points.
 
-    ``base`` is its baseline, measured downwards from the page's top in the direction of reading,
-    ``x0`` and ``x1`` its edges, ``y`` its height above the page's origin, ``size`` that of most
-    letters, all in points. ``first`` and ``stop`` delimit its characters in PDFium's numbering,
-    ``start`` and ``end`` in the text of the document. ``starts``: a paragraph begins with it.
-    ``margin`` is "top" or "bottom" where running titles stand, "aside" for text in another
-    direction, else "". ``cells`` have wide gaps between.
+    ``base`` is the distance of its baseline from the page's top in the direction of reading, ``y``
+    its height above the page's origin. ``first`` and ``stop`` delimit its characters in PDFium's
+    numbering, ``start`` and ``end`` in the document. ``starts``: a paragraph begins with it.
+    ``margin`` is "top", "bottom", "aside" for text in another direction, or "". ``cells`` have wide
+    gaps between.
     """
 
     text: str
@@ -94,60 +88,49 @@ class Line:
 
 
 class _Scan:
-    """The characters of a page, with their styles and edges."""
-
     def __init__(self, page: PdfPage, textpage: PdfTextPage) -> None:
         import pypdfium2.raw as pdfium
 
-        self._pdfium: Any = pdfium
+        address, self._pdfium, self._raw = ctypes.c_void_p, pdfium, textpage.raw
         self.text = _read_characters(textpage)
         self.bounds = page.get_bbox()
-        self._raw, self._page = textpage.raw, ctypes.cast(textpage.raw, ctypes.c_void_p).value
-        self._rect, self._matrix = pdfium.FS_RECTF(), pdfium.FS_MATRIX()
-        pointer, number = ctypes.c_void_p, ctypes.c_int
-        self._get_box = _direct("FPDFText_GetLooseCharBox", number, pointer, number, pointer)
-        self._get_matrix = _direct("FPDFText_GetMatrix", number, pointer, number, pointer)
-        self._get_size = _direct("FPDFText_GetFontSize", ctypes.c_double, pointer, number)
-        self._get_object = _direct("FPDFText_GetTextObject", pointer, pointer, number)
-        self._get_font = _direct("FPDFTextObj_GetFont", pointer, pointer)
+        left, bottom, right, top = self.bounds
+        self.sizes = (right - left, top - bottom)
+        # Addresses as numbers take half the time; an object that PDFium made up has none.
+        get_object = ctypes.CFUNCTYPE(address, address, ctypes.c_int)(
+            ctypes.cast(pdfium.FPDFText_GetTextObject, address).value or 0
+        )
+        self._object: Callable[[int], int | None] = partial(
+            get_object, ctypes.cast(textpage.raw, address).value
+        )
         self._styles: dict[int | None, _Style] = {}
-        self._is_bold: dict[int | None, bool] = {}
-        self._is_mixed = rtl.RIGHT_TO_LEFT.search(self.text) is not None
-        from_right, from_left = rtl.count_directions(self.text if self._is_mixed else "")
+        from_right, from_left = rtl.count_directions("" if self.text.isascii() else self.text)
         self.is_mirrored = from_right > from_left
 
-    def object(self, index: int) -> int | None:
-        """Return the address of a character's text object; ``None`` if PDFium made it up."""
-        drawn: int | None = self._get_object(self._page, index)
-        return drawn
-
-    def style(self, index: int) -> _Style:
-        """Return the style of a character's text object."""
-        drawn = self.object(index)
+    def _style(self, index: int) -> _Style:
+        drawn = self._object(index)
         if drawn in self._styles:
             return self._styles[drawn]
-        self._get_matrix(self._page, index, ctypes.byref(self._matrix))
-        a, b, c, d = self._matrix.a, self._matrix.b, self._matrix.c, self._matrix.d
-        is_mirrored = a * d < b * c  # as OCR draws Hebrew
-        quarters = (math.atan2(-b, -a) if is_mirrored else math.atan2(b, a)) / (math.pi / 2)
+        at, name, flags = self._pdfium.FS_MATRIX(), ctypes.create_string_buffer(256), ctypes.c_int()
+        self._pdfium.FPDFText_GetMatrix(self._raw, index, at)
+        is_mirrored = at.a * at.d < at.b * at.c  # as OCR draws Hebrew
+        sign = -1 if is_mirrored else 1
+        quarters = math.atan2(sign * at.b, sign * at.a) / (math.pi / 2)
         turn = round(quarters) % 4 if abs(quarters - round(quarters)) <= _SKEW else None
-        size = self._get_size(self._page, index) * math.hypot(c, d)
+        size = self._pdfium.FPDFText_GetFontSize(self._raw, index) * math.hypot(at.c, at.d)
         if not _SIZES[0] <= size <= _SIZES[1]:
             left, bottom, right, top = self._box(index)
             size = (right - left if turn in (1, 3) else top - bottom) or 1.0
-        font = self._get_font(drawn) if drawn else None
-        if font not in self._is_bold:
-            name, flags = ctypes.create_string_buffer(256), ctypes.c_int()
-            self._pdfium.FPDFText_GetFontInfo(self._raw, index, name, 256, flags)
-            self._is_bold[font] = bool(flags.value & _FORCE_BOLD or _BOLD.search(name.value))
-        base = round(self._turned(self._matrix.e, self._matrix.f, turn)[1], 1)
-        style = _Style(base, round(size, 1), self._is_bold[font], turn, is_mirrored)
-        self._styles[drawn] = style
-        return style
+        self._pdfium.FPDFText_GetFontInfo(self._raw, index, name, 256, flags)
+        is_bold = bool(flags.value & _FORCE_BOLD or _BOLD.search(name.value))
+        base = round(self._turned(at.e, at.f, turn)[1], 1)
+        self._styles[drawn] = _Style(base, round(size, 1), is_bold, turn, is_mirrored)
+        return self._styles[drawn]
 
     def _box(self, index: int) -> tuple[float, float, float, float]:
-        self._get_box(self._page, index, ctypes.byref(self._rect))
-        return self._rect.left, self._rect.bottom, self._rect.right, self._rect.top
+        box = self._pdfium.FS_RECTF()
+        self._pdfium.FPDFText_GetLooseCharBox(self._raw, index, box)
+        return box.left, box.bottom, box.right, box.top
 
     def _turned(self, x: float, y: float, turn: int | None) -> tuple[float, float]:
         """Return a point as (right, down) from the top left corner in the direction of reading."""
@@ -158,23 +141,15 @@ class _Scan:
     def edges(self, index: int, turn: int | None) -> tuple[float, float]:
         """Return where a character begins and ends in the direction of reading."""
         left, bottom, right, top = self._box(index)
-        if not turn:
-            return left - self.bounds[0], right - self.bounds[0]
         ends = self._turned(left, bottom, turn)[0], self._turned(right, top, turn)[0]
         return min(ends), max(ends)
-
-    def extent(self, turn: int | None) -> tuple[float, float]:
-        """Return width and height of the page in the direction of reading."""
-        left, bottom, right, top = self.bounds
-        return (top - bottom, right - left) if turn in (1, 3) else (right - left, top - bottom)
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines as PDFium breaks them, but join those it broke at a raised letter."""
         pieces = [line for at in _LINE.finditer(self.text) if (line := self._find(*at.span()))]
         first = -1
-        for at, piece in enumerate(pieces):
+        for piece, after in zip(pieces, [*pieces, None][1:], strict=True):
             first = piece.first if first < 0 else first
-            after = pieces[at + 1] if at + 1 < len(pieces) else None
             if after is None or not _is_one(piece, after, in_any_order=self.is_by_place(after)):
                 line = (self._find(first, piece.stop) if first < piece.first else None) or piece
                 (self._spell_places if self.is_by_place(line) else self._spell)(line)
@@ -184,9 +159,8 @@ class _Scan:
 
     def is_by_place(self, line: Line) -> bool:
         """Return whether the places of a line's letters tell their order, not PDFium."""
-        if self.is_mirrored or not self._is_mixed:
-            return self.is_mirrored
-        return rtl.RIGHT_TO_LEFT.search(self.text, line.first, line.stop) is not None
+        text = rtl.RIGHT_TO_LEFT.search(self.text, line.first, line.stop)
+        return self.is_mirrored or text is not None
 
     def _find(self, first: int, stop: int) -> Line | None:
         """Return the line of these characters, without its text; ``None`` if nothing is visible."""
@@ -194,50 +168,47 @@ class _Scan:
         first, stop = stop - len(text.lstrip()), first + len(text.rstrip())
         if first >= stop:
             return None
-        style = self.style(first)
-        if style is not self.style(stop - 1):
+        style = self._style(first)
+        if style is not self._style(stop - 1):
             letters = Counter[_Style]()
             for word in _WORD.finditer(self.text, first, stop):
-                letters[self.style(word.start())] += len(word[0])
-            style = max(letters, key=lambda one: letters[one])
+                letters[self._style(word.start())] += len(word[0])
+            style = letters.most_common(1)[0][0]
         ends = (*self.edges(first, style.turn), *self.edges(stop - 1, style.turn))
-        width, height = self.extent(style.turn)
+        width, height = self.sizes if style.turn in (0, 2, None) else self.sizes[::-1]
         if min(ends) > width or max(ends) < 0 or not 0 <= style.base <= height:
             return None
         y = self.bounds[3] - style.base  # if the page is upright
         return Line("", *style[:4], y, min(ends), max(ends), first, stop)
 
     def _spell(self, line: Line) -> None:
-        """Set the text and the cells of a line."""
         words = [match.span() for match in _WORD.finditer(self.text, line.first, line.stop)]
         is_wide = line.x1 - line.x0 > _WIDTH * line.size * (line.stop - line.first)
-        cells, last, before = [""], 0, self.object(line.first)
-        if not is_wide and before == self.object(line.stop - 1):
-            cells, words = [self.text[line.first : line.stop]], []
+        if not is_wide and self._object(line.first) == self._object(line.stop - 1):
+            words = [(line.first, line.stop)]
+        cells, last = [""], line.first
         for start, end in words:
-            drawn, gap = self.object(start), 0.0
-            if last and (is_wide or drawn != before):
+            gap = 0.0
+            if last > line.first and (is_wide or self._object(start) != self._object(last - 1)):
                 gap = self.edges(start, line.turn)[0] - self.edges(last - 1, line.turn)[1]
             if gap > _CELL_GAP * line.size:
                 cells.append("")
-            elif last and (gap > _GAP * line.size or self.text[last:start].strip("\r\n")):
+            elif gap > _GAP * line.size or self.text[last:start].strip("\r\n"):
                 cells[-1] += " "
-            last, before = end, self.object(end - 1)
-            is_one = drawn == before
-            cells[-1] += self.text[start:end] if is_one else self._mark(start, end, line)
+            cells[-1] += self._mark(start, end, line)
+            last = end
         if not cells[1:] and _SPACED_OUT.fullmatch(cells[0]):
             cells = [self._close_up(line)]
         cells = [text for cell in cells if (text := _clean(cell))]
         line.text, line.cells = " ".join(cells), tuple(cells) if cells[1:] else ()
 
     def _mark(self, start: int, end: int, line: Line) -> str:
-        """Return a word with marks around what is raised or lowered, and parted where it jumps.
-
-        Ghostscript writes the end of one word and the start of the next as one object, stretched.
-        """
+        """Return a word with marks around what is raised or lowered, and parted where it jumps."""
+        if self._object(start) == self._object(end - 1):
+            return self.text[start:end]
         word, mark, last = "", "", math.inf
         for at in range(start, end):
-            style, (x0, x1) = self.style(at), self.edges(at, line.turn)
+            style, (x0, x1) = self._style(at), self.edges(at, line.turn)
             moved, found = line.base - style.base, ""
             may_be = mark or (at > start and _MAY_BE_MARKED.match(self.text, at - 1))
             is_small = style.size <= _SMALL * line.size
@@ -245,7 +216,7 @@ class _Scan:
                 found = RAISED if moved > 0 else LOWERED
             if found != mark:
                 word += (CLOSED if mark else "") + found
-            elif x0 - last > _JUMP * line.size:
+            elif x0 - last > _JUMP * line.size:  # Ghostscript joins an end and the next start
                 word += " "
             word, mark, last = word + self.text[at], found, x1
         return word + (CLOSED if mark else "")
@@ -254,13 +225,13 @@ class _Scan:
         """Return the single letters of a line as words: wider gaps are between words."""
         letters = [at for at in range(line.first, line.stop) if not self.text[at].isspace()]
         edges = [self.edges(at, line.turn) for at in letters]
-        gaps = [0.0, *(after[0] - before[1] for before, after in pairwise(edges))]
-        wide = 1.5 * median(gaps[1:])
-        pairs = zip(gaps, letters, strict=True)
+        gaps = [after[0] - before[1] for before, after in pairwise(edges)]
+        wide = 1.5 * median(gaps)
+        pairs = zip([0.0, *gaps], letters, strict=True)
         return "".join(" " * (gap > wide) + self.text[at] for gap, at in pairs)
 
     def _spell_places(self, line: Line) -> None:
-        """Set the text of a line: its letters from left to right, as they are seen."""
+        """Set the text of a line to its letters from left to right."""
         letters, pen = list[tuple[str, float, float]](), ctypes.c_double()
         for match in _WORD.finditer(self.text, line.first, line.stop):
             edges = [self.edges(at, line.turn) for at in range(*match.span())]
@@ -268,7 +239,7 @@ class _Scan:
             is_latin = rtl.RIGHT_TO_LEFT.search(match[0]) is None
             for at, (x0, x1) in enumerate(edges, match.start()):
                 letter = _clean(self.text[at]) or rtl.STRETCH  # without a meaning
-                if is_latin and self.style(at).is_mirrored:  # OCR draws numbers like the Hebrew
+                if is_latin and self._style(at).is_mirrored:  # OCR draws numbers like the Hebrew
                     x0, x1 = both - x1, both - x0
                 elif line.turn == 0 and not unicodedata.combining(letter[0]):
                     # The pen stood here; the box may only be that of the ink.
@@ -280,7 +251,6 @@ class _Scan:
 
 
 def _clean(text: str) -> str:
-    """Return text without control characters, ligatures, accents of their own, and marks."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
     text = _ACCENTED.sub(_compose, text.translate(_REPLACED))
@@ -305,24 +275,13 @@ def _read_characters(textpage: PdfTextPage) -> str:
     return re.sub(f"[{RAISED}-{CLOSED}]", "\ufffd", text)
 
 
-@cache
-def _direct(name: str, result: type, *parameters: type) -> Callable[..., Any]:
-    """Return a PDFium function that takes and returns addresses as numbers; twice as fast."""
-    import pypdfium2.raw as pdfium
-
-    address = ctypes.cast(getattr(pdfium, name), ctypes.c_void_p).value
-    return ctypes.CFUNCTYPE(result, *parameters)(address or 0)
-
-
 def _is_one(line: Line, after: Line, *, in_any_order: bool) -> bool:
     """Return whether PDFium broke a line only because letters are raised or lowered there."""
     size, small = max(line.size, after.size), min(line.size, after.size)
     moved, gap = abs(line.base - after.base), (after.x0 - line.x1) / size
-    if line.turn != after.turn:
-        return False
-    if moved <= 0.1 * size:
-        return in_any_order or -0.3 <= gap <= 1.0
-    return small <= _SMALL * size and moved < 0.6 * size and -0.3 <= gap <= 0.3
+    is_level = moved <= 0.1 * size and (in_any_order or -0.3 <= gap <= 1.0)
+    is_moved = small <= _SMALL * size and moved < 0.6 * size and -0.3 <= gap <= 0.3
+    return line.turn == after.turn and (is_level or is_moved)
 
 
 def read_lines(page: PdfPage, textpage: PdfTextPage) -> list[Line]:
@@ -341,11 +300,10 @@ def read_lines(page: PdfPage, textpage: PdfTextPage) -> list[Line]:
     for line in lines:
         turns[line.turn or 0] += len(line.text) if line.turn is not None else 0
     main = max(turns, key=lambda turn: turns[turn], default=0)
-    height = scan.extent(main)[1]
+    top, bottom = (part * scan.sizes[main % 2 == 0] for part in (_MARGIN, 1 - _MARGIN))
     for line in lines:
         if line.turn == main:
-            line.margin = "top" if line.base <= _MARGIN * height else ""
-            line.margin = "bottom" if line.base >= (1 - _MARGIN) * height else line.margin
+            line.margin = "bottom" if line.base >= bottom else "top" if line.base <= top else ""
     lines = _drop_line_numbers(lines, scan)
     _find_paragraphs([line for line in lines if line.margin != "aside"])
     return lines
@@ -365,52 +323,41 @@ def _drop_line_numbers(lines: list[Line], scan: _Scan) -> list[Line]:
     block = median(edge for edge, _ in texts) if texts else 0.0
     beside = [at for at, (number, end, *_) in enumerate(rests) if number and end <= block]
     steps = {rests[after][0] - rests[at][0] for at, after in pairwise(beside)}
-    in_prose = 3 * sum(text[0].islower() for _, text in texts) >= len(texts)
-    if len(beside) < _FEWEST_NUMBERS or steps not in ({1}, {5}) or not in_prose:
-        return lines
-    if max(steps) * len(beside) < 0.6 * len(texts):
-        return lines
-    for at in beside:
-        lines[at].x0, lines[at].text = rests[at][2:]
-        lines[at].cells = ()
+    is_prose = 3 * sum(text[0].islower() for _, text in texts) >= len(texts)
+    is_counted = len(beside) >= _FEWEST_NUMBERS and steps in ({1}, {5}) and is_prose
+    if is_counted and max(steps) * len(beside) >= 0.6 * len(texts):
+        for at in beside:
+            lines[at].x0, lines[at].text, lines[at].cells = *rests[at][2:], ()
     return [line for line in lines if line.text]
 
 
 def _find_paragraphs(lines: Sequence[Line]) -> None:
-    """Mark the lines with which a paragraph begins.
-
-    It begins after more white space than between most lines, where the size of letters changes, and
-    at an indented line after the end of a sentence, unless the indent continues.
-    """
+    """Mark lines after more white space than usual, in another size, or indented after a stop."""
     steps = [line.base - above.base for above, line in pairwise(lines)]
     near = [step for step, line in zip(steps, lines, strict=False) if 0 < step <= 2.5 * line.size]
     is_prose = 3 * sum(line.text[0].islower() for line in lines) >= len(lines)
     widest = 2.5 if is_prose else 1.6  # manuscripts have wide lines; so have lists
     usual = median(near) if near else 0.0
-    for at, (above, line) in enumerate(pairwise(lines), start=1):
-        step, size, ends_with = steps[at - 1], line.size, above.text[-1]
-        least = min(max(usual, size), widest * size)
-        is_resized = abs(size - above.size) > 0.12 * max(size, above.size)
+    following = [*lines[2:], *lines[-1:]]
+    for step, above, line, after in zip(steps, lines, lines[1:], following, strict=False):
+        size, ends_with = line.size, above.text[-1]
         is_indented = ends_with in ".!?:…" and 0.8 <= (line.x0 - above.x0) / size <= 4.0
-        is_first = is_indented and any(
-            one.x0 < line.x0 - 0.5 * size for one in lines[at + 1 : at + 2]
-        )
-        line.starts = is_resized or is_first or step > 1.25 * least
-        if step < -0.5 * size and not is_resized:  # a sentence may go on in the next column
-            is_open = ends_with.islower() or ends_with in ",;-‐\u00ad"
-            line.starts = not (is_open and line.text[0].islower())
+        is_first = is_indented and after.x0 < line.x0 - 0.5 * size
+        is_next_column = step < -0.5 * size
+        is_open = line.text[0].islower() and (ends_with.islower() or ends_with in ",;-‐\u00ad")
+        is_apart = is_first or step > 1.25 * min(max(usual, size), widest * size)
+        line.starts = not is_open if is_next_column else is_apart
+        line.starts |= abs(size - above.size) > 0.12 * max(size, above.size)
 
 
-_FEWEST_PAGES, _LARGER = 4, 1.15
-"""Pages on which a line repeats; a number above this share of the body's size is a heading."""
+_FEWEST_PAGES, _LARGER = 4, 1.15  # of a running title; sizes of the body, above is a heading
 _PAGE, _OF = r"(?:(?:page|p[áa]gina|seite|p\.)\s*)?", r"(?:\s*(?:/|of|de|von)\s*\d{1,5})?"
-_PAGE_NUMBER = re.compile(
-    rf"[-–—•|\s]*{_PAGE}(?:\d{{1,5}}|[ivxlc]{{1,7}}){_OF}[-–—•|\s.]*", re.IGNORECASE
-)
-_COUNTED = re.compile(  # at the beginning or the end of a line
+_COUNTED = re.compile(  # a page number at the beginning or the end of a line in small letters
     rf"^[-–—•|\s]*{_PAGE}(\d{{1,5}}){_OF}(?![^\s|])|(?<![^\s|]){_PAGE}(\d{{1,5}}){_OF}[-–—•|\s.]*$"
 )
+_ROMAN = re.compile(rf"[-–—•|\s]*{_PAGE}[ivxlc]{{1,7}}[-–—•|\s.]*")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_LONE = "#"
 _Key = tuple[str, str, int | None, int]
 """Margin and text of a line; with a page number, the text around it and its lead; the height."""
 
@@ -426,10 +373,9 @@ def body_size(pages: Sequence[Sequence[Line]]) -> float:
 def drop_running_lines(pages: Sequence[list[Line]]) -> None:
     """Take page numbers from the pages, and all but one copy of each running title.
 
-    A line in the top or bottom tenth of its page repeats if the same line is at the same height on
-    at least four pages, and on at least half of the pages from the first to the last one with it.
-    A number in it may differ only if it counts the pages, like one that stands alone. Text at an
-    angle is compared wherever it is. A page with nothing else keeps its lines.
+    A line in the top or bottom tenth of its page, or at an angle, repeats if it is at the same
+    height on at least four pages, and on half of those from the first to the last one with it. A
+    number in it may differ if it counts the pages; a lone one needs two. The last line stays.
     """
     body = body_size(pages)
     keys = [[list(_keys(line, page, body)) for line in on] for page, on in enumerate(pages)]
@@ -437,48 +383,38 @@ def drop_running_lines(pages: Sequence[list[Line]]) -> None:
     for page, own in enumerate(keys):
         for key in chain.from_iterable(own):
             seen[key].add(page)
+    lone = {key for key, on in seen.items() if key[1] == _LONE and (key[2] == 1 or len(on) > 1)}
     spread = {key: on for key, on in seen.items() if len(on) >= _FEWEST_PAGES}
-    running = {key for key, on in spread.items() if 2 * len(on) > max(on) - min(on)}
-    kept: set[tuple[str, str]] = set()
+    running = {key for key, on in spread.items() if 2 * len(on) > max(on) - min(on)} | lone
+    kept: set[tuple[str, str]] = {(margin, _LONE) for margin in ("top", "bottom", "aside")}
     for lines, own in zip(pages, keys, strict=True):
-        repeats = [next((key for key in all_ if key in running), None) for all_ in own]
-        if all(repeats):
+        repeats = [next((key[:2] for key in all_ if key in running), None) for all_ in own]
+        if all(repeat is not None and repeat[1] != _LONE for repeat in repeats):
             continue
-        inner = [line for line, key in zip(lines, repeats, strict=True) if key is None]
-        tops = [line.base for line in inner if line.margin == "top"]
-        bottoms = [line.base for line in inner if line.margin == "bottom"]
-        outermost = min(tops, default=None), max(bottoms, default=None)
         rest, starts = list[Line](), False
-        for line, all_, repeat in zip(lines, own, repeats, strict=True):
-            is_number = _PAGE_NUMBER.fullmatch(line.text) is not None
-            counts = any(one[2] == 1 or len(seen[one]) > 1 for one in all_ if one[2] is not None)
-            is_lone = is_number and line.base in outermost and (counts or line.text.isalpha())
+        for line, repeat in zip(lines, repeats, strict=True):
             starts |= line.starts
-            is_new = repeat is not None and repeat[:2] not in kept and not is_number
-            if is_new or (repeat is None and not is_lone):
+            if repeat not in kept:
                 rest.append(line)
                 line.starts, starts = starts, False
-            kept |= {repeat[:2]} if repeat is not None else set()
+            kept |= {repeat} if repeat else set()
         lines[:] = rest
 
 
 def _keys(line: Line, page: int, body: float) -> Iterator[_Key]:
-    """Yield the keys by which repeated lines are found: the text, and the text without a number.
-
-    A line outside the margins has none; a number counts only if it may be a page number.
-    """
+    """Yield the keys by which repeated lines are found: the text without a number, and the text."""
     text, height = " ".join(line.text.casefold().split()), round(line.base / 4)
-    if line.margin:
-        yield line.margin, text, None, height
-    if not line.margin or len(text) > 200 or line.size > _LARGER * body:
+    if not line.margin:
         return
-    for match in _COUNTED.finditer(text):
-        rest = f"{text[: match.start()]}#{text[match.end() :]}"
-        label = _LETTERS.findall(rest)
+    for match in _COUNTED.finditer(text if line.size <= _LARGER * body else ""):
+        rest = f"{text[: match.start()]}{_LONE}{text[match.end() :]}".strip("-–—•|. ")
         # "Week 3" is a heading; a title and a page number are at two ends of a line.
-        if len(label) != 1 or line.x1 - line.x0 > line.size * len(text):
-            number = int(match[1] or match[2]) - page
-            yield line.margin, rest if label else "#", number, height
+        is_apart = line.x1 - line.x0 > line.size * len(text)
+        if rest == _LONE or is_apart or len(_LETTERS.findall(rest)) != 1:
+            yield line.margin, rest, int(match[1] or match[2]) - page, height
+    if _ROMAN.fullmatch(text):
+        yield line.margin, _LONE, 1, height
+    yield line.margin, text, None, height
 
 
 _COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]++(?:[-‐][^\W\d_]++)++")
@@ -492,33 +428,27 @@ def join_pages(pages: Sequence[Sequence[Line]]) -> tuple[str, tuple[int, ...]]:
     """Return the text of all pages and the start of each page, and set the places of the lines.
 
     Lines end with a line feed, paragraphs and pages with a blank line. A page without text begins
-    where the next one does. A word broken at the end of a line is joined there, and the line ends
-    after it. Its hyphen stays if the word has more hyphens, if it is written with one elsewhere in
-    the document, or if only its halves are words there.
+    where the next one does. A word broken at the end of a line is joined there. Its hyphen stays if
+    the word has more hyphens, if it is written with one elsewhere in the document, or if only its
+    halves are words there.
     """
     lines = "\n".join(line.text for line in chain.from_iterable(pages))
     inner = _BROKEN_PAIR.sub(" ", lines.casefold().replace("‐", "-"))
     words, compounds = set(_LETTERS.findall(inner)), set(_COMPOUND.findall(inner))
-    parts, starts, length = list[str](), [-1] * len(pages), 0
-    for page, on_page in enumerate(pages):
-        texts = [line.text for line in on_page]
-        for at, line in enumerate(on_page):
-            is_broken = texts[at][-1:] in ("-", "‐", "\u00ad") and at + 1 < len(texts)
-            if is_broken and not on_page[at + 1].starts:
-                texts[at : at + 2] = _join_word(texts[at], texts[at + 1], words, compounds)
-            text = texts[at].removesuffix("\u00ad")
-            if text and parts:
-                parts.append("\n" if not line.starts and starts[page] >= 0 else "\n\n")
-                length += len(parts[-1])
-            if text and starts[page] < 0:
-                starts[page] = length
-            line.start, line.end = length, length + len(text)
-            parts.append(text)
-            length += len(text)
-    following = length
-    for page in reversed(range(len(pages))):
-        starts[page] = following = starts[page] if starts[page] >= 0 else following
-    return "".join(parts), tuple(starts)
+    for line, after in chain.from_iterable(map(pairwise, pages)):
+        if line.text.endswith(("-", "‐", "\u00ad")) and not after.starts:
+            line.text, after.text = _join_word(line.text, after.text, words, compounds)
+    parts, starts, length = list[str](), list[int](), 0
+    for page, line in ((page, line) for page, on_page in enumerate(pages) for line in on_page):
+        line.text = line.text.removesuffix("\u00ad")
+        gap = "\n\n" if line.starts or len(starts) <= page else "\n"
+        line.start = length + len(gap) * bool(line.text and parts)
+        line.end = line.start + len(line.text)
+        if line.text:
+            starts += [line.start] * (page + 1 - len(starts))
+            parts += [gap, line.text] if parts else [line.text]
+            length = line.end
+    return "".join(parts), (*starts, *[length] * (len(pages) - len(starts)))
 
 
 def _join_word(line: str, after: str, words: set[str], compounds: set[str]) -> tuple[str, str]:

@@ -306,7 +306,7 @@ def _heading_level(lines: Sequence[Line], body: float) -> int | None:
     if lines[0].margin == "aside" or len(lines) > _MOST_LINES or len(text) > _LONGEST:
         return None
     shown = sum(letter.isalnum() or letter.isspace() for letter in text)
-    if text[-1] in ".,;:" or sum(map(str.isalpha, text)) < 2 or 2 * shown < len(text):
+    if text.rstrip()[-1] in ".,;:" or sum(map(str.isalpha, text)) < 2 or 2 * shown < len(text):
         return None
     if all(line.size >= _LARGER * body for line in lines):
         return 0
