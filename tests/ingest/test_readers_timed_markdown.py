@@ -208,11 +208,6 @@ def test_an_ordinary_note_does_not_change(note: str) -> None:
     assert "media" not in doc.metadata
 
 
-def test_ranges_that_are_no_times_of_day_may_begin_late() -> None:
-    doc = parse("# T\n\n[05:23 - 07:45] one\n\n[07:45 - 08:01] two\n")
-    assert spoken(doc) == [("one", 323.0, 465.0), ("two", 465.0, 481.0)]
-
-
 def test_a_list_of_minutes_that_begins_at_none_is_a_recording() -> None:
     doc = parse("0:00 Hello.\n1:10 Now the layers.\n")
     assert spoken(doc) == [("Hello.", 0.0, 70.0), ("Now the layers.", 70.0, 75.0)]

@@ -275,3 +275,21 @@ def test_utterances_are_read_rather_than_the_words_of_the_same_speech() -> None:
     assert said(only_words) == [("Speaker A: Hello all.", 0.5, 1.4, "Speaker A")]
     both = read({"results": {"channels": channels, "utterances": items}})
     assert said(both) == [("Speaker 0: Hello all.", 0.5, 2.0, "Speaker 0")]
+
+
+NOTES = [{"text": "Anna", "start": 5, "end": 9}, {"text": "Rome", "start": 13, "end": 17}]
+SENTENCE = "Meet Anna in Rome at noon, she said."
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"text": SENTENCE, "items": NOTES}, {"body": SENTENCE * 9, "words": NOTES},
+     {"results": {"content": SENTENCE, "items": NOTES}}, {"text": SENTENCE, "chunks": NOTES}],
+)  # fmt: skip
+def test_notes_on_a_longer_text_beside_them_are_no_transcript(data: object) -> None:
+    assert read_transcript_json(json.dumps(data), "a.json") is None
+
+
+def test_a_list_beside_the_same_text_or_a_long_title_is_a_transcript() -> None:
+    assert len(said(read({"text": "Anna Rome", "title": SENTENCE, "words": NOTES}))) == 1
+    assert len(said(read({"text": "Hello all Bye", "chunks": CHUNKS}))) == 2

@@ -24,7 +24,6 @@ from catalog.ingest.readers.timed.converted import add_segments
 from catalog.ingest.readers.timed.frames import (
     CONVERTED,
     RECORDINGS,
-    SourceMedia,
     file_type_of,
     possible_originals,
     split_extension,
@@ -74,8 +73,7 @@ class Originals:
         named = [one for one in self.beside(file) if _is_conversion(file, one)]
         if len(named) != 1:
             return document
-        name = named[0].rpartition("/")[2]
-        return add_segments(document, SourceMedia(name, None, file_type_of(name), is_declared=True))
+        return add_segments(document, {"source_file": named[0]})
 
     def _of_recording(self, document: ParsedDocument, file: str) -> ParsedDocument:
         has_frames = any(segment.modality == "video_frame" for segment in document.segments)

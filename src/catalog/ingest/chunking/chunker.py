@@ -109,8 +109,8 @@ class _DocumentCutter:
         self._tables = sorted(doc.tables)
 
     def spans(self, seconds: float) -> Iterator[ChunkSpan]:
-        by_size = Cutter(self._doc, self._sizes, self._band)
-        by_time = Cutter(self._doc, self._sizes, self._band._replace(overlap=0))
+        by_size = Cutter(self._doc, self.outline, self._sizes, self._band)
+        by_time = Cutter(self._doc, self.outline, self._sizes, self._band._replace(overlap=0))
         for start, end, segments in split_streams(self._doc, self.outline):
             modality = segments[0].modality if segments else "text"
             if not segments or segments[0].time_start is None:
@@ -141,7 +141,7 @@ class _DocumentCutter:
         self, passage: Section, modality: Modality = "text", cues: Sequence[Cue] = ()
     ) -> ChunkSpan:
         """Add its places to a passage. Its time runs from the first cue's start to the last end."""
-        start, end, path, _ = passage
+        start, end, path = passage
         if not self._doc.segments:
             indented = indentation_start(self._doc.text, start, self._doc.body_start)
             start = indented if self._fits(indented, end) else start

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from catalog.core.documents import ParsedDocument
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.ingest.chunking import boundaries
-from catalog.ingest.chunking.sections import Section
+from catalog.ingest.chunking.sections import Outline, Section
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 FindBreak = Callable[[str, int, int], int | None]
-CHARS_PER_SIZE = 8
-"""A tokenizer may call a megabyte of base64 one token: eight characters count as one at least."""
+CHARS_PER_SIZE = 8  # at most: a tokenizer may call a megabyte of base64 one token
 _LINE_ORIENTED = """
     bash bat c cc cfg clj conf cpp cs css csv cxx dart env erl ex exs fish go gradle h hh hpp hs
     ini java jl js json jsx kt kts less log lua m mjs ml php pl plist proto ps1 psv py pyi r rb rs
@@ -27,22 +26,19 @@ _LINE_ORIENTED = """
 
 
 class TokenSizes:
-    """Sizes of stretches ``[start, end)`` of one text.
-
-    The size is the number of tokens that touch the stretch, but at least an eighth of its
-    characters. A part of a stretch is never larger than the stretch.
-    """
+    """Sizes of stretches of one text: the tokens that touch it, or an eighth of its characters."""
 
     def __init__(self, spans: npt.NDArray[np.int64]) -> None:
         import numpy as np
 
-        spans = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
-        spans = spans[spans[:, 1] > spans[:, 0]]
-        spans = spans[np.argsort(spans[:, 0], kind="stable")]
+        starts, ends = np.asarray(spans, dtype=np.int64).reshape(-1, 2).T.copy()
+        starts, ends = starts[ends > starts], ends[ends > starts]
+        if (starts[1:] < starts[:-1]).any():
+            order = np.argsort(starts, kind="stable")
+            starts, ends = starts[order], ends[order]
         # Bisecting plain arrays is many times faster than bisecting NumPy's.
-        self._starts, self._ends = array("q"), array("q")
-        self._starts.frombytes(spans[:, 0].tobytes())
-        self._ends.frombytes(np.maximum.accumulate(spans[:, 1]).tobytes())
+        self._starts = array("q", starts.tobytes())
+        self._ends = array("q", np.maximum.accumulate(ends).tobytes())
 
     @classmethod
     def count(cls, text: str, counter: TokenCounter) -> tuple[TokenSizes, str | None]:
@@ -84,10 +80,10 @@ class Band(NamedTuple):
         return size >= self.least if size <= self.most else self._further(size, self._room) > 0
 
     def first(self, size: int) -> Span:
-        """Return least and greatest size of the first passage of a text larger than ``most``.
+        """Return the sizes that the first passage of a larger text may have, so the rest fits too.
 
-        The rest is then within the band, too. If that cannot be (110 tokens are neither one passage
-        of 70 to 100 nor two), the first passage keeps to the lower end of the band.
+        If that cannot be (110 tokens are neither one passage of 70 to 100 nor two), these are the
+        lower end of the band.
         """
         further = self._further(size, self._room) or self._further(size, 0)
         if not further:
@@ -109,32 +105,30 @@ class Band(NamedTuple):
 class Cutter:
     """Cut sections into passages within a band of sizes, each at the best break it can have.
 
-    Small sections are joined. The document's atoms (tables, fences) stay whole if they fit into a
-    passage; otherwise they are cut at lines.
+    The document's atoms (tables, fences) stay whole if they fit; otherwise they are cut at lines.
     """
 
-    def __init__(self, doc: ParsedDocument, sizes: TokenSizes, band: Band) -> None:
-        self._text, self._sizes, self._band = doc.text, sizes, band
+    def __init__(
+        self, doc: ParsedDocument, outline: Outline, sizes: TokenSizes, band: Band
+    ) -> None:
+        self._text, self._path_at = doc.text, outline.path_at
+        self._sizes, self._band = sizes, band
         self._is_code = doc.file_type in _LINE_ORIENTED.split()
-        atoms = sorted(doc.atomic, key=lambda span: (span[0], -span[1]))
-        self._atoms = _disjoint(span for span in atoms if self._fits(*span))
-        self._large_atoms = _disjoint(span for span in atoms if not self._fits(*span))
+        self._atoms = disjoint(span for span in doc.atomic if self._fits(*span))
+        self._large_atoms = disjoint(span for span in doc.atomic if not self._fits(*span))
 
     def cut(self, sections: Iterable[Section], turns: Sequence[int] = ()) -> Iterator[Section]:
-        """Yield the passages, with their heading paths.
-
-        A passage preferably begins at one of the ascending ``turns``, where another person speaks.
-        """
+        """Yield the passages, which preferably begin at ``turns``, where another person speaks."""
         for group in self._groups(sections):
             # A cut before an outer heading is better than one before an inner one.
-            breaks = [(section.start, len(section.outer)) for section in group[1:]]
+            breaks = [(each.start, len(self._path_at(each.start))) for each in group[1:]]
             yield from self._split(group, breaks or [(turn, 0) for turn in turns])
 
     def _groups(self, sections: Iterable[Section]) -> list[list[Section]]:
-        """Return the sections in groups that can be cut within the band, each as small as possible.
+        """Return the sections in the smallest groups that can be cut within the band.
 
-        A section that is too small is joined with those after it, or with those before it if it is
-        the last one, or if the next one would no longer fit into its passage.
+        One that is too small is joined with those after it, or with those before it if it is the
+        last one, or if the next one would no longer fit into its passage.
         """
         groups: list[list[Section]] = []
         pending: list[Section] = []
@@ -166,14 +160,14 @@ class Cutter:
             start, cut = self._next(start, core, end, breaks)
             section = group[bisect_right(starts, start) - 1]
             is_over = cut > section.end and start == section.start
-            path = section.outer if is_over else section.path
+            path = self._path_at(start) if is_over else section.path
             yield Section(start, boundaries.trim_end(self._text, start, cut), path)
             core = boundaries.skip_space(self._text, cut, end)
             low = max(self._sizes.earliest_start(core, self._band.overlap), start + 1)
             start = core
             if self._band.overlap and low < core < section.end:
                 shared = boundaries.overlap_starts(self._text, low, core, lines_first=self._is_code)
-                start = next((at for at in shared if not _around(self._atoms, at)), core)
+                start = next((at for at in shared if not around(self._atoms, at)), core)
 
     def _next(self, start: int, core: int, end: int, breaks: list[Span]) -> Span:
         """Return the passage's end, and its start: later than proposed if the overlap must go."""
@@ -183,32 +177,32 @@ class Cutter:
         least, most = self._band.first(sizes.size(start, end))
         low = max(core, sizes.furthest_end(start, least - 1))
         high = max(low + 1, min(sizes.furthest_end(start, most), end))
-        atom = _around(self._atoms, high)
+        atom = around(self._atoms, high)
         if atom and atom[0] <= low and start < core and not self._fits(start, atom[1]):
             return self._next(core, core, end, breaks)
         held = breaks[bisect_left(breaks, (low + 1,)) : bisect_left(breaks, (high + 1,))]
-        if held := [(depth, -at) for at, depth in held if not _around(self._atoms, at)]:
+        if held := [(depth, -at) for at, depth in held if not around(self._atoms, at)]:
             return start, -min(held)[1]
         return start, atom[0] if atom and atom[0] > low else self._break(low, core, high, end)
 
     def _break(self, low: int, core: int, high: int, end: int) -> int:
         """Return the best break in ``(low, high]``, better in the second half of the passage."""
         kinds = [boundaries.last_paragraph, boundaries.last_sentence, boundaries.last_line]
-        if self._is_code or _around(self._large_atoms, high):
+        if self._is_code or around(self._large_atoms, high):
             kinds[1:] = reversed(kinds[1:])
         reach = boundaries.skip_space(self._text, high, end)
-        for bottom in (max(low, (core + high) // 2), low):
+        for bottom in dict.fromkeys((max(low, (core + high) // 2), low)):
             for find in kinds:
                 if cut := self._outside_atoms(find, bottom, reach):
                     return cut
-        if atom := _around(self._atoms, high):
+        if atom := around(self._atoms, high):
             return atom[0] if atom[0] > core else min(atom[1], end)
         words = (self._outside_atoms(boundaries.last_word, least, reach) for least in (low, core))
         return next(filter(None, words), None) or boundaries.last_character(self._text, core, high)
 
     def _outside_atoms(self, find: FindBreak, low: int, high: int) -> int | None:
         while high > low and (cut := find(self._text, low, high)) is not None:
-            atom = _around(self._atoms, cut)
+            atom = around(self._atoms, cut)
             if atom is None:
                 return cut if cut > low else None
             high = atom[0]
@@ -218,16 +212,16 @@ class Cutter:
         return self._sizes.size(start, end) <= self._band.most
 
 
-def _disjoint(spans: Iterable[Span]) -> list[Span]:
-    """Return the spans that do not overlap an earlier one; the longest of equal starts is first."""
+def disjoint(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans in order, without those that overlap an earlier or longer one."""
     kept: list[Span] = []
-    for start, end in spans:
+    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
         if start < end and (not kept or start >= kept[-1][1]):
             kept.append((start, end))
     return kept
 
 
-def _around(spans: list[Span], offset: int) -> Span | None:
+def around(spans: list[Span], offset: int) -> Span | None:
     """Return the one of the disjoint spans that a cut at ``offset`` would split."""
     at = bisect_left(spans, (offset,)) - 1
     return spans[at] if at >= 0 and offset < spans[at][1] else None

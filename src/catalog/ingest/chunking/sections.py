@@ -15,16 +15,11 @@ _JOINED: frozenset[Modality] = TRANSCRIPTS | {"ocr", "image_caption"}
 
 
 class Section(NamedTuple):
-    """Text under one heading, without the white space around it.
-
-    A heading with nothing but a deeper heading below it belongs to the deeper one's section: then
-    ``path`` is the deeper path, and ``outer`` that of the heading with which it starts.
-    """
+    """Text under one heading, and any bare headings above it, without white space around it."""
 
     start: int
     end: int
     path: tuple[str, ...] = ()
-    outer: tuple[str, ...] = ()
 
 
 class Outline:
@@ -53,17 +48,17 @@ class Outline:
 
     def sections(self, start: int, end: int) -> Iterator[Section]:
         """Yield the sections of ``text[start:end]`` in order, without empty ones."""
-        path = outer = self.path_at(start)
+        path = self.path_at(start)
         level = 0  # of a heading that has no text of its own; 0 for none
         for at in range(bisect_left(self._starts, start), bisect_left(self._starts, end)):
             heading = self._headings[at]
             if not 0 < level < heading.level:
-                yield from self._trim(Section(start, heading.start, path, outer))
-                start, outer = heading.start, self._paths[at]
+                yield from self._trim(Section(start, heading.start, path))
+                start = heading.start
             following = min([*self._starts[at + 1 : at + 2], end])
             is_bare = skip_space(self._text, heading.end, following) >= following
             path, level = self._paths[at], heading.level if is_bare else 0
-        yield from self._trim(Section(start, end, path, outer))
+        yield from self._trim(Section(start, end, path))
 
     def _trim(self, section: Section) -> Iterator[Section]:
         start = skip_space(self._text, section.start, section.end)
@@ -87,8 +82,8 @@ class Outline:
         return skip_space(self._text, begin, end)
 
 
+# Start and end of a stretch of one modality, and the segments in it (none in plain text).
 Stream = tuple[int, int, tuple[Segment, ...]]
-"""Start and end of a stretch of one modality, and the segments in it (none in plain text)."""
 
 
 def split_streams(doc: ParsedDocument, outline: Outline) -> Iterator[Stream]:

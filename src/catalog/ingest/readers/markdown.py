@@ -28,7 +28,7 @@ from catalog.ingest.readers.metadata import (
 )
 from catalog.ingest.readers.tables import make_table
 from catalog.ingest.readers.timed.converted import add_segments, read_converter_header
-from catalog.ingest.readers.timed.frames import describe_source, normalise_recording
+from catalog.ingest.readers.timed.frames import normalise_recording
 
 
 class MarkdownReader(WholeFileReader):
@@ -69,7 +69,7 @@ class MarkdownReader(WholeFileReader):
             written=frozenset(metadata) | ({"title"} if title else set()),
             remarks=(problem,) if problem else (),
         )
-        return add_segments(document, describe_source(path, fields, has_header=header is not None))
+        return add_segments(document, fields, has_header=header is not None)
 
 
 _CODE = re.compile(r"(?<!`)(`++)(.+?)(?<!`)\1(?!`)|\\([!-/:-@\[-`{-~])")

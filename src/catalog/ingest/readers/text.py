@@ -25,7 +25,6 @@ from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.tables import make_table, names_columns
 from catalog.ingest.readers.timed.converted import add_segments
-from catalog.ingest.readers.timed.frames import describe_source
 
 
 class CodeReader(WholeFileReader):
@@ -51,7 +50,7 @@ class PlainTextReader(WholeFileReader):
         document = CodeReader().parse(text, path)
         if ".log" in PurePosixPath(path.lower()).suffixes:
             return document
-        return add_segments(document, describe_source(path, {}, has_header=False))
+        return add_segments(document, {})
 
 
 _DIRECTIVE = re.compile(r'"?sep=([^\r\n"])"?(?=\r?\n)', re.IGNORECASE)

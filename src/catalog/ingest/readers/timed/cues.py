@@ -1,48 +1,40 @@
 """Speakers and cues, the parts of every transcript, and the notations of times.
 
-A clock is ``00:01:12`` or ``01:12``, also with ``.500`` or ``,500``, with three fields also
-``0:0:3.5``. The last field of ``00:01:12:15`` counts frames and is dropped.
+A clock is ``00:01:12`` or ``01:12``, also with ``.500`` or ``,500``; with three fields also
+``0:0:3.5``. Its first field has up to three digits. The last one of ``00:01:12:15`` counts frames
+and is dropped.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from catalog.core.documents import Modality, Segment
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 
-MAX_SECONDS = 1000 * 3600.0
-"""What claims to lie later in a recording than this is no time."""
+MAX_SECONDS = 1000 * 3600.0  # what claims to lie later in a recording than this is no time
+# A clock inside a larger pattern, which is to be compiled with re.ASCII.
 CODE = r"\d{1,3}:\d{1,2}(?::\d{1,2}(?:[:;]\d\d)?)?(?:[.,]\d{1,9})?"
-"""A clock inside a larger pattern (to be compiled with ``re.ASCII``)."""
 _CLOCK = re.compile(
-    r"(?:(\d{1,3}):(?=\d{1,2}:))?(\d{1,3}):(\d{1,2})(?:[:;]\d\d)?([.,]\d{1,9})?", re.A
+    r"(?a)(?:(\d{1,3}):([0-5]?\d):([0-5]?\d)(?:[:;]\d\d)?|(\d{1,3}):([0-5]\d))(?:[.,](\d{1,9}))?"
 )
 _SECONDS = re.compile(r"\d{1,7}(?:[.,]\d{1,9})?", re.ASCII)
 
 
 def parse_timecode(text: str, *, bare_seconds: bool = False) -> float | None:
-    """Return the seconds of a clock (``HH:MM:SS``, ``MM:SS``), or ``None``.
-
-    Hours, and minutes in ``MM:SS``, have up to three digits. Minutes after hours, and seconds, are
-    under 60. With ``bare_seconds`` a plain number of seconds is a time as well.
-    """
+    """Return the seconds of a clock, with ``bare_seconds`` also of a plain number, or ``None``."""
     code = text.strip()
     if bare_seconds and _SECONDS.fullmatch(code):
         return valid_seconds(code.replace(",", "."))
     if (match := _CLOCK.fullmatch(code)) is None:
         return None
-    hours, minutes, seconds, fraction = match.groups()
-    is_padded = len(seconds) == 2 or hours is not None
-    if not is_padded or int(seconds) > 59 or (hours is not None and int(minutes) > 59):
-        return None
-    whole = int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds)
-    return float(f"{whole}.{(fraction or '.0')[1:]}")
+    hours, minutes, seconds = match[1] or 0, match[2] or match[4], match[3] or match[5]
+    whole = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+    return float(f"{whole}.{match[6] or 0}")
 
 
 def valid_seconds(value: object, limit: float = MAX_SECONDS) -> float | None:
@@ -51,7 +43,7 @@ def valid_seconds(value: object, limit: float = MAX_SECONDS) -> float | None:
         return None
     try:
         seconds = float(value)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
     return seconds if 0 <= seconds < limit else None
 
@@ -63,9 +55,7 @@ _PREFIX = re.compile(
     r"(?:[ ]?:(?:\s|$)|：))"
 )
 _CHANGE = re.compile(r">{2,3}|[-–—][ ]?\w")
-_NUMBERED = re.compile(
-    r"(?:speaker|spk|voice|person|participant|sprecher(?:in)?)[ _-]?\w{1,3}", re.I
-)
+_NUMBERED = re.compile(r"(?i)(?:speaker|spk|voice|person|participant|sprecher(?:in)?)[ _-]?\w{1,3}")
 _PARTICLES = "van von der den de da di del la le bin al of the"
 _NOT_NAMES = """
     note notes warning caution example examples question answer step chapter part section hint tip
@@ -78,41 +68,29 @@ def is_name(text: str) -> bool:
     words = text.split()
     if not 1 <= len(words) <= 5 or words[0].casefold().rstrip(".") in _NOT_NAMES.split():
         return False
-    if _NUMBERED.fullmatch(text.strip()):
-        return True
-    others = [word for word in words[1:] if word.casefold() not in _PARTICLES.split()]
-    return not words[0][0].isdigit() and all(map(_may_begin_name, [words[0], *others]))
-
-
-def _may_begin_name(word: str) -> bool:
-    """Return whether a word begins with a capital, a digit, or a letter without capitals (田)."""
-    first = word[0]
-    return first.isupper() or first.isdigit() or (first.isalpha() and not first.islower())
+    # A capital, or a letter of a script that has none (田); a digit only from the second word on.
+    firsts = [word[0] for word in words if word.casefold() not in _PARTICLES.split()]
+    are_names = all(one.isdigit() or (one.isalpha() and not one.islower()) for one in firsts)
+    is_one = are_names and text[0] in firsts[:1] and not text[0].isdigit()
+    return is_one or _NUMBERED.fullmatch(text) is not None
 
 
 def find_speakers(texts: Sequence[str]) -> list[str | None]:
     """Return the speaker of each cue, from the names with which cues begin.
 
-    A name in capitals, in bold or with a number (``SPEAKER_01``) counts at once, any other name if
-    at least two cues begin with it, or three of four cues with a name: a single "Look: …" is not a
-    speaker. A name applies to the following cues until another name, ``>>`` or a dialogue dash
-    marks a change. After what may be a name the speaker is unknown.
+    A name in capitals, in bold or with a number (``SPEAKER_01``) counts at once, any other if two
+    cues begin with it, or three of four cues with a name: a single "Look: …" is no speaker. It
+    applies to the following cues until another name, ``>>`` or a dialogue dash marks a change.
     """
-    matches = [_PREFIX.match(text) for text in texts]
-    found = [(match["bold"] or match["name"]).strip() if match else "" for match in matches]
-    names = [name if is_name(name) else "" for name in found]
+    found = [_PREFIX.match(text) for text in texts]
+    names = [(it["bold"] or it["name"]).strip() if it else "" for it in found]
+    names = [name if is_name(name) else "" for name in names]
     counts = Counter(filter(None, names))
-    are_most_named = counts.total() >= 0.75 * len(texts)
-    marked = {name for match, name in zip(matches, names, strict=True) if match and match["bold"]}
-    known = {
-        name
-        for name, count in counts.items()
-        if count > 1
-        or name in marked
-        or _NUMBERED.fullmatch(name)
-        or (name.isupper() and len(name) > 1 and "_" not in name)
-    }
-    known = set(counts) if known and are_most_named else known
+    known = {name for it, name in zip(found, names, strict=True) if name and it and it["bold"]}
+    known |= {name for name, count in counts.items() if count > 1 or _NUMBERED.fullmatch(name)}
+    known |= {name for name in counts if name.isupper() and len(name) > 1 and "_" not in name}
+    if known and counts.total() >= 0.75 * len(texts):
+        known = set(counts)
     current: str | None = None
     speakers: list[str | None] = []
     for text, name in zip(texts, names, strict=True):
@@ -123,10 +101,7 @@ def find_speakers(texts: Sequence[str]) -> list[str | None]:
 
 
 class Caption(NamedTuple):
-    """One cue as in the file: its lines without markup, and its seconds if known.
-
-    ``numbers`` are the lines of the file that contain its lines, if the file has lines.
-    """
+    """One cue as in the file: its lines without markup, the numbers of these, and its seconds."""
 
     lines: tuple[str, ...]
     start: float | None = None
@@ -140,33 +115,27 @@ def build_transcript(
 ) -> tuple[str, tuple[Segment, ...], Places]:
     """Return a text with one line for each cue, in order of time, with segments and places.
 
-    Places are lines of the file, or only times if the cues have no lines. A repeated caption line
-    is in the text once. A known speaker's name comes before the first words of each turn.
+    Places are lines of the file, or only times if the cues have none. A repeated caption line is in
+    the text once. A known speaker's name comes before the first words of each turn.
     """
-    cues = [
-        (cue, words)
-        for cue in _drop_repeats(_in_order(captions))
-        if (words := storable(" ".join(" ".join(cue.lines).split())))
-    ]
-    names = [cue.speaker for cue, _ in cues]
+    cues = [cue for cue in _drop_repeats(_in_order(captions)) if any(map(storable, cue.lines))]
+    words = [storable(" ".join(cue.lines)) for cue in cues]
+    names = [cue.speaker for cue in cues]
     is_told = any(names)
-    if not is_told:
-        names = find_speakers([words for _, words in cues])
-    texts, segments, places = [], [], PlacesBuilder("line")
+    names = names if is_told else find_speakers(words)
+    texts, segments, places = list[str](), list[Segment](), PlacesBuilder("line")
     at, before = 0, None
-    for (cue, words), name in zip(cues, names, strict=True):
-        is_turn = is_told and name and name != before and not words.startswith(f"{name}:")
-        lead, before = f"{name}: " if is_turn else "", name
-        start, end = cue.start or 0.0, cue.end or 0.0
-        segments.append(Segment(at, at + len(lead) + len(words), modality, start, end, name))
-        texts.append(lead + words)
-        begin = at
+    for cue, spoken, name in zip(cues, words, names, strict=True):
+        is_turn = is_told and name and name != before and not spoken.startswith(f"{name}:")
+        begin, lead, before = at, f"{name}: " if is_turn else "", name
         for line, number in zip(cue.lines, cue.numbers, strict=False):
-            if size := len(" ".join(line.split())):
-                places.add(begin, number)
-                begin += size + 1 + (len(lead) if begin == at else 0)
-        at += len(lead) + len(words) + 1
-    has_lines = any(cue.numbers for cue, _ in cues)
+            places.add(begin, number)
+            begin += len(line) + 1 + (len(lead) if begin == at else 0)
+        texts.append(lead + spoken)
+        end = at + len(texts[-1])
+        segments.append(Segment(at, end, modality, cue.start or 0.0, cue.end or 0.0, name))
+        at = end + 1
+    has_lines = any(cue.numbers for cue in cues)
     return "\n".join(texts), tuple(segments), places.places() if has_lines else Places("time")
 
 
@@ -176,41 +145,35 @@ def _in_order(captions: Sequence[Caption]) -> list[Caption]:
     A cue without a start begins where the one before it ends. A cue whose end is missing or before
     its start ends at the start of the next one; the last one at its own start.
     """
-    cues, at = [], 0.0
+    cues, at = list[Caption](), 0.0
     for cue in captions:
-        start = at if cue.start is None else cue.start
-        cues.append(cue._replace(start=start))
-        at = max(start, cue.end or 0.0)
+        cues.append(cue._replace(start=at if cue.start is None else cue.start))
+        at = max(cues[-1].start or 0.0, cue.end or 0.0)
     cues.sort(key=lambda cue: cue.start or 0.0)
-    ordered = []
-    for cue, following in zip_longest(cues, cues[1:]):
-        start, end = cue.start or 0.0, cue.end
-        if end is None or end < start:
-            end = max(start, (following and following.start) or 0.0)
-        ordered.append(cue._replace(end=end))
-    return ordered
+    starts = [cue.start or 0.0 for cue in cues]
+    return [
+        cue if cue.end is not None and cue.end >= start else cue._replace(end=max(start, following))
+        for cue, start, following in zip(cues, starts, [*starts[1:], 0.0], strict=False)
+    ]
 
 
-def _drop_repeats(cues: Sequence[Caption]) -> Iterator[Caption]:
-    """Yield cues without the lines, up to three, that roll-up captions repeat.
+def _drop_repeats(cues: Sequence[Caption]) -> list[Caption]:
+    """Return cues without the lines, up to three, that roll-up captions repeat.
 
     A cue that only repeats lengthens the one that it repeats.
     """
-    pending: Caption | None = None
+    kept: list[Caption] = []
     shown: tuple[str, ...] = ()
     until = 0.0
     for cue in cues:
         start, end = cue.start or 0.0, cue.end or 0.0
-        is_next = pending and start - until <= 0.25 and cue.speaker == pending.speaker
+        is_next = kept and start - until <= 0.25 and cue.speaker == kept[-1].speaker
         sizes = range(min(3, len(shown), len(cue.lines)), 0, -1) if is_next else ()
         repeated = next((size for size in sizes if shown[-size:] == cue.lines[:size]), 0)
         shown, until = cue.lines, max(until, end)
-        rest = cue._replace(lines=cue.lines[repeated:], numbers=cue.numbers[repeated:])
-        if pending and not rest.lines:
-            pending = pending._replace(end=max(pending.end or 0.0, end))
-            continue
-        if pending:
-            yield pending
-        pending = rest
-    if pending:
-        yield pending
+        if repeated == len(cue.lines) and kept:
+            kept[-1] = kept[-1]._replace(end=max(kept[-1].end or 0.0, end))
+        else:
+            rest = cue._replace(lines=cue.lines[repeated:], numbers=cue.numbers[repeated:])
+            kept.append(rest)
+    return kept

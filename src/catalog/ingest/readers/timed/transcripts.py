@@ -1,15 +1,15 @@
 """Find transcripts in text, whose lines begin with times, and in JSON.
 
 A section (the text between two headings) is a transcript if its heading says so and it has a timed
-line, or if the name of the file says so and a third of its lines are timed, or if the document
-names its recording and a third of its lines are timed or brackets set off all its times. In any
-other document two lines, and a third, must be timed, and their times must be like a recording's.
+line; if the file's name says so and a third of its lines are timed; or if the document names its
+recording and a third of its lines are timed, or brackets set off all its times. In any other text
+two lines, and a third, must be timed, and their times rise from the first five minutes on.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, zip_longest
 from operator import itemgetter
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Segment
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import Line, iter_lines
+from catalog.ingest.chunking.cut import around, disjoint
 from catalog.ingest.readers.base import choose_title
 from catalog.ingest.readers.metadata import read_json, stated_levels
 from catalog.ingest.readers.timed.cues import (
@@ -30,7 +31,11 @@ from catalog.ingest.readers.timed.cues import (
     parse_timecode,
     valid_seconds,
 )
-from catalog.ingest.readers.timed.frames import find_medium, normalise_recording
+from catalog.ingest.readers.timed.frames import (
+    find_medium,
+    is_called_transcript,
+    normalise_recording,
+)
 
 _LEAD = r"[ \t]{0,12}+(?:[-*+>][ \t]{1,4}+)?"
 _TIME = (
@@ -49,13 +54,13 @@ _NAMED = re.compile(
 _FROM = re.compile(r"From[ \t]+([^:\n]{1,60}?)(?:[ \t]+to[ \t][^:\n]{1,60})?[ \t]*:")  # Zoom's chat
 _BARE_END = re.compile(r"(?![ \t]*(?:[ap]\.?m\b|uhr\b|h\b|o'clock)):?(?:[ \t]|$)", re.IGNORECASE)
 _LINK = re.compile(r"\[[^\[\]]{1,200}\]\([^()\s]{1,200}\)[ \t]*")
+# How a line of a chat or of a program's log goes on after its time, and a verse or a lap: 3:16 And
 _LOGGED = re.compile(
     r"<[^<>]{1,40}> |-!- |\*\*\* |(?:\[[^\[\]]{1,60}\]:? )?\[?(?:[\w .-]{1,40}/)?"
     r"(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b"
 )
-"""How a line of a chat or of a program's log goes on after its time."""
-_MAX_HEAD = 200
-"""Characters of a line within which its timecode stands."""
+_RATIO = re.compile(r"[-+>*_`\s]*[1-9]:\d\d(?![:.,]?\d)[*_` ]+\S")
+_MAX_HEAD = 200  # characters of a line within which its timecode stands
 _TITLES = re.compile(
     r"(?:full |video |audio |auto(?:matic|-generated)? |timed )?(?:transcription|transcripts?"
     r"|subtitles?|(?:closed )?captions?|transkript(?:ion)?|untertitel|transcrição|transcripción"
@@ -69,7 +74,6 @@ class LineTime(NamedTuple):
     """The time of a line; ``line[cut_start:cut_end]`` is it with its brackets or punctuation.
 
     ``name`` is a speaker named before it. ``is_set_off``: with brackets or an arrow.
-    ``may_be_ratio``: a bare ``3:16`` before words, which may count verses or laps.
     """
 
     start: float
@@ -78,7 +82,6 @@ class LineTime(NamedTuple):
     cut_end: int
     name: str | None
     is_set_off: bool
-    may_be_ratio: bool
 
 
 TimedCue = tuple[Segment, tuple[int, int]]
@@ -112,52 +115,51 @@ def line_time(line: str) -> LineTime | None:
     if start is None or _LINK.fullmatch(line, cut[1]):
         return None
     is_set_off = match["open"] is not None or (match["dash"] or "-")[-1] in ">→"
-    may_be_ratio = not (name or is_set_off) and re.fullmatch(r"[1-9]:\d\d", match["start"])
     if name is None and (speaker := _FROM.match(line, cut[1])):
         name = " ".join(speaker[1].split())
-    return LineTime(start, end, *cut, name, is_set_off, bool(may_be_ratio) and cut[1] < len(line))
+    return LineTime(start, end, *cut, name, is_set_off)
 
 
 def find_cues(
-    text: str,
-    start: int,
+    document: ParsedDocument,
     headings: Sequence[Heading],
-    excluded: Sequence[tuple[int, int]],
+    frames: Sequence[Segment],
     *,
     is_declared: bool,
-    is_called_transcript: bool,
-    duration: float | None,
+    length: float | None,
 ) -> tuple[list[TimedCue], str | None]:
-    """Return the cues of every transcript in ``text[start:]``, or the reason for no cues.
+    """Return the cues of every transcript in the body, or the reason for no cues.
 
     The reason is given only for a text that looks like a transcript. ``is_declared``: the document
-    names the file from which it was made; ``is_called_transcript``: its own name says transcript.
-    ``excluded`` are disjoint spans in order (code, tables, frames). A cue extends to the next one
-    or to the end of its section. A cue without an end lasts until the next one begins, the last one
-    to ``duration`` or 5 s.
+    names the file from which it was made. A cue extends to the next one, or to the end of its
+    section, and lasts until the next one begins, the last one to ``length`` or 5 s.
     """
+    text, is_called = document.text, is_called_transcript(document.path)
+    excluded = disjoint([*((frame.start, frame.end) for frame in frames), *document.atomic])
+    lines = [
+        (line, line_time(text[line.start : line.end]))
+        for line in iter_lines(text, document.body_start)
+        if text[line.start : line.end].strip() and not around(excluded, line.start + 1)
+    ]
     cues: list[TimedCue] = []
     timed_lines = all_lines = 0
-    is_doubtful = is_called_transcript
-    for begin, end, name in _sections(text, start, headings):
-        lines = [
-            line for line in _filled_lines(text, begin, end) if not _around(excluded, line.start)
-        ]
-        found = [(line, line_time(text[line.start : line.end])) for line in lines]
+    is_doubtful = is_called
+    for begin, end, name in _sections(document, headings):
+        found = lines[bisect_left(lines, ((begin,),)) : bisect_left(lines, ((end,),))]
         timed = [(line, time) for line, time in found if time is not None]
-        timed_lines, all_lines = timed_lines + len(timed), all_lines + len(lines)
+        timed_lines, all_lines = timed_lines + len(timed), all_lines + len(found)
         if timed and timed[0][1].name:  # a header above the speakers
-            lines = lines[lines.index(timed[0][0]) :]
-        is_dense = 3 * len(timed) >= len(lines)
-        if name or (is_called_transcript and is_dense):
-            is_transcript = bool(timed)
+            found = found[found.index(timed[0]) :]
+        is_dense = 3 * len(timed) >= len(found)
+        if name or (is_called and is_dense):
+            is_transcript = True
         elif is_declared:
             is_transcript = is_dense or all(time.is_set_off for _, time in timed)
         else:
             is_transcript = is_dense and len(timed) > 1 and _is_recording(text, timed)
         if is_transcript and timed:
-            cues.extend(_build_cues(text, timed, end, excluded, duration))
-        is_doubtful |= (is_dense and len(timed) > 1) or (bool(lines) and "trans" in name)
+            cues.extend(_build_cues(text, timed, end, excluded, length))
+        is_doubtful |= (is_dense and len(timed) > 1) or (bool(found) and "trans" in name)
     if cues or not is_doubtful:
         return cues, None
     return [], (
@@ -166,16 +168,13 @@ def find_cues(
     )
 
 
-def _around(spans: Sequence[tuple[int, int]], offset: int) -> bool:
-    at = bisect_right(spans, offset, key=itemgetter(0)) - 1
-    return at >= 0 and offset < spans[at][1]
-
-
-def _sections(text: str, start: int, headings: Sequence[Heading]) -> Iterator[tuple[int, int, str]]:
+def _sections(
+    document: ParsedDocument, headings: Sequence[Heading]
+) -> Iterator[tuple[int, int, str]]:
     """Yield start and end of each section, and the heading that calls it a transcript, or ""."""
     level, name = 0, ""
-    ends = [*(heading.start for heading in headings), len(text)]
-    yield start, max(start, ends[0]), ""
+    ends = [*(heading.start for heading in headings), len(document.text)]
+    yield document.body_start, max(document.body_start, ends[0]), ""
     for heading, end in zip(headings, ends[1:], strict=True):
         if not 0 < level < heading.level:
             name = heading.title.casefold().strip()
@@ -183,25 +182,14 @@ def _sections(text: str, start: int, headings: Sequence[Heading]) -> Iterator[tu
         yield heading.end, end, name
 
 
-def _filled_lines(text: str, start: int, end: int) -> Iterator[Line]:
-    for line in iter_lines(text, start):
-        if line.start >= end:
-            return
-        if text[line.start : line.end].strip():
-            yield line
-
-
 def _is_recording(text: str, timed: Sequence[tuple[Line, LineTime]]) -> bool:
     """Return whether undeclared times rise like those of a recording, and are no log's."""
-    times = [time for _, time in timed]
-    falls = sum(after.start < before.start for before, after in pairwise(times))
+    times = [time.start for _, time in timed]
+    falls = sum(after < before for before, after in pairwise(times))
     logged = sum(bool(_LOGGED.match(text, line.start + it.cut_end, line.end)) for line, it in timed)
-    is_log = 2 * logged > len(timed) or times[-1].start - times[0].start > _HALF_A_DAY
-    if 10 * falls >= len(times) or times[0].may_be_ratio or is_log:
-        return False
-    ranges = [time for time in times if time.is_set_off and time.end is not None]
-    is_of_day = all(it.start % 5 == 0 and (it.end or 0.0) % 5 == 0 for it in ranges)
-    return times[0].start <= 300 or (2 * len(ranges) > len(times) and not is_of_day)
+    is_log = 2 * logged > len(timed) or times[-1] - times[0] > _HALF_A_DAY
+    is_ratio = _RATIO.match(text, timed[0][0].start, timed[0][0].end) is not None
+    return times[0] <= 300 and 10 * falls < len(times) and not is_log and not is_ratio
 
 
 def _build_cues(
@@ -209,26 +197,26 @@ def _build_cues(
     timed: Sequence[tuple[Line, LineTime]],
     section_end: int,
     excluded: Sequence[tuple[int, int]],
-    duration: float | None,
+    length: float | None,
 ) -> Iterator[TimedCue]:
     speakers = [time.name for _, time in timed]
     if not any(speakers):
         speakers = find_speakers([text[line.start + it.cut_end : line.end] for line, it in timed])
     ends = [*(line.start for line, _ in timed[1:]), section_end]
-    starts = [*(time.start for _, time in timed[1:]), None]
+    last = timed[-1][1].start
+    last = min(length, last + 60.0) if length and length > last else last + 5.0
+    starts = [*(time.start for _, time in timed[1:]), last]
     for (line, time), end, following, speaker in zip(timed, ends, starts, speakers, strict=True):
-        at = bisect_right(excluded, line.start, key=itemgetter(0))
+        at = bisect_left(excluded, (line.start,))
         end = min([end, *(span[0] for span in excluded[at : at + 1])])
-        if following is None:
-            is_told = duration is not None and duration > time.start
-            following = min(duration or 0.0, time.start + 60.0) if is_told else time.start + 5.0
         is_ranged = time.end is not None and time.end >= time.start
         times = time.start, time.end if is_ranged else max(time.start, following)
         cut = line.start + time.cut_start, line.start + time.cut_end
         yield Segment(line.start, end, "audio_transcript", *times, speaker), cut
 
 
-_LISTS = "utterances segments chunks snippets transcript transcription events items words"
+_LISTS = "utterances segments snippets transcript transcription chunks events items words"
+_VAGUE = ("chunks", "events", "items", "words")  # lists that may also be notes on another text
 _TEXTS = ("text", "transcript", "content", "punctuated_word", "word")
 _FILE_KEYS = ("media_file", "source_file", "audio_path", "video", "audio", "file", "filename")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
@@ -241,15 +229,16 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
 
     A transcript is a list of objects with text and a start: bare, or called ``segments``,
     ``utterances``, ``words`` and the like, at the top or in ``results``. At least half of the items
-    must have both. Of several lists the one with the most text counts. Times are milliseconds if
-    their key says so, or the last one passes twelve hours or twice the stated length.
+    must have both. Of several lists the one with the most text counts; beside a longer text a list
+    of ``items`` or ``words`` is none. Times are milliseconds if their key says so, or the last one
+    passes twelve hours or twice the stated length.
     """
     try:
         data = read_json(text)
     except (ValueError, RecursionError):
         return None
     top: Mapping[str, Any] = data if isinstance(data, Mapping) else {"items": data}
-    captions = max((_read_list(items, top) for items in _lists(top)), key=_size, default=[])
+    captions = max((_read_list(*found, top) for found in _lists(top)), key=_size, default=[])
     names = [top[key] for key in _FILE_KEYS if isinstance(top.get(key), str)]
     medium = find_medium(path, names[0] if names else None)
     transcript, segments, places = build_transcript(captions, medium.transcript_modality)
@@ -268,51 +257,53 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
 
 
 def _metadata(top: Mapping[str, Any]) -> dict[str, MetadataValue]:
-    ids = [top.get(key) for key in ("video_id", "id")]
-    video = next((one for one in ids if isinstance(one, str) and _VIDEO_ID.fullmatch(one)), None)
+    ids = [str(top.get(key)) for key in ("video_id", "id") if isinstance(top.get(key), str)]
+    video = next(filter(_VIDEO_ID.fullmatch, ids), None)
     address = f"https://www.youtube.com/watch?v={video}" if video else top.get("webpage_url")
+    language = str(top.get("language_code") or top.get("language"))
     fields = {
         "source_url": address or top.get("source_url"),
         "channel": top.get("channel") or top.get("uploader"),
         "upload_date": top.get("upload_date"),
         "duration": top.get("duration", top.get("audio_duration")),
+        "language": language.replace("_", "-") if _LANGUAGE.fullmatch(language) else None,
     }
-    language = str(top.get("language_code") or top.get("language"))
-    known = {"language": language.replace("_", "-")} if _LANGUAGE.fullmatch(language) else {}
-    return {**normalise_recording({**fields, **stated_levels(top)}), **known}
+    return normalise_recording({**fields, **stated_levels(top)})
 
 
-def _lists(top: object) -> Iterator[Sequence[object]]:
-    for place in ((), ("results",), ("results", "channels", 0, "alternatives", 0)):
-        lists = [_at(top, *place, name) for name in _LISTS.split()]
-        yield from (items for items in lists if isinstance(items, list))
-
-
-def _at(value: object, *place: str | int) -> object:
-    for key in place:
-        if isinstance(value, Mapping):
-            value = value.get(key)
-        else:
-            value = value[0] if isinstance(value, list) and value and key == 0 else None
-    return value
+def _lists(top: Mapping[str, Any]) -> Iterator[tuple[list[object], int | None]]:
+    """Yield lists that may be transcripts; a vague one with the length of the text beside it."""
+    results = _map(top.get("results"))
+    for holder in (top, results, _map(_map(results.get("channels")).get("alternatives"))):
+        texts = [(key, it) for key, it in holder.items() if isinstance(it, str) and " " in it]
+        sizes = [len(it) for key, it in texts if key in _TEXTS or len(it) > 200]
+        for name in _LISTS.split():
+            if isinstance(items := holder.get(name), list):
+                yield items, max(sizes, default=0) if name in _VAGUE else None
 
 
 def _maps(value: object) -> list[Mapping[str, Any]]:
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
+def _map(value: object) -> Mapping[str, Any]:
+    """Return an object, or the first one of a list, else an empty one."""
+    return value if isinstance(value, Mapping) else next(iter(_maps(value)), {})
+
+
 def _size(captions: Sequence[Caption]) -> int:
     return sum(len(line) for caption in captions for line in caption.lines)
 
 
-def _read_list(items: Sequence[object], top: Mapping[str, Any]) -> list[Caption]:
+def _read_list(items: list[object], beside: int | None, top: Mapping[str, Any]) -> list[Caption]:
     """Return the cues of a list in seconds; empty if it is no transcript."""
     maps = _maps(items)
     found = [caption for item in maps for caption in _read_item(item)]
     times = [time for one in found for time in (one.start, one.end) if time is not None]
     is_json3 = any("tStartMs" in item for item in maps)  # with empty events between the others
     timed = sum(one.start is not None for one in found)
-    if not timed or (2 * timed < len(items) and not is_json3):
+    is_sparse = 2 * timed < len(items) and not is_json3
+    if not timed or is_sparse or (beside or 0) > 1.5 * _size(found) + len(found):
         return []
     length = valid_seconds(top.get("audio_duration", top.get("duration")))
     unit = 1000 if max(times) > (2 * length if length else _HALF_A_DAY) else 1
@@ -320,39 +311,35 @@ def _read_list(items: Sequence[object], top: Mapping[str, Any]) -> list[Caption]
         one._replace(start=_read_time(one.start, unit), end=_read_time(one.end, unit))
         for one in found
     ]
-    if any(" " in " ".join(one.lines) for one in captions):
+    if beside is None or any(" " in " ".join(one.lines) for one in captions):
         return captions
     turns = [
         (start, str(turn.get("speaker_label")))
-        for turn in _maps(_at(top, "results", "speaker_labels", "segments"))
+        for turn in _maps(_map(_map(top.get("results")).get("speaker_labels")).get("segments"))
         if (start := _read_time(turn.get("start_time"))) is not None
     ]
-    return list(_join_words([_with_speaker(word, turns) for word in captions], _WORDS_OF_A_CUE))
-
-
-def _with_speaker(word: Caption, turns: Sequence[tuple[float, str]]) -> Caption:
-    at = bisect_right(turns, word.start or 0.0, key=itemgetter(0))
-    return word._replace(speaker=turns[at - 1][1]) if at and word.start is not None else word
+    for number, word in enumerate(captions if turns else ()):
+        at = bisect_right(turns, word.start or 0.0, key=itemgetter(0))
+        if at and word.start is not None:
+            captions[number] = word._replace(speaker=turns[at - 1][1])
+    return list(_join_words(captions, _WORDS_OF_A_CUE))
 
 
 def _join_words(words: Sequence[Caption], most: int) -> Iterator[Caption]:
-    """Yield cues of up to ``most`` words for a list with a time for each word.
-
-    They end after sentences and before another speaker.
-    """
+    """Yield cues of up to ``most`` words, which end after sentences and before another speaker."""
     group: list[Caption] = []
-    line, speaker = "", None
+    line = ""
     for word, following in zip_longest(words, words[1:]):
         group.append(word)
         line += f" {word.lines[0]}" if _is_word(word) else word.lines[0]
-        speaker = speaker or word.speaker
+        speaker = next((one.speaker for one in group if one.speaker), None)
         is_full = line.endswith((".", "?", "!")) or len(group) >= most
         is_turn = following is not None and following.speaker not in (None, speaker)
         if following is None or is_turn or (is_full and _is_word(following)):
             start = next((one.start for one in group if one.start is not None), None)
             end = next((one.end for one in reversed(group) if one.end is not None), None)
             yield Caption((line.strip(),), start, end, speaker)
-            group, line, speaker = [], "", None
+            group, line = [], ""
 
 
 def _is_word(word: Caption) -> bool:
@@ -366,29 +353,29 @@ def _read_item(item: Mapping[str, Any]) -> Iterator[Caption]:
         spoken = [one for word in words for one in _read_item({**word, "words": None})]
         yield from _join_words(spoken, len(spoken))
         return
-    pieces = [part.get("utf8") for part in _maps(item.get("segs"))]
-    joined = "".join(piece for piece in pieces if isinstance(piece, str))
-    holders = [item, *_maps(item.get("alternatives"))[:1]]
+    joined = "".join(str(part.get("utf8") or "") for part in _maps(item.get("segs")))
+    holders = [item, _map(item.get("alternatives"))]
     texts = [joined, *(holder.get(key) for holder in holders for key in _TEXTS)]
     text = next((one for one in texts if isinstance(one, str) and one.strip()), "")
     if lines := tuple(" ".join(line.split()) for line in text.splitlines() if line.strip()):
         told = item.get("speaker", item.get("speaker_label"))
-        is_told = isinstance(told, str | int) and not isinstance(told, bool)
-        name = storable(" ".join(str(told).split())[:80].strip()) if is_told else ""
+        name = "" if told is None else storable(" ".join(str(told).split())[:80].strip())
         is_label = name.isdecimal() or (len(name) == 1 and name.isalpha())
         yield Caption(lines, *_read_range(item), f"Speaker {name}" if is_label else name or None)
 
 
 def _read_range(item: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    offsets, stamp, unit = item.get("offsets"), item.get("timestamp"), 1
-    values = [item.get("start", item.get("start_time")), item.get("end", item.get("end_time"))]
-    length = item.get("duration")
-    if "tStartMs" in item:
-        values, length, unit = [item["tStartMs"], None], item.get("dDurationMs"), 1000
-    elif isinstance(offsets, Mapping):
-        values, unit = [offsets.get("from"), offsets.get("to")], 1000
-    elif isinstance(stamp, list) and len(stamp) == 2:
-        values = stamp
+    """Return start and end of an item; what may be milliseconds stays as it is."""
+    offsets, stamp, values = item.get("offsets"), item.get("timestamp"), list[object]()
+    unit = 1000 if "tStartMs" in item or isinstance(offsets, Mapping) else 1
+    if isinstance(offsets, Mapping):
+        values = [offsets.get("from"), offsets.get("to")]
+    elif isinstance(stamp, list):
+        values = stamp if len(stamp) == 2 else [None, None]
+    else:
+        starts = (item.get(key) for key in ("start", "start_time", "tStartMs") if key in item)
+        values = [next(starts, None), item.get("end", item.get("end_time"))]
+    length = item.get("dDurationMs" if unit > 1 else "duration")
     start, end, lasting = (_read_time(value, unit) for value in (*values, length))
     if end is None and start is not None and lasting is not None:
         end = round(start + lasting, 6)
