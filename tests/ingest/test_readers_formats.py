@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import time
 from email.message import EmailMessage
@@ -139,6 +140,8 @@ def test_html_nested_twenty_thousand_deep_is_read(tag: str) -> None:
         ("<p>s&shy;pli\u00adce a&#8203;b &amp;shy;</p>", "splice ab &shy;"),
         ("<pre><b>def</b> <i>get</i>(self):\n    <b>if</b> x:\n\n        y</pre>",
          "def get(self):\n    if x:\n\n        y"),
+        ("<pre>\n<i>... </i>    <b>if</b> x:\n<i>... </i>        y\n</pre>",
+         "...     if x:\n...         y"),
     ],
 )  # fmt: skip
 def test_html_keeps_what_a_reader_sees(source: str, text: str) -> None:
@@ -170,7 +173,8 @@ def test_lines_never_run_backwards_or_past_the_end(parts: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["<table><tr><td rowspan=9>x", "<h1>a", "<sup>1", "<math><mi>", "<pre>\n", "<p hidden>x",
+    ["<table><tr><td rowspan=9>x", "<table><tr><th>a<td>b", "<math><mi>x</mi></math>", "<h1>a",
+     "<sup>1", "<math><mi>", "<pre>\n", "<p hidden>x",
      "<nav>", "<![CDATA[", "<!--", "<a b='", "<dl><dt>", "&#39;", "<td>", "<title>", "x\n",
      "<button id=a>"],
 )  # fmt: skip
@@ -199,6 +203,33 @@ def test_a_web_archive_is_read_as_its_page(tmp_path: Path) -> None:
     (tmp_path / "b.mht").write_text("Subject: no page\n\nJust text.\n")
     with pytest.raises(ReadError, match="without a page"):
         list(read_file(tmp_path / "b.mht", "b.mht"))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Location: " + "=?utf-8?B?" + "QUFB" * 12 + "?=\r\n " * 4_000,
+        "Content-Type: text/html" + "".join(f";\r\n p{at}=x" for at in range(70_000)),
+        "Content-Type: multipart/related" + "".join(f';\r\n boundary*{n}="x"' for n in range(9999)),
+        "Content-Type: multipart/related; boundary=-\r\n\r\n" + "-" * 1_000_000,
+        "\r\n\r\n--a\r\n".join(["Content-Type: multipart/related; boundary=a"] * 20_000),
+    ],
+)
+def test_web_archives_that_repeat_take_little_time(head: str) -> None:
+    started = time.process_time()
+    source = io.BytesIO(f"{head}\r\nMIME-Version: 1.0\r\n\r\n<p>A page.</p>".encode())
+    with contextlib.suppress(ReadError):
+        list(load_reader("mhtml").read(source, "a.mhtml", limits=DEFAULT_LIMITS))
+    assert time.process_time() - started < 3
+
+
+def test_a_table_around_other_tables_arranges_a_page() -> None:
+    inner = (
+        "<table><tr><th>Reign</th><th>Name</th></tr><tr><td>970</td><td>Haraldr</td></tr></table>"
+    )
+    page = html.extract(f"<table><tr><th>Menu</th><td>{inner}</td></tr></table>")
+    assert [page.text[start:end] for start, end in page.atomic] == ["Reign | Name\n970 | Haraldr"]
+    assert [table.columns for table in page.tables] == ["| Reign | Name |"]
 
 
 def test_rst_levels_follow_the_order_in_which_styles_appear() -> None:

@@ -103,7 +103,7 @@ def test_raised_text_and_formulas_of_an_opendocument_text_stay_apart():
     assert read(data).text == "10^6 of H_2O x^17."
 
 
-def test_formats_of_a_single_xml_file_are_read_like_their_archives():
+def test_a_flat_opendocument_text_is_read_like_an_archive():
     flat = (
         f"<office:document {NAMESPACES}><office:meta><dc:title>Cellar</dc:title></office:meta>"
         "<office:body><office:text><text:h>Cider</text:h><text:p>Twelve <text:span>per</text:span>"
@@ -111,18 +111,12 @@ def test_formats_of_a_single_xml_file_are_read_like_their_archives():
     )
     document = read(flat.encode(), "a/cellar.fodt")
     assert (document.title, document.text) == ("Cellar", "Cider\n\nTwelve perry casks.")
-    cells = "".join(
-        f"<Row><Cell><Data>{name}</Data></Cell><Cell><Data>{due}</Data></Cell></Row>"
-        for name, due in (("Vendor", "Due"), ("Pettigrew", "318.5"))
-    )
-    namespace = "urn:schemas-microsoft-com:office:spreadsheet"
-    book = (
-        f'<Workbook xmlns="{namespace}" xmlns:ss="{namespace}"><Styles><Style>x</Style></Styles>'
-        f'<Worksheet ss:Name="Ledger"><Table>{cells}</Table></Worksheet></Workbook>'
-    )
-    document = read(book.encode(), "a/ledger.xls")
-    assert document.text == "Ledger\n\nVendor | Due\nPettigrew | 318.5"
-    assert [table.columns for table in document.tables] == ["| Vendor | Due |"]
+
+
+def test_an_excel_workbook_of_2003_as_xml_is_refused_with_advice():
+    book = b'<Workbook xmlns="urn:schemas-microsoft-com:office:spreadsheet"><Worksheet/></Workbook>'
+    with pytest.raises(ReadError, match=r"save it as \.xlsx"):
+        read(book, "a/ledger.xls")
 
 
 def test_an_opendocument_presentation_is_read_slide_by_slide():

@@ -209,7 +209,7 @@ class _Story:
         if part.casefold().endswith((".html", ".htm", ".xhtml")):
             self._package.read.add(part)
             source = decode(self._package.archive.read(part), declared=True)
-            page = extract(source, keep_navigation=True)
+            page = extract(source)
             levels = {one.title: one.level for one in page.headings}
             blocks = page.text.split("\n\n")
             out += [_Block(one.split("\n"), levels.get(one, 0), "page") for one in blocks]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from lxml import etree
@@ -29,13 +30,7 @@ from catalog.ingest.readers.base import (
 )
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.metadata import (
-    LEVEL,
-    normalise,
-    one_level,
-    stated_levels,
-    take_title,
-)
+from catalog.ingest.readers.metadata import LEVEL, normalise, one_level, stated_levels, take_title
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -45,14 +40,9 @@ _CONTENTS_TYPES = ("toc", "other.loi", "other.lot")
 _UNKNOWN = "unknown"
 """What Sphinx and others write where the author said nothing."""
 _METADATA = {
-    "title": "title",
-    "creator": "author",
-    "language": "language",
-    "date": "created",
-    "subject": "tags",
-    "publisher": "publisher",
-    "description": "description",
-}
+    "title": "title", "creator": "author", "language": "language", "date": "created",
+    "subject": "tags", "publisher": "publisher", "description": "description",
+}  # fmt: skip
 
 
 class EpubReader:
@@ -94,10 +84,21 @@ def _read_package(archive: Archive) -> tuple[list[str], dict[str, object]]:
     and entries that are not text. Without a spine they are all pages of the manifest. Raises
     ``ReadError`` if there is no package document or if content is encrypted.
     """
-    name = _find_package(archive)
+    files: list[str | None] = []
+    if _CONTAINER in archive:
+        roots = named(parse_xml(archive.read(_CONTAINER), is_lenient=True), "rootfile")
+        files = [inside("", one.get("full-path", "")) for one in roots]
+    files += [name for name in archive.names if name.casefold().endswith(".opf")]
+    name = next((one for one in files if one is not None and one in archive), None)
+    if name is None:
+        raise ReadError("not an e-book: no package document")
     root = parse_xml(archive.read(name), is_lenient=True)
+    skipped = {  # a page with a fragment has more than a table of contents
+        inside(name, one.get("href", ""))
+        for one in named(root, "reference")
+        if one.get("type") in _CONTENTS_TYPES and "#" not in one.get("href", "")
+    }
     pages: dict[str, str] = {}
-    skipped = _contents_pages(root, name)
     for item in named(root, "item"):
         target = inside(name, item.get("href", ""))
         if target is None or item.get("media-type", "") not in _PAGES:
@@ -106,82 +107,42 @@ def _read_package(archive: Archive) -> tuple[list[str], dict[str, object]]:
         if "nav" in item.get("properties", "").split():
             skipped.add(target)
     spine = [pages.get(item.get("idref", "")) for item in named(root, "itemref")]
-    ordered = dict.fromkeys(page for page in spine if page is not None) or dict.fromkeys(
-        pages.values()
-    )
-    _refuse_encrypted(archive, ordered)
-    return [page for page in ordered if page not in skipped], _read_metadata(root)
-
-
-def _find_package(archive: Archive) -> str:
-    if _CONTAINER in archive:
-        root = parse_xml(archive.read(_CONTAINER), is_lenient=True)
-        for element in named(root, "rootfile"):
-            name = inside("", element.get("full-path", ""))
-            if name is not None and name in archive:
-                return name
-    packages = [name for name in archive.names if name.casefold().endswith(".opf")]
-    if not packages:
-        raise ReadError("not an e-book: no package document")
-    return packages[0]
-
-
-def _contents_pages(root: Element, name: str) -> set[str]:
-    """Return pages that are only a table of contents; a page with a fragment has more."""
-    pages = set()
-    for reference in named(root, "reference"):
-        href = reference.get("href", "")
-        target = inside(name, href)
-        if reference.get("type") in _CONTENTS_TYPES and "#" not in href and target is not None:
-            pages.add(target)
-    return pages
-
-
-def _refuse_encrypted(archive: Archive, chapters: Mapping[str, None]) -> None:
-    if _ENCRYPTION not in archive:
-        return
-    for entry in named(parse_xml(archive.read(_ENCRYPTION), is_lenient=True), "EncryptedData"):
-        methods = [method.get("Algorithm") for method in named(entry, "EncryptionMethod")]
-        if methods and methods[0] in _FONT_SCRAMBLING:
-            continue
-        for reference in named(entry, "CipherReference"):
-            if inside("", reference.get("URI", "")) in chapters:
+    chapters = dict.fromkeys(filter(None, spine)) or dict.fromkeys(pages.values())
+    if _ENCRYPTION in archive:
+        for entry in named(parse_xml(archive.read(_ENCRYPTION), is_lenient=True), "EncryptedData"):
+            method = next((one.get("Algorithm") for one in named(entry, "EncryptionMethod")), None)
+            targets = {inside("", one.get("URI", "")) for one in named(entry, "CipherReference")}
+            if method not in _FONT_SCRAMBLING and targets & chapters.keys():
                 raise ReadError("protected: DRM")
+    return [page for page in chapters if page not in skipped], _read_metadata(root)
 
 
 def _read_metadata(root: Element) -> dict[str, object]:
-    values: dict[str, list[str]] = {}
-    identifiers: list[str] = []
-    for holder in named(root, "metadata"):
-        for element in named(holder, *_METADATA):
-            field_name = _METADATA[element.tag.rpartition("}")[2]]
-            value = text_of(element)
-            if value and value.casefold() != _UNKNOWN:
-                values.setdefault(field_name, []).append(value)
-        for element in named(holder, "meta"):
-            if element.get("property") == "dcterms:modified":
-                values.setdefault("modified", []).append(text_of(element))
-            for name in (element.get("name", ""), element.get("property", "")):
-                if LEVEL in name.casefold():
-                    values.setdefault(name, []).append(element.get("content") or text_of(element))
-        sources = map(text_of, named(holder, "source", "identifier"))
-        identifiers += [value for value in sources if value and value.casefold() != _UNKNOWN]
-    listed = {"tags", *stated_levels(values)}
-    fields: dict[str, object] = {
-        key: entries if key in listed or (key == "author" and entries[1:]) else entries[0]
-        for key, entries in values.items()
-    }
-    web = [value for value in identifiers if value.startswith(("http://", "https://"))]
-    others = [value for value in identifiers if value not in web]
-    fields |= {"source_url": web[0]} if web else {}
-    fields |= {"identifier": others[0]} if others else {}
-    if "description" in fields:
-        fields["description"] = extract(str(fields["description"]), keep_navigation=True).text
-    return fields
+    values: dict[str, list[str]] = defaultdict(list)
+    for element in (one for holder in named(root, "metadata") for one in holder.iter("*")):
+        name, value = local_name(element), text_of(element)
+        if name == "meta":
+            keys = (element.get("name", ""), element.get("property", ""))
+            value = element.get("content") or value
+            if "dcterms:modified" in keys:
+                values["modified"].append(value)
+            for key in keys:
+                if LEVEL in key.casefold():
+                    values[key].append(value)
+        elif not value or value.casefold() == "unknown":
+            continue  # what Sphinx and others write where the author said nothing
+        elif name in ("source", "identifier"):
+            is_web = value.startswith(("http://", "https://"))
+            values["source_url" if is_web else "identifier"].append(value)
+        elif name in _METADATA:
+            values[_METADATA[name]].append(value)
+    if "description" in values:
+        values["description"] = [extract(values["description"][0]).text]
+    listed = {"tags", "author", *stated_levels(values)}
+    return {key: all_ if key in listed and all_[1:] else all_[0] for key, all_ in values.items()}
 
 
-_BOOK_TAGS = {name: name for name in ("p", "table", "tr", "td", "th", "sup", "sub")}
-_BOOK_TAGS |= dict.fromkeys(("v", "subtitle", "text-author"), "p")
+_BOOK_TAGS = {name: name for name in ("table", "tr", "td", "th", "sup", "sub")}
 _BOOK_TAGS |= dict.fromkeys(("emphasis", "strong", "strikethrough", "a", "style", "code"), "span")
 _BOOK_TAGS |= dict.fromkeys(("binary", "description", "stylesheet", "image"), "template")
 
@@ -206,7 +167,7 @@ class FictionBookReader:
             if event == "end":
                 heading = f"h{min(max(depth, 1), 6)}"
                 element.tag = heading if name == "title" else _BOOK_TAGS.get(name, "div")
-        page, joined = extract(root), JoinedText(limits, "paragraph")
+        page = extract(etree.tostring(root, encoding="unicode", method="html"))
+        joined, metadata = JoinedText(limits, "paragraph"), normalise(fields)
         joined.add(page.text, page.headings, page.atomic, places=page.places, tables=page.tables)
-        metadata = normalise(fields)
         yield joined.document(path, title=title, file_type="fb2", metadata=metadata)

@@ -94,8 +94,7 @@ FORMATS = (
     Format("rtf", "rtf.RtfReader", "rtf", is_document=True, is_binary=True),
     Format("epub", "epub.EpubReader", "epub", True, True, _BOOK),
     Format("fictionbook", "epub.FictionBookReader", "fb2", is_document=True),
-    Format("fodt", "opendocument.FlatOpenDocumentReader", "fodt fodp", is_document=True),
-    Format("spreadsheetml", "opendocument.SpreadsheetXmlReader"),
+    Format("fodt", "opendocument.OpenDocumentReader", "fodt fodp", is_document=True),
 )
 _BY_NAME = {entry.name: entry for entry in FORMATS}
 _TEXT_FORMATS = {
@@ -301,7 +300,7 @@ def sniff(path: str, head: bytes, tail: bytes) -> tuple[str, str | None]:
     if extension == "json" and _NOTEBOOK.search(tail):
         return "notebook", "ipynb"
     if extension in ("xls", "xml") and _SPREADSHEET_ML.search(head):
-        return "spreadsheetml", None
+        raise ReadError("an Excel workbook of 2003 as XML: save it as .xlsx")
     named = _TEXT_FORMATS.get(extension, "plain")
     if named not in ("plain", "csv"):
         return named, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from binascii import Error as Base64Error
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.errors import MessageError
 from email.header import decode_header
@@ -79,7 +80,10 @@ def _parse(
     head.set_default_type(default)
     part = Part(head, head.get_content_type(), coded)
     found.append(part)
-    if part.kind.startswith("multipart/") and (boundary := head.get_boundary()):
+    boundary = None
+    with suppress(TypeError):  # of continued parameters, one without a number
+        boundary = head.get_boundary()
+    if part.kind.startswith("multipart/") and boundary:
         if depth == _MAX_DEPTH:
             remarks[f"read as far as parts nested {_MAX_DEPTH} deep"] = None
             head.set_payload("")
