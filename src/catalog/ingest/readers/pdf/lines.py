@@ -383,7 +383,7 @@ def drop_running_lines(pages: Sequence[list[Line]]) -> None:
     for page, own in enumerate(keys):
         for key in chain.from_iterable(own):
             seen[key].add(page)
-    lone = {key for key, on in seen.items() if key[1] == _LONE and (key[2] == 1 or len(on) > 1)}
+    lone = {key for key, on in seen.items() if key[1] == _LONE and len(on) > 1}
     spread = {key: on for key, on in seen.items() if len(on) >= _FEWEST_PAGES}
     running = {key for key, on in spread.items() if 2 * len(on) > max(on) - min(on)} | lone
     kept: set[tuple[str, str]] = {(margin, _LONE) for margin in ("top", "bottom", "aside")}
@@ -413,7 +413,7 @@ def _keys(line: Line, page: int, body: float) -> Iterator[_Key]:
         if rest == _LONE or is_apart or len(_LETTERS.findall(rest)) != 1:
             yield line.margin, rest, int(match[1] or match[2]) - page, height
     if _ROMAN.fullmatch(text):
-        yield line.margin, _LONE, 1, height
+        yield line.margin, _LONE, None, height
     yield line.margin, text, None, height
 
 
