@@ -267,6 +267,7 @@ def test_what_is_not_read_is_named(read):
         "Content-Type: application/pgp-signature; name=signature.asc\n\n-----BEGIN",
         "Content-Type: image/png; name=logo.png\nContent-Transfer-Encoding: base64\n\niVBORw0K",
         "Content-Type: application/pkcs7-mime; name=smime.p7m\n\nMIAG",
+        "Content-Type: application/pdf; name=x.pdf\nContent-Transfer-Encoding: base64\n\nAAEC",
     ]
     documents, failures = read(mixed(f"{PLAIN}utf-8\n\nText.", *parts))
     assert list(documents) == ["mail.eml"]
@@ -274,6 +275,7 @@ def test_what_is_not_read_is_named(read):
         ("mail.eml › a.zip", "a ZIP archive: unpack it"),
         ("mail.eml › signature.asc", NOT_READ),
         ("mail.eml › smime.p7m", NOT_READ),
+        ("mail.eml › x.pdf", "binary (data)"),
         ("mail.eml", "not read: logo.png"),
     ]
 

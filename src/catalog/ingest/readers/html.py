@@ -18,7 +18,7 @@ from catalog.core.places import PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.readers import base
 from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, formula_text, write_scripts
-from catalog.ingest.readers.mail.parts import header, parse
+from catalog.ingest.readers.mail.parts import parse
 from catalog.ingest.readers.metadata import UNREADABLE, normalise, stated_levels
 from catalog.ingest.readers.tables import COMPARED_ROWS, make_table, names_columns
 
@@ -102,13 +102,13 @@ class MhtmlReader(HtmlReader):
         Raises ``ReadError`` if there is no such part.
         """
         archive, _ = parse(base.read_bytes(handle, limits.text_bytes))
-        page = next((part for part in archive.walk() if part.kind == "text/html"), None)
+        parts = (part for part in archive.walk() if part.get_content_type() == "text/html")
+        page = next(parts, None)
         if page is None:
             raise ReadError("a web archive without a page")
-        charset = page.head.get_content_charset("").encode()
+        charset = page.get_content_charset("").encode()
         source = BytesIO(b'<meta charset="%b">%b' % (charset, page.data))
-        url = header(page.head, "content-location")
-        url = url or header(archive.head, "snapshot-content-location")
+        url = page.header("content-location") or archive.header("snapshot-content-location")
         fields = normalise({"source_url": url.strip()})
         for item in super().read(source, path, limits=limits):
             if isinstance(item, ParsedDocument):

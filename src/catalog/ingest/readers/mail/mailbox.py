@@ -36,72 +36,54 @@ class MboxReader:
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the documents of all mails; a mail that cannot be read is a ``ReadFailure``.
-
-        Raises ``EmptyDocumentError`` if there is none.
-        """
-        reader, mailbox = MailReader(), _Mailbox(path)
+        """Yield the documents of all mails; a mail that cannot be read is a ``ReadFailure``."""
+        names: Counter[str] = Counter()
+        threads: dict[str, str] = {}  # by the id of a mail
+        contents: set[str] = set()
         failures: list[ReadFailure] = []
         for line, data in _split(handle, limits.document_bytes):
-            if data is None:
-                reason = f"too large: over {limits.document_bytes:,} bytes"
+            items: list[ParsedDocument | ReadFailure] = []
+            reason = f"too large: over {limits.document_bytes:,} bytes" if data is None else ""
+            try:
+                source = BytesIO(_ESCAPED.sub(rb"\1", data or b""))
+                items = [] if reason else list(MailReader().read(source, path, limits=limits))
+            except ReadError as error:
+                reason = str(error)
+            documents = [item for item in items if isinstance(item, ParsedDocument)]
+            told = "\0".join(str(it.metadata) + it.text for it in documents)
+            if not reason and (identity := sha1_hex(told)) in contents:
+                reason = "the same mail is above it in the file"
+            if reason:
                 failures.append(ReadFailure(f"{path}:{line}", reason))
                 continue
-            try:
-                items = reader.read(BytesIO(_ESCAPED.sub(rb"\1", data)), path, limits=limits)
-                for item in mailbox.add(list(items)):
-                    if isinstance(item, ParsedDocument):
-                        yield item
-                    else:
-                        failures.append(item)
-            except ReadError as error:
-                failures.append(ReadFailure(f"{path}:{line}", str(error)))
+            contents.add(identity)
+            mail = documents[0]
+            titled = mail.path == path and "title" in mail.written
+            day = str(mail.metadata.get("created", ""))[:10]
+            name = " ".join(filter(None, (day, name_of(mail.title if titled else "")))) or "mail"
+            within = f"{path}{WITHIN}{number_name(names, name)}"
+            stated = str(mail.metadata.get("thread", ""))
+            thread = threads.get(stated, stated)
+            threads.setdefault(str(mail.metadata.get("message_id", "")), thread)
+            for item in items:
+                place = within + item.path.removeprefix(path)
+                if isinstance(item, ReadFailure):
+                    document = item.document and place
+                    failures.append(replace(item, path=place, document=document))
+                    continue
+                is_mail = item.path == path
+                is_untitled = item.title == item.path or (is_mail and "title" not in item.written)
+                is_in_thread = stated and item.metadata.get("thread") == stated
+                yield replace(
+                    item,
+                    path=place,
+                    title=place if is_untitled else item.title,
+                    file_type="mbox" if is_mail else item.file_type,
+                    metadata={**item.metadata, **({"thread": thread} if is_in_thread else {})},
+                )
         yield from cap_failures(failures)
-        if not mailbox.contents:
+        if not contents:
             raise EmptyDocumentError("empty: no mail in it")
-
-
-class _Mailbox:
-    """The names, threads and contents of the mails of a file so far."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._names: Counter[str] = Counter()
-        self._threads: dict[str, str] = {}
-        self.contents: set[str] = set()
-
-    def add(
-        self, items: list[ParsedDocument | ReadFailure]
-    ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the documents and failures of a mail; raise ``ReadError`` if it is there twice."""
-        documents = [item for item in items if isinstance(item, ParsedDocument)]
-        mail = documents[0]
-        identity = sha1_hex("\0".join((str(mail.metadata), *(one.text for one in documents))))
-        if identity in self.contents:
-            raise ReadError("the same mail is above it in the file")
-        self.contents.add(identity)
-        title = mail.title if mail.path == self._path and "title" in mail.written else ""
-        day = str(mail.metadata.get("created", ""))[:10]
-        name = " ".join(filter(None, (day, name_of(title)))) or "mail"
-        base = f"{self._path}{WITHIN}{number_name(self._names, name)}"
-        stated = str(mail.metadata.get("thread", ""))
-        thread = self._threads.get(stated, stated)
-        self._threads.setdefault(str(mail.metadata.get("message_id", "")), thread)
-        for item in items:
-            path = base + item.path.removeprefix(self._path)
-            if isinstance(item, ReadFailure):
-                yield replace(item, path=path, document=item.document and path)
-                continue
-            is_mail = item.path == self._path
-            is_untitled = item.title == item.path or (is_mail and "title" not in item.written)
-            is_in_thread = stated and item.metadata.get("thread") == stated
-            yield replace(
-                item,
-                path=path,
-                title=path if is_untitled else item.title,
-                file_type="mbox" if is_mail else item.file_type,
-                metadata={**item.metadata, **({"thread": thread} if is_in_thread else {})},
-            )
 
 
 def _split(handle: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes | None]]:

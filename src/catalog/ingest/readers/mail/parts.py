@@ -1,12 +1,10 @@
-"""Cut a MIME message into its parts, in time and memory that grow with its size."""
+"""Cut a MIME message into its parts; the library's own parser is quadratic in their nesting."""
 
 from __future__ import annotations
 
 import re
-from binascii import Error as Base64Error
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from email.errors import MessageError
 from email.header import decode_header
 from email.message import Message
@@ -21,9 +19,7 @@ from catalog.ingest.readers.base import one_line
 from catalog.ingest.readers.decoding import decode_with_remark
 
 MAX_HEADER, _MAX_PARAMETERS = 20_000, 2_000  # characters: the library is quadratic in them
-MAX_PARTS = 1000
-_MAX_DEPTH = 10  # of parts in parts; the library's own parser is quadratic in it
-_MAX_NAME = 120
+_MAX_PARTS, _MAX_DEPTH, _MAX_NAME = 1000, 10, 120
 _HEAD = re.compile(r"(?:(?:From |[!-9;-~]*+:|[\t ])[^\r\n]*+(?>\r\n|\r|\n|\Z))*+")
 
 
@@ -36,70 +32,76 @@ class _Policy(Compat32):
         return name, value[: _MAX_PARAMETERS if has_parameters else MAX_HEADER]
 
 
-@dataclass(slots=True)
-class Part:
-    """A message or a part of one: its headers, and its content or the parts in it.
+class Part(Message):
+    """A message or a part of one, with its content as in the file or the parts in it."""
 
-    ``coded`` is the content as in the file. ``is_closed``: its last boundary is there.
-    """
+    is_closed = True  # its last boundary is there
 
-    head: Message
-    kind: str
-    coded: str
-    inner: list[Part] = field(default_factory=list)
-    is_closed: bool = True
+    @property
+    def inner(self) -> list[Part]:
+        """The parts in it."""
+        return cast(list[Part], self.get_payload()) if self.is_multipart() else []
 
     @property
     def data(self) -> bytes:
         """The decoded content."""
-        data = self.head.get_payload(decode=True)
-        return data if isinstance(data, bytes) else b""
+        return cast(bytes, self.get_payload(decode=True) or b"")
 
-    def walk(self) -> Iterator[Part]:
-        """Yield this part and all parts in it."""
-        yield self
-        for one in self.inner:
-            yield from one.walk()
+    def header(self, name: str) -> str:
+        """Return the first header of a name as text, "" without one."""
+        raw = (value for key, value in self.raw_items() if key.lower() == name)
+        return next(map(decode_words, raw), "")
 
-
-def parse(data: bytes) -> tuple[Part, str | None]:
-    """Return a message as a tree of parts, and what was left out of it, if anything."""
-    found: list[Part] = []
-    remarks: dict[str, None] = {}
-    whole = _parse(data.decode("ascii", "surrogateescape"), "text/plain", 0, found, remarks)
-    return whole, next(iter(remarks), None)
-
-
-def _parse(
-    source: str, default: str, depth: int, found: list[Part], remarks: dict[str, None]
-) -> Part:
-    end = cast("re.Match[str]", _HEAD.match(source)).end()
-    coded = re.sub(r"\A(?:\r\n|\r|\n)", "", source[end:])
-    head = Parser(policy=_Policy()).parsestr(source[:end], headersonly=True)
-    head.set_payload(coded)
-    head.set_default_type(default)
-    part = Part(head, head.get_content_type(), coded)
-    found.append(part)
-    boundary = None
-    with suppress(TypeError):  # of continued parameters, one without a number
-        boundary = head.get_boundary()
-    if part.kind.startswith("multipart/") and boundary:
-        if depth == _MAX_DEPTH:
-            remarks[f"read as far as parts nested {_MAX_DEPTH} deep"] = None
-            head.set_payload("")
-            return part
-        inner_type = "message/rfc822" if part.kind == "multipart/digest" else "text/plain"
-        for piece in _cut(part, boundary):
-            if len(found) > MAX_PARTS:
-                remarks[f"read as far as {MAX_PARTS:,} parts: it has more"] = None
-                break
-            part.inner.append(_parse(piece, inner_type, depth + 1, found, remarks))
-    return part
+    def file_name(self) -> str:
+        """Return the name that a part is to be saved under, without folders; "" without one."""
+        name = ""
+        with suppress(ValueError, LookupError, TypeError):
+            for field in ("content-disposition", "content-type"):
+                if not (value := self.header(field)).isascii():
+                    self.replace_header(field, value)
+            name = decode_words(self.get_filename() or "")
+        name = one_line(clean(name.replace("\\", "/").rpartition("/")[2]))
+        stem, suffix = splitext(name.replace(WITHIN.strip(), "-").strip(". "))
+        return f"{stem[:_MAX_NAME]}{suffix[:_MAX_NAME]}"
 
 
-def _cut(part: Part, boundary: str) -> Iterator[str]:
+def parse(data: bytes) -> tuple[Part, list[str]]:
+    """Return a message as a tree of parts, and a remark on what was left out of it."""
+    remarks: list[str] = []
+    left = _MAX_PARTS
+
+    def read(source: str, kind: str, depth: int) -> Part:
+        nonlocal left
+        left -= 1
+        end = cast("re.Match[str]", _HEAD.match(source)).end()
+        parser = Parser(cast(type[Message], Part), policy=_Policy())
+        part = cast(Part, parser.parsestr(source[:end], headersonly=True))
+        part.set_default_type(kind)
+        part.set_payload(content := re.sub(r"\A(?:\r\n|\r|\n)", "", source[end:]))
+        boundary = None
+        with suppress(TypeError):  # of continued parameters, one without a number
+            boundary = part.get_content_maintype() == "multipart" and part.get_boundary()
+        if boundary and depth == _MAX_DEPTH:
+            remarks.append(f"read as far as parts nested {_MAX_DEPTH} deep")
+            part.set_payload("")
+        elif boundary:
+            is_digest = part.get_content_subtype() == "digest"
+            kind = "message/rfc822" if is_digest else "text/plain"
+            inner: list[Message | str] = []
+            for piece in _cut(part, content, boundary):
+                if left < 0:
+                    remarks.append(f"read as far as {_MAX_PARTS:,} parts: it has more")
+                    break
+                inner.append(read(piece, kind, depth + 1))
+            part.set_payload(inner or content)
+        return part
+
+    return read(data.decode("ascii", "surrogateescape"), "text/plain", 0), remarks[:1]
+
+
+def _cut(part: Part, content: str, boundary: str) -> Iterator[str]:
     """Yield the source of each part between the boundaries; the last one may be missing."""
-    content, start = part.coded, -1
+    start = -1
     pattern = rf"(?m)^--{re.escape(boundary)}(--)?[ \t]*+\r?(?:\n|\Z)"
     for line in re.finditer(pattern, content):
         if start >= 0:
@@ -112,44 +114,11 @@ def _cut(part: Part, boundary: str) -> Iterator[str]:
         yield content[start:]
 
 
-def decode(data: bytes, charset: str | None = None) -> tuple[str, str | None]:
-    """Return the text of a part or a header, and a remark if its encoding is a guess."""
-    is_japanese = b"\x1b$" in data and not (charset or "").lower().startswith("iso-2022")
-    return decode_with_remark(data, charset="iso-2022-jp-2" if is_japanese else charset)
-
-
-def raw_headers(part: Message, name: str) -> list[str]:
-    """Return the values of a header as in the file, bytes that are not ASCII as surrogates."""
-    return [value for key, value in part.raw_items() if key.lower() == name]
-
-
-def header(part: Message, name: str) -> str:
-    """Return the first header of a name as text, "" without one."""
-    return next(map(decode_words, raw_headers(part, name)), "")
-
-
 def decode_words(text: str) -> str:
     """Return a header with its encoded words (RFC 2047) as text."""
     if not text.isascii() or "\x1b$" in text:
-        text = decode(text.encode("utf-8", "surrogateescape"))[0]
-    try:
-        pieces = decode_header(text)
-    except (MessageError, Base64Error, ValueError):
-        return text
-    words = (it if isinstance(it, str) else decode(it, charset)[0] for it, charset in pieces)
-    return storable("".join(words))
-
-
-def file_name(part: Message) -> str:
-    """Return the name that a part is to be saved under, without folders; "" without one."""
-    try:
-        for name in ("content-disposition", "content-type"):
-            for value in raw_headers(part, name)[:1]:
-                if not value.isascii():
-                    part.replace_header(name, decode_words(value))
-        name = decode_words(part.get_filename() or "")
-    except (ValueError, LookupError, TypeError):
-        return ""
-    name = one_line(clean(name.replace("\\", "/").rpartition("/")[2]))
-    stem, suffix = splitext(name.replace(WITHIN.strip(), "-").strip(". "))
-    return f"{stem[:_MAX_NAME]}{suffix[:_MAX_NAME]}"
+        text = decode_with_remark(text.encode("utf-8", "surrogateescape"))[0]
+    with suppress(MessageError, ValueError):
+        pieces = [it for it in decode_header(text) if isinstance(it[0], bytes)]
+        text = "".join(decode_with_remark(it, charset=name)[0] for it, name in pieces) or text
+    return storable(text)
