@@ -189,7 +189,6 @@ def test_any_text_is_read_with_structure_inside_its_bounds(text: str, extension:
     ("data", "kind"),
     [
         (b"\x89PNG\r\n\x1a\n\x00\x00", "png"),
-        (b"\x1f\x8b\x08rest", "gzip"),
         (b"\x7fELF\x02", "elf"),
         (b"MZ\x00\x01", "exe"),
         (b"text\x00text", "data"),
@@ -201,6 +200,11 @@ def test_binary_content_is_refused_by_name_whatever_the_extension(
 ) -> None:
     with pytest.raises(ReadError, match=rf"binary \({kind}\)"):
         read(written(tmp_path, data, "a.md"))
+
+
+def test_a_compressed_file_says_to_unpack_it(tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match="a compressed file: unpack it"):
+        read(written(tmp_path, b"\x1f\x8b\x08rest", "a.md"))
 
 
 def test_text_that_begins_like_a_binary_is_text(tmp_path: Path) -> None:

@@ -103,9 +103,10 @@ def test_a_note_has_its_text_once_and_its_labels_as_tags() -> None:
         "createdTimestampUsec": 1772600000000000, "labels": [{"name": "boat"}], "shelf": "Loft",
         "textContentHtml": "<p dir='ltr'><span>Hull: Verdigris 40</span></p>",
     }  # fmt: skip
-    (document,) = read(note, "Boat paint.json")[0]
-    assert document.text == "Boat paint\n\nHull: Verdigris 40\nDeck: sand\n\nshelf: Loft"
+    (document,), remarks = read(note, "Boat paint.json")
+    assert document.text == "Boat paint\n\nHull: Verdigris 40\nDeck: sand"
     assert dict(document.metadata) == {"tags": ("boat",), "created": "2026-03-04T04:53"}
+    assert remarks == ["fields that are not read: shelf, textContentHtml"]
 
 
 def test_a_list_with_titles_gives_a_document_each() -> None:

@@ -8,7 +8,6 @@ product: text, title, author and date come from the usual keys. Other JSON is pl
 from __future__ import annotations
 
 import datetime as dt
-import html
 import json
 import re
 from collections import Counter
@@ -16,8 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
 from lxml import etree
@@ -25,7 +23,7 @@ from lxml import etree
 from catalog.core.dates import read_written_date
 from catalog.core.documents import MetadataValue, ParsedDocument
 from catalog.core.errors import CutShortError, EmptyDocumentError, ReadError
-from catalog.core.places import WITHIN, Places
+from catalog.core.places import WITHIN, Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.readers.base import (
     JoinedText,
@@ -39,13 +37,7 @@ from catalog.ingest.readers.base import (
 )
 from catalog.ingest.readers.decoding import decode, leave_out_base64, mend_mojibake, wide_encoding
 from catalog.ingest.readers.html import HtmlReader
-from catalog.ingest.readers.metadata import (
-    LEVEL,
-    normalise,
-    one_level,
-    read_json,
-    stated_levels,
-)
+from catalog.ingest.readers.metadata import LEVEL, normalise, one_level, read_json, stated_levels
 from catalog.ingest.readers.text import CodeReader, PlainTextReader
 from catalog.ingest.readers.timed.frames import is_called_transcript
 from catalog.ingest.readers.timed.transcripts import read_transcript_json
@@ -65,9 +57,9 @@ _DATES = (
 _TAGS = ("tags", "labels", "keywords")
 _INNER = ("message", "content", "note", "snippet") * 2
 _ROLES = ("user", "assistant", "system", "human", "tool")
+_IDS = ("_id", "id", "uuid")
+_KNOWN = {*_TITLES, *_TEXTS, *_AUTHORS, *_DATES, *_TAGS, *_IDS, "metadata", "current_node"}
 _DEEPEST = 4
-_MOST_COMPARED = 50
-"""Strings of a record that are sought in its text; each costs as much as that text is long."""
 
 
 class JsonReader(CodeReader):
@@ -90,8 +82,10 @@ class JsonReader(CodeReader):
         holders = sum(bool(one.messages) for one in whole.messages)
         if 2 * max(len(titles), holders) > len(whole.messages):
             yield from _write_all(path, whole.messages, limits)
+            yield from _other_fields(path, [whole, *whole.messages])
         else:
             yield _write(path, whole, limits, is_file=True)
+            yield from _other_fields(path, [whole])
         if left is not None:
             yield ReadFailure(path, left)
 
@@ -121,8 +115,8 @@ class _Record(NamedTuple):
     number: int
     fields: dict[str, Any]
     text: str
-    held: str
-    messages: Sequence[_Record]
+    held: str = ""
+    messages: Sequence[_Record] = ()
 
     @property
     def title(self) -> str:
@@ -136,12 +130,12 @@ class _Record(NamedTuple):
     def moment(self) -> str:
         """The first date, as ``2024-03-05 10:12`` or shorter; "" without one."""
         for value in map(self.fields.get, _DATES):
-            if isinstance(value, str) and re.fullmatch(r"\d{9,17}(?:\.\d{1,9})?", value):
-                value = float(value)
-            if isinstance(value, int | float) and 1e8 < value < 1e19:
-                while value > 1e11:  # milliseconds, microseconds
-                    value /= 1000
-                return dt.datetime.fromtimestamp(value, dt.UTC).isoformat(" ", "minutes")[:16]
+            with suppress(TypeError, ValueError, OverflowError):
+                seconds = float(value or "")
+                while 1e11 < seconds < 1e19:  # milliseconds, microseconds
+                    seconds /= 1000
+                if 1e8 < seconds <= 1e11:
+                    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(" ")[:16]
             if isinstance(value, str) and (date := read_written_date(value)):
                 return date[:16].replace("T", " ")
         return ""
@@ -196,7 +190,7 @@ def _read_record(value: dict[str, Any], number: int, *, is_message: bool = False
         read = (_read_record(one, number, is_message=True) for one in objects)
         if messages := [one for one in read if one.text and (one.author or one.moment)]:
             return _Record(number, fields, _text(fields), name, messages)
-    return _Record(number, fields, _text(fields), "", ())
+    return _Record(number, fields, _text(fields))
 
 
 def _branch(tree: dict[str, Any], node: object) -> list[Any]:
@@ -226,12 +220,13 @@ def _text(value: object, depth: int = 0) -> str:
             with suppress(EmptyDocumentError):
                 return HtmlReader().parse(_PROLOGUE.sub("", text, count=1), "record.html").text
         return text if text.strip() else ""
-    if isinstance(value, list) and depth < _DEEPEST:
+    if depth == _DEEPEST:
+        return ""
+    if isinstance(value, list):
         are_mixed = len({isinstance(one, str) for one in value}) == 2  # a line with bold words
-        return ("" if are_mixed else "\n").join(
-            filter(None, (_text(it, depth + 1) for it in value))
-        )
-    if isinstance(value, dict) and depth < _DEEPEST:
+        texts = (_text(one, depth + 1) for one in value)
+        return ("" if are_mixed else "\n").join(filter(None, texts))
+    if isinstance(value, dict):
         return next(filter(None, (_text(value.get(name), depth + 1) for name in _TEXTS)), "")
     return ""
 
@@ -243,9 +238,9 @@ def _write_all(path: str, records: Iterable[_Record], limits: ReadLimits) -> Ite
     """Yield a document for each record, called by its title, its id, or its number."""
     names = Counter[str]()
     for record in records:
-        stated = [record.title, *(record.fields.get(key) for key in ("_id", "id", "uuid"))]
+        stated = [record.title, *map(record.fields.get, _IDS), record.number]
         known = (str(one) for one in stated if isinstance(one, str | int) and one != "")
-        name = one_line(next(known, record.number)).replace(WITHIN.strip(), "-")
+        name = one_line(next(known)).replace(WITHIN.strip(), "-")
         names[name] += 1
         while names[name] > 1:
             name = f"{name} ({names[name]})"
@@ -259,24 +254,23 @@ def _write(path: str, record: _Record, limits: ReadLimits, *, is_file: bool = Fa
     joined, own = JoinedText(limits, "record"), Places("record", (0,), (record.number,))
     joined.add("" if record.text.startswith(record.title) else record.title, places=own)
     joined.add(record.text, places=own)
-    days = [one.moment[:10] for one in record.messages]
-    for at, date in enumerate(days):
-        days[at] = date or days[max(0, at - 1)]
-    for _, day in groupby(zip(days, record.messages, strict=True), key=itemgetter(0)):
-        lines, offsets, numbers, at = list[str](), list[int](), list[int](), 0
-        for _, one in day:
-            moment = "" if not is_file and one.author in _ROLES else one.moment
-            said_by = ", ".join(filter(None, (one.author, moment)))
-            lines.append(f"{said_by}: {one.text}" if said_by else one.text)
-            offsets.append(at)
-            numbers.append(one.number)
-            at += len(lines[-1]) + 1
-        joined.add("\n".join(lines), places=Places("record", tuple(offsets), tuple(numbers)))
-    joined.add("\n".join(_other_words(record)), places=own)
+    day, lines, places, at = "", list[str](), PlacesBuilder("record"), 0
+    for one in record.messages:
+        moment = one.moment
+        if lines and moment[:10] not in ("", day):
+            joined.add("\n".join(lines), places=places.places())
+            lines, places, at = [], PlacesBuilder("record"), 0
+        day = moment[:10] or day
+        shown = "" if not is_file and one.author in _ROLES else moment
+        said_by = ", ".join(filter(None, (one.author, shown)))
+        lines.append(f"{said_by}: {one.text}" if said_by else one.text)
+        places.add(at, one.number)
+        at += len(lines[-1]) + 1
+    joined.add("\n".join(lines), places=places.places())
     fields = {
         "author": record.author if record.author != record.title else None,
         "created": record.moment.replace(" ", "T"),
-        "tags": [tag for name in _TAGS for tag in _strings(record.fields.get(name))],
+        "tags": [tag for name in _TAGS for tag in _words(record.fields.get(name))],
     }
     others = {name: value for name, value in record.fields.items() if name != record.held}
     inner = [name for one in record.messages for name in stated_levels(dict.fromkeys(one.fields))]
@@ -296,34 +290,22 @@ def _metadata(record: dict[str, Any], known: dict[str, Any]) -> dict[str, Metada
     return {**own, **one_level(own.get(LEVEL), levels.get(LEVEL))}
 
 
-def _other_words(record: _Record) -> Iterator[str]:
-    """Yield further fields with words as ``key: text``, without those that are written already."""
-    written, compared = _squash(f"{record.title} {record.text}"), 0
-    known = {*_AUTHORS, *_DATES, *_TAGS, "metadata", "current_node", record.held}
-    for name, value in record.fields.items():
-        words = []
-        for text in _strings(value) if name not in known and not _ID.search(name) else ():
-            compared += 1
-            if compared > _MOST_COMPARED or _squash(text) not in written:
-                words.append(text)
-        if words:
-            yield f"{name}: {', '.join(words)}"
-
-
-_ID = re.compile(r"(?:^|_)u?u?id$|Id$")
-
-
-def _squash(text: str) -> str:
-    return "".join(html.unescape(re.sub(r"<[^<>]*+>", "", text)).split())
-
-
-def _strings(value: object, depth: int = 0) -> Iterator[str]:
+def _words(value: object, depth: int = 0) -> Iterator[str]:
     """Yield the strings with letters in a value, without addresses."""
     if isinstance(value, str) and "://" not in value and any(map(str.isalpha, value)):
         yield storable(mend_mojibake(value.strip()))
     elif isinstance(value, dict | list) and depth < _DEEPEST:
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner, depth + 1)
+            yield from _words(inner, depth + 1)
+
+
+def _other_fields(path: str, records: Iterable[_Record]) -> Iterator[ReadFailure]:
+    names = dict[str, None]()
+    for one in records:
+        others = (name for name in one.fields if name not in _KNOWN and name != one.held)
+        names |= {one_line(name): None for name in others if any(_words(one.fields[name]))}
+    if names:
+        yield ReadFailure(path, f"fields that are not read: {', '.join(islice(names, 20))}")
 
 
 class EnexReader:
@@ -354,54 +336,55 @@ class EnexReader:
 _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ")
 
 _PIECE = 1 << 16
-_IDS = tuple(re.compile(rf'"{name}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)') for name in ("_id", "id"))
-_IS_WIDE = "read as text, not as records: save it as UTF-8"
+_ID = re.compile(r'"_id"\s*+:\s*+(?:"([^"\\]*+)"|(-?\d++))')
 _NO_RECORDS = (
-    "read as text, not as records: none of its first lines has both an _id (or id) and a text"
+    "read as text, not as records: none of its first lines has both an _id (or id) and a text; "
+    "if it is UTF-16, save it as UTF-8"
 )
 
 
 class JsonLinesReader:
     """Read each line as a document with its ``_id`` or ``id`` as path; other files as plain text.
 
-    The file is streamed. A record's place is its line. A line that is not a record, is longer than
-    ``limits.text_bytes``, or repeats an identifier becomes a ``ReadFailure`` named
-    ``file.jsonl:line``. A last line without a line end that is not JSON means that the file is
-    still being written or was cut short.
+    The file is streamed. A line that is not a record, is longer than ``limits.text_bytes``, or
+    repeats an identifier becomes a ``ReadFailure`` named ``file.jsonl:line``.
     """
 
     def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Iterator[Item]:
         """Yield the records in order, or the whole file as one document if it has none.
 
-        Raises ``CutShortError`` after the last record of a file that is cut short.
+        Raises ``CutShortError`` after the last record of a file whose last line is not complete.
         """
-        is_wide = wide_encoding(handle.read(_PIECE)) is not None
-        handle.seek(0)
         # Twenty lines, so that a broken first one spoils nothing.
         sample = [line for _, line, _ in islice(_read_lines(handle, limits.text_bytes), 20)]
         handle.seek(0)
-        is_cut = len(sample) == 1 and sample[0].startswith("{") and _is_torn(sample[0])
-        others = [line for line in sample if isinstance(_parse_line(line), str)]
-        if (is_cut or len(others) < len(sample)) and not is_wide:
-            if any(map(_states_level, others)):
-                raise ReadError(f"{LEVEL} is in a line that is not a record")
-            yield from _read_json_lines(handle, path, limits.text_bytes)
-        else:
+        is_wide = wide_encoding(handle.read(_PIECE)) is not None
+        handle.seek(0)
+        values = list(map(_load, sample))
+        others = [value for value in values if isinstance(_parse_record(value), str)]
+        is_cut = len(sample) == 1 and sample[0].startswith("{") and _is_torn(sample[0], values[0])
+        if is_wide or (not is_cut and len(others) == len(sample)):
             yield from PlainTextReader().read(handle, path, limits=limits)
-            yield ReadFailure(path, _IS_WIDE if is_wide else _NO_RECORDS)
+            yield ReadFailure(path, _NO_RECORDS)
+            return
+        if any(isinstance(value, dict) and stated_levels(value) for value in others):
+            raise ReadError(f"{LEVEL} is in a line that is not a record")
+        yield from _read_json_lines(handle, path, limits.text_bytes)
 
 
 def _read_json_lines(handle: BinaryIO, path: str, max_bytes: int) -> Iterator[Item]:
     seen, left_out = set[str](), list[ReadFailure]()
     for number, line, is_cut in _read_lines(handle, max_bytes):
-        name = f"{path}:{number}"
-        record = f"record too large: over {max_bytes:,} bytes" if is_cut else _parse_line(line)
+        name, value = f"{path}:{number}", None if is_cut else _load(line)
+        record = f"record too large: over {max_bytes:,} bytes" if is_cut else _parse_record(value)
         if isinstance(record, str):
-            if not is_cut and _is_torn(line):
+            if not is_cut and _is_torn(line, value):
                 raise CutShortError(
                     f"line {number} is incomplete: the file is still being written, or lost its end"
                 )
-            yield ReadFailure(name, record, None if _is_json(line) else _find_identifier(line))
+            is_broken = is_cut or isinstance(value, Exception)
+            match = _ID.search(line[:_PIECE]) if is_broken else None
+            yield ReadFailure(name, record, (match[1] or match[2]) if match is not None else None)
         elif record.path in seen:
             yield ReadFailure(name, f"_id {record.path!r} occurs in an earlier line")
         else:
@@ -412,15 +395,27 @@ def _read_json_lines(handle: BinaryIO, path: str, max_bytes: int) -> Iterator[It
     yield from cap_failures(left_out)
 
 
-def _parse_line(line: str) -> ParsedDocument | str:
-    """Return the document in a line, or the problem with it."""
+def _load(line: str) -> object:
+    """Return the value of a line, or the error if it is no JSON."""
     try:
-        value = read_json(line)
+        return read_json(line)
     except (ValueError, RecursionError) as error:
-        return f"not valid JSON: {error}"
+        return error
+
+
+def _is_torn(line: str, value: object) -> bool:
+    return isinstance(value, Exception) and not line.endswith("\n")
+
+
+def _parse_record(value: object) -> ParsedDocument | str:
+    """Return the document of a line's value, or the problem with it."""
+    if isinstance(value, Exception):
+        return f"not valid JSON: {value}"
     if not isinstance(value, dict):
         return "not a JSON object"
-    identifier = _identifier(value["_id"] if "_id" in value else value.get("id"))
+    raw = value["_id"] if "_id" in value else value.get("id")
+    is_valid = isinstance(raw, str | int) and not isinstance(raw, bool)
+    identifier = storable(str(raw)).strip() if is_valid else ""
     text, title = value.get("text"), value.get("title")
     if not identifier:
         return "no _id or id"
@@ -441,42 +436,8 @@ def _parse_line(line: str) -> ParsedDocument | str:
     )
 
 
-def _identifier(raw: object) -> str:
-    """Return the path of a record with this ``_id``; "" for an invalid one."""
-    is_valid = isinstance(raw, str | int) and not isinstance(raw, bool)
-    return storable(str(raw)).strip() if is_valid else ""
-
-
-def _find_identifier(line: str) -> str | None:
-    """Return the identifier in a line of invalid JSON, ``None`` without one."""
-    match = next(filter(None, (pattern.search(line[:_PIECE]) for pattern in _IDS)), None)
-    with suppress(ValueError):
-        return None if match is None else _identifier(json.loads(match[1])) or None
-    return None
-
-
-def _is_json(line: str) -> bool:
-    with suppress(ValueError, RecursionError):
-        return json.loads(line) is not NotImplemented
-    return False
-
-
-def _states_level(line: str) -> bool:
-    with suppress(ValueError, RecursionError):
-        value = read_json(line)
-        return isinstance(value, dict) and bool(stated_levels(value))
-    return False
-
-
-def _is_torn(line: str) -> bool:
-    return not line.endswith("\n") and not _is_json(line)
-
-
 def _read_lines(handle: BinaryIO, max_bytes: int) -> Iterator[tuple[int, str, bool]]:
-    """Yield number (from 1) and text of lines that are not blank, and whether they are cut.
-
-    A line longer than ``max_bytes`` is cut: its text is just its beginning.
-    """
+    """Yield number and text of lines that are not blank, and whether just their beginning."""
     number = 0
     while line := handle.readline(max_bytes + 1):
         number += 1
