@@ -53,7 +53,7 @@ _SUBSET = re.compile(
     r"\A([^<]*+(?:<\?[^>]*+>\s*+)?<!doctype[^<>\[\]]*+)\[([^\]]*+)\]", re.IGNORECASE
 )
 _CDATA = re.compile(r"<!\[CDATA\[((?:(?!<!\[CDATA\[|\]\]>).)*+)\]\]>", re.DOTALL)
-_FORMULA = re.compile(r"<math\b[^>]*+>((?:(?!</?math\b).)*+)</math\s*+>", re.DOTALL)
+_FORMULA = re.compile(r"<math\b[^<>]*+>((?:(?!</?math\b).)*+)</math\s*+>", re.DOTALL)
 _FIRST_OF = {
     "created": "article:published_time datepublished dcterms.created dc.date dcterms.date",
     "modified": "article:modified_time datemodified dcterms.modified last-modified",

@@ -270,7 +270,9 @@ _VALUE = re.compile(r"([ ]*(?:- )?[\w.@$-][^:\"'{}\[\]]*:[ \t]+)(?![\"'|>])(\S.*
 _MOST_MENDED, _MAX_MENDED = 20, 200_000
 """Lines of a block whose values are quoted, and characters that are read again for them."""
 _TOML_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|\'[^\'\n]*+\'?')
-_MANY_DOTS = re.compile(r"(?:[\w\"'-]++[ \t]*+\.[ \t]*+){16}")  # each is a level of nesting
+_MANY_DOTS = re.compile(
+    r"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){16}"
+)  # each is a level of nesting
 # Explicit tags make PyYAML's constructors raise nearly anything ("!!bool x" is a KeyError).
 _BROKEN_VALUES = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 _STATEMENT = re.compile(rf"{LEVEL}[\"' ]*:\s*([^\n\r,}}]*)", re.IGNORECASE)

@@ -118,7 +118,7 @@ _BINARY_EXTENSIONS = frozenset(
 _ADDED = "catalog.readers"
 _HEAD_BYTES = 8192
 _TAIL_BYTES = 2048
-_SPREADSHEET_ML = re.compile(rb"<Workbook\s[^>]*urn:schemas-microsoft-com:office:spreadsheet")
+_SPREADSHEET_ML = re.compile(rb"<Workbook\s[^<>]*urn:schemas-microsoft-com:office:spreadsheet")
 _HTML = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s++|<\?xml[^>]*+>|<!--(?:(?!-->).)*+-->)*+(?:<!doctype\s+html|<html[\s>])",
     re.IGNORECASE | re.DOTALL,

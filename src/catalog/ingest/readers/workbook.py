@@ -42,7 +42,7 @@ _LARGEST_AREA, _AREA_OF_BYTE = 2_500_000, 20
 """Cells that a sheet may span, or for each byte of its file: the library allocates all."""
 _MOST_REPEATED = 200_000  # merged cells overlap in some broken files
 _TOO_FAR = "not read: its cells are too far apart; delete the one that is astray"
-_CELL = re.compile(rb"r=\"([A-Za-z]{1,20})(\d{1,20})\"[^<>/]*+>")
+_CELL = re.compile(rb"r=\"([A-Za-z]{1,20})(\d{1,20})\"[^<>/]{0,200}+>")
 _NO_VALUE = re.compile(  # a formula, as saved by programs that do not calculate
     rb"<((?:\w{1,20}:)?+)c((?:\s(?!t=)[^<>\s]++)*+)(?:\st=\"\w*+\")?+((?:\s[^<>\s]++)*+)>\s*+"
     rb"<\1f\b[^<>]*+>([^<]++)</\1f>\s*+(?:<\1v\s*+/>|<\1v>\s*+</\1v>)?+\s*+</\1c>"

@@ -51,7 +51,9 @@ _NAMED = re.compile(
     rf"{_LEAD}(?P<mark>\*\*|__|)(?P<name>[^\W_][^:()\[\]<>*|]{{0,59}}?):?(?P=mark)?:?"
     rf"(?P<gap>[ \t]{{0,8}}){_TIME}(?P<after>:?(?:\*\*|__):?|:|[ \t]*$|)"
 )
-_FROM = re.compile(r"From[ \t]+([^:\n]{1,60}?)(?:[ \t]+to[ \t][^:\n]{1,60})?[ \t]*:")  # Zoom's chat
+_FROM = re.compile(
+    r"From[ \t]{1,4}([^:\n]{1,60}?)(?:[ \t]{1,4}to[ \t][^:\n]{1,60})?[ \t]{0,4}:"
+)  # Zoom's chat
 _BARE_END = re.compile(r"(?![ \t]*(?:[ap]\.?m\b|uhr\b|h\b|o'clock)):?(?:[ \t]|$)", re.IGNORECASE)
 _LINK = re.compile(r"\[[^\[\]]{1,200}\]\([^()\s]{1,200}\)[ \t]*")
 # How a line of a chat or of a program's log goes on after its time, and a verse or a lap: 3:16 And
