@@ -53,9 +53,7 @@ class MarkdownReader(WholeFileReader):
         level = one_level(recording.get(LEVEL), metadata.get(LEVEL))
         fields_with_tags = {**recording, **metadata, **level}
         if tags:
-            stated = metadata.get("tags", ())
-            stated = stated if isinstance(stated, tuple) else (stated,)
-            fields_with_tags["tags"] = tuple(dict.fromkeys((*stated, *tags)))
+            fields_with_tags |= normalise({"tags": metadata.get("tags"), "keywords": tags})
         document = ParsedDocument(
             path=path,
             text=text,

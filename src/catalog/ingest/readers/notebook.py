@@ -80,14 +80,10 @@ def _parse(text: str) -> tuple[list[Any], dict[str, Any]]:
         raise ReadError("not a notebook")
     metadata, cells = notebook.get("metadata"), _objects(notebook["cells"])
     others = {name: value for name, value in notebook.items() if name not in ("metadata", "cells")}
-    others["cell"] = [
-        {name: value for name, value in cell.items() if name != "outputs"} for cell in cells
-    ]
+    others["cell"] = [{**cell, "outputs": None} for cell in cells]
     fields = metadata if isinstance(metadata, dict) else {"metadata": metadata}
-    return notebook["cells"], {
-        **fields,
-        **{f"notebook.{name}": it for name, it in stated_levels(others).items()},
-    }
+    levels = {f"notebook.{name}": value for name, value in stated_levels(others).items()}
+    return notebook["cells"], {**fields, **levels}
 
 
 def _fields_of(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -95,20 +91,12 @@ def _fields_of(metadata: dict[str, Any]) -> dict[str, Any]:
     plain = {name: value for name, value in metadata.items() if not isinstance(value, dict)}
     authors = plain.pop("authors", None) or [plain.get("author")]
     names = [one.get("name") if isinstance(one, dict) else one for one in authors]
-    info, kernel = (
-        value if isinstance(value := metadata.get(name), dict) else {}
-        for name in ("language_info", "kernelspec")
-    )
-    languages = [info.get("name"), kernel.get("language")]
-    known = [name for name in languages if isinstance(name, str) and _LANGUAGE.fullmatch(name)]
     author = names[0] if len(names) == 1 else names
+    stated = ((metadata.get("language_info"), "name"), (metadata.get("kernelspec"), "language"))
+    languages = (str(one.get(key)) for one, key in stated if isinstance(one, dict) and one.get(key))
+    kernel = next(filter(_LANGUAGE.fullmatch, languages), None)
     plain.pop("title", None)
-    return {
-        **plain,
-        **stated_levels(metadata),
-        "kernel": known[0] if known else None,
-        "author": author,
-    }
+    return {**plain, **stated_levels(metadata), "kernel": kernel, "author": author}
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
@@ -116,10 +104,7 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 
 def _places(number: int, source: str, block: str, *, fence: int = 0) -> Places:
-    """Return the lines of the cell's source in a block with ``fence`` lines around it.
-
-    A fence has the place of the line next to it.
-    """
+    """Return the lines of the source in a block; a fence has the place of the line next to it."""
     builder = PlacesBuilder("cell")
     first = 1 + sum(1 for _ in iter_lines(source[: len(source) - len(source.lstrip("\r\n"))]))
     starts = [line.start for line in iter_lines(block)]

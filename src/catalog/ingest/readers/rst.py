@@ -13,8 +13,7 @@ from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type
 from catalog.ingest.readers.metadata import normalise, take_title
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1++")
-_SHORTEST_ADORNMENT = 4
-"""An adornment shorter than its title counts from this length on."""
+_SHORTEST_ADORNMENT = 4  # from which on it may be shorter than its title
 _LITERAL = re.compile(
     r"\s*+\.\. +(?:code|code-block|sourcecode|parsed-literal|prompt)::.*|(?!\s*+\.\.).*::"
 )

@@ -166,6 +166,7 @@ _TEX_LETTER = re.compile(
     r"""\{?\\(?:(["'`^~=.]|[cvuHk](?=[ {])) ?\{?\\?([A-Za-z])\}?"""
     rf"|({'|'.join(_SIGNS)})(?![A-Za-z])(?:\{{\}}|\s)?)\}}?"
 )
+_IN_BRACES = re.compile(r"(?<!=)(?<!= )(?<!\w)\{([^{}=]*+)\}|(?<=\w)\{([^{}=,]*+)\}")
 
 
 def _tex_letters(text: str) -> str:
@@ -179,12 +180,7 @@ class BibtexReader(CodeReader):
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document, line by line as in the file."""
-        text = re.sub(
-            r"(?<!=)(?<!= )(?<!\w)\{([^{}=]*+)\}|(?<=\w)\{([^{}=,]*+)\}",
-            r"\1\2",
-            _tex_letters(text),
-        )
-        return super().parse(text, path)
+        return super().parse(_IN_BRACES.sub(r"\1\2", _tex_letters(text)), path)
 
 
 class OrgReader(PlainTextReader):
