@@ -252,7 +252,7 @@ def test_metadata_files_are_no_documents_whatever_patterns_say(library, folder):
     assert known(library, "a.txt")[1] == {"confidentiality": "secret", "tags": ["x"]}
     (folder / ".gitignore").unlink()
     Indexer(library).build(folder, "notes", include=(), exclude=())
-    assert paths(library) == {"a.txt", "plain.yaml", "model.meta.yaml"}, "that speaks of no file"
+    assert paths(library) == {"a.txt", "plain.yaml"}, "one that speaks of no file is none, either"
 
 
 def test_what_names_and_content_tell_no_sidecar_changes(library, folder):
@@ -267,7 +267,7 @@ def test_a_sidecar_of_no_file_is_named_and_not_indexed(library, folder):
     put(folder, {"a.txt": "A walrus.\n", "gone.pdf.meta.yaml": "tags: x\n"})
     report = build(library, folder)
     assert [failure.path for failure in report.failed] == ["gone.pdf.meta.yaml"]
-    assert "there is no such file" in report.failed[0].reason
+    assert "which is not there" in report.failed[0].reason
     assert paths(library) == {"a.txt"}
 
 
@@ -436,7 +436,7 @@ def test_a_metadata_file_with_another_ending_is_named_and_makes_its_documents_un
     )
     assert (failure.path, of_document.path) == (f"sub/{name}", "sub/a.txt")
     right = ".catalog.yaml" if name.startswith(".") else "a.txt.meta.yaml"
-    assert f"name it {right}" in failure.reason
+    assert failure.reason.startswith("not read, so documents that begin with its name")
     assert paths(library) == {"sub/a.txt", "b.txt"}
     assert paths(library, filters="confidentiality=unreadable") == {"sub/a.txt"}
     put(folder, {f"sub/{right}": "confidentiality: public\n"})
@@ -471,20 +471,26 @@ def test_the_cost_of_sidecars_grows_with_their_number(library, folder):
     assert seconds[1] < 10 * seconds[0] + 0.05
 
 
-@pytest.mark.parametrize("name", ["model.meta.yaml", "docs.meta.json"])
-def test_what_looks_like_a_sidecar_of_nothing_is_indexed_and_named_until_it_is_one(
+@pytest.mark.parametrize("name", ["a.meta.json", "talk.mp4.meta.json", "talk.meta.yml"])
+def test_a_misnamed_metadata_file_closes_what_begins_with_its_name_up_to_the_dot(
     library, folder, name
 ):
-    put(folder, {"a.txt": "A walrus.\n", "docs/b.txt": "A walrus.\n", name: '{"x": "walrus"}'})
-    for report in (build(library, folder), Indexer(library).update("notes")):
-        (failure,) = report.failed
-        assert (failure.path, failure.outcome) == (name, "indexed")
-        assert "there is no file that it belongs to" in failure.reason
-    assert name in paths(library)
-    put(folder, {name.split(".")[0] + "x": "A walrus.\n"})
-    (folder / name).rename(folder / f"{name.split('.')[0]}x.meta.yaml")
-    assert Indexer(library).update("notes").failed == ()
-    assert name not in paths(library)
+    cues = "1\n00:00:01,000 --> 00:00:02,000\nA walrus.\n"
+    said = "---\nsource_file: talk.mp4\n---\n[00:01] A walrus.\n"
+    begin = name.partition(".")[0]
+    put(folder, {"b.txt": "A walrus.\n", "talk.en.srt": cues, "said.md": said, name: SECRET})
+    put(folder, {f".converted/{begin}.pdf.md": "A walrus.\n", "sub/b.txt": "A walrus.\n"})
+    put(folder, {f"{begin}_frames/frame_01m12s.md": "# Visual Frame at 01:12\n\nA walrus.\n"})
+    build(library, folder)
+    closed = paths(library, filters="confidentiality=unreadable")
+    search = SearchServiceV2(library).search
+    hits = search("walrus", dataset="notes", filters=["confidentiality!=unreadable"], limit=20)
+    others = {"b.txt", "sub/b.txt"} | ({"said.md", "talk.en.srt"} if begin == "a" else set())
+    assert len(closed) == 2
+    assert {hit.path for hit in hits} == others
+    (folder / name).unlink()
+    Indexer(library).update("notes")
+    assert paths(library, filters="confidentiality=unreadable") == set()
 
 
 def test_one_file_that_is_indexed_by_itself_has_its_sidecar(library, folder):

@@ -310,8 +310,7 @@ def test_added_metadata_survive_export_and_import_and_a_new_index(service, pipel
     made = Pipeline.of(library.settings.rag_v2, library.model)
     with library.database.read() as connection:
         chunks = find_chunks(connection, "notes", [node.node_id for node in nodes])
-    texts, _ = made.stored_texts(chunks)
-    assert set(texts.values()) == {*embedded_texts(pipeline, document)}
+    assert set(made.stored_texts(chunks).values()) == {*embedded_texts(pipeline, document)}
 
 
 def test_prompts_have_what_the_template_says_and_no_lead(service, pipeline):

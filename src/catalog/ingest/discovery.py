@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from catalog.core.text import nfc
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadLimits, file_type
 from catalog.ingest.readers.opening import device_of, file_kind, open_regular
 from catalog.ingest.readers.registry import DOCUMENT_EXTENSIONS
-from catalog.ingest.sidecars import find_beside, is_metadata, known_names, place_of, right_name
+from catalog.ingest.sidecars import SIDECAR, find_beside, is_metadata, is_rightly_named
 
 _Rules = tuple[tuple[str, GlobRules], ...]
 
@@ -24,6 +24,11 @@ CONVERTED_FOLDER = ".converted"
 STREAMED = frozenset(["jsonl", "ndjson", "mbox"])
 MAX_STREAMED_BYTES = 2_000_000_000
 LATEST_NS = 2**63 - 1
+_MISNAMED = (
+    "not read, so documents that begin with its name up to the dot have an unreadable level: name "
+    "it name.ext.meta.yaml, for the file name.ext, or .catalog.yaml, for its folder"
+)
+_NO_RULES = "its rules cannot be read, so the files next to it were skipped: "
 _MAX_IGNORE_FILE = 100_000  # bytes; each listed file is compared with every line
 
 
@@ -32,10 +37,9 @@ class SourceFile:
     """A file to read.
 
     ``path`` is relative to the root, with ``/``, in Unicode NFC: the document's name on every
-    system. ``absolute`` opens the file, in whatever form its name is on disk, with symlinks
-    resolved. ``size`` is in bytes. ``mtime_ns``, ``ctime_ns`` and ``inode`` are signed 64-bit
-    numbers; a file dated after the year 2262 has the highest. ``mount`` is the nearest folder above
-    it where a drive is mounted, as a path like its own (``.`` for the root), or ``None`` if that
+    system. ``absolute`` opens the file, with symlinks resolved. ``mtime_ns``, ``ctime_ns`` and
+    ``inode`` are signed 64-bit numbers; a file dated after the year 2262 has the highest. ``mount``
+    is the nearest folder above it where a drive is mounted (``.`` for the root), ``None`` if that
     folder is above the root.
     """
 
@@ -53,7 +57,7 @@ class SkippedFile:
     """A file or folder that was not listed, and why; ``path`` can always be printed.
 
     ``place`` is the path that was not searched for that reason, with everything below it, in
-    Unicode NFC. A part of it that is not valid UTF-8 is ``�``; the root is "".
+    Unicode NFC; the root is "".
     """
 
     path: str
@@ -67,9 +71,9 @@ class Listing:
 
     ``mounts`` are the folders where a drive is mounted, named as in :class:`SourceFile`.
     ``left_out`` are those that patterns or ignore rules exclude. ``beside`` are the sidecars by
-    path, whatever patterns and rules say: they are not documents but metadata of other files (see
-    :mod:`~.sidecars`); a misnamed one is not read, so it is ``None``. ``links`` has the paths to
-    which listed symlinks lead. ``unmatched`` names the patterns that matched nothing in the folder.
+    path, whatever patterns and rules say (see :mod:`~.sidecars`); a misnamed one is ``None``.
+    ``links`` has the paths to which listed symlinks lead. ``unmatched`` names the patterns that
+    matched nothing in the folder.
     """
 
     top: Path
@@ -89,15 +93,14 @@ def discover(
     exclude: Sequence[str] = (),
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Listing:
-    """List the files under ``root``, or ``root`` itself if it is a file.
+    """List the files under ``root``, or ``root`` itself if it is a file, whatever its name.
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``, relative to the root; an empty
-    ``include`` means everything. Hidden files and folders, ``node_modules``, ``__pycache__`` and
-    names in ``.gitignore`` or ``.catalogignore`` files (nested ones, too) are left out silently.
-    Everything else that is not listed is ``skipped`` with a reason. Symlinks to folders, and those
-    that lead out of the root, are not followed. ``limits`` sets the largest file; JSON Lines and
-    mailboxes are streamed, so they may have 2 GB. A file given as ``root`` is listed whatever its
-    name. A folder ``.converted`` is not hidden, because converters put their Markdown there.
+    ``include`` means everything. Hidden files and folders (except ``.converted``, for converters),
+    ``node_modules``, ``__pycache__`` and names in ``.gitignore`` or ``.catalogignore`` files are
+    left out silently. Everything else that is not listed is ``skipped`` with a reason. Symlinks to
+    folders, and those that lead out of the root, are not followed. ``limits`` sets the largest
+    file; JSON Lines and mailboxes are streamed, so they may have 2 GB.
 
     Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
     folder, and ``InputError`` for an invalid pattern.
@@ -105,21 +108,21 @@ def discover(
     try:
         top = Path(root).resolve(strict=True)
         info = top.stat()
+        walk = _Walk(top, _compile(include), _compile(exclude), limits)
+        if stat.S_ISREG(info.st_mode):
+            walk.list_file(info)
+            return walk.listing()
     except FileNotFoundError as error:
         raise SourceError(f"{_printable(str(root))} does not exist") from error
     except (OSError, RuntimeError, ValueError) as error:
         raise SourceError(f"{_printable(str(root))} cannot be used: {error}") from error
-    walk = _Walk(top, _compile(include), _compile(exclude), limits)
-    if stat.S_ISDIR(info.st_mode):
-        for option, patterns in (("include", include), ("exclude", exclude)):
-            for pattern in patterns:
-                walk.unmatched[f"{option} {pattern!r}"] = GlobRules.compile([nfc(pattern)])
-        walk.list_folder()
-    elif stat.S_ISREG(info.st_mode):
-        walk.list_file(info)
-    else:
+    if not stat.S_ISDIR(info.st_mode):
         kind = file_kind(info.st_mode)
         raise SourceError(f"{_printable(str(root))} is a {kind}: name a file or folder")
+    for option, patterns in (("include", include), ("exclude", exclude)):
+        for pattern in patterns:
+            walk.unmatched[f"{option} {pattern!r}"] = GlobRules.compile([nfc(pattern)])
+    walk.list_folder()
     return walk.listing()
 
 
@@ -147,7 +150,7 @@ class _Walk:
             self._add(self.root.name, self.root, info)
             self.beside = find_beside(self.root.parent, self.root.name)
             for path in (one for one, absolute in self.beside.items() if absolute is None):
-                self._name_misnamed(path, known_names([self.root.name]))
+                self._skip(path, _MISNAMED)
 
     def list_folder(self) -> None:
         """List depth first without recursion: folders may be nested deeper than Python's stack."""
@@ -169,7 +172,7 @@ class _Walk:
         """Return the files by path; if names differ in Unicode form only, the NFC file gets NFC."""
         files: dict[str, SourceFile] = {}
         for path, absolute, info in sorted(
-            self.files, key=lambda file: (nfc(file[0]) != file[0], file[0])
+            self.files, key=lambda one: (nfc(one[0]) != one[0], one[0])
         ):
             name = path if nfc(path) in files else nfc(path)
             mtime_ns, ctime_ns = (min(ns, LATEST_NS) for ns in (info.st_mtime_ns, info.st_ctime_ns))
@@ -179,7 +182,7 @@ class _Walk:
             files[name] = SourceFile(name, absolute, info.st_size, mtime_ns, mount, ctime_ns, inode)
         return Listing(
             self.root,
-            tuple(sorted(files.values(), key=lambda file: file.path)),
+            tuple(files[name] for name in sorted(files)),
             tuple(sorted(self.skipped, key=lambda file: (file.path, file.reason))),
             frozenset(self.mounts),
             frozenset(self.left_out),
@@ -194,9 +197,8 @@ class _Walk:
                 return list(entries)
         except OSError as error:
             if not base:
-                raise SourceError(
-                    f"{_printable(str(self.root))} cannot be listed: {error.strerror}"
-                ) from error
+                reason = f"{_printable(str(self.root))} cannot be listed: {error.strerror}"
+                raise SourceError(reason) from error
             self._skip(base.rstrip("/"), f"folder cannot be listed: {error.strerror}")
             return []
 
@@ -206,32 +208,38 @@ class _Walk:
         Then the folder is skipped, because its ignored files are unknown. A folder or symlink with
         the name of an ignore file has no rules, as in git.
         """
-        by_name = {entry.name: entry for entry in entries}
         lines: list[str] = []
-        for entry in [by_name[name] for name in IGNORE_FILES if name in by_name]:
+        for name in filter({entry.name for entry in entries}.__contains__, IGNORE_FILES):
             try:
-                lines += _rule_lines(entry)
+                with open_regular(self.root / base / name) as handle:
+                    content = handle.read(_MAX_IGNORE_FILE + 1)
             except TransientReadError as error:
-                reason = f"its rules cannot be read, so the files next to it were skipped: {error}"
-                self._skip(base + entry.name, reason, place=base)
+                self._skip(base + name, _NO_RULES + str(error), place=base)
                 return None
             except ReadError as error:
-                self._skip(base + entry.name, f"not an ignore file: {error}", place=base)
+                self._skip(base + name, f"not an ignore file: {error}", place=base)
+                continue
+            if len(content) > _MAX_IGNORE_FILE:
+                reason = f"{_NO_RULES}it is longer than {_MAX_IGNORE_FILE:,} bytes"
+                self._skip(base + name, reason, place=base)
+                return None
+            lines += content.decode("utf-8-sig", "surrogateescape").splitlines()
         return lines
 
     def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
         """Add the files of one folder; yield the folders to enter."""
         folders = {entry.name for entry in entries if _is_folder(entry)}
-        names = {nfc(entry.name) for entry in entries if entry.name not in folders}
-        known = known_names(names)
+        files = {nfc(entry.name) for entry in entries if entry.name not in folders}
         for entry in entries:
-            path = base + entry.name
-            named = nfc(path) + "/" * (entry.name in folders)
+            path, is_folder = base + entry.name, entry.name in folders
+            named = nfc(path) + "/" * is_folder
             for pattern, rule in list(self.unmatched.items()):
                 if rule.verdict(named) is not None:
                     del self.unmatched[pattern]
             try:
-                if self._visit_entry(path, entry, rules, known):
+                if is_metadata(path):  # a folder of that name, too
+                    self._add_beside(path, files)
+                elif self._visit_entry(path, entry, rules, is_folder=is_folder):
                     yield path + "/"
             except OSError as error:
                 self._skip(path, f"cannot be read: {error.strerror}")
@@ -239,45 +247,34 @@ class _Walk:
                 self._skip(path, f"cannot be listed: {type(error).__name__}: {error}")
 
     def _visit_entry(
-        self, path: str, entry: os.DirEntry[str], rules: _Rules, known: Mapping[str, str]
+        self, path: str, entry: os.DirEntry[str], rules: _Rules, *, is_folder: bool
     ) -> bool:
         """Add one file, or return whether the entry is a folder to enter."""
-        if is_metadata(nfc(entry.name), known):  # a folder of that name, too
-            self._add_beside(path, known)
+        if is_passed_over(entry.name, is_folder=is_folder) or not self._is_named_well(
+            path, "folder" if is_folder else "file"
+        ):
             return False
-        if is_passed_over(entry.name, is_folder=True):
-            return False
-        info = entry.stat(follow_symlinks=False)
-        is_folder = stat.S_ISDIR(info.st_mode)
-        kind = "folder" if is_folder else "file"
-        if is_passed_over(entry.name, is_folder=is_folder) or not self._is_named_well(path, kind):
-            return False
-        if self._is_left_out(path + "/" if is_folder else path, rules):
+        if self._is_left_out(path + "/" * is_folder, rules):
             self.left_out |= {nfc(path)} if is_folder else set()
         elif is_folder:
             return True
         elif self.include is None or self.include.match(nfc(path)):
-            if stat.S_ISLNK(info.st_mode):
+            if entry.is_symlink():
                 self._add_link(path, entry)
             else:
-                self._add(path, self.root / path, info)
+                self._add(path, self.root / path, entry.stat(follow_symlinks=False))
         return False
 
-    def _add_beside(self, path: str, known: Mapping[str, str]) -> None:
-        named = nfc(path)
-        is_read = named == right_name(named, known)
-        self.beside[named] = self.root / path if is_read else None
-        target = place_of(named).rpartition("/")[2]
-        if not is_read:
-            self._name_misnamed(named, known)
-        elif target and known.get(target) != target:
-            reason = f"it has metadata for {_printable(target)}, but there is no such file"
-            self._skip(path, reason)
-
-    def _name_misnamed(self, path: str, known: Mapping[str, str]) -> None:
-        right = _printable(right_name(path, known).rpartition("/")[2])
-        reason = "not read, so its documents have an unreadable level"
-        self._skip(path, f"{reason}: name it {right}")
+    def _add_beside(self, path: str, files: Collection[str]) -> None:
+        name = nfc(path).rpartition("/")[2]
+        target = name.removesuffix(SIDECAR)
+        if is_rightly_named(name, files):
+            self.beside[nfc(path)] = self.root / path
+            if target != name and target not in files:
+                self._skip(path, f"it has metadata for {_printable(target)}, which is not there")
+        else:
+            self.beside[nfc(path)] = None
+            self._skip(path, _MISNAMED)
 
     def _add_link(self, path: str, entry: os.DirEntry[str]) -> None:
         try:
@@ -342,14 +339,6 @@ def is_passed_over(name: str, *, is_folder: bool) -> bool:
 
 def _compile(patterns: Sequence[str]) -> GlobRules | None:
     return GlobRules.compile(map(nfc, patterns)) if patterns else None
-
-
-def _rule_lines(entry: os.DirEntry[str]) -> list[str]:
-    with open_regular(Path(entry.path)) as handle:
-        content = handle.read(_MAX_IGNORE_FILE + 1)
-    if len(content) > _MAX_IGNORE_FILE:
-        raise TransientReadError(f"it is longer than {_MAX_IGNORE_FILE:,} bytes")
-    return content.decode("utf-8-sig", "surrogateescape").splitlines()
 
 
 def _printable(path: str) -> str:

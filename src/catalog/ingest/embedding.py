@@ -6,7 +6,7 @@ read what waits ─> close the transaction ─> ask the model ─> open one to s
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,6 @@ from catalog.store.embedding_cache import (
 )
 
 if TYPE_CHECKING:
-    from catalog.core.errors import DamagedDocumentError
     from catalog.embedding.model import EmbeddingModel
     from catalog.ingest.pipeline import Pipeline
     from catalog.ingest.ray_map import Map
@@ -86,28 +85,24 @@ class _EmbeddingRun:
     """One pass over the waiting passages, with a record of the results."""
 
     def __init__(
-        self,
-        database: Database,
-        dataset: str,
-        pipeline: Pipeline,
-        waiting: Sequence[WaitingChunk],
+        self, database: Database, dataset: str, pipeline: Pipeline, waiting: Sequence[WaitingChunk]
     ) -> None:
         self._database, self._dataset, self._pipeline = database, dataset, pipeline
         self._model, self._waiting = pipeline.model, waiting
         self._size = _FIRST_BATCH  # texts of the next batch
         self._asked: deque[tuple[list[str], list[str]]] = deque()  # keys, those without a vector
         self._owners: dict[str, tuple[WaitingChunk, str]] = {}  # chunk and path of a text, by key
-        self._left: Counter[int] = Counter()  # texts to embed, by chunk
         self._failed: dict[int, tuple[str, str]] = {}  # path and reason, by chunk
         self._failed_keys: list[str] = []
-        self._done = self._computed = self._unlike = 0
+        self._computed, self._done = 0, 0.0  # texts, passages
         usage = self._model.usage
         self._usage = usage and usage - usage
-        self._down = ""
+        self._notes: list[str] = []
+        self._unlike = 0
 
     def embed(self, progress: Progress, pause: Callable[[], bool], spread: Map) -> None:
         """Embed waiting passages until all are done, the model is down, or ``pause`` says so."""
-        pace, outages = Pace(len(self._waiting)), 0
+        pace, outages, count = Pace(0), 0, len(self._waiting)
         work = partial(ask, self._model, self._model.encoder.fingerprint)
         progress.start(0, "starting the model")
         try:
@@ -116,7 +111,7 @@ class _EmbeddingRun:
                     progress.start(sum(chunk.tokens for chunk in self._waiting), "embedding")
                 done, (tokens, path) = self._done, self._settle(answer)
                 pace.advance(self._done - done)
-                counts = f"{self._done:,} of {len(self._waiting):,} passages{pace.rate_text()}"
+                counts = f"{self._done:,.0f} of {count:,} passages{pace.rate_text()}"
                 progress.advance(tokens, path, counts)
                 outages = outages + 1 if isinstance(answer[0], EmbeddingServerError) else 0
                 if isinstance(answer[0], EmbeddingServerError) and outages == _OUTAGES:
@@ -124,14 +119,12 @@ class _EmbeddingRun:
                 if pause():
                     return
         except EmbeddingError as error:
-            missing = len(self._waiting) - self._done + len(self._failed)
-            self._down = (
-                f"{error}; {min(missing, len(self._waiting))} passages are found only by their "
-                "words until the next run"
-            )
+            missing = min(count - round(self._done) + len(self._failed), count)
+            found = "passages are found only by their words until the next run"
+            self._notes.append(f"{error}; {missing} {found}")
 
     def _batches(self) -> Iterator[list[str]]:
-        """Yield batches of texts of similar length, around the first one that remains.
+        """Yield batches of texts of similar length, first the shortest of those made ready.
 
         The first batch is small; each next one is larger, up to the model's size, as long as a
         batch takes no more than a few seconds.
@@ -139,12 +132,9 @@ class _EmbeddingRun:
         for group in in_groups(self._waiting, lambda one: len(one.keys), _MADE_READY):
             texts = self._read(group)
             left = sorted(texts, key=lambda key: len(texts[key]))
-            for first in texts:
-                if first not in left:
-                    continue
+            while left:
                 size = self._size = min(self._size, self._model.batch_size)
-                start = max(0, min(left.index(first) - size // 2, len(left) - size))
-                keys, left = left[start : start + size], left[:start] + left[start + size :]
+                keys, left = left[:size], left[size:]
                 with self._database.read() as connection:  # another run may have done some since
                     known = embedding_cache.load(connection, keys)
                 missing = [key for key in keys if key not in known]
@@ -153,16 +143,14 @@ class _EmbeddingRun:
 
     def _read(self, group: Sequence[WaitingChunk]) -> dict[str, str]:
         """Return the texts to embed for some of the waiting chunks, by key."""
-        damaged: list[DamagedDocumentError] = []
         with self._database.read() as connection:
             seqs = [chunk.seq for chunk in group]
-            stored = load_chunks(connection, self._dataset, seqs, damaged=damaged)
-        texts, _ = self._pipeline.stored_texts(stored.values())
+            stored = load_chunks(connection, self._dataset, seqs, damaged=[])
+        texts = self._pipeline.stored_texts(stored.values())
         wanted: dict[str, str] = {}
         for chunk in (one for one in group if one.seq in stored):
             known = {key: texts[key] for key in chunk.keys if key in texts}
             self._unlike += len(known) < len(chunk.keys)
-            self._left[chunk.seq] = len(chunk.keys)
             self._owners |= dict.fromkeys(known, (chunk, stored[chunk.seq].path))
             wanted |= known
         return wanted
@@ -185,8 +173,7 @@ class _EmbeddingRun:
         for key in keys:
             chunk, path = self._owners.pop(key)
             tokens += chunk.tokens / len(chunk.keys)
-            self._left[chunk.seq] -= 1
-            self._done += self._left[chunk.seq] == 0
+            self._done += 1 / len(chunk.keys)
             if key in reasons:
                 self._failed.setdefault(chunk.seq, (path, reasons[key]))
         self._failed_keys += reasons
@@ -201,20 +188,21 @@ class _EmbeddingRun:
             Failure(path, f"{len(why)} passage{'s' * (len(why) > 1)} not embedded: {why[0]}")
             for path, why in by_path.items()
         )
-        notes = [self._down] if self._down else []
         if self._usage is not None and self._usage.requests:
-            notes.append(
+            self._notes.append(
                 "token counts are estimates (four letters per token), because the model's "
                 "tokenizer is on its server"
             )
         if self._unlike:
-            notes.append(
+            self._notes.append(
                 f"{self._unlike} passages do not fit these settings and are not embedded: run "
                 "'catalog index update --reread'"
             )
         with self._database.read() as connection:
             chunks = find_waiting_for(connection, self._dataset, self._failed_keys)
-        return EmbeddingReport(self._computed, failed, tuple(chunks), self._usage, tuple(notes))
+        return EmbeddingReport(
+            self._computed, failed, tuple(chunks), self._usage, tuple(self._notes)
+        )
 
 
 Answer = tuple[EmbeddingResult | EmbeddingServerError, float, EmbeddingUsage | None]

@@ -185,20 +185,10 @@ class Pipeline:
         revision = make_revision(source, chunks, self.fingerprint, embedded_by=embedded_by)
         return revision, cut.fallback
 
-    def stored_texts(
-        self, chunks: Iterable[Chunk]
-    ) -> tuple[dict[str, str], dict[int, tuple[str, ...]]]:
-        """Return the texts to embed for stored chunks, by key, and each chunk's keys, by ``seq``.
-
-        The keys of a chunk are in the order of its windows.
-        """
-        texts: dict[str, str] = {}
-        keys: dict[int, tuple[str, ...]] = {}
-        for chunk in chunks:
-            windows = self.embedded.stored_windows(chunk)
-            keys[chunk.seq] = embed_keys(self.model, windows)
-            texts |= zip(keys[chunk.seq], windows, strict=True)
-        return texts, keys
+    def stored_texts(self, chunks: Iterable[Chunk]) -> dict[str, str]:
+        """Return the texts to embed for stored chunks, by key."""
+        windows = [window for chunk in chunks for window in self.embedded.stored_windows(chunk)]
+        return dict(zip(embed_keys(self.model, windows), windows, strict=True))
 
 
 def pipeline_fingerprint(settings: RAGv2Settings, embed_model: EmbeddingModel) -> str:

@@ -18,7 +18,7 @@ from catalog.ingest.readers.base import one_line
 from catalog.ingest.readers.metadata import DATE_KEYS, LEVEL, UNREADABLE, take_title
 from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.readers.registry import EXTENSIONS
-from catalog.ingest.sidecars import Sidecars, may_be_metadata
+from catalog.ingest.sidecars import Sidecars
 from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
 
@@ -115,10 +115,6 @@ def _shown(value: MetadataValue) -> str:
 
 
 _MAX_REMARKS = 20
-_NO_SIDECAR = (
-    "read as text: its name has the form of a metadata file, but there is no file that it "
-    "belongs to (name.ext.meta.yaml is for name.ext; .catalog.yaml is for its folder)"
-)
 
 
 @dataclass(slots=True)
@@ -160,7 +156,7 @@ class FileOutcome:
         try:
             top, limits = changes.top, changes.limits
             self.digest = digest_file(file.absolute, root=top)  # first, to notice later changes
-            changes.sidecars.check(file.path)
+            changes.sidecars.levels_of(file.path)  # raises if a sidecar cannot be read
             for item in read_file(file.absolute, file.path, root=top, limits=limits):
                 if isinstance(item, ReadFailure):
                     self.fail(item.path, item.reason)
@@ -170,8 +166,6 @@ class FileOutcome:
                 document = self._described(named, changes.sidecars)
                 if document is not None:
                     yield document
-            if may_be_metadata(file.path):
-                self.fail(file.path, _NO_SIDECAR)
         except EmptyDocumentError as error:
             self.fail(file.path, str(error))
         except ReadError as error:

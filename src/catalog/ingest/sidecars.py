@@ -7,9 +7,9 @@ Files with text were made from a recording, picture or document that is listed, 
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from catalog.core.ids import sha1_hex
 from catalog.core.text import nfc
 from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise, parse_yaml
 from catalog.ingest.readers.opening import open_regular
+from catalog.ingest.readers.registry import EXTENSIONS
 from catalog.ingest.readers.timed.converted import add_segments
 from catalog.ingest.readers.timed.frames import (
     CONVERTED,
@@ -38,23 +39,16 @@ class Originals:
     """
 
     def __init__(self, files: Iterable[str]) -> None:
-        by_name: dict[str, list[str]] = {}
-        files = sorted(files)
-        texts = [file for file in files if _may_be_text(file)]
-        for file in set(files).difference(texts):
-            for name in (file, split_extension(file)[0]):
-                by_name.setdefault(name, []).append(file)
+        files, by_name = sorted(files), defaultdict[str, list[str]](list)
+        for file in files:
+            for name in () if _may_be_text(file) else (file, split_extension(file)[0]):
+                by_name[name].append(file)
         self._beside: dict[str, tuple[str, ...]] = {}
-        for file in texts if by_name else ():
-            named = (sorted(by_name.get(name, ())) for name in possible_originals(file))
-            if found := tuple(dict.fromkeys(one for names in named for one in names)):
-                self._beside[file] = found
-        self.converted = frozenset(
-            original
-            for file, originals in self._beside.items()
-            for original in originals
-            if _is_conversion(file, original)
-        )
+        self.converted: set[str] = set()
+        for text in filter(_may_be_text, files if by_name else ()):
+            found = [one for name in possible_originals(text) for one in by_name.get(name, ())]
+            self._beside[text] = tuple(dict.fromkeys(found))
+            self.converted.update(one for one in found if _is_conversion(text, one))
 
     def beside(self, file: str) -> tuple[str, ...]:
         """Return the files from which the one at this path may be made, likeliest first."""
@@ -63,8 +57,7 @@ class Originals:
     def name_original(self, document: ParsedDocument, file: str) -> ParsedDocument:
         """Return a document of the file under the name and type of its original, if known.
 
-        The original of a transcript is the recording next to it, whose sound or video its segments
-        are then a transcript of. A record in the file has no original and keeps its path.
+        The original of a transcript is the recording next to it. A record has none.
         """
         if document.path != file or "media_file" in document.metadata or not self.beside(file):
             return document
@@ -77,155 +70,111 @@ class Originals:
 
     def _of_recording(self, document: ParsedDocument, file: str) -> ParsedDocument:
         has_frames = any(segment.modality == "video_frame" for segment in document.segments)
-        kinds = RECORDINGS[:1] if has_frames else RECORDINGS
-        recordings = [one for one in self.beside(file) if file_type_of(one) in kinds]
-        if not recordings:
+        by_type = {file_type_of(one): one for one in reversed(self.beside(file))}
+        kind = next((one for one in RECORDINGS[: 1 if has_frames else None] if one in by_type), "")
+        if not kind:
             return document
-        recording = min(recordings, key=lambda one: kinds.index(file_type_of(one) or ""))
-        file_type, segments = file_type_of(recording) or "", document.segments
-        if file_type == "audio":
+        segments = document.segments
+        if kind == "audio":
             segments = tuple(replace(segment, modality="audio_transcript") for segment in segments)
         elif document.file_type == "audio":  # a text without a name of its recording
             segments = tuple(replace(segment, modality="video_transcript") for segment in segments)
-        media = {"media": split_extension(recording)[0], "media_file": recording}
+        media = {"media": split_extension(by_type[kind])[0], "media_file": by_type[kind]}
         return replace(
             document,
-            file_type=file_type if document.file_type in RECORDINGS else document.file_type,
+            file_type=kind if document.file_type in RECORDINGS else document.file_type,
             segments=segments,
             metadata={**document.metadata, **media},
         )
 
 
 def _may_be_text(file: str) -> bool:
-    """Return whether a file may be the text of another one, by its path."""
     return file_type_of(file) is None or CONVERTED in file.split("/")
 
 
 def _is_conversion(file: str, original: str) -> bool:
-    """Return whether the file is where converters put their output for the original."""
     return CONVERTED in file.split("/") or split_extension(file)[0] == original
 
 
 SIDECAR, FOLDER_FILE = ".meta.yaml", ".catalog.yaml"
-MAX_BYTES = 65_536
-_FORM = re.compile(r"(?:(.+)\.meta|\.catalog)\.(?:ya?ml|json)", re.IGNORECASE | re.DOTALL)
-_MEDIA = ("video", "audio", "image")
-_KEPT = 256  # files whose fields are kept in memory
+_MAX_BYTES = 4 * 65_536 + 4  # of the characters that ``parse_yaml`` takes, and one more
+_FORM = re.compile(r"(.+\.meta|\.catalog)\.(ya?ml|json)", re.IGNORECASE | re.DOTALL)
 
 
-def may_be_metadata(path: str) -> bool:
+def is_metadata(path: str) -> bool:
     """Return whether a file has a name of a metadata file, rightly or wrongly written."""
     return _FORM.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def place_of(path: str) -> str:
-    """Return the file that a metadata file is for, or its folder with a slash ("" for the root)."""
-    folder = path[: path.rfind("/") + 1]
-    form = _FORM.fullmatch(path, len(folder))
-    return folder + ((form and form[1]) or "")
+def is_rightly_named(name: str, files: Collection[str]) -> bool:
+    """Return whether a metadata file can be read; ``files`` are the names of its folder's files.
 
-
-def known_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the files of a folder by their names, and the first one by each stem."""
-    files = sorted(names, reverse=True)
-    return {split_extension(name)[0]: name for name in files} | {name: name for name in files}
-
-
-def is_metadata(name: str, known: Mapping[str, str]) -> bool:
-    """Return whether a file has metadata of others; ``known`` are the names of its folder.
-
-    The file that it is for may be missing, as a transcript may have been made from it. Without an
-    extension there must be one: ``model.meta.yaml`` is a document if there is no ``model.…``.
+    The file that it is for may be missing, as a transcript may have been made from it.
     """
-    form = _FORM.fullmatch(name)
-    return form is not None and (form[1] is None or "." in form[1][1:] or form[1] in known)
-
-
-def right_name(path: str, known: Mapping[str, str]) -> str:
-    """Return how a metadata file must be named to be read; ``known`` are the names of its folder.
-
-    That is ``.catalog.yaml``, not ``.catalog.yml``; ``a.txt.meta.yaml``, not ``a.meta.yaml``.
-    """
-    folder = path[: path.rfind("/") + 1]
-    target = place_of(path)[len(folder) :]
-    if not target:
-        return folder + FOLDER_FILE
-    return folder + (target if file_type_of(target) else known.get(target, target)) + SIDECAR
+    target = name.removesuffix(SIDECAR)
+    if target == name:
+        return name == FOLDER_FILE
+    is_known = split_extension(target)[1].lower() in EXTENSIONS or file_type_of(target) is not None
+    return target in files or is_known
 
 
 def find_beside(root: Path, path: str) -> dict[str, Path | None]:
-    """Return the metadata files of one file: those next to it, and of its folders.
-
-    They are as in :class:`~.discovery.Listing`: ``None`` for one that is not read.
-    """
+    """Return the metadata files in the folders of one file, as in :class:`~.discovery.Listing`."""
     found: dict[str, Path | None] = {}
-    own = path[path.rfind("/") + 1 :]
-    known = known_names([own])
-    places = {path, split_extension(path)[0], *_folders_above(path)}
-    for folder in dict.fromkeys(_folders_above(path)):
-        try:
-            names = [entry.name for entry in (root / folder).iterdir()]
-        except OSError:  # a folder that cannot be listed may be gone into: by the plain names then
-            names = [own + SIDECAR, FOLDER_FILE]
-            names = [name for name in names if os.path.lexists(root / folder / name)]
-        for name in names:
-            one = nfc(folder + name)
-            if may_be_metadata(one) and place_of(one) in places:
-                found[one] = root / folder / name if one == right_name(one, known) else None
+    for folder in filter(lambda one: (root / one).is_dir(), dict.fromkeys(_folders_above(path))):
+        entries = {nfc(entry.name): entry for entry in (root / folder).iterdir()}
+        files = {name for name, entry in entries.items() if not entry.is_dir()}
+        for name in filter(is_metadata, entries):
+            found[nfc(folder) + name] = entries[name] if is_rightly_named(name, files) else None
     return found
 
 
 class Sidecars:
     """The metadata files of a listing, by path, and their fields for a document.
 
-    No path to a file may lead out of ``root``. Each file is read when first needed, up to 65,536
-    bytes. What a file with another name is for, or has as its stem, gets the level ``unreadable``.
-    ``links`` has the paths to which the symbolic links of the listing lead.
+    No path to a file may lead out of ``root``. Each file is read when first needed. A misnamed
+    file (``None``) closes all whose path begins with its own up to the first dot of its name: they
+    get the level ``unreadable``. ``links`` has the targets of symlinks.
     """
 
     def __init__(
         self, files: Mapping[str, Path | None], root: Path, links: Mapping[str, str] | None = None
     ) -> None:
-        self._files, self._root, self._links = files, root, links or {}
-        self._digest = cache(self._hash)
-        self._digest_folder = cache(self._hash_folder)
-        self._load = lru_cache(maxsize=_KEPT)(self._parse_or_reason)
-        self._at: dict[str, list[str]] = {}  # by the file or folder that they are for
-        self._stems: dict[str, list[str]] = {}  # originals with a sidecar, without extension
-        self._of_originals: dict[str, list[str]] = {}  # their sidecars, by folder
-        self._misnamed: dict[str, list[str]] = {}  # by the file or stem that they are for
-        for file in sorted(files, key=lambda one: (files[one] is not None, one)):
-            place = place_of(file)
-            self._at.setdefault(place, []).append(file)
-            if files[file] is None:
-                self._misnamed.setdefault(place, []).append(file)
-            if file_type_of(place):
-                self._stems.setdefault(split_extension(place)[0], []).append(place)
-                self._of_originals.setdefault(place.rpartition("/")[0], []).append(file)
+        self._root, self._links = root, links or {}
+        self._files = {file: absolute for file, absolute in files.items() if absolute is not None}
+        self._digest, self._digest_folder = cache(self._hash), cache(self._hash_folder)
+        self._load = lru_cache(maxsize=256)(self._parse)
+        self._closed: set[str] = set()  # beginnings of paths
+        self._by_folder = defaultdict[str, list[str]](list)  # what may be for originals of texts
+        self._by_stem = defaultdict[str, list[str]](list)  # by their originals without extension
+        for file in sorted(files):
+            folder, _, name = file.rpartition("/")
+            original = file.removesuffix(SIDECAR)
+            if file not in self._files:
+                self._closed.add(file.removesuffix(name) + name.partition(".")[0])
+            elif file_type_of(original):
+                self._by_stem[split_extension(original)[0]].append(file)
+            else:
+                continue
+            self._by_folder[folder].append(file)
 
     def levels_of(self, path: str) -> frozenset[str]:
         """Return the folded levels of confidentiality that a file has by its metadata files.
 
         Raises ``ReadError`` if one of them cannot be read.
         """
-        stated = [self._fields(file).get(LEVEL) for file in self._of_file(path)]
-        level = next((one for one in stated if one is not None), ())
+        fields = self.fields_of(ParsedDocument(path, "", "", ""), path)
+        level = next((one[LEVEL] for one in fields if LEVEL in one), ())
         levels = level if isinstance(level, list | tuple) else (level,)
         return frozenset(str(one).casefold() for one in levels)
 
     def fingerprint(self, path: str) -> str:
         """Return a hash of all files that may have metadata for ``path``; "" if there are none."""
-        if not self._files:
-            return ""
-        parts = [f"{file}:{self._digest(file)}" for file in self._of_file(path)]
-        if self._of_originals and _may_be_text(path):
-            parts += filter(None, map(self._digest_folder, _folders_of_originals(path)))
+        parts = [*map(self._digest, self._of_file(path)), *[UNREADABLE] * self._is_closed(path)]
+        if self._by_folder and _may_be_text(path):
+            folders = {name.rpartition("/")[0] for name in possible_originals(path)}
+            parts += map(self._digest_folder, sorted(folders & self._by_folder.keys()))
         return sha1_hex("|".join(parts)) if parts else ""
-
-    def check(self, path: str) -> None:
-        """Raise ``ReadError`` if a metadata file of this file cannot be read."""
-        for file in self._of_file(path):
-            self._fields(file)
 
     def fields_of(self, document: ParsedDocument, path: str) -> list[dict[str, MetadataValue]]:
         """Return the sidecars' fields for a document of the file at ``path``, strongest first.
@@ -233,103 +182,76 @@ class Sidecars:
         The sidecar of a recording, picture or document also applies to the texts made from it.
         Raises ``ReadError`` if one of the files cannot be read.
         """
-        if not self._files:
-            return []
-        of_file = self._of_file(path)
-        own = [file for file in of_file if place_of(file) != file[: file.rfind("/") + 1]]
-        made_of = [file for one in self._made_of(document, path) for file in self._at[one]]
-        return [self._fields(file) for file in dict.fromkeys((*own, *made_of, *of_file))]
+        media = str(document.metadata.get("media_file", path))
+        files = [
+            *self._of_file(path),
+            *([media + SIDECAR] if media + SIDECAR in self._files else ()),
+        ]
+        for name in possible_originals(path) if _may_be_text(path) else ():
+            for file in self._by_stem.get(name, ()):
+                kinds = {file_type_of(file.removesuffix(SIDECAR)), document.file_type}
+                if kinds <= {*RECORDINGS, "image"} or CONVERTED in path.split("/"):
+                    files.append(file)
+        files.sort(key=lambda file: file.endswith(FOLDER_FILE))
+        is_closed = self._is_closed(path) or self._is_closed(media)
+        closed: list[dict[str, MetadataValue]] = [{LEVEL: UNREADABLE}] if is_closed else []
+        return closed + [self._fields(file) for file in dict.fromkeys(files)]
 
     def _of_file(self, path: str) -> list[str]:
-        """Return the sidecars of this path, of the file its name contains, and of its folders.
+        paths = (path, self._links.get(path, path))  # what is said of a file is said of its links
+        files = [one + SIDECAR for one in (*paths, *filter(file_type_of, possible_originals(path)))]
+        files += [folder + FOLDER_FILE for one in paths for folder in _folders_above(one)]
+        return [file for file in dict.fromkeys(files) if file in self._files]
 
-        The sidecars of a file also apply to a link to it.
-        """
-        if not self._files:
-            return []
-        paths = [path, self._links.get(path, path)]
-        named = (name for name in possible_originals(path) if file_type_of(name))
-        places = [*paths, *named, *(folder for one in paths for folder in _folders_above(one))]
-        files = [file for place in places for file in self._at.get(place, ())]
-        stems = {split_extension(one)[0] for one in paths} | set(possible_originals(path))
-        named_so = (file for stem in sorted(stems) for file in self._misnamed.get(stem, ()))
-        return list(dict.fromkeys((*named_so, *files)))
-
-    def _made_of(self, document: ParsedDocument, path: str) -> Iterator[str]:
-        """Yield the originals with a sidecar from which the document was made."""
-        if not self._of_originals or not _may_be_text(path):
-            return
-        named = document.metadata.get("media_file")
-        folder = str(named).rpartition("/")[0]
-        if named in self._at and folder in _folders_of_originals(path):
-            yield str(named)
-        for name in possible_originals(path):
-            for original in self._stems.get(name, ()):
-                is_timed = file_type_of(original) in _MEDIA and document.file_type in _MEDIA
-                if is_timed or CONVERTED in path.split("/"):
-                    yield original
+    def _is_closed(self, path: str) -> bool:
+        paths = {path, self._links.get(path, path), path.replace(f"{CONVERTED}/", "")}
+        ends = ((one, end) for one in paths for end in range(len(one) + 1))
+        return bool(self._closed) and any(one[:end] in self._closed for one, end in ends)
 
     def _hash_folder(self, folder: str) -> str:
-        files = self._of_originals.get(folder, ())
-        return sha1_hex("|".join(f"{file}:{self._digest(file)}" for file in files)) if files else ""
+        return sha1_hex("|".join(map(self._digest, self._by_folder[folder])))
 
     def _hash(self, file: str) -> str:
         try:
-            return sha1_hex(repr(self._read(file)))
+            return f"{file}:{sha1_hex(repr(self._read(file))) if file in self._files else ''}"
         except ReadError as error:
-            return f"! {error}"
+            return f"{file}! {error}"
 
     def _read(self, file: str) -> bytes:
-        if (absolute := self._files[file]) is None:
-            return b""
-        with open_regular(absolute, root=self._root) as handle:
-            return handle.read(MAX_BYTES + 1)
+        with open_regular(self._files[file], root=self._root) as handle:
+            return handle.read(_MAX_BYTES)
 
     def _fields(self, file: str) -> dict[str, MetadataValue]:
-        fields = self._load(file)
-        if isinstance(fields, ReadError):
-            kind = TransientReadError if isinstance(fields, TransientReadError) else ReadError
-            raise kind(f"{file} cannot be read, so its documents keep their last state: {fields}")
+        if isinstance(fields := self._load(file), ReadError):
+            reason = f"{file} cannot be read, so its documents keep their last state: {fields}"
+            raise (
+                TransientReadError(reason)
+                if isinstance(fields, TransientReadError)
+                else ReadError(reason)
+            )
         return fields
 
-    def _parse_or_reason(self, file: str) -> dict[str, MetadataValue] | ReadError:
-        try:
-            return self._parse(file)
+    def _parse(self, file: str) -> dict[str, MetadataValue] | ReadError:
+        try:  # the reason is kept, too: many documents may ask for it
+            fields = parse_yaml(self._read(file).decode("utf-8-sig")) or {}
+        except UnicodeDecodeError:
+            return ReadError("it is not UTF-8")
         except ReadError as error:
             return error.with_traceback(None)
-
-    def _parse(self, file: str) -> dict[str, MetadataValue]:
-        if self._files[file] is None:
-            return {LEVEL: UNREADABLE}
-        content = self._read(file)
-        if len(content) > MAX_BYTES:
-            raise ReadError(f"it is longer than {MAX_BYTES:,} bytes")
-        try:
-            fields = parse_yaml(content.decode("utf-8-sig"))
-        except UnicodeDecodeError as error:
-            raise ReadError("it is not UTF-8") from error
-        if fields is None:
-            return {}
         if not isinstance(fields, Mapping):
-            raise ReadError("it has no fields (name: value)")
+            return ReadError("it has no fields (name: value)")
         stated = normalise(fields)
-        if file.rpartition("/")[2] == FOLDER_FILE:  # its title is the folder's own
+        if file.endswith(FOLDER_FILE):  # its title is the folder's own
             stated = {name: value for name, value in stated.items() if name.casefold() != "title"}
         return stated
-
-
-def _folders_of_originals(path: str) -> list[str]:
-    return sorted({name.rpartition("/")[0] for name in possible_originals(path)})
 
 
 def _folders_above(path: str) -> Iterator[str]:
     """Yield the folders of a path, each with a slash, nearest first, the root (empty) last.
 
-    A conversion also belongs to the folder of its original, so ``.converted`` is left out of the
-    path.
+    A conversion also belongs to the folders of its original.
     """
-    parts = path.split("/")[:-1]
-    original = [part for part in parts if part != CONVERTED]
-    for names in (parts, original) if len(original) < len(parts) else (parts,):
-        yield from ("/".join(names[:end]) + "/" for end in range(len(names), 0, -1))
+    for one in dict.fromkeys((path, path.replace(f"{CONVERTED}/", ""))):
+        folders = one.split("/")[:-1]
+        yield from ("/".join(folders[:end]) + "/" for end in range(len(folders), 0, -1))
     yield ""

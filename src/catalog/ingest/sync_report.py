@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,17 +14,12 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 METADATA = "metadata not taken: "
+_INDEXED = re.compile(rf"read as |{METADATA}|\d+ passages? not embedded: ")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file or document that was not, or not completely, indexed, and why.
-
-    A reason that begins with ``read as``: it is indexed, but its encoding is a guess, or it is not
-    in the format it seems to have.
-    With :data:`METADATA`: some of its metadata was not used. With ``… passages not embedded``: it
-    is found by its words, but not completely by meaning.
-    """
+    """A file or document that was not, or not completely, indexed, and why."""
 
     path: str
     reason: str
@@ -31,28 +27,20 @@ class Failure:
     @property
     def outcome(self) -> str:
         """``indexed`` or ``not indexed``, the beginning of a sentence about the file."""
-        if self.reason.partition(": ")[0].endswith(
-            ("passage not embedded", "passages not embedded")
-        ):
-            return "indexed"
-        return "indexed" if self.reason.startswith(("read as ", METADATA)) else "not indexed"
+        return "indexed" if _INDEXED.match(self.reason) else "not indexed"
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
     """The outcome of a run.
 
-    ``documents`` and ``chunks`` are the dataset's present counts. ``embedded`` counts the texts
-    that the model embedded in this run, ``reused`` those whose vectors existed already. ``added``
-    and the like count texts; several texts may be one document (docs/reference/recordings.md).
-    ``embedded_chunks`` are the ``chunks`` that have a vector. ``incomplete`` counts documents with
-    some text not embedded, because the model failed or was down; ``unfinished`` counts files that
-    are cut short. The next run retries both. ``files`` are those listed, ``left_out`` those without
-    any text in the index. After ``words_seconds`` everything was found by its words; the whole run
-    took ``seconds``. ``kept`` counts documents that may have changed or be gone: they are from a
-    file that could not be read, or below a place that could not be looked at. ``failed_chunks`` are
-    ids of chunks with some text on which the model failed in this run. ``usage`` has the requests,
-    tokens and cost of a model on a server, ``None`` without one.
+    ``documents``, ``chunks`` and ``embedded_chunks`` (with a vector) are the dataset's present
+    counts. The run embedded ``embedded`` texts; ``reused`` had a vector already. ``added`` and the
+    like count texts, several of which may be one document. ``incomplete`` documents have some text
+    not embedded, ``unfinished`` files are cut short: the next run retries both. ``kept`` documents
+    may have changed or be gone, but could not be looked at. ``files`` are listed, ``left_out`` of
+    them without a text in the index. Everything was found by its words after ``words_seconds``.
+    ``failed_chunks`` are ids; ``usage`` has requests, tokens and cost of a model on a server.
     """
 
     documents: int
@@ -81,28 +69,19 @@ class Progress(Protocol):
     """A display of a run's progress in its own unit: bytes to read, tokens to embed, queries."""
 
     def start(self, total: float, doing: str = "", *, then: str = "") -> None:
-        """Announce the size of the run, or of its next part, and the activity (``doing``).
-
-        A ``total`` of 0 is unknown. ``then`` names a longer part that follows.
-        """
-        ...
+        """Announce the size of a part (0: unknown), what it does, and a longer part to follow."""
 
     def advance(self, amount: float, label: str, counts: str = "") -> None:
         """Add completed work; ``label`` names the file or part, ``counts`` describe it."""
-        ...
 
 
 class Silent:
     """A progress that shows nothing."""
 
-    def start(self, total: float, doing: str = "", *, then: str = "") -> None:
+    def start(self, *args: object, **more: object) -> None:
         """Do nothing."""
 
-    def advance(self, amount: float, label: str, counts: str = "") -> None:
-        """Do nothing."""
-
-
-_HALF_LIFE = 30.0  # seconds after which a measurement counts half
+    advance = start
 
 
 class Pace:
@@ -123,28 +102,19 @@ class Pace:
         now, last = self._clock(), self._last
         self._left, self._last = self._left - amount, now
         if last is not None:
-            fading = 0.5 ** ((now - last) / _HALF_LIFE)
+            fading = 0.5 ** ((now - last) / 30.0)
             self._work = self._work * fading + amount
             self._seconds = self._seconds * fading + now - last
 
     @property
-    def per_second(self) -> float | None:
-        """The work done per second; ``None`` until it is known."""
-        return self._work / self._seconds if self._seconds > 0 else None
-
-    @property
     def seconds_left(self) -> float | None:
         """The seconds that the rest will take at this pace; ``None`` until the pace is known."""
-        rate = self.per_second
-        return max(0.0, self._left) / rate if rate else None
+        return max(0.0, self._left) * self._seconds / self._work if self._seconds > 0 else None
 
     def rate_text(self) -> str:
         """Return ``, 31 a second``; "" until the pace is known."""
-        rate = self.per_second
-        return "" if rate is None else f", {rate:.{0 if rate >= 10 else 1}f} a second"
-
-
-_SLOW = 4.0  # seconds a batch may take before the next is made smaller
+        rate = self._work / self._seconds if self._seconds > 0 else 0.0
+        return f", {rate:.{0 if rate >= 10 else 1}f} a second" if rate else ""
 
 
 def in_groups(
@@ -164,7 +134,5 @@ def in_groups(
 
 
 def next_batch(size: int, seconds: float) -> int:
-    """Return the size of the next batch, from how long one of ``size`` took."""
-    if seconds > _SLOW:
-        return max(1, size // 2)
-    return 2 * size if seconds < _SLOW / 4 else size
+    """Return the size of the next batch, so that it takes one to four seconds."""
+    return 2 * size if seconds < 1.0 else size if seconds <= 4.0 else max(1, size // 2)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.core.errors import MassDeletionError, SourceError, StoreBusyError
 from catalog.ingest.discovery import IGNORE_FILES, is_passed_over
-from catalog.ingest.sidecars import may_be_metadata
+from catalog.ingest.sidecars import is_metadata
 from catalog.interfaces.cli.output import TerminalProgress, complain
 
 if TYPE_CHECKING:
@@ -166,4 +166,4 @@ def _may_be_read(parts: Sequence[str]) -> bool:
 
 def _is_about_files(name: str) -> bool:
     """Return whether a file holds ignore rules or metadata of other files."""
-    return name in IGNORE_FILES or may_be_metadata(name)
+    return name in IGNORE_FILES or is_metadata(name)
