@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -37,14 +37,13 @@ BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all a
 _SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
 
 
-def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[str, SkippedFile]:
-    """Return files on a drive that is no longer mounted at its place, with that place.
+_UNMOUNTED = "the drive is not mounted; if it is gone permanently, run again with --allow-deletions"
 
-    Files that patterns or ignore rules now exclude are left out.
-    """
-    reason = "the drive is not mounted; if it is gone permanently, run again with --allow-deletions"
+
+def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[str, SkippedFile]:
+    """Return the files on a drive that is no longer mounted, without excluded ones."""
     return {
-        entry.file: SkippedFile(entry.mount, reason, entry.mount)
+        entry.file: SkippedFile(entry.mount, _UNMOUNTED, entry.mount)
         for entry in entries
         if entry.mount is not None
         and entry.mount not in listing.mounts
@@ -66,11 +65,7 @@ def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> dict[st
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """The files and documents of a dataset in the store when the run began.
-
-    ``entries`` are by file; ``documents`` by path, like :func:`manifest.known_documents`. ``root``
-    is the folder of that run.
-    """
+    """The files of a dataset by name, its documents by path, and its folder, before the run."""
 
     dataset: str
     entries: Mapping[str, ManifestEntry]
@@ -89,27 +84,15 @@ class StoredFiles:
             )
 
     def paths_of(self, file: str) -> AbstractSet[str]:
-        """Return the paths of a file's documents; may be empty."""
+        """Return the paths of a file's documents; a picture, for example, has none."""
         return self._paths_by_file.get(file, frozenset())
-
-    def has_documents(self, file: str) -> bool:
-        """Return whether a file has any documents; a picture, for example, has none."""
-        return file in self._paths_by_file
 
     @cached_property
     def _paths_by_file(self) -> Mapping[str, AbstractSet[str]]:
-        paths: dict[str, set[str]] = {}
+        paths = defaultdict[str, set[str]](set)
         for path, document in self.documents.items():
-            paths.setdefault(document["file"], set()).add(path)
+            paths[document["file"]].add(path)
         return paths
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A document to publish."""
-
-    source: Source
-    is_new: bool
 
 
 class FolderChanges:
@@ -118,10 +101,8 @@ class FolderChanges:
     ``unseen`` are files that may still exist, by name, with the reason why the run could not look.
     ``pipeline`` identifies how this run cuts and embeds documents. With ``reread`` no file counts
     as unchanged. With ``allow_deletions`` files on a drive that is not mounted count as vanished.
-
-    ``owners`` has the file of each document path. If several files have a document with the same
-    path, the first file gets it; but a file that could not be read keeps its paths. ``deprived``
-    are the files that lost a path to an earlier one in this run.
+    ``owners`` has the file of each document path: of several the first, but a file that could not
+    be read keeps its paths. ``deprived`` files lost a path to an earlier one in this run.
     """
 
     def __init__(
@@ -150,11 +131,10 @@ class FolderChanges:
             unlisted = (stored.entries[file] for file in documents if file not in self.unseen)
             self.unseen |= find_unmounted(unlisted, listing)
         self.vanished = [file for file in missing if file not in self.unseen]
-        skipped = (file.path for file in listing.skipped)  # too large to read, most of them
-        self.originals = Originals({*self._listed, *self.unseen, *skipped})
         present = {*self._listed, *self.unseen}
-        known = ((path, document["file"]) for path, document in stored.documents.items())
-        self.owners = {path: file for path, file in known if file in present}
+        skipped = {file.path for file in listing.skipped}  # too large to read, most of them
+        self.originals = Originals(present | skipped)
+        self.owners = {path: file for file in present for path in stored.paths_of(file)}
         self.deprived: set[str] = set()
 
     @classmethod
@@ -169,11 +149,7 @@ class FolderChanges:
         exclude: Sequence[str] = (),
         **options: Any,
     ) -> FolderChanges:
-        """List a folder or file and compare it; ``options`` are the constructor's.
-
-        ``include`` and ``exclude`` are patterns as in ``.gitignore``. Raises :class:`SourceError`
-        for a missing root.
-        """
+        """List a folder or file as :func:`discover` does; ``options`` are the constructor's."""
         check_dataset_name(dataset)
         limits = ReadLimits.of(settings)
         listing = discover(root, include=include, exclude=exclude, limits=limits)
@@ -205,8 +181,7 @@ class FolderChanges:
     def fingerprint(self, file: str, reason: str | None) -> str:
         """Return the fingerprint of how a file is read in this run; if it changes, read it again.
 
-        It covers the file's sidecars and nearby files from which it may be made. A file that failed
-        for a ``reason`` is also read again under other limits.
+        It covers sidecars and originals; of a file that failed for a ``reason``, limits, too.
         """
         sidecars = self.sidecars.fingerprint(file)[:16]
         parts = [f"{self._pipeline}+{sidecars}" if sidecars else self._pipeline]
@@ -217,16 +192,13 @@ class FolderChanges:
         return ":".join(parts)
 
     def check_deletions(self, max_missing_fraction: float) -> None:
-        """Raise :class:`MassDeletionError` if all files vanished, or many and most of them.
-
-        If the dataset was built from another folder, one vanished file is enough.
-        """
+        """Raise ``MassDeletionError`` if all files vanished, many and most, or a former folder."""
         stored, dataset = self.stored, self.stored.dataset
         vanished = (file for file in self.vanished if file not in self.listing.beside)
-        gone = sum(map(stored.has_documents, vanished))
+        gone = sum(map(bool, map(stored.paths_of, vanished)))
         if not gone or self._allows_deletions:
             return
-        indexed = sum(map(stored.has_documents, stored.entries))
+        indexed = sum(map(bool, map(stored.paths_of, stored.entries)))
         if stored.root and stored.root != str(self.top):
             raise MassDeletionError(
                 f"{dataset!r} was built from {stored.root}; building it from {self.top} would "
@@ -267,20 +239,15 @@ class FolderChanges:
             doubt = "it may have changed since it was read"
         else:
             return None
-        return None if self._is_same(file, entry) else doubt
-
-    def _is_same(self, file: SourceFile, entry: ManifestEntry) -> bool:
-        """Return whether the file's bytes have not changed, and keep its new manifest entry."""
         begun_at = self._clock()
         try:
             if entry.digest != digest_file(file.absolute, root=self.top):
-                return False
+                return doubt
         except ReadError:
-            return False
-        self._compared[file.path] = replace(
-            entry, ctime_ns=file.ctime_ns, inode=file.inode, seen_at=begun_at
-        )
-        return True
+            return doubt
+        entry = replace(entry, ctime_ns=file.ctime_ns, inode=file.inode, seen_at=begun_at)
+        self._compared[file.path] = entry
+        return None
 
     def entry_of(self, file: SourceFile) -> ManifestEntry:
         """Return the manifest entry for an unchanged file."""
@@ -292,7 +259,7 @@ class FolderChanges:
         said = [f"{pattern} matched nothing" for pattern in self.listing.unmatched]
         if not self._listed:
             said.append(f"{self.top} has no file to index; hidden and ignored files do not count")
-        kept: Counter[SkippedFile] = Counter()
+        kept = defaultdict[SkippedFile, int](int)
         for file, place in self.unseen.items():
             kept[place] += len(self.stored.paths_of(file))
         said += (
@@ -303,30 +270,21 @@ class FolderChanges:
         )
         return tuple(said)
 
-    @property
-    def kept(self) -> int:
-        """Count the documents of ``unseen`` files."""
-        return sum(len(self.stored.paths_of(file)) for file in self.unseen)
-
-    def change_of(self, parsed: ParsedDocument, file: SourceFile) -> Change | None:
-        """Return the change for a document of the file, ``None`` if it has not changed."""
+    def change_of(self, parsed: ParsedDocument, file: SourceFile) -> Source | None:
+        """Return a document of the file to publish, ``None`` if it has not changed."""
         source = Source(self.stored.dataset, file.path, parsed, date_of(parsed, file))
-        document = self.stored.documents.get(parsed.path)
-        if document is None:
-            return Change(source, is_new=True)
-        is_same = (
-            document["file"] == file.path
-            and document["content_hash"] == source.content_hash
-            and document["pipeline"] == source.fingerprint(self._pipeline)
-        )
-        return None if is_same and not self.reread else Change(source, is_new=False)
+        now = {
+            "file": file.path,
+            "content_hash": source.content_hash,
+            "pipeline": source.fingerprint(self._pipeline),
+        }
+        known = self.stored.documents.get(parsed.path, {})
+        is_same = all(known.get(name) == value for name, value in now.items())
+        return None if is_same and not self.reread else source
 
 
 def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
-    """Return the date in the document's file name, else when the file was modified.
-
-    In ISO 8601 (UTC); ``None`` if neither dates the document.
-    """
+    """Return the date in the document's file name, else the file's (ISO 8601, UTC), if any."""
     if parsed.path != file.path and file_type(file.path) in STREAMED:  # a record
         return None
     if (named := date_in_name(parsed.path.rpartition("/")[2])) is not None:
@@ -341,13 +299,11 @@ def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
 class SyncPreview:
     """The changes that a run would make, by file.
 
-    ``added`` and ``changed`` files would be read, the latter for the given reason; a file with just
-    a new time counts as changed. ``removed`` files are gone, and their documents would be removed.
-    ``kept`` files keep their documents, because they or a folder above them cannot be read.
-    ``remarks`` are about files; their ``outcome`` says whether they are indexed all the same.
-    ``unchanged`` counts the rest. ``stopped`` says why the run would stop before any change.
-    ``settings`` has, by name, the values of the call and of the dataset if they differ; with the
-    call's, ``recut_documents`` would be cut differently.
+    ``added`` and ``changed`` files would be read, the latter for the given reason. ``removed``
+    files are gone. ``kept`` files keep their documents, because they or a folder above them cannot
+    be read. ``remarks`` are about files; ``unchanged`` counts the rest. ``stopped`` says why the
+    run would stop before any change. ``settings`` has, by name, the values of the call and of the
+    dataset if they differ; with the call's, ``recut_documents`` would be cut differently.
     """
 
     dataset: str

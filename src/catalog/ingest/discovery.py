@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from catalog.core.errors import ReadError, SourceError, TransientReadError
@@ -37,10 +37,8 @@ class SourceFile:
     """A file to read.
 
     ``path`` is relative to the root, with ``/``, in Unicode NFC: the document's name on every
-    system. ``absolute`` opens the file, with symlinks resolved. ``mtime_ns``, ``ctime_ns`` and
-    ``inode`` are signed 64-bit numbers; a file dated after the year 2262 has the highest. ``mount``
-    is the nearest folder above it where a drive is mounted (``.`` for the root), ``None`` if that
-    folder is above the root.
+    system. ``absolute`` has symlinks resolved. The numbers are signed, of 64 bits. ``mount`` is the
+    nearest folder above it where a drive is mounted (``.`` for the root), if that is in the root.
     """
 
     path: str
@@ -56,8 +54,7 @@ class SourceFile:
 class SkippedFile:
     """A file or folder that was not listed, and why; ``path`` can always be printed.
 
-    ``place`` is the path that was not searched for that reason, with everything below it, in
-    Unicode NFC; the root is "".
+    ``place`` was not searched for that reason, with everything below it; the root is "".
     """
 
     path: str
@@ -79,10 +76,10 @@ class Listing:
     top: Path
     files: tuple[SourceFile, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
-    mounts: frozenset[str] = frozenset()
-    left_out: frozenset[str] = frozenset()
-    beside: Mapping[str, Path | None] = field(default_factory=dict)
-    links: Mapping[str, str] = field(default_factory=dict)
+    mounts: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
+    beside: dict[str, Path | None] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
     unmatched: tuple[str, ...] = ()
 
 
@@ -105,23 +102,24 @@ def discover(
     Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
     folder, and ``InputError`` for an invalid pattern.
     """
+    named, included = _printable(str(root)), include and GlobRules.compile(map(nfc, include))
+    excluded = GlobRules.compile(map(nfc, exclude))
     try:
         top = Path(root).resolve(strict=True)
         info = top.stat()
-        walk = _Walk(top, _compile(include), _compile(exclude), limits)
+        walk = _Walk(Listing(top), included or None, excluded, limits)
         if stat.S_ISREG(info.st_mode):
             walk.list_file(info)
             return walk.listing()
     except FileNotFoundError as error:
-        raise SourceError(f"{_printable(str(root))} does not exist") from error
+        raise SourceError(f"{named} does not exist") from error
     except (OSError, RuntimeError, ValueError) as error:
-        raise SourceError(f"{_printable(str(root))} cannot be used: {error}") from error
+        raise SourceError(f"{named} cannot be used: {error}") from error
     if not stat.S_ISDIR(info.st_mode):
-        kind = file_kind(info.st_mode)
-        raise SourceError(f"{_printable(str(root))} is a {kind}: name a file or folder")
+        raise SourceError(f"{named} is a {file_kind(info.st_mode)}: name a file or folder")
     for option, patterns in (("include", include), ("exclude", exclude)):
-        for pattern in patterns:
-            walk.unmatched[f"{option} {pattern!r}"] = GlobRules.compile([nfc(pattern)])
+        rules = {f"{option} {pattern!r}": GlobRules.compile([nfc(pattern)]) for pattern in patterns}
+        walk.unmatched |= rules
     walk.list_folder()
     return walk.listing()
 
@@ -133,34 +131,31 @@ class _Walk:
     ``base`` is always the path of a folder with a slash at its end, or empty for the root.
     """
 
-    root: Path
+    found: Listing
     include: GlobRules | None
-    exclude: GlobRules | None
+    exclude: GlobRules
     limits: ReadLimits
     files: list[tuple[str, Path, os.stat_result]] = field(default_factory=list)
     skipped: list[SkippedFile] = field(default_factory=list)
-    mounts: set[str] = field(default_factory=set)
-    left_out: set[str] = field(default_factory=set)
-    beside: dict[str, Path | None] = field(default_factory=dict)
-    links: dict[str, str] = field(default_factory=dict)
     unmatched: dict[str, GlobRules] = field(default_factory=dict)
 
     def list_file(self, info: os.stat_result) -> None:
-        if self._is_named_well(self.root.name, "file"):
-            self._add(self.root.name, self.root, info)
-            self.beside = find_beside(self.root.parent, self.root.name)
-            for path in (one for one, absolute in self.beside.items() if absolute is None):
+        file = self.found.top
+        if self._is_named_well(file.name, "file"):
+            self._add(file.name, file, info)
+            self.found.beside.update(find_beside(file.parent, file.name))
+            for path in (one for one, read in self.found.beside.items() if read is None):
                 self._skip(path, _MISNAMED)
 
     def list_folder(self) -> None:
         """List depth first without recursion: folders may be nested deeper than Python's stack."""
-        waiting: list[tuple[str, _Rules, int]] = [("", (), device_of(self.root.parent))]
+        waiting: list[tuple[str, _Rules, int]] = [("", (), device_of(self.found.top.parent))]
         while waiting:
             base, rules, device_around = waiting.pop()
             entries = self._entries(base)
-            device = device_of(self.root / base) or device_around
+            device = device_of(self.found.top / base) or device_around
             if device_around not in (device, 0):
-                self.mounts.add(nfc(base.rstrip("/")) or ".")
+                self.found.mounts.add(nfc(base.rstrip("/")) or ".")
             lines = self._ignore_lines(base, entries)
             if lines is None:
                 continue
@@ -176,28 +171,21 @@ class _Walk:
         ):
             name = path if nfc(path) in files else nfc(path)
             mtime_ns, ctime_ns = (min(ns, LATEST_NS) for ns in (info.st_mtime_ns, info.st_ctime_ns))
-            above = folders_above(name) if self.mounts else ()
-            mount = next((folder for folder in above if folder in self.mounts), None)
+            above = folders_above(name) if self.found.mounts else ()
+            mount = next((folder for folder in above if folder in self.found.mounts), None)
             inode = info.st_ino & LATEST_NS
             files[name] = SourceFile(name, absolute, info.st_size, mtime_ns, mount, ctime_ns, inode)
-        return Listing(
-            self.root,
-            tuple(files[name] for name in sorted(files)),
-            tuple(sorted(self.skipped, key=lambda file: (file.path, file.reason))),
-            frozenset(self.mounts),
-            frozenset(self.left_out),
-            self.beside,
-            self.links,
-            tuple(self.unmatched),
-        )
+        listed = tuple(files[name] for name in sorted(files))
+        skipped = tuple(sorted(self.skipped, key=lambda file: (file.path, file.reason)))
+        return replace(self.found, files=listed, skipped=skipped, unmatched=tuple(self.unmatched))
 
     def _entries(self, base: str) -> list[os.DirEntry[str]]:
         try:
-            with os.scandir(self.root / base) as entries:
+            with os.scandir(self.found.top / base) as entries:
                 return list(entries)
         except OSError as error:
             if not base:
-                reason = f"{_printable(str(self.root))} cannot be listed: {error.strerror}"
+                reason = f"{_printable(str(self.found.top))} cannot be listed: {error.strerror}"
                 raise SourceError(reason) from error
             self._skip(base.rstrip("/"), f"folder cannot be listed: {error.strerror}")
             return []
@@ -211,17 +199,17 @@ class _Walk:
         lines: list[str] = []
         for name in filter({entry.name for entry in entries}.__contains__, IGNORE_FILES):
             try:
-                with open_regular(self.root / base / name) as handle:
-                    content = handle.read(_MAX_IGNORE_FILE + 1)
+                with open_regular(self.found.top / base / name) as handle:
+                    content, fault = handle.read(_MAX_IGNORE_FILE + 1), ""
             except TransientReadError as error:
-                self._skip(base + name, _NO_RULES + str(error), place=base)
-                return None
+                content, fault = b"", str(error)
             except ReadError as error:
                 self._skip(base + name, f"not an ignore file: {error}", place=base)
                 continue
             if len(content) > _MAX_IGNORE_FILE:
-                reason = f"{_NO_RULES}it is longer than {_MAX_IGNORE_FILE:,} bytes"
-                self._skip(base + name, reason, place=base)
+                fault = f"it is longer than {_MAX_IGNORE_FILE:,} bytes"
+            if fault:
+                self._skip(base + name, _NO_RULES + fault, place=base)
                 return None
             lines += content.decode("utf-8-sig", "surrogateescape").splitlines()
         return lines
@@ -255,26 +243,24 @@ class _Walk:
         ):
             return False
         if self._is_left_out(path + "/" * is_folder, rules):
-            self.left_out |= {nfc(path)} if is_folder else set()
+            self.found.left_out |= {nfc(path)} if is_folder else set()
         elif is_folder:
             return True
         elif self.include is None or self.include.match(nfc(path)):
             if entry.is_symlink():
                 self._add_link(path, entry)
             else:
-                self._add(path, self.root / path, entry.stat(follow_symlinks=False))
+                self._add(path, self.found.top / path, entry.stat(follow_symlinks=False))
         return False
 
     def _add_beside(self, path: str, files: Collection[str]) -> None:
         name = nfc(path).rpartition("/")[2]
-        target = name.removesuffix(SIDECAR)
-        if is_rightly_named(name, files):
-            self.beside[nfc(path)] = self.root / path
-            if target != name and target not in files:
-                self._skip(path, f"it has metadata for {_printable(target)}, which is not there")
-        else:
-            self.beside[nfc(path)] = None
+        is_read, target = is_rightly_named(name, files), name.removesuffix(SIDECAR)
+        self.found.beside[nfc(path)] = self.found.top / path if is_read else None
+        if not is_read:
             self._skip(path, _MISNAMED)
+        elif target != name and target not in files:
+            self._skip(path, f"it has metadata for {_printable(target)}, which is not there")
 
     def _add_link(self, path: str, entry: os.DirEntry[str]) -> None:
         try:
@@ -283,13 +269,13 @@ class _Walk:
         except (OSError, RuntimeError):
             self._skip(path, "the symlink leads nowhere, or in a circle")
             return
-        if not target.is_relative_to(self.root):
+        if not target.is_relative_to(self.found.top):
             self._skip(path, "not followed: the symlink leads out of the folder")
         elif stat.S_ISDIR(info.st_mode):
             self._skip(path, "not followed: the symlink leads to a folder")
         else:
             self._add(path, target, info)
-            self.links[nfc(path)] = nfc(target.relative_to(self.root).as_posix())
+            self.found.links[nfc(path)] = nfc(target.relative_to(self.found.top).as_posix())
 
     def _add(self, path: str, absolute: Path, info: os.stat_result) -> None:
         extension, limit = file_type(path), self.limits.text_bytes
@@ -306,7 +292,7 @@ class _Walk:
 
     def _is_left_out(self, path: str, rules: _Rules) -> bool:
         """Apply ``exclude``, then the rules nearest to the file, as git does."""
-        if self.exclude is not None and self.exclude.match(nfc(path)):
+        if self.exclude.match(nfc(path)):
             return True
         verdicts = (spec.verdict(path[len(base) :]) for base, spec in rules)
         return next((verdict for verdict in verdicts if verdict is not None), False)
@@ -335,10 +321,6 @@ def is_passed_over(name: str, *, is_folder: bool) -> bool:
     if is_folder and name == CONVERTED_FOLDER:
         return False
     return name.startswith(".") or name in IGNORED_FOLDERS
-
-
-def _compile(patterns: Sequence[str]) -> GlobRules | None:
-    return GlobRules.compile(map(nfc, patterns)) if patterns else None
 
 
 def _printable(path: str) -> str:

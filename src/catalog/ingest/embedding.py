@@ -6,7 +6,7 @@ read what waits ─> close the transaction ─> ask the model ─> open one to s
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 _OUTAGES = 3  # batches in a row on which a server fails before the rest is left to the next run
 _FIRST_BATCH = 2  # texts: even with a slow model, something is stored soon
+_ESTIMATED = (
+    "token counts are estimates (four letters per token), as the model's tokenizer is on its server"
+)
+_UNLIKE = "passages do not fit these settings: run 'catalog index update --reread' to embed them"
 _MADE_READY = 128  # windows made ready at once, from which batches of like length are taken
 
 
@@ -61,11 +65,10 @@ def embed_waiting(
 ) -> EmbeddingReport:
     """Embed waiting passages, each batch in one transaction; searches find them from then on.
 
-    ``pause`` is called after each batch; if it returns true, the rest is left to the next run.
-    Documents indexed after ``since`` (seconds from 1970) come first, the newest first. ``spread``
-    asks the model, here or on other machines. The caller holds the dataset's lock. Texts that the
-    model fails on, or all of them while it is down, are named in the report and tried again by the
-    next run; a server counts as down after three failed batches in a row.
+    If ``pause`` returns true after a batch, the rest is left to the next run. Documents indexed
+    after ``since`` (seconds from 1970) come first, the newest first. ``spread`` asks the model,
+    here or on other machines. The caller holds the dataset's lock. The report names texts that the
+    model fails on, and the next run tries them again; so with all texts if it is down.
     """
     with database.write() as connection:  # a vector may have been lost without a note
         if not settle_waiting(connection, dataset):
@@ -124,11 +127,7 @@ class _EmbeddingRun:
             self._notes.append(f"{error}; {missing} {found}")
 
     def _batches(self) -> Iterator[list[str]]:
-        """Yield batches of texts of similar length, first the shortest of those made ready.
-
-        The first batch is small; each next one is larger, up to the model's size, as long as a
-        batch takes no more than a few seconds.
-        """
+        """Yield batches of texts of similar length, larger ones while they take a few seconds."""
         for group in in_groups(self._waiting, lambda one: len(one.keys), _MADE_READY):
             texts = self._read(group)
             left = sorted(texts, key=lambda key: len(texts[key]))
@@ -143,17 +142,15 @@ class _EmbeddingRun:
 
     def _read(self, group: Sequence[WaitingChunk]) -> dict[str, str]:
         """Return the texts to embed for some of the waiting chunks, by key."""
+        seqs = [chunk.seq for chunk in group]
         with self._database.read() as connection:
-            seqs = [chunk.seq for chunk in group]
             stored = load_chunks(connection, self._dataset, seqs, damaged=[])
         texts = self._pipeline.stored_texts(stored.values())
-        wanted: dict[str, str] = {}
         for chunk in (one for one in group if one.seq in stored):
-            known = {key: texts[key] for key in chunk.keys if key in texts}
+            known = texts.keys() & chunk.keys
             self._unlike += len(known) < len(chunk.keys)
             self._owners |= dict.fromkeys(known, (chunk, stored[chunk.seq].path))
-            wanted |= known
-        return wanted
+        return {key: texts[key] for key in texts if key in self._owners}
 
     def _settle(self, answer: Answer) -> tuple[float, str]:
         """Store the vectors of a batch; return its size in tokens, and a path for it."""
@@ -181,23 +178,17 @@ class _EmbeddingRun:
 
     def report(self) -> EmbeddingReport:
         """Return the report of this pass."""
-        by_path: dict[str, list[str]] = {}
+        by_path = defaultdict[str, list[str]](list)
         for path, reason in self._failed.values():
-            by_path.setdefault(path, []).append(reason)
+            by_path[path].append(reason)
         failed = tuple(
             Failure(path, f"{len(why)} passage{'s' * (len(why) > 1)} not embedded: {why[0]}")
             for path, why in by_path.items()
         )
         if self._usage is not None and self._usage.requests:
-            self._notes.append(
-                "token counts are estimates (four letters per token), because the model's "
-                "tokenizer is on its server"
-            )
+            self._notes.append(_ESTIMATED)
         if self._unlike:
-            self._notes.append(
-                f"{self._unlike} passages do not fit these settings and are not embedded: run "
-                "'catalog index update --reread'"
-            )
+            self._notes.append(f"{self._unlike} {_UNLIKE}")
         with self._database.read() as connection:
             chunks = find_waiting_for(connection, self._dataset, self._failed_keys)
         return EmbeddingReport(
@@ -229,10 +220,7 @@ def ask(model: EmbeddingModel, fingerprint: str, texts: Sequence[str]) -> Answer
 
 
 def keep_vectors(
-    database: Database,
-    model: EmbeddingModel,
-    keys: Sequence[str],
-    vectors: Sequence[Vector | None],
+    database: Database, model: EmbeddingModel, keys: Sequence[str], vectors: Sequence[Vector | None]
 ) -> dict[str, Vector]:
     """Store the vectors that are not ``None``, and return them by key."""
     pairs = zip(keys, vectors, strict=True)

@@ -56,10 +56,7 @@ class Source:
         return content_hash(self.parsed)
 
     def fingerprint(self, pipeline: str) -> str:
-        """Return the fingerprint of how the document was cut, with a hash of its places if mapped.
-
-        So a change is noticed even if text only moved in the file.
-        """
+        """Return the fingerprint of how it was cut, which changes if text only moved in a file."""
         form = self.parsed.places.to_dict()
         return pipeline if form is None else f"{pipeline}:{ids.sha1_hex(json.dumps(form))[:8]}"
 
@@ -82,11 +79,9 @@ class Source:
 class EmbeddedText:
     """Build the text to embed: the prefix, the place of the passage, and the passage.
 
-    The prefix never reaches the stored text, the lexical index, a snippet or a prompt. With
-    ``context``, one line before the passage has the path, the title and the headings that the
-    passage itself does not show; with the ``form`` of ``labels``, it has title, type and headings,
-    each with its name. The passage's own context follows: lines of metadata, and an empty line.
-
+    The prefix never reaches the stored text, an index, a snippet or a prompt. With ``context``, one
+    line before the passage has the path, the title and the headings that the passage itself does
+    not show; with the ``form`` of ``labels``, it has title, type and headings, each with its name.
     A minute of speech has several thoughts, which one vector blurs. So parts of about
     ``part_seconds`` are embedded in addition to the whole, and the best score counts.
     """
@@ -153,12 +148,8 @@ class Pipeline:
             min_size=settings.chunk_min_size,
             window_seconds=settings.transcript_window_seconds,
         )
-        embedded = EmbeddedText(
-            model,
-            settings.embed_context,
-            settings.embed_context_form,
-            settings.transcript_part_seconds,
-        )
+        form, seconds = settings.embed_context_form, settings.transcript_part_seconds
+        embedded = EmbeddedText(model, settings.embed_context, form, seconds)
         return cls(chunker, embedded, pipeline_fingerprint(settings, model))
 
     @property
@@ -167,19 +158,12 @@ class Pipeline:
         return self.embedded.model
 
     def prepare(self, source: Source) -> tuple[NewRevision, str | None]:
-        """Cut a document; return the revision to publish, without vectors.
-
-        The second value says why tokens were not counted by the model's tokenizer, ``None`` if they
-        were.
-        """
+        """Cut a document to publish; the second value says why a tokenizer did not count."""
         cut = cut_document(self.chunker, source)
+        windows = (self.embedded.windows(source.parsed, span) for span in cut.spans)
         chunks = [
-            NewChunk(
-                source.chunk_id(span),
-                span,
-                embed_keys(self.model, self.embedded.windows(source.parsed, span)),
-            )
-            for span in cut.spans
+            NewChunk(source.chunk_id(span), span, embed_keys(self.model, texts))
+            for span, texts in zip(cut.spans, windows, strict=True)
         ]
         embedded_by = self.model.encoder.fingerprint
         revision = make_revision(source, chunks, self.fingerprint, embedded_by=embedded_by)
@@ -236,10 +220,7 @@ def make_revision(
     embedded_by: str,
     vectors: Mapping[str, Vector] | None = None,
 ) -> NewRevision:
-    """Return the revision of a document to publish, embedded by the model ``embedded_by``.
-
-    Chunks without a vector wait for it.
-    """
+    """Return the revision of a document to publish; chunks without a vector wait for it."""
     return NewRevision(
         dataset=source.dataset,
         file=source.file,

@@ -33,13 +33,8 @@ _DATES = frozenset(key for keys in DATE_KEYS.values() for key in keys)
 
 
 def drop_claims(parsed: ParsedDocument) -> ParsedDocument:
-    """Drop the author's values for fields that only the content decides.
-
-    The document's remarks name the dropped fields.
-    """
-    claims = [
-        name for name in TOLD_BY_CONTENT if name in parsed.written and name in parsed.metadata
-    ]
+    """Drop the author's values for fields that only the content decides, with a remark."""
+    claims = [name for name in TOLD_BY_CONTENT if name in parsed.written & parsed.metadata.keys()]
     if not claims:
         return parsed
     return replace(
@@ -121,12 +116,10 @@ _MAX_REMARKS = 20
 class FileOutcome:
     """The result of reading a file in this run.
 
-    ``begun_at`` is when reading began, in seconds: later writes to the file may be missed.
-    ``paths`` are those of its documents; ``unchanged`` counts the documents that stay. ``retry``:
-    the next run may succeed with the same file. Without ``is_whole`` the file was not read to its
-    end, so a missing document may still be in it. ``refused`` are the paths of documents whose part
-    of the file cannot be read. ``digest`` is a hash of the file's bytes. ``dates`` has the file's
-    date for its unchanged documents, by path.
+    ``begun_at`` is when reading began: later writes to the file may be missed. ``paths`` are those
+    of its documents; ``unchanged`` of them stay, with their ``dates``. ``retry``: the next run may
+    succeed with the same file. Without ``is_whole`` the file was not read to its end, so a missing
+    document may still be in it; ``refused`` are documents whose part of the file cannot be read.
     """
 
     file: SourceFile
@@ -148,10 +141,7 @@ class FileOutcome:
         self.retry = self.retry or retry
 
     def read(self, changes: FolderChanges) -> Iterator[ParsedDocument]:
-        """Yield the documents of the file, named by their originals; record failures.
-
-        They have the metadata from the file's sidecars.
-        """
+        """Yield the documents of the file with their sidecars' metadata; record failures."""
         file = self.file
         try:
             top, limits = changes.top, changes.limits
@@ -194,16 +184,12 @@ class FileOutcome:
             self.fail(parsed.path, str(error))
             self.refused.add(parsed.path)
             return None
-        self._note(parsed.path, remarks)
+        self._noted += bool(remarks)
+        if remarks and self._noted <= _MAX_REMARKS:
+            is_last = self._noted == _MAX_REMARKS
+            more = "; further ones in this file are not listed" if is_last else ""
+            self.fail(parsed.path, f"{METADATA}{'; '.join(remarks)}{more}")
         return document
-
-    def _note(self, path: str, remarks: Sequence[str]) -> None:
-        """Record a document's unused metadata, for a limited number of documents of a file."""
-        if not remarks or self._noted >= _MAX_REMARKS:
-            return
-        self._noted += 1
-        more = "; further ones in this file are not listed" if self._noted == _MAX_REMARKS else ""
-        self.fail(path, f"{METADATA}{'; '.join(remarks)}{more}")
 
     @property
     def reason(self) -> str | None:

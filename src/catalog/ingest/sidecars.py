@@ -34,8 +34,7 @@ from catalog.ingest.readers.timed.frames import (
 class Originals:
     """The files of a folder from which texts may be made, and these texts, by their paths.
 
-    ``converted`` are files with a text in ``.converted``, or with one that adds an extension to
-    their name (``scan.pdf.md``): they need not be read if that text was read.
+    ``converted`` files have a text in ``.converted``, or beside them (``scan.pdf.md``) to read.
     """
 
     def __init__(self, files: Iterable[str]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 
 MAX_CHARS = 800  # more finds no more documents by their cards (scifact, nfcorpus, anthropic-docs)
-_READ_CHARS = 20_000  # so that the time does not grow with the text
-
 _NO_PROSE = re.compile(
     r"""\A\ufeff?---[ \t]*\n.*?^(?:---|\.\.\.)[ \t]*$                # front matter
     | ^[ ]{0,3}(```|~~~).*?(?:^[ ]{0,3}\1[`~]*[ \t]*$|\Z)           # code
@@ -27,20 +25,18 @@ _MARKUP = re.compile(
 
 def summarise(text: str) -> str:
     """Return the first 800 characters of prose, or without prose those of the text, on one line."""
-    beginning = text[:_READ_CHARS]
+    beginning = text[:20_000]  # so that the time does not grow with the text
     prose = _NO_PROSE.sub("\n", beginning)
-    words = (_MARKUP.sub(_show, lines).split() for lines in (prose, beginning))
-    return shorten(" ".join(next(filter(None, words), ())), MAX_CHARS)
+    shown = (_MARKUP.sub(_show, one).split() for one in (prose, beginning))
+    return shorten(" ".join(next(filter(None, shown), ())), MAX_CHARS)
 
 
 def _show(mark: re.Match[str]) -> str:
-    return mark[1] or ("" if mark[0][0] in "*_`" else " ")
+    return mark[1] or " " * (mark[0][0] not in "*_`")
 
 
 def shorten(text: str, max_chars: int) -> str:
     """Return the text, or as many of its first words as fit, with ``…``."""
-    if len(text) <= max_chars:
-        return text
     start = text[:max_chars]  # a script without spaces is cut anywhere
     start = start.rpartition(" ")[0] if " " in start[-60:] else start[:-1]
-    return start.rstrip(" ,;:–—-") + "…"
+    return text if len(text) <= max_chars else start.rstrip(" ,;:–—-") + "…"

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from catalog.core.errors import ConfigError
 from catalog.core.settings import IngestSettings
-from catalog.ingest.changes import Change, FolderChanges, date_of
+from catalog.ingest.changes import FolderChanges, date_of
 from catalog.ingest.discovery import SourceFile
 from catalog.ingest.pipeline import Pipeline, Source, publish
 from catalog.ingest.reading import FileOutcome
@@ -96,8 +96,7 @@ class SyncRun:
 
     A group is published when its texts have ``group_chars`` characters. A file is recorded in the
     manifest as begun before its first document is published, and as read, with the result, after
-    the last one. So a run that is interrupted leaves nothing that the next one would miss. A
-    failure is recorded for the file, and the rest of the group continues.
+    the last one. So a run that is interrupted leaves nothing that the next one would miss.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class SyncRun:
         self._database, self._changes, self._pipeline = database, changes, pipeline
         self._stored, self._dataset = changes.stored, changes.stored.dataset
         self._group_chars, self._clock = group_chars, clock
-        self._group: list[tuple[Change, FileOutcome]] = []
+        self._group: list[tuple[Source, FileOutcome]] = []
         self._collected_chars = 0
         self._files_read: list[FileOutcome] = []
         self._files_begun = set(self._stored.entries)
@@ -150,8 +149,8 @@ class SyncRun:
                 outcome.fail(parsed.path, reason, retry=True)  # until the owner gives it up
             else:
                 outcome.paths.add(parsed.path)
-                if (change := changes.change_of(parsed, file)) is not None:
-                    self._collect(change, outcome)
+                if (source := changes.change_of(parsed, file)) is not None:
+                    self._collect(source, outcome)
                     continue
                 outcome.unchanged += 1
                 if "modified" not in parsed.metadata:
@@ -162,15 +161,14 @@ class SyncRun:
 
     def _stays(self, path: str, outcome: FileOutcome) -> bool:
         """Return whether a document keeps its earlier text, because its file was cut short."""
-        entry = self._stored.entries.get(outcome.file.path)
-        if entry is None or not self._stored.has_documents(outcome.file.path):
-            return False
-        is_changed = entry.state != "done" or entry.digest != outcome.digest
-        return is_changed and outcome.is_refused(path)
+        file = outcome.file.path
+        entry = self._stored.entries.get(file) if self._stored.paths_of(file) else None
+        is_read = entry is None or (entry.state == "done" and entry.digest == outcome.digest)
+        return not is_read and outcome.is_refused(path)
 
-    def _collect(self, change: Change, outcome: FileOutcome) -> None:
-        self._group.append((change, outcome))
-        self._collected_chars += len(change.source.parsed.text)
+    def _collect(self, source: Source, outcome: FileOutcome) -> None:
+        self._group.append((source, outcome))
+        self._collected_chars += len(source.parsed.text)
         if self._collected_chars >= self._group_chars:
             self.publish_group()
 
@@ -195,20 +193,20 @@ class SyncRun:
         group, self._group, self._collected_chars = self._group, [], 0
         self._note_begun(outcome.file for _, outcome in group)
         revisions: list[NewRevision] = []
-        for change, outcome in group:
-            revision = self._cut(change.source, outcome)
+        for source, outcome in group:
+            revision = self._cut(source, outcome)
             if revision is not None and not revision.chunks:
-                outcome.fail(change.source.parsed.path, "it has no text to search")
+                outcome.fail(source.parsed.path, "it has no text to search")
             elif revision is not None:
-                self._added += change.is_new
-                self._updated += not change.is_new
+                is_new = source.parsed.path not in self._stored.documents
+                self._added += is_new
+                self._updated += not is_new
                 revisions.append(revision)
         publish(self._database, self._dataset, revisions)
         self.passages += sum(len(revision.chunks) for revision in revisions)
         self._note_read()
 
     def _cut(self, source: Source, outcome: FileOutcome) -> NewRevision | None:
-        """Return a document in the form to publish; ``None`` if it cannot be cut."""
         try:
             revision, fallback = self._pipeline.prepare(source)
         except ConfigError:
@@ -222,9 +220,8 @@ class SyncRun:
         return revision
 
     def _note_begun(self, files: Iterable[SourceFile]) -> None:
-        """Record new files as begun before one of their documents is published.
+        """Record new files as begun: else documents could stay after their files are gone.
 
-        Otherwise an interrupted run could leave documents that stay after their files are gone.
         Files that lose a path to them must be read again, too, because they may get it back.
         """
         new = {file.path: file for file in files if file.path not in self._files_begun}
@@ -239,7 +236,6 @@ class SyncRun:
         self._files_deprived |= deprived
 
     def _note_read(self) -> None:
-        """Record the files whose documents are all published, in one transaction."""
         outcomes, self._files_read = self._files_read, []
         if not outcomes:
             return
@@ -271,24 +267,15 @@ class SyncRun:
     def _entry(
         self, file: SourceFile, state: State, reason: str | None, seen_at: float
     ) -> ManifestEntry:
-        return ManifestEntry(
-            file.path,
-            file.size,
-            file.mtime_ns,
-            self._changes.fingerprint(file.path, reason),
-            state,
-            reason,
-            seen_at,
-            mount=file.mount,
-            ctime_ns=file.ctime_ns,
-            inode=file.inode,
-        )
+        fingerprint = self._changes.fingerprint(file.path, reason)
+        stamps = file.size, file.mtime_ns
+        entry = ManifestEntry(file.path, *stamps, fingerprint, state, reason, seen_at)
+        return replace(entry, mount=file.mount, ctime_ns=file.ctime_ns, inode=file.inode)
 
     def remove_vanished(self) -> None:
-        """Remove vanished files with their remaining documents, and unused cache entries.
+        """Remove vanished files with their documents, and cache entries that are now unused.
 
-        The caches are cleaned only if a document was removed or updated. Unchanged files that moved
-        on disk are recorded, and failures of files whose conversion is indexed are dropped.
+        Failures of files whose conversion is indexed are dropped.
         """
         changes, dataset = self._changes, self._dataset
         with self._database.write() as connection:
@@ -305,6 +292,7 @@ class SyncRun:
 
     def report(self, seconds: float) -> SyncReport:
         """Return the report of the run, with the dataset's present counts."""
+        unseen = (len(self._stored.paths_of(file)) for file in self._changes.unseen)
         dataset, skipped = self._dataset, {file.path for file in self._changes.listing.skipped}
         with self._database.read() as connection:
             none_waits = not embedding_cache.is_noted_waiting(connection, dataset)
@@ -327,7 +315,7 @@ class SyncRun:
             unchanged=self._unchanged,
             removed=self._removed,
             unfinished=self._unfinished,
-            kept=self._changes.kept + sum(self._kept.values()),
+            kept=sum(unseen) + sum(self._kept.values()),
             notes=self._changes.notes() + self._notes(),
         )
 
@@ -337,9 +325,7 @@ class SyncRun:
             kept, files = sum(self._kept.values()), len(self._kept)
             they = f"{kept} document{'s' * (kept > 1)} of {files} file{'s' * (files > 1)}"
             notes.append(f"kept {they} unchanged: the new content could not be read")
-        if self._uncounted:
-            first, count = next(iter(self._uncounted.values())), len(self._uncounted)
-            notes.append(
-                f"the size of {count} documents is an estimate, 4 characters per token: {first}"
-            )
+        for first in list(self._uncounted.values())[:1]:
+            said = f"the size of {len(self._uncounted)} documents is an estimate"
+            notes.append(f"{said}, 4 characters per token: {first}")
         return tuple(notes)

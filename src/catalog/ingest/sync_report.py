@@ -35,12 +35,10 @@ class SyncReport:
     """The outcome of a run.
 
     ``documents``, ``chunks`` and ``embedded_chunks`` (with a vector) are the dataset's present
-    counts. The run embedded ``embedded`` texts; ``reused`` had a vector already. ``added`` and the
-    like count texts, several of which may be one document. ``incomplete`` documents have some text
-    not embedded, ``unfinished`` files are cut short: the next run retries both. ``kept`` documents
-    may have changed or be gone, but could not be looked at. ``files`` are listed, ``left_out`` of
-    them without a text in the index. Everything was found by its words after ``words_seconds``.
-    ``failed_chunks`` are ids; ``usage`` has requests, tokens and cost of a model on a server.
+    counts. ``reused`` texts had a vector already. ``added`` and the like count texts, several of
+    which may be one document. ``incomplete`` documents are not all embedded, ``unfinished`` files
+    cut short. ``kept`` documents could not be looked at. ``left_out`` of the ``files`` have no text
+    in the index. After ``words_seconds`` all was found by its words. ``failed_chunks`` are ids.
     """
 
     documents: int
@@ -85,10 +83,7 @@ class Silent:
 
 
 class Pace:
-    """The speed of a work of ``total``, with most weight on the last half minute.
-
-    The first piece is not measured, because it also loads models and libraries.
-    """
+    """The speed of a work, mostly in the last half minute, but for the first, slow piece."""
 
     def __init__(self, total: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._left, self._clock = total, clock
