@@ -76,12 +76,9 @@ class StoredFiles:
     def load(cls, database: Database, dataset: str) -> StoredFiles:
         """Read the stored files and documents; all are empty if the dataset does not exist."""
         with database.read() as connection:
-            return cls(
-                dataset,
-                manifest.entries(connection, dataset),
-                manifest.known_documents(connection, dataset),
-                find_root(connection, dataset),
-            )
+            entries = manifest.entries(connection, dataset)
+            documents = manifest.known_documents(connection, dataset)
+            return cls(dataset, entries, documents, find_root(connection, dataset))
 
     def paths_of(self, file: str) -> AbstractSet[str]:
         """Return the paths of a file's documents; a picture, for example, has none."""

@@ -242,15 +242,16 @@ class _Walk:
             path, "folder" if is_folder else "file"
         ):
             return False
+        info = entry.stat(follow_symlinks=False)
         if self._is_left_out(path + "/" * is_folder, rules):
-            self.found.left_out |= {nfc(path)} if is_folder else set()
+            self.found.left_out.update([nfc(path)] * is_folder)
         elif is_folder:
             return True
         elif self.include is None or self.include.match(nfc(path)):
-            if entry.is_symlink():
+            if stat.S_ISLNK(info.st_mode):
                 self._add_link(path, entry)
             else:
-                self._add(path, self.found.top / path, entry.stat(follow_symlinks=False))
+                self._add(path, self.found.top / path, info)
         return False
 
     def _add_beside(self, path: str, files: Collection[str]) -> None:

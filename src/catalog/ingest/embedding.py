@@ -17,18 +17,13 @@ from catalog.embedding.encoder import EmbeddingResult, EmbeddingUsage
 from catalog.ingest.sync_report import Failure, Pace, Progress, Silent, in_groups, next_batch
 from catalog.store import Database, embedding_cache
 from catalog.store.chunks import load_chunks
-from catalog.store.embedding_cache import (
-    WaitingChunk,
-    find_waiting_for,
-    list_waiting,
-    settle_waiting,
-)
+from catalog.store.embedding_cache import find_waiting_for, list_waiting, settle_waiting
 
 if TYPE_CHECKING:
     from catalog.embedding.model import EmbeddingModel
     from catalog.ingest.pipeline import Pipeline
     from catalog.ingest.ray_map import Map
-    from catalog.store.embedding_cache import Vector
+    from catalog.store.embedding_cache import Vector, WaitingChunk
 
 _OUTAGES = 3  # batches in a row on which a server fails before the rest is left to the next run
 _FIRST_BATCH = 2  # texts: even with a slow model, something is stored soon
@@ -127,13 +122,16 @@ class _EmbeddingRun:
             self._notes.append(f"{error}; {missing} {found}")
 
     def _batches(self) -> Iterator[list[str]]:
-        """Yield batches of texts of similar length, larger ones while they take a few seconds."""
+        """Yield batches of texts of similar length, around the first one that remains."""
         for group in in_groups(self._waiting, lambda one: len(one.keys), _MADE_READY):
             texts = self._read(group)
             left = sorted(texts, key=lambda key: len(texts[key]))
-            while left:
+            for first in texts:
+                if first not in left:
+                    continue
                 size = self._size = min(self._size, self._model.batch_size)
-                keys, left = left[:size], left[size:]
+                start = max(0, min(left.index(first) - size // 2, len(left) - size))
+                keys, left = left[start : start + size], left[:start] + left[start + size :]
                 with self._database.read() as connection:  # another run may have done some since
                     known = embedding_cache.load(connection, keys)
                 missing = [key for key in keys if key not in known]
@@ -145,12 +143,13 @@ class _EmbeddingRun:
         seqs = [chunk.seq for chunk in group]
         with self._database.read() as connection:
             stored = load_chunks(connection, self._dataset, seqs, damaged=[])
-        texts = self._pipeline.stored_texts(stored.values())
-        for chunk in (one for one in group if one.seq in stored):
+        present = [chunk for chunk in group if chunk.seq in stored]
+        texts = self._pipeline.stored_texts(stored[chunk.seq] for chunk in present)
+        for chunk in present:
             known = texts.keys() & chunk.keys
             self._unlike += len(known) < len(chunk.keys)
             self._owners |= dict.fromkeys(known, (chunk, stored[chunk.seq].path))
-        return {key: texts[key] for key in texts if key in self._owners}
+        return {key: text for key, text in texts.items() if key in self._owners}
 
     def _settle(self, answer: Answer) -> tuple[float, str]:
         """Store the vectors of a batch; return its size in tokens, and a path for it."""
@@ -177,7 +176,6 @@ class _EmbeddingRun:
         return tokens, path
 
     def report(self) -> EmbeddingReport:
-        """Return the report of this pass."""
         by_path = defaultdict[str, list[str]](list)
         for path, reason in self._failed.values():
             by_path[path].append(reason)

@@ -41,8 +41,7 @@ TOGETHER = 100  # chunks published in one transaction: more would block other wr
 class Source:
     """A document on its way into a dataset.
 
-    ``file`` is the listed file from which it came. ``modified`` is the date in that file's name, or
-    its time, if file and document are the same (ISO 8601, UTC).
+    ``file`` is the listed file from which it came; ``modified`` is dated by it (ISO 8601, UTC).
     """
 
     dataset: str
@@ -278,8 +277,7 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 def format_place(path: str, names: Iterable[str], text: str) -> str:
     """Return ``path > Title > Heading`` and a line break, without parts shown in the text.
 
-    A path with fewer than two words, such as a number, says nothing and is left out; so is a
-    suffix.
+    A path with fewer than two words, such as a number, and a suffix are left out.
     """
     path = _SUFFIX.sub("", path)
     is_telling = len(_WORD.findall(path)) > 1

@@ -54,10 +54,7 @@ class Originals:
         return self._beside.get(file, ())
 
     def name_original(self, document: ParsedDocument, file: str) -> ParsedDocument:
-        """Return a document of the file under the name and type of its original, if known.
-
-        The original of a transcript is the recording next to it. A record has none.
-        """
+        """Return a document of the file under the name and type of its original, if known."""
         if document.path != file or "media_file" in document.metadata or not self.beside(file):
             return document
         if any(segment.time_start is not None for segment in document.segments):
@@ -79,12 +76,9 @@ class Originals:
         elif document.file_type == "audio":  # a text without a name of its recording
             segments = tuple(replace(segment, modality="video_transcript") for segment in segments)
         media = {"media": split_extension(by_type[kind])[0], "media_file": by_type[kind]}
-        return replace(
-            document,
-            file_type=kind if document.file_type in RECORDINGS else document.file_type,
-            segments=segments,
-            metadata={**document.metadata, **media},
-        )
+        file_type = kind if document.file_type in RECORDINGS else document.file_type
+        metadata = {**document.metadata, **media}
+        return replace(document, file_type=file_type, segments=segments, metadata=metadata)
 
 
 def _may_be_text(file: str) -> bool:
@@ -111,10 +105,9 @@ def is_rightly_named(name: str, files: Collection[str]) -> bool:
     The file that it is for may be missing, as a transcript may have been made from it.
     """
     target = name.removesuffix(SIDECAR)
-    if target == name:
-        return name == FOLDER_FILE
-    is_known = split_extension(target)[1].lower() in EXTENSIONS or file_type_of(target) is not None
-    return target in files or is_known
+    is_known = target in files or split_extension(target)[1].lower() in EXTENSIONS
+    is_for_one = target != name and (is_known or file_type_of(target) is not None)
+    return is_for_one or name == FOLDER_FILE
 
 
 def find_beside(root: Path, path: str) -> dict[str, Path | None]:
@@ -131,9 +124,9 @@ def find_beside(root: Path, path: str) -> dict[str, Path | None]:
 class Sidecars:
     """The metadata files of a listing, by path, and their fields for a document.
 
-    No path to a file may lead out of ``root``. Each file is read when first needed. A misnamed
-    file (``None``) closes all whose path begins with its own up to the first dot of its name: they
-    get the level ``unreadable``. ``links`` has the targets of symlinks.
+    No path to a file may lead out of ``root``. A misnamed file (``None``) gives the level
+    ``unreadable`` to all whose path begins with its own up to the first dot of its name.
+    ``links`` has the targets of symlinks.
     """
 
     def __init__(
@@ -158,10 +151,7 @@ class Sidecars:
             self._by_folder[folder].append(file)
 
     def levels_of(self, path: str) -> frozenset[str]:
-        """Return the folded levels of confidentiality that a file has by its metadata files.
-
-        Raises ``ReadError`` if one of them cannot be read.
-        """
+        """Return the folded levels of a file by its metadata files; raise if one is unreadable."""
         fields = self.fields_of(ParsedDocument(path, "", "", ""), path)
         level = next((one[LEVEL] for one in fields if LEVEL in one), ())
         levels = level if isinstance(level, list | tuple) else (level,)
@@ -182,10 +172,7 @@ class Sidecars:
         Raises ``ReadError`` if one of the files cannot be read.
         """
         media = str(document.metadata.get("media_file", path))
-        files = [
-            *self._of_file(path),
-            *([media + SIDECAR] if media + SIDECAR in self._files else ()),
-        ]
+        files = self._of_file(path) + [one for one in (media + SIDECAR,) if one in self._files]
         for name in possible_originals(path) if _may_be_text(path) else ():
             for file in self._by_stem.get(name, ()):
                 kinds = {file_type_of(file.removesuffix(SIDECAR)), document.file_type}
@@ -197,6 +184,8 @@ class Sidecars:
         return closed + [self._fields(file) for file in dict.fromkeys(files)]
 
     def _of_file(self, path: str) -> list[str]:
+        if not self._files:
+            return []
         paths = (path, self._links.get(path, path))  # what is said of a file is said of its links
         files = [one + SIDECAR for one in (*paths, *filter(file_type_of, possible_originals(path)))]
         files += [folder + FOLDER_FILE for one in paths for folder in _folders_above(one)]
@@ -222,12 +211,8 @@ class Sidecars:
 
     def _fields(self, file: str) -> dict[str, MetadataValue]:
         if isinstance(fields := self._load(file), ReadError):
-            reason = f"{file} cannot be read, so its documents keep their last state: {fields}"
-            raise (
-                TransientReadError(reason)
-                if isinstance(fields, TransientReadError)
-                else ReadError(reason)
-            )
+            kind = TransientReadError if isinstance(fields, TransientReadError) else ReadError
+            raise kind(f"{file} cannot be read, so its documents keep their last state: {fields}")
         return fields
 
     def _parse(self, file: str) -> dict[str, MetadataValue] | ReadError:
@@ -246,10 +231,7 @@ class Sidecars:
 
 
 def _folders_above(path: str) -> Iterator[str]:
-    """Yield the folders of a path, each with a slash, nearest first, the root (empty) last.
-
-    A conversion also belongs to the folders of its original.
-    """
+    """Yield the folders of a path, and of its original, with a slash; the root (empty) last."""
     for one in dict.fromkeys((path, path.replace(f"{CONVERTED}/", ""))):
         folders = one.split("/")[:-1]
         yield from ("/".join(folders[:end]) + "/" for end in range(len(folders), 0, -1))
