@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pypdfium2.raw as raw
+from pypdfium2 import PdfPage
 
 from catalog.core.text import storable
-
-if TYPE_CHECKING:
-    from pypdfium2 import PdfPage
 
 _MOST_ANNOTATIONS = 5_000
 """Annotations that are looked at on one page."""
@@ -23,8 +23,6 @@ _COMMENTS = (
 
 def read_annotations(page: PdfPage) -> Iterator[str]:
     """Yield a line for each filled field (``Name: Ada``) and comment (``Ada: Too long.``)."""
-    import pypdfium2.raw as raw
-
     comments = {getattr(raw, f"FPDF_ANNOT_{name}") for name in _COMMENTS}
     for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MOST_ANNOTATIONS)):
         annotation = raw.FPDFPage_GetAnnot(page.raw, index)
@@ -43,8 +41,6 @@ def read_annotations(page: PdfPage) -> Iterator[str]:
 
 def _read_field(form: Any, annotation: Any) -> tuple[str, str]:
     """Return the label and the value of a form field; the value is "" if it is not filled."""
-    import pypdfium2.raw as raw
-
     kind, value = raw.FPDFAnnot_GetFormFieldType(form, annotation), ""
     if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
         if raw.FPDFAnnot_IsChecked(form, annotation):

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pypdfium2.raw as pdfium
+from pypdfium2 import PdfPage, PdfTextPage
 
 from catalog.core.text import storable
 from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, write_scripts
 from catalog.ingest.readers.pdf import right_to_left as rtl
-
-if TYPE_CHECKING:
-    from pypdfium2 import PdfPage, PdfTextPage
 
 _REPLACED: dict[int, str | None] = {
     **dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200B, 0x200E, 0x200F, 0x2060)),
@@ -38,7 +38,6 @@ _LINE, _WORD = re.compile("[^\r\n\x02\ufffe]+[\x02\ufffe]?"), re.compile(r"\S+")
 _BOLD = re.compile(rb"bold|black|heavy|demi|cmbx|sfbx|sfbi|-bd|medi(?!um|a)", re.IGNORECASE)
 _FORCE_BOLD = 1 << 18
 _SKEW = 0.09  # quarter turns by which text may lean and still count as straight
-_SIZES = (0.5, 1000.0)  # in points; outside them the height of the letters decides
 # In sizes of letters: white space that parts words, cells, and words within one object; the width
 # of a usual letter (gaps inside an object are looked for above it).
 _GAP, _CELL_GAP, _JUMP, _WIDTH = 0.18, 1.0, 0.2, 0.5
@@ -89,9 +88,7 @@ class Line:
 
 class _Scan:
     def __init__(self, page: PdfPage, textpage: PdfTextPage) -> None:
-        import pypdfium2.raw as pdfium
-
-        address, self._pdfium, self._raw = ctypes.c_void_p, pdfium, textpage.raw
+        address, self._raw = ctypes.c_void_p, textpage.raw
         self.text = _read_characters(textpage)
         self.bounds = page.get_bbox()
         left, bottom, right, top = self.bounds
@@ -111,26 +108,18 @@ class _Scan:
         drawn = self._object(index)
         if drawn in self._styles:
             return self._styles[drawn]
-        at, name, flags = self._pdfium.FS_MATRIX(), ctypes.create_string_buffer(256), ctypes.c_int()
-        self._pdfium.FPDFText_GetMatrix(self._raw, index, at)
+        at, name, flags = pdfium.FS_MATRIX(), ctypes.create_string_buffer(256), ctypes.c_int()
+        pdfium.FPDFText_GetMatrix(self._raw, index, at)
         is_mirrored = at.a * at.d < at.b * at.c  # as OCR draws Hebrew
         sign = -1 if is_mirrored else 1
         quarters = math.atan2(sign * at.b, sign * at.a) / (math.pi / 2)
         turn = round(quarters) % 4 if abs(quarters - round(quarters)) <= _SKEW else None
-        size = self._pdfium.FPDFText_GetFontSize(self._raw, index) * math.hypot(at.c, at.d)
-        if not _SIZES[0] <= size <= _SIZES[1]:
-            left, bottom, right, top = self._box(index)
-            size = (right - left if turn in (1, 3) else top - bottom) or 1.0
-        self._pdfium.FPDFText_GetFontInfo(self._raw, index, name, 256, flags)
+        size = pdfium.FPDFText_GetFontSize(self._raw, index) * math.hypot(at.c, at.d) or 1.0
+        pdfium.FPDFText_GetFontInfo(self._raw, index, name, 256, flags)
         is_bold = bool(flags.value & _FORCE_BOLD or _BOLD.search(name.value))
         base = round(self._turned(at.e, at.f, turn)[1], 1)
         self._styles[drawn] = _Style(base, round(size, 1), is_bold, turn, is_mirrored)
         return self._styles[drawn]
-
-    def _box(self, index: int) -> tuple[float, float, float, float]:
-        box = self._pdfium.FS_RECTF()
-        self._pdfium.FPDFText_GetLooseCharBox(self._raw, index, box)
-        return box.left, box.bottom, box.right, box.top
 
     def _turned(self, x: float, y: float, turn: int | None) -> tuple[float, float]:
         """Return a point as (right, down) from the top left corner in the direction of reading."""
@@ -140,8 +129,9 @@ class _Scan:
 
     def edges(self, index: int, turn: int | None) -> tuple[float, float]:
         """Return where a character begins and ends in the direction of reading."""
-        left, bottom, right, top = self._box(index)
-        ends = self._turned(left, bottom, turn)[0], self._turned(right, top, turn)[0]
+        box = pdfium.FS_RECTF()
+        pdfium.FPDFText_GetLooseCharBox(self._raw, index, box)
+        ends = [self._turned(*at, turn)[0] for at in ((box.left, box.bottom), (box.right, box.top))]
         return min(ends), max(ends)
 
     def lines(self) -> Iterator[Line]:
@@ -243,7 +233,7 @@ class _Scan:
                     x0, x1 = both - x1, both - x0
                 elif line.turn == 0 and not unicodedata.combining(letter[0]):
                     # The pen stood here; the box may only be that of the ink.
-                    self._pdfium.FPDFText_GetCharOrigin(self._raw, at, pen, ctypes.c_double())
+                    pdfium.FPDFText_GetCharOrigin(self._raw, at, pen, ctypes.c_double())
                     x0 = min(pen.value, x0)
                 letters.append((letter, x0, x1))
         line.x0, line.x1 = min(x0 for _, x0, _ in letters), max(x1 for *_, x1 in letters)
@@ -266,8 +256,6 @@ def _compose(match: re.Match[str]) -> str:
 
 def _read_characters(textpage: PdfTextPage) -> str:
     """Return the page's characters; read them one by one only if PDFium leaves some out."""
-    import pypdfium2.raw as pdfium
-
     count, text = textpage.count_chars(), textpage.get_text_range(errors="replace")
     if len(text) != count or "\ufffd" in text:
         codes = (pdfium.FPDFText_GetUnicode(textpage.raw, index) for index in range(count))

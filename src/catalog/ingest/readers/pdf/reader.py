@@ -15,14 +15,17 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import chain, groupby, islice, pairwise, takewhile
 from posixpath import splitext
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
+
+import pypdfium2 as pdfium
+import pypdfium2.raw as raw
+from pypdfium2 import PdfDocument
 
 from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import WITHIN, Places
 from catalog.core.text import clean
 from catalog.ingest.readers.base import (
-    MAX_TITLE,
     ReadFailure,
     ReadLimits,
     cap_failures,
@@ -42,19 +45,18 @@ from catalog.ingest.readers.pdf.lines import (
 )
 from catalog.ingest.readers.pdf.tables import find_tables
 
-if TYPE_CHECKING:
-    from pypdfium2 import PdfDocument
-
 _MOST_BOOKMARKS, _DEEPEST, _MOST_NAMED = 20_000, 9, 20
-_MOST_ATTACHED, _DEEPEST_FILE = 1000, 2
-_MOST_LINES, _LONGEST, _MOST_SIZES = 3, 150, 5
-"""Lines and letters of a heading, and levels told apart by size."""
+_MOST_PLACES = 50  # of a page that are compared with a bookmark
+_MOST_ATTACHED, _DEEPEST_FILE = 1000, 3
+_MOST_LINES, _LONGEST, _MOST_SIZES = 3, 150, 5  # of a heading; levels told apart by size
+# A heading's size in sizes of the body, and the share of all letters that headings may be.
 _LARGER, _LARGEST_SHARE = 1.15, 0.25
-"""A heading's size in sizes of the body, and the share of all letters that headings may be."""
-_MAX_DRAWN = 4
-"""Times the characters allowed that a page may draw, for white space and what is left out."""
-_MOST_PLACES = 50
-"""Places of a page that are compared with a bookmark."""
+_MAX_DRAWN = 4  # times the characters allowed: white space and what is left out is drawn, too
+_NO_STRUCTURE = "broken PDF: it has no readable structure"
+_REFUSED = {
+    raw.FPDF_ERR_PASSWORD: "protected by a password",
+    raw.FPDF_ERR_SECURITY: "its protection is not supported",
+}
 _BROKEN = "broken page"
 _PICTURES = "no text on {}, only pictures; run OCR first"
 _GARBLED = "the text layer of {} has no letters; run OCR first"
@@ -66,59 +68,71 @@ _NUMBER = re.compile(
 _NO_LETTER = re.compile(r"[\W_]+")
 _NUMBERED = re.compile(r"((?:\d{1,3}|[A-Z])(?:\.\d{1,3})*)\.?\s+[^\W\d_]")
 _UNREADABLE = re.compile("[\ufffd\ue000-\uf8ff]")
-_DATE = re.compile(
-    r"(?:D:)?\s*(\d{4})(\d\d)?(\d\d)?(?:(\d\d)(\d\d)?(\d\d)?)?\s*(?:(Z|[+-])(?:(\d\d)'?(\d\d)?'?)?)?"
-)
+_DATE = re.compile(r"(?:D:)?\s*(\d{4})(\d\d)?(\d\d)?((?:\d\d){1,3})?\s*(Z|[+-]\d\d'?(?:\d\d)?)?")
 _NO_TITLE = re.compile(
-    r"(?:untitled|unbenannt|sans titre|title|titel|slide|folie|document|dokument|presentation)"
-    r"[\s\d.-]*|powerpoint[ -]pr.sentation|microsoft (?:word|powerpoint|excel) - .*|none|null|"
-    r"\S*\.(?:docx?|odt|rtf|txt|pdf|tex|dvi|ps|indd|qxd|pptx?|xlsx?|html?|md|fm|p65|pmd|cdr|ai)",
+    r"[\W\d_]*|(?:untitled|unbenannt|sans titre|title|titel|slide|folie|document|dokument|"
+    r"presentation)[\s\d.-]*|powerpoint[ -]pr.sentation|microsoft (?:word|powerpoint|excel) - .*|"
+    r"none|null|\S*\.(?:docx?|odt|rtf|txt|pdf|tex|dvi|ps|indd|qxd|pptx?|xlsx?|html?|md|fm|p65|pmd|cdr|ai)",
     re.IGNORECASE,
 )
-_NO_PROPERTY = frozenset(["(anonymous)", "(unspecified)"])  # ReportLab's missing properties
 _LABEL = re.compile(rb"/([\w.-]{0,20}confidentiality[\w.-]{0,20})", re.IGNORECASE)
+# Names that are asked for, besides those in the file, which may be packed.
 _LABELS = ("Confidentiality", "confidentiality", "CONFIDENTIALITY", "ConfidentialityLevel")
-"""Names that are asked for, besides those in the file, which may be packed."""
-
-
 _Pages = Sequence[Sequence[Line]]
 
 
 class PdfReader:
-    """Read the text layer of a PDF with PDFium, without pictures, and the files attached to it.
+    """Read the text of a PDF with PDFium, and the files attached to it.
 
-    Text stands in the order of PDFium, in each page followed by filled form fields and comments.
-    Page numbers and numbers of lines are left out, running titles stay once, and words broken at
-    the end of a line are joined. Headings are the bookmarks found on their pages, or else lines in
-    larger or bold numbered letters.
+    Filled form fields and comments follow the text of their page. Headings are the bookmarks found
+    on their pages, or else lines in larger or bold numbered letters.
     """
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the document, the attached files, and a failure for what cannot be read.
+        """Yield the document, the attached files, and failures for pages that cannot be read.
 
-        A failure names each broken page (``path#page=n``), one the pages that only have pictures,
-        and one those whose text layer has no letters. Raises ``ReadError`` if the file is broken,
-        protected by a password or over a limit, ``EmptyDocumentError`` if it has no text.
+        Raises ``ReadError`` if the file is broken, protected by a password or over a limit,
+        ``EmptyDocumentError`` if it has no text.
         """
+        if path.count(WITHIN) > _DEEPEST_FILE:
+            raise ReadError("attached too deep: save it as a file")
         data = read_bytes(handle, limits.document_bytes)
-        with _open(data) as document:
+        try:
+            opened = PdfDocument(data)
+        except pdfium.PdfiumError as error:
+            raise ReadError(_REFUSED.get(error.err_code, _NO_STRUCTURE)) from error
+        with opened as document:
             count = len(document)
-            if count == 0:
-                raise ReadError("broken PDF: it has no pages")
             if count > limits.pages:
                 raise ReadError(f"too many pages: {count:,}, over {limits.pages:,}")
             if document.get_formtype():
                 document.init_forms()
             pages, unread = _read_pages(document, limits)
-            broken = [at for at, why in unread.items() if why == _BROKEN]
+            broken = [page for page, why in unread.items() if why == _BROKEN]
             if len(broken) == count:
                 raise ReadError("broken PDF: none of its pages can be read")
             drop_running_lines(pages)
             fields = _read_metadata(document, data)
             if any(pages):
-                yield _build_document(document, path, pages, fields)
+                text, page_starts = join_pages(pages)
+                headings = _outline_headings(document, pages)
+                if len(headings) < 2:  # the letters say more than such an outline, if anything
+                    headings = _font_headings(pages) or headings
+                title = one_line(_property(document, "Title"))
+                title = "" if _NO_TITLE.fullmatch(title) else title
+                yield ParsedDocument(
+                    path=path,
+                    text=text,
+                    title=choose_title(path, title, _largest_text(pages)),
+                    file_type="pdf",
+                    metadata=fields,
+                    headings=tuple(heading for heading in headings if heading.end > heading.start),
+                    tables=tuple(find_tables(pages)),
+                    pages=page_starts,
+                    places=Places("page"),
+                )
             yield from _read_attached(document, path, fields, limits)
         if not any(pages):
             size = "1 page" if count == 1 else f"{count:,} pages"
@@ -131,7 +145,6 @@ class PdfReader:
 
 
 def _name_pages(numbers: Sequence[int]) -> str:
-    """Return page numbers in words, ``pages 2-5, 8``."""
     parts = groupby(enumerate(numbers), lambda one: one[1] - one[0])
     runs = [[number for _, number in part] for _, part in parts]
     names = [f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in runs]
@@ -139,27 +152,10 @@ def _name_pages(numbers: Sequence[int]) -> str:
     return f"page{'s' * (len(numbers) > 1)} {', '.join(names[:_MOST_NAMED])}{rest}"
 
 
-def _open(data: bytes) -> PdfDocument:
-    import pypdfium2 as pdfium
-    import pypdfium2.raw as raw
-
-    try:
-        return pdfium.PdfDocument(data)
-    except pdfium.PdfiumError as error:
-        reasons = {
-            raw.FPDF_ERR_PASSWORD: "protected by a password",
-            raw.FPDF_ERR_SECURITY: "its protection is not supported",
-        }
-        reason = reasons.get(error.err_code, "broken PDF: it has no readable structure")
-        raise ReadError(reason) from error
-
-
 def _read_pages(
     document: PdfDocument, limits: ReadLimits
 ) -> tuple[list[list[Line]], dict[int, str]]:
     """Return the lines of all pages, and why pages, counted from 1, have no text."""
-    import pypdfium2 as pdfium
-
     pages, unread, left = list[list[Line]](), dict[int, str](), limits.characters
     for number in range(1, len(document) + 1):
         lines: list[Line] = []
@@ -173,7 +169,7 @@ def _read_pages(
                     unread[number] = _GARBLED
                     lines = [line for line, rest in zip(lines, bad, strict=True) if rest < 0]
                 lines += [Line(text) for text in read_annotations(page)]
-                if not lines and pdfium.raw.FPDFPage_CountObjects(page.raw) > 0:
+                if not lines and raw.FPDFPage_CountObjects(page.raw) > 0:
                     unread.setdefault(number, _PICTURES)
         except pdfium.PdfiumError:
             unread[number] = _BROKEN
@@ -184,41 +180,15 @@ def _read_pages(
     return pages, unread
 
 
-def _build_document(
-    document: PdfDocument, path: str, pages: _Pages, fields: dict[str, MetadataValue]
-) -> ParsedDocument:
-    text, page_starts = join_pages(pages)
-    headings = _outline_headings(document, pages)
-    if len(headings) < 2:  # such an outline says less than the letters do, if they say anything
-        headings = _font_headings(pages) or headings
-    return ParsedDocument(
-        path=path,
-        text=text,
-        title=choose_title(path, _stated_title(document), _largest_text(pages)),
-        file_type="pdf",
-        metadata=fields,
-        headings=tuple(heading for heading in headings if heading.end > heading.start),
-        tables=tuple(find_tables(pages)),
-        pages=page_starts,
-        places=Places("page"),
-    )
-
-
 def _read_attached(
     document: PdfDocument, path: str, fields: Mapping[str, MetadataValue], limits: ReadLimits
 ) -> Iterator[ParsedDocument | ReadFailure]:
-    import pypdfium2 as pdfium
-    import pypdfium2.raw as raw
-
     names = Counter[str]()
     for index in range(min(document.count_attachments(), _MOST_ATTACHED)):
         handle = raw.FPDFDoc_GetAttachment(document, index)
         name = one_line(clean(read_string(raw.FPDFAttachment_GetName, handle)))
         stem, suffix = splitext(re.split(r"[/\\]", name)[-1].replace(WITHIN.strip(), "-") or "file")
         where = f"{path}{WITHIN}{number_name(names, stem, suffix)}"
-        if where.count(WITHIN) > _DEEPEST_FILE:
-            yield ReadFailure(where, "attached too deep: save it as a file")
-            continue
         try:
             data = bytes(pdfium.PdfAttachment(handle, document).get_data())
         except pdfium.PdfiumError as error:
@@ -233,40 +203,36 @@ def _outline_headings(document: PdfDocument, pages: _Pages) -> list[Heading]:
     Case, punctuation and a leading number do not count. If several lines match, the one nearest to
     the bookmark's place is taken; a line is the heading of one bookmark only.
     """
-    import pypdfium2.raw as raw
-
-    marks: dict[int, list[tuple[str, int, float | None]]] = defaultdict(list)
+    marks: dict[int, list[tuple[str, int, float]]] = defaultdict(list)
     for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS):
         title = one_line(read_string(raw.FPDFBookmark_GetTitle, mark, max_bytes=4096))
         place = mark.get_dest()
         page = place.get_index() if place is not None else None
         if title and place is not None and page is not None and page < len(pages):
-            view = place.get_view()[1]  # left, top and zoom
-            marks[page].append((title, mark.level + 1, view[1] if len(view) > 1 else None))
+            top = (*place.get_view()[1], None, None)[1]  # of left, top and zoom
+            marks[page].append((title, mark.level + 1, top or math.inf))
     headings: list[Heading] = []
     for page, on_page in marks.items():
         lines, taken = pages[page], set[int]()
         places: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for first, last in ((at, at + more) for at in range(len(lines)) for more in range(3)):
-            text = " ".join(line.text for line in lines[first : last + 1])
-            for key in set(_keys(text)) if last < len(lines) and len(text) <= MAX_TITLE else ():
-                places[key] += [(first, last)] if len(places[key]) < _MOST_PLACES else []
+        for first, stop in ((at, at + many) for at in range(len(lines)) for many in (1, 2, 3)):
+            for key in set(_keys(" ".join(line.text for line in lines[first:stop]))):
+                places[key] += [(first, stop)] if len(places[key]) < _MOST_PLACES else []
         for title, level, top in on_page:
             spans = [
-                (0.0 if top is None else abs(lines[first].y - top), first, last)
+                (abs(lines[first].y - top), first, min(stop, len(lines)))
                 for key in filter(None, dict.fromkeys(_keys(title)))
-                for first, last in places.get(key, ())
-                if taken.isdisjoint(range(first, last + 1))
+                for first, stop in places.get(key, ())
+                if taken.isdisjoint(range(first, stop))
             ]
             if spans:
-                _, first, last = min(spans)
-                taken.update(range(first, last + 1))
-                headings.append(Heading(lines[first].start, lines[last].end, level, title))
+                _, first, stop = min(spans)
+                taken.update(range(first, stop))
+                headings.append(Heading(lines[first].start, lines[stop - 1].end, level, title))
     return sorted(headings, key=lambda heading: heading.start)
 
 
 def _keys(text: str) -> tuple[str, str]:
-    """Return the letters by which a title is compared: all, and those after its number."""
     folded = unicodedata.normalize("NFKC", text).strip()
     bare = _NUMBER.sub("", folded, count=1)
     return _NO_LETTER.sub("", folded.casefold()), _NO_LETTER.sub("", bare.casefold())
@@ -275,8 +241,7 @@ def _keys(text: str) -> tuple[str, str]:
 def _font_headings(pages: _Pages) -> list[Heading]:
     """Return short lines in larger letters than the body's, and bold lines with a number.
 
-    Neither ends like a sentence, and both begin a paragraph. The largest size is level 1, and so
-    on. Bold numbered lines come below; the more parts their number has, the deeper they are.
+    The largest size is level 1, and so on. Bold lines come below, by the parts of their number.
     """
     body = body_size(pages)
     found: list[tuple[float, Heading]] = []
@@ -302,25 +267,21 @@ def _font_headings(pages: _Pages) -> list[Heading]:
 
 def _heading_level(lines: Sequence[Line], body: float) -> int | None:
     """Return 0 for a heading in large letters, the parts of its number for one in bold letters."""
-    text = " ".join(line.text for line in lines[: _MOST_LINES + 1])
-    if lines[0].margin == "aside" or len(lines) > _MOST_LINES or len(text) > _LONGEST:
-        return None
+    text = " ".join(line.text for line in lines[: _MOST_LINES + 1]).rstrip()
     shown = sum(letter.isalnum() or letter.isspace() for letter in text)
-    if text.rstrip()[-1] in ".,;:" or sum(map(str.isalpha, text)) < 2 or 2 * shown < len(text):
+    is_short = len(lines) <= _MOST_LINES and len(text) <= _LONGEST
+    has_words = sum(map(str.isalpha, text)) >= 2 and 2 * shown >= len(text)
+    if lines[0].margin == "aside" or not is_short or not has_words or text[-1] in ".,;:":
         return None
     if all(line.size >= _LARGER * body for line in lines):
         return 0
-    number = _NUMBERED.match(text)
-    if number is not None and all(line.bold and line.size >= 0.97 * body for line in lines):
-        return number.group(1).count(".") + 1
-    return None
+    is_bold = all(line.bold and line.size >= 0.97 * body for line in lines)
+    number = _NUMBERED.match(text) if is_bold else None
+    return number[1].count(".") + 1 if number else None
 
 
 def _read_metadata(document: PdfDocument, data: bytes) -> dict[str, MetadataValue]:
-    """Return author, subject, dates, tags and language that are given, as first-class fields."""
-    import pypdfium2.raw as pdfium
-
-    language = read_string(pdfium.FPDFCatalog_GetLanguage, document, max_bytes=256)
+    language = read_string(raw.FPDFCatalog_GetLanguage, document, max_bytes=256)
     is_language = re.fullmatch(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", language)
     labels = islice(dict.fromkeys(match[1].decode() for match in _LABEL.finditer(data)), 20)
     stated = {name: _property(document, name) for name in dict.fromkeys([*_LABELS, *labels])}
@@ -338,24 +299,13 @@ def _read_metadata(document: PdfDocument, data: bytes) -> dict[str, MetadataValu
 
 
 def _property(document: PdfDocument, key: str) -> str:
-    import pypdfium2.raw as pdfium
-
-    value = read_string(pdfium.FPDF_GetMetaText, document, key.encode(), max_bytes=65536)
+    value = read_string(raw.FPDF_GetMetaText, document, key.encode(), max_bytes=65536)
     value = value.strip("\ufffd \t\r\n")
-    return "" if value in _NO_PROPERTY else value
-
-
-def _stated_title(document: PdfDocument) -> str:
-    """Return the title in the properties, or "" if it is a file name or has no content."""
-    title = one_line(_property(document, "Title"))
-    return title if any(map(str.isalpha, title)) and not _NO_TITLE.fullmatch(title) else ""
+    return "" if value in ("(anonymous)", "(unspecified)") else value  # as ReportLab writes nothing
 
 
 def _largest_text(pages: _Pages) -> str:
-    """Return the first page's lines in its largest letters, or "" if they are no title.
-
-    A title is a few words together, at least a fifth larger than the body's letters.
-    """
+    """Return the first page's lines in its largest letters, or "" if they are no title."""
     upright = [line for line in pages[0] if line.margin != "aside"]
     largest = max((line.size for line in upright), default=0.0)
     first = next((at for at, line in enumerate(upright) if line.size >= 0.97 * largest), 0)
@@ -373,13 +323,11 @@ def iso_date(value: str) -> str | None:
     match = _DATE.match(value)
     if match is None:
         return None
-    year, month, day, hour, minute, second, sign, *zone = match.groups()
-    date = f"{year}-{month or '01'}-{day or '01'}"
-    if hour is not None:
-        date += f"T{hour}:{minute or '00'}:{second or '00'}"
-        date += f"{sign}{zone[0] or '00'}:{zone[1] or '00'}".replace("Z", "+") if sign else ""
+    year, month, day, time, zone = match.groups(default="")
+    date = f"{year}{month or '01'}{day or '01'}"
     try:
-        dt.datetime.fromisoformat(date)
+        if not time:
+            return dt.date.fromisoformat(date).isoformat()
+        return dt.datetime.fromisoformat(f"{date}T{time}{zone}".replace("'", "")).isoformat()
     except ValueError:
         return None
-    return date
