@@ -484,7 +484,7 @@ def test_a_misnamed_metadata_file_closes_what_begins_with_its_name_up_to_the_dot
     build(library, folder)
     closed = paths(library, filters="confidentiality=unreadable")
     search = SearchServiceV2(library).search
-    hits = search("walrus", dataset="notes", filters=["confidentiality!=unreadable"], limit=20)
+    hits = search("walrus", dataset="notes", filters=["confidentiality!=unreadable"])
     others = {"b.txt", "sub/b.txt"} | ({"said.md", "talk.en.srt"} if begin == "a" else set())
     assert len(closed) == 2
     assert {hit.path for hit in hits} == others
