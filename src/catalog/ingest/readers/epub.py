@@ -10,6 +10,7 @@ from lxml import etree
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
+from catalog.ingest.readers import base
 from catalog.ingest.readers.archive import (
     Archive,
     BrokenPartError,
@@ -21,24 +22,14 @@ from catalog.ingest.readers.archive import (
     parse_xml,
     text_of,
 )
-from catalog.ingest.readers.base import (
-    JoinedText,
-    ReadFailure,
-    ReadLimits,
-    cap_failures,
-    read_bytes,
-)
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.metadata import LEVEL, normalise, one_level, stated_levels, take_title
 
-_CONTAINER = "META-INF/container.xml"
-_ENCRYPTION = "META-INF/encryption.xml"
+_CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
 _FONT_SCRAMBLING = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _CONTENTS_TYPES = ("toc", "other.loi", "other.lot")
-_UNKNOWN = "unknown"
-"""What Sphinx and others write where the author said nothing."""
 _METADATA = {
     "title": "title", "creator": "author", "language": "language", "date": "created",
     "subject": "tags", "publisher": "publisher", "description": "description",
@@ -49,8 +40,8 @@ class EpubReader:
     """Read a book as one document; headings keep the levels of their chapters."""
 
     def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+        self, handle: BinaryIO, path: str, *, limits: base.ReadLimits
+    ) -> Iterator[ParsedDocument | base.ReadFailure]:
         """Yield the one document of the file, after a failure for each chapter that is missing.
 
         Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
@@ -61,29 +52,24 @@ class EpubReader:
             raise ReadError(f"too many chapters: over {limits.pages:,}")
         metadata = normalise(fields)
         title = take_title(metadata)
-        joined, missing, paragraphs = JoinedText(limits, "paragraph"), [], 0
+        joined, missing, paragraphs = base.JoinedText(limits, "paragraph"), [], 0
         for chapter in chapters:
             try:
                 source = decode(archive.read(chapter), declared=True)
             except BrokenPartError as error:
-                missing.append(ReadFailure(f"{path}:{chapter}", str(error)))
+                missing.append(base.ReadFailure(f"{path}:{chapter}", str(error)))
                 continue
             page = extract(source)
             places = page.places.moved(paragraphs)
             paragraphs = max((paragraphs, *places.numbers))
             joined.add(page.text, page.headings, page.atomic, places=places, tables=page.tables)
             metadata |= one_level(metadata.get(LEVEL), page.metadata.get(LEVEL))
-        yield from cap_failures(missing)
+        yield from base.cap_failures(missing)
         yield joined.document(path, title=title, file_type="epub", metadata=metadata)
 
 
 def _read_package(archive: Archive) -> tuple[list[str], dict[str, object]]:
-    """Return the names of the chapters' entries, which may be missing, and the metadata.
-
-    Chapters are those of the spine, without the navigation document, a separate table of contents,
-    and entries that are not text. Without a spine they are all pages of the manifest. Raises
-    ``ReadError`` if there is no package document or if content is encrypted.
-    """
+    """Return the entries of the spine, else of the manifest, without contents; and the metadata."""
     files: list[str | None] = []
     if _CONTAINER in archive:
         roots = named(parse_xml(archive.read(_CONTAINER), is_lenient=True), "rootfile")
@@ -138,8 +124,8 @@ def _read_metadata(root: Element) -> dict[str, object]:
             values[_METADATA[name]].append(value)
     if "description" in values:
         values["description"] = [extract(values["description"][0]).text]
-    listed = {"tags", "author", *stated_levels(values)}
-    return {key: all_ if key in listed and all_[1:] else all_[0] for key, all_ in values.items()}
+    listed = {"tags", *stated_levels(values)} | ({"author"} if values["author"][1:] else set())
+    return {key: all_ if key in listed else all_[0] for key, all_ in values.items() if all_}
 
 
 _BOOK_TAGS = {name: name for name in ("table", "tr", "td", "th", "sup", "sub")}
@@ -151,23 +137,21 @@ class FictionBookReader:
     """Read a FictionBook (.fb2) as one document, with the titles of its sections as headings."""
 
     def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+        self, handle: BinaryIO, path: str, *, limits: base.ReadLimits
+    ) -> Iterator[ParsedDocument | base.ReadFailure]:
         """Yield the one document of the file; raise ``ReadError`` if it is broken or too large."""
-        root, depth = parse_xml(read_bytes(handle, limits.document_bytes), is_lenient=True), 0
+        root = parse_xml(base.read_bytes(handle, limits.document_bytes), is_lenient=True)
         about = next(iter(named(root, "title-info")), root)
-        fields = {
-            "author": [" ".join(map(text_of, one)) for one in named(about, "author")],
-            "language": next(map(text_of, named(about, "lang")), None),
-        }
+        authors = [" ".join(map(text_of, one)) for one in named(about, "author")]
+        language = next(map(text_of, named(about, "lang")), None)
         title = next(map(text_of, named(about, "book-title")), None)
-        for event, element in etree.iterwalk(root, events=("start", "end")):
+        for element in reversed(list(root.iter("*"))):  # so that sections still have their names
             name = local_name(element)
-            depth += (name == "section") * (1 if event == "start" else -1)
-            if event == "end":
-                heading = f"h{min(max(depth, 1), 6)}"
-                element.tag = heading if name == "title" else _BOOK_TAGS.get(name, "div")
+            level = sum(1 for _ in element.iterancestors("{*}section")) if name == "title" else 0
+            heading = f"h{min(max(level, 1), 6)}"
+            element.tag = heading if name == "title" else _BOOK_TAGS.get(name, "div")
         page = extract(etree.tostring(root, encoding="unicode", method="html"))
-        joined, metadata = JoinedText(limits, "paragraph"), normalise(fields)
+        joined = base.JoinedText(limits, "paragraph")
         joined.add(page.text, page.headings, page.atomic, places=page.places, tables=page.tables)
+        metadata = normalise({"author": authors, "language": language})
         yield joined.document(path, title=title, file_type="fb2", metadata=metadata)

@@ -47,8 +47,8 @@ _FURNITURE_NAMES = """
     social-share headerlink katex-html"""
 _FURNITURE = frozenset(_FURNITURE_NAMES.split())
 """Names of what stands on each page of a site, and of signs beside headings and formulas."""
-_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
-"""Soft hyphens and spaces without width, which would part words."""
+_INVISIBLE = re.compile(f"[\u00ad\u200b\u2060\ufeff{RAISED}{LOWERED}{CLOSED}]")
+"""Soft hyphens and spaces without width, which would part words, and our own signs."""
 _SUBSET = re.compile(
     r"\A([^<]*+(?:<\?[^>]*+>\s*+)?<!doctype[^<>\[\]]*+)\[([^\]]*+)\]", re.IGNORECASE
 )
@@ -77,10 +77,7 @@ class HtmlReader(base.WholeFileReader):
     unit: ClassVar[_Unit] = "line"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document; its title is ``<title>``, the first heading or the stem.
-
-        Raises ``ReadError`` if there is no visible text at all.
-        """
+        """Return the document; raise ``ReadError`` without visible text."""
         page = extract(text, unit=self.unit)
         if not page.text:
             raise EmptyDocumentError("empty: no visible text")
@@ -97,10 +94,7 @@ class MhtmlReader(HtmlReader):
     def read(
         self, handle: BinaryIO, path: str, *, limits: base.ReadLimits
     ) -> Iterator[ParsedDocument | base.ReadFailure]:
-        """Yield the document of the first HTML part, with its address.
-
-        Raises ``ReadError`` if there is no such part.
-        """
+        """Yield the document of the first HTML part; raise ``ReadError`` if there is none."""
         archive, _ = parse(base.read_bytes(handle, limits.text_bytes))
         parts = (part for part in archive.walk() if part.get_content_type() == "text/html")
         page = next(parts, None)
@@ -118,16 +112,13 @@ class MhtmlReader(HtmlReader):
 
 @dataclass(slots=True)
 class _Mark:
-    """An open element, with the pieces and characters before its text, once it has any.
-
-    ``header`` counts the rows of a table up to the first that has other cells than ``th``.
-    """
+    """An open element, with the pieces and characters before its text, once it has any."""
 
     tag: str
     piece: int = -1
     start: int = -1
-    header: int = 0
-    is_header: bool = True
+    header: int = 0  # rows of a table
+    is_header: bool = True  # no cell other than th up to here
 
 
 class _Page:
@@ -259,32 +250,30 @@ class _Page:
         elif tag in _MARKED:
             self._preformatted -= tag == "pre"
             mark = self._marks.pop()
-            if mark.start >= 0:
-                self._end_marked(mark)
+            if tag in _SCRIPTS:
+                self._rewrite(mark)
+            elif tag == "pre" and mark.start >= 0:
+                self._atomic.append((mark.start, self.length))
+            elif mark.start >= max(0, self._table_end):  # a table around others arranges a page
+                self._end_table(mark)
         self._break(tag)
 
-    def _end_marked(self, mark: _Mark) -> None:
-        if mark.tag in _SCRIPTS:
-            self._rewrite(mark)
-        elif mark.tag == "pre" or mark.start >= self._table_end:  # not around other tables
-            self._atomic.append((mark.start, self.length))
-        if mark.tag == "table" and mark.start >= self._table_end:
-            self._table_end = self.length
-            text = "".join(self._pieces[mark.piece :])
-            rows = [row.split(" | ") for row in text.split("\n", COMPARED_ROWS)]
-            named = rows[: mark.header or names_columns(rows)] if len(rows) > 1 else []
-            if {len(row) for row in named} != {len(row) for row in rows[len(named) :][:1]}:  # spans
-                named = [[name for row in named for name in row]]
-            self._tables += make_table(mark.start, self.length, named)
+    def _end_table(self, mark: _Mark) -> None:
+        self._atomic.append((mark.start, self.length))
+        self._table_end = self.length
+        text = "".join(self._pieces[mark.piece :])
+        rows = [row.split(" | ") for row in text.split("\n", COMPARED_ROWS)]
+        named = rows[: mark.header or names_columns(rows)] if len(rows) > 1 else []
+        if {*map(len, named)} != {*map(len, rows[len(named) :][:1])}:  # cells span columns
+            named = [[name for row in named for name in row]]
+        self._tables += make_table(mark.start, self.length, named)
 
     def _flush(self, _comment: str = "") -> None:
         if not self._data:
             return
-        data = "".join(self._data)
+        data = _INVISIBLE.sub("", "".join(self._data))
         self._data.clear()
         line = self._data_line - data.count("\n")
-        if not data.isascii():
-            data = _INVISIBLE.sub("", data)
         is_pre = self._preformatted > 0
         for number, part in enumerate(data.split("\n"), line):
             if number > line and is_pre:  # not right behind the tag
@@ -325,12 +314,10 @@ class _Page:
             self._headings.append(Heading(mark.start, self.length, int(mark.tag[1]), title))
 
     def _rewrite(self, mark: _Mark) -> None:
-        if self.length - mark.start > _LONGEST_SCRIPT:
-            return
-        text = "".join(self._pieces[mark.piece :])
-        before = "".join(self._pieces[max(0, mark.piece - 5) : mark.piece])[-40:]
-        before = before.replace(RAISED, "\n").replace(LOWERED, "\n")  # of the page's own
-        if "\n" not in text:
+        is_short = 0 <= mark.start >= self.length - _LONGEST_SCRIPT
+        text = "".join(self._pieces[mark.piece :]) if is_short else ""
+        if text and "\n" not in text:
+            before = "".join(self._pieces[max(0, mark.piece - 5) : mark.piece])[-40:]
             written = write_scripts(f"{before}{_SCRIPTS[mark.tag]}{text}{CLOSED}")[len(before) :]
             self._pieces[mark.piece :] = [written]
             self.length = mark.start + len(written)
@@ -349,9 +336,7 @@ def extract(source: str, *, unit: _Unit = "paragraph") -> ParsedDocument:
     """Return the visible text of a page or a fragment, as a document without a path.
 
     Navigation counts only if there is nothing else, and hidden text only if it is the longer one.
-    Blocks are separated by line breaks. Cells of a table row are on one line, even if their text
-    is in paragraphs. A row is one paragraph; so is everything that begins on a new line, except
-    after ``<br>``.
+    A row of a table is one line and one paragraph, even if its cells hold paragraphs.
     """
     page = _read(source, unit, "")
     if sum(len(text.strip()) for text in page.left_out["hidden"]) > page.length:

@@ -42,33 +42,25 @@ _FIELDS = {
 
 
 class OpenDocumentReader:
-    """Read paragraphs, lists and tables of a text, or the slides of a presentation with notes.
-
-    Footnotes come at the end. Comments, tracked deletions and pictures are left out.
-    """
+    """Read a text with its footnotes at the end, or the slides of a presentation with notes."""
 
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the one document of the file.
-
-        Raises ``ReadError`` if it is broken, protected or over a limit, or holds no text.
-        """
-        is_archive = handle.read(2) == b"PK"
+        """Yield the one document; raise ``ReadError`` if broken, protected, too large or empty."""
+        archive = open_archive(handle, limits) if handle.read(2) == b"PK" else None
         handle.seek(0)
-        archive = open_archive(handle, limits) if is_archive else None
-        if archive is not None:
-            metadata = normalise(read_opendocument_properties(archive))
-            root = parse_xml(archive.read("content.xml"))
-        else:
-            root = parse_xml(read_bytes(handle, limits.document_bytes))
-            metadata = normalise(_properties(root))
+        fields = read_opendocument_properties(archive) if archive else {}
+        whole = (
+            archive.read("content.xml") if archive else read_bytes(handle, limits.document_bytes)
+        )
+        root = parse_xml(whole)
+        metadata = normalise(fields or _properties(root))
         body = next(iter(named(root, "body")), None)
-        if body is None:
-            raise ReadError("not a document")
-        slides, scripts = named(body, "page"), _scripts(root)
-        if len(slides) > limits.pages:
-            raise ReadError(f"over {limits.pages:,} slides")
+        slides = [] if body is None else named(body, "page")
+        if body is None or len(slides) > limits.pages:
+            raise ReadError("not a document" if body is None else f"over {limits.pages:,} slides")
+        scripts = _scripts(root)
         joined, pages = JoinedText(limits, "slide" if slides else "paragraph"), list[int]()
         for part in slides or [body]:
             pages.append(joined.following)
@@ -76,16 +68,12 @@ class OpenDocumentReader:
             page = extract(etree.tostring(part, encoding="unicode", method="html", with_tail=False))
             places = None if slides else page.places
             joined.add(page.text, page.headings, page.atomic, places=places, tables=page.tables)
-        pages = pages if slides else []
-        title, form = take_title(metadata), file_type(path)
+        title, form, pages = take_title(metadata), file_type(path), pages if slides else []
         yield joined.document(path, title=title, file_type=form, metadata=metadata, pages=pages)
 
 
 def read_opendocument_properties(archive: Archive) -> dict[str, object]:
-    """Return title, author, keywords, dates and a confidentiality from ``meta.xml``.
-
-    Raises ``ReadError`` for an encrypted file.
-    """
+    """Return the fields of ``meta.xml``; raise ``ReadError`` for an encrypted file."""
     manifest = "META-INF/manifest.xml"
     if manifest in archive and b":encryption-data" in archive.read(manifest):
         raise ReadError("protected by a password")
@@ -94,14 +82,13 @@ def read_opendocument_properties(archive: Archive) -> dict[str, object]:
 
 def _properties(root: Element) -> dict[str, object]:
     fields: dict[str, object] = {}
-    keywords = [text_of(one) for one in named(root, "keyword")]
     for element in (one for meta in named(root, "meta") for one in meta):
         name, value, own = local_name(element), text_of(element), _attribute(element, "name")
         if name == "user-defined" and LEVEL in own.casefold():
             fields[own] = value
         elif name in _FIELDS and value:
             fields.setdefault(_FIELDS[name], value)
-    return fields | {"keywords": keywords}
+    return fields | {"keywords": [text_of(one) for one in named(root, "keyword")]}
 
 
 def _attribute(element: Element, name: str) -> str:

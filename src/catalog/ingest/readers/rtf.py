@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import escape
 from itertools import groupby
 from typing import BinaryIO
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.places import PlacesBuilder
 from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, read_bytes
 from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, write_scripts
+from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise
-from catalog.ingest.readers.tables import make_table, names_columns
 
 _TITLE = re.compile(r"\{\\title ([^{}\\]{1,300})\}")
 _PROPERTY = re.compile(r"\\propname(?![a-z])(.{1,400}?)(?=\\prop|\\static|\Z)", re.DOTALL)
@@ -28,28 +28,21 @@ class RtfReader:
     def read(
         self, handle: BinaryIO, path: str, *, limits: ReadLimits
     ) -> Iterator[ParsedDocument | ReadFailure]:
-        """Yield the one document of the file.
-
-        Raises ``ReadError`` if it is too large, broken or without text.
-        """
+        """Yield the one document; raise ``ReadError`` if it is too large, broken or empty."""
         source = read_bytes(handle, limits.text_bytes).decode("cp1252", "replace")
         text = _read(_mark(source))
         if not text.strip():
             raise EmptyDocumentError("empty: no text")
-        joined, number = JoinedText(limits, "paragraph"), 0
-        lines = filter(str.strip, write_scripts(text).split("\n"))
-        for is_table, block in groupby(lines, lambda line: "|" in line and line.endswith("|")):
-            rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block]
-            parts = [" | ".join(row) for row in rows]
-            for group in ["\n".join(parts)] if is_table else parts:
-                places, at = PlacesBuilder("paragraph"), 0
-                for line in group.split("\n"):
-                    number += 1
-                    places.add(at, number)
-                    at += len(line) + 1
-                whole = [(0, len(group))] if is_table else []
-                tables = make_table(*whole[0], rows[:1]) if is_table and names_columns(rows) else []
-                joined.add(group, atomic=whole, places=places.places(), tables=tables)
+        page, joined = [], JoinedText(limits, "paragraph")
+        lines = filter(str.strip, escape(write_scripts(text)).split("\n"))
+        for is_row, block in groupby(lines, lambda line: "|" in line and line.endswith("|")):
+            if is_row:
+                rows = [line.strip("|").replace("|", "<td>") for line in block]
+                page.append(f"<table><tr><td>{'<tr><td>'.join(rows)}</table>")
+            else:
+                page.append(f"<p>{'<p>'.join(block)}</p>")
+        read = extract("".join(page))
+        joined.add(read.text, atomic=read.atomic, places=read.places, tables=read.tables)
         title = _TITLE.search(source)
         properties = re.sub("[{}]", "", "\\par ".join(_PROPERTY.findall(source)))
         names = _read(f"{{\\rtf1 {properties}}}").split("\n")

@@ -24,9 +24,8 @@ LONGEST_REPEATED = 80
 def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) -> bool:
     """Return whether the first row names the columns of the rows under it.
 
-    It does if the values under it are numbers, dates or four times as long, if the next row is
-    written in another way (words, capital, digits), or if one is a usual name such as ``date``.
-    Two columns of words may be a form, with a name in the first cell of each row.
+    The values under it are numbers, dates, longer or written in another way, or a name is a usual
+    one. Two columns of words may be a form, with a name in the first cell of each row.
     """
     row, below = list(rows[0]) if rows else [], rows[1:COMPARED_ROWS]
     texts = list(filter(None, row))
@@ -50,11 +49,7 @@ def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) ->
 
 
 def _is_form(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether two columns of words look like a form, as any of under four rows does.
-
-    Signs are a colon after a name, a long text or a number in the first row, and numbers in some of
-    the values but not in most.
-    """
+    # A form has a colon after a name, a long text or a number in its first row, or few numbers.
     numbered = sum(any(map(str.isdigit, "".join(row[1:2]))) for row in rows)
     is_named = any(row and row[0].endswith(":") for row in rows)
     is_first = any(map(_SIGN_OF_VALUE.match, rows[0]))
@@ -86,11 +81,9 @@ def make_table(start: int, end: int, names: Sequence[Sequence[str]]) -> list[Tab
     >>> make_table(0, 99, [["Reign", "Name", "Name"], ["Reign", "Latin", "Norse"]])[0].columns
     '| Reign | Name Latin | Name Norse |'
     """
-    if len({len(row) for row in names}) > 1:
-        columns = [" ".join(cell.split()) for row in names for cell in row]
-    else:
-        stacked = zip(*names, strict=True)
-        columns = [" ".join(" ".join(dict.fromkeys(column)).split()) for column in stacked]
+    is_even = len({len(row) for row in names}) < 2
+    stacked = zip(*names, strict=True) if is_even else ([cell] for row in names for cell in row)
+    columns = [" ".join(" ".join(dict.fromkeys(column)).split()) for column in stacked]
     line = " | ".join(columns)
     if len(line) > _LONGEST_LINE:
         line = line[:_LONGEST_LINE].rpartition(" | ")[0] + " | …"
