@@ -34,9 +34,8 @@ _REPLACED: dict[int, str | None] = {
 }
 _ACCENTS = str.maketrans("´¨ˆ˜¯˘˙˚ˇ", "\u0301\u0308\u0302\u0303\u0304\u0306\u0307\u030a\u030c")
 _ACCENTED = re.compile(r"([´¨ˆ˜¯˘˙˚ˇ])([^\W\d_])")  # TeX draws an accent, then the letter under it
-_LINE, _WORD = re.compile("[^\r\n\x02\ufffe]+[\x02\ufffe]?"), re.compile(r"\S+")
+_LINE, _WORD = re.compile("(?=\\S)[^\r\n\x02\ufffe]+[\x02\ufffe]?"), re.compile(r"\S+")
 _BOLD = re.compile(rb"bold|black|heavy|demi|cmbx|sfbx|sfbi|-bd|medi(?!um|a)", re.IGNORECASE)
-_FORCE_BOLD = 1 << 18
 _SKEW = 0.09  # quarter turns by which text may lean and still count as straight
 # In sizes of letters: white space that parts words, cells, and words within one object; the width
 # of a usual letter (gaps inside an object are looked for above it).
@@ -116,7 +115,7 @@ class _Scan:
         turn = round(quarters) % 4 if abs(quarters - round(quarters)) <= _SKEW else None
         size = pdfium.FPDFText_GetFontSize(self._raw, index) * math.hypot(at.c, at.d) or 1.0
         pdfium.FPDFText_GetFontInfo(self._raw, index, name, 256, flags)
-        is_bold = bool(flags.value & _FORCE_BOLD or _BOLD.search(name.value))
+        is_bold = bool(flags.value >> 18 & 1 or _BOLD.search(name.value))
         base = round(self._turned(at.e, at.f, turn)[1], 1)
         self._styles[drawn] = _Style(base, round(size, 1), is_bold, turn, is_mirrored)
         return self._styles[drawn]
@@ -154,10 +153,7 @@ class _Scan:
 
     def _find(self, first: int, stop: int) -> Line | None:
         """Return the line of these characters, without its text; ``None`` if nothing is visible."""
-        text = self.text[first:stop]
-        first, stop = stop - len(text.lstrip()), first + len(text.rstrip())
-        if first >= stop:
-            return None
+        stop = first + len(self.text[first:stop].rstrip())
         style = self._style(first)
         if style is not self._style(stop - 1):
             letters = Counter[_Style]()
@@ -188,7 +184,13 @@ class _Scan:
             cells[-1] += self._mark(start, end, line)
             last = end
         if not cells[1:] and _SPACED_OUT.fullmatch(cells[0]):
-            cells = [self._close_up(line)]
+            letters = [
+                (self.text[at], *self.edges(at, line.turn))
+                for at in range(line.first, line.stop)
+                if not self.text[at].isspace()
+            ]
+            usual = median(after[1] - before[2] for before, after in pairwise(letters))
+            cells = [rtl.join_letters(letters, 1.5 * usual)]
         cells = [text for cell in cells if (text := _clean(cell))]
         line.text, line.cells = " ".join(cells), tuple(cells) if cells[1:] else ()
 
@@ -210,15 +212,6 @@ class _Scan:
                 word += " "
             word, mark, last = word + self.text[at], found, x1
         return word + (CLOSED if mark else "")
-
-    def _close_up(self, line: Line) -> str:
-        """Return the single letters of a line as words: wider gaps are between words."""
-        letters = [at for at in range(line.first, line.stop) if not self.text[at].isspace()]
-        edges = [self.edges(at, line.turn) for at in letters]
-        gaps = [after[0] - before[1] for before, after in pairwise(edges)]
-        wide = 1.5 * median(gaps)
-        pairs = zip([0.0, *gaps], letters, strict=True)
-        return "".join(" " * (gap > wide) + self.text[at] for gap, at in pairs)
 
     def _spell_places(self, line: Line) -> None:
         """Set the text of a line to its letters from left to right."""
@@ -346,8 +339,7 @@ _COUNTED = re.compile(  # a page number at the beginning or the end of a line in
 _ROMAN = re.compile(rf"[-–—•|\s]*{_PAGE}[ivxlc]{{1,7}}[-–—•|\s.]*")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LONE = "#"
-_Key = tuple[str, str, int | None, int]
-"""Margin and text of a line; with a page number, the text around it and its lead; the height."""
+_Key = tuple[str, str, int | None, int]  # margin, text around a number, its lead, height
 
 
 def body_size(pages: Sequence[Sequence[Line]]) -> float:
@@ -408,8 +400,7 @@ def _keys(line: Line, page: int, body: float) -> Iterator[_Key]:
 _COMPOUND = re.compile(r"(?<![^\W\d_])[^\W\d_]++(?:[-‐][^\W\d_]++)++")
 _BROKEN = re.compile(r"(?:^|(?<=[\s(\[\"'“‘„«/–—]))((?:[^\W\d_]+[-‐])*)([^\W\d_]{2,})([-‐\u00ad])$")
 _BROKEN_PAIR = re.compile(r"(?<!\S)\S++(?<=[-‐\u00ad])\n\S++")
-_ALWAYS = frozenset(["well", "self", "half", "quasi", "vice"])
-"""First halves that keep their hyphen."""
+_ALWAYS = frozenset(["well", "self", "half", "quasi", "vice"])  # keep their hyphen
 
 
 def join_pages(pages: Sequence[Sequence[Line]]) -> tuple[str, tuple[int, ...]]:
@@ -424,8 +415,16 @@ def join_pages(pages: Sequence[Sequence[Line]]) -> tuple[str, tuple[int, ...]]:
     inner = _BROKEN_PAIR.sub(" ", lines.casefold().replace("‐", "-"))
     words, compounds = set(_LETTERS.findall(inner)), set(_COMPOUND.findall(inner))
     for line, after in chain.from_iterable(map(pairwise, pages)):
-        if line.text.endswith(("-", "‐", "\u00ad")) and not after.starts:
-            line.text, after.text = _join_word(line.text, after.text, words, compounds)
+        head, _, rest = after.text.partition(" ")
+        broken, following = _BROKEN.search(line.text), _LETTERS.match(head)
+        is_inner = head[:1].islower() and line.text[-2:-1].islower() and not after.starts
+        if broken and following and is_inner:
+            before, fragment, hyphen = broken.groups()
+            first, second = fragment.casefold(), following[0].casefold()
+            is_compound = before != "" or first in _ALWAYS or f"{first}-{second}" in compounds
+            is_compound |= first + second not in words and {first, second} <= words
+            is_kept = is_compound and hyphen != "\u00ad"
+            line.text, after.text = (line.text if is_kept else line.text[:-1]) + head, rest
     parts, starts, length = list[str](), list[int](), 0
     for page, line in ((page, line) for page, on_page in enumerate(pages) for line in on_page):
         line.text = line.text.removesuffix("\u00ad")
@@ -437,16 +436,3 @@ def join_pages(pages: Sequence[Sequence[Line]]) -> tuple[str, tuple[int, ...]]:
             parts += [gap, line.text] if parts else [line.text]
             length = line.end
     return "".join(parts), (*starts, *[length] * (len(pages) - len(starts)))
-
-
-def _join_word(line: str, after: str, words: set[str], compounds: set[str]) -> tuple[str, str]:
-    """Return two lines, with a word that is broken between them whole at the end of the first."""
-    head, _, rest = after.partition(" ")
-    broken, following = _BROKEN.search(line), _LETTERS.match(head)
-    if broken is None or following is None or not (head[0].islower() and line[-2].islower()):
-        return line, after
-    before, fragment, hyphen = broken.groups()
-    first, second = fragment.casefold(), following[0].casefold()
-    is_compound = before or first in _ALWAYS or f"{first}-{second}" in compounds
-    is_compound = is_compound or (first + second not in words and {first, second} <= words)
-    return (line if is_compound and hyphen != "\u00ad" else line[:-1]) + head, rest

@@ -17,8 +17,7 @@ from operator import add
 _LETTERS = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
 RIGHT_TO_LEFT = re.compile(f"[{_LETTERS}]")
 _LAM = "\u0644"
-STRETCH = "\u0640"
-"""The line that makes an Arabic word longer."""
+STRETCH = "\u0640"  # the line that makes an Arabic word longer
 _PRESENTATION_FORM = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")
 _MARKS = (
     "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
@@ -29,8 +28,7 @@ _WRONG_BRACKET = re.compile(
     r"(?<![^\s(\[{«\"])[)\]}»](?=[\w\"])|(?<=[\w.%!?\"'׳״])[(\[{«](?=[\s.,;:!?،؛؟)\]}»\"]|$)"
 )
 """A bracket that closes before a word, or opens after one: drawn as its mirror image."""
-_LAST_LETTERS = frozenset("ךםןףץةى")
-"""Letters that only end words."""
+_LAST_LETTERS = frozenset("ךםןףץةى")  # that only end words
 
 
 def count_directions(text: str) -> tuple[int, int]:
@@ -42,8 +40,7 @@ def count_directions(text: str) -> tuple[int, int]:
 def is_logical(words: Iterable[str]) -> bool:
     """Return whether words that are spelled from left to right are already in logical order.
 
-    Some programs draw Hebrew from left to right, as if it were Latin. Letters that only end words
-    give this away.
+    Some programs draw Hebrew as if it were Latin. Letters that only end words give this away.
     """
     ends = [(word[0] in _LAST_LETTERS, word[-1] in _LAST_LETTERS) for word in words if word[1:]]
     return sum(last for _, last in ends) > sum(first for first, _ in ends)
@@ -52,8 +49,8 @@ def is_logical(words: Iterable[str]) -> bool:
 def join_letters(letters: Sequence[tuple[str, float, float]], gap: float) -> str:
     """Return letters as words, from left to right: ``gap`` is the least space between words.
 
-    A letter is its text, its left and its right edge. Vowels and accents follow the letters above
-    or below which they are. Of a ligature in one place, lam comes last.
+    A letter is its text and its edges. Vowels and accents follow the letters above or below which
+    they are. Of a ligature in one place, lam comes last.
     """
     letters = sorted(letters, key=lambda letter: (letter[1] + letter[2], letter[0] == _LAM))
     bases = [letter for letter in letters if not unicodedata.combining(letter[0][0])]
@@ -99,7 +96,5 @@ def to_logical(visual: str, *, is_in_latin: bool) -> str:
 
 
 def mend_brackets(text: str) -> str:
-    """Return a line with the brackets turned that PDFium mirrored, if it has such letters."""
-    if text.isascii() or RIGHT_TO_LEFT.search(text) is None:
-        return text
+    """Return a line with the brackets turned that PDFium mirrored."""
     return _WRONG_BRACKET.sub(lambda match: _MIRRORED[match[0]], text)
