@@ -414,19 +414,12 @@ def found(library) -> set[str]:
     return {result.path for result in results}
 
 
-@pytest.mark.parametrize(
-    ("left", "encoding"),
-    [
-        *((left, "utf-8") for left in (1, 20, 35, 70, 100, 138, 164)),
-        (70, "utf-16"),
-        (164, "utf-16"),
-    ],
-)
-def test_a_file_of_records_that_is_cut_short_loses_no_record(library, corpus, left, encoding):
+@pytest.mark.parametrize("left", [1, 20, 35, 70, 100, 138, 164])
+def test_a_file_of_records_that_is_cut_short_loses_no_record(library, corpus, left):
     whole = "\n".join(records(5)) + "\n"
-    corpus.write_text(whole, encoding=encoding)
+    corpus.write_text(whole)
     Indexer(library).update("corpus")
-    corpus.write_text(whole[:left].replace("walrus 0", "walrus zero"), encoding=encoding)
+    corpus.write_text(whole[:left].replace("walrus 0", "walrus zero"))
     for _ in range(2):
         report = Indexer(library).update("corpus")
         assert (report.removed, report.documents, report.unfinished) == (0, 5, 1)
@@ -434,7 +427,7 @@ def test_a_file_of_records_that_is_cut_short_loses_no_record(library, corpus, le
         assert ends_with_one(report)
     assert report.kept == 5 - whole[:left].count("\n")
     assert found(library) == {"r0", "r1", "r2", "r3", "r4"}
-    corpus.write_text("\n".join(records(4)), encoding=encoding)
+    corpus.write_text("\n".join(records(4)))
     report = Indexer(library).update("corpus")
     assert (report.removed, report.kept, report.unfinished, report.failed) == (1, 0, 0, ())
     assert not ends_with_one(report)
