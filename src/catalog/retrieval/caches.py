@@ -88,12 +88,12 @@ class ModelCache:
 class QueryVectors:
     """Embed queries through a cache in memory of the ``size`` last ones, keyed by side and text.
 
-    A ``size`` of 0 keeps none. ``hits`` and ``misses`` count since the object was made;
-    ``model_ms`` is the model's time since then in milliseconds.
+    At least one is kept, since both legs ask for it. ``hits`` and ``misses`` count since the object
+    was made; ``model_ms`` is the model's time since then in milliseconds.
     """
 
     def __init__(self, model: EmbeddingModel, size: int) -> None:
-        self.model, self._size = model, size
+        self.model = model
         self._memory: LRUCache[tuple[Side, str], Vector] = LRUCache(size)
         self.hits = 0
         self.misses = 0
@@ -113,6 +113,5 @@ class QueryVectors:
         prefix = model.query_prefix if side == "query" else model.document_prefix
         vector = model.embed_alone(prefix + query, is_passage=side == "document")
         self.model_ms += (time.perf_counter() - started) * 1000
-        if self._size:
-            self._memory.put((side, query), vector)
+        self._memory.put((side, query), vector)
         return vector, False

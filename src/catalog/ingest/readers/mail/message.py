@@ -26,7 +26,7 @@ from catalog.ingest.readers import base
 from catalog.ingest.readers.base import ReadFailure, ReadLimits, choose_title, one_line
 from catalog.ingest.readers.decoding import decode_with_remark, leave_out_base64
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.mail.parts import MAX_HEADER, Part, decode_words, parse
+from catalog.ingest.readers.mail.parts import MAX_HEADER, MailPart, decode_words, parse
 from catalog.ingest.readers.mail.quotes import mark_segments
 from catalog.ingest.readers.metadata import LEVEL, normalise, one_level
 from catalog.ingest.readers.registry import load_reader, sniff
@@ -123,7 +123,7 @@ def read_message(
     yield from base.cap_failures([*said, *(it for it in items if isinstance(it, ReadFailure))])
 
 
-def _is_cut_short(mail: Part, data: bytes) -> bool:
+def _is_cut_short(mail: MailPart, data: bytes) -> bool:
     """Return whether the file ends within a line of a multipart mail, or within base64.
 
     Many mails lack the last boundary only.
@@ -142,7 +142,7 @@ def _is_cut_short(mail: Part, data: bytes) -> bool:
     return rest > 0 or (mail.get_content_maintype() == "multipart" and (is_in_line or is_last_full))
 
 
-def _leaves(part: Part, *, is_shown: bool = True) -> Iterator[tuple[Part, bool]]:
+def _leaves(part: MailPart, *, is_shown: bool = True) -> Iterator[tuple[MailPart, bool]]:
     """Yield the parts without parts in them, and whether each is shown if it is a text."""
     is_choice = part.get_content_type() == "multipart/alternative" and len(part.inner) > 1
     best = _best(part.inner) if is_choice else None
@@ -152,7 +152,7 @@ def _leaves(part: Part, *, is_shown: bool = True) -> Iterator[tuple[Part, bool]]
         yield part, is_shown
 
 
-def _is_text(part: Part, *, is_whole: bool) -> bool:
+def _is_text(part: MailPart, *, is_whole: bool) -> bool:
     kind = part.get_content_type()
     if kind in _NO_BODY or not kind.startswith(("text/", "multipart/")):
         return False
@@ -160,12 +160,12 @@ def _is_text(part: Part, *, is_whole: bool) -> bool:
     return not is_named or (is_whole and kind in _PLAIN)
 
 
-def _best(alternatives: Sequence[Part]) -> Part:
+def _best(alternatives: Sequence[MailPart]) -> MailPart:
     """Return the alternative with plain text, else the one with HTML.
 
     A short plain text that has other words than the HTML only says that there is HTML.
     """
-    first: dict[str, tuple[Part, Part]] = {}
+    first: dict[str, tuple[MailPart, MailPart]] = {}
     for one in alternatives:
         for part in one.walk():
             if part.get_content_type() in _PLAIN and part.data.strip():
@@ -180,7 +180,7 @@ def _best(alternatives: Sequence[Part]) -> Part:
     return (plain or html or (alternatives[0],))[0]
 
 
-def _read_text(part: Part) -> tuple[str, MetadataValue | None, str | None]:
+def _read_text(part: MailPart) -> tuple[str, MetadataValue | None, str | None]:
     """Return the text of a part, the level that its HTML states, and a remark on its encoding.
 
     Lines in a ``blockquote`` of HTML begin with ``>``.
@@ -200,14 +200,14 @@ def _read_text(part: Part) -> tuple[str, MetadataValue | None, str | None]:
     return "\n".join(lines[1:]), page.metadata.get(LEVEL), guess
 
 
-def _stated_level(part: Part) -> MetadataValue | None:
+def _stated_level(part: MailPart) -> MetadataValue | None:
     """Return the confidentiality that the headers of a mail or a part state."""
     stated = [(name, decode_words(it)) for name, it in part.raw_items() if LEVEL in name.casefold()]
     plain = (normalise({re.sub("^x-", "", name, flags=re.I): it}) for name, it in stated)
     return one_level(*(it.get(LEVEL) for it in plain)).get(LEVEL)
 
 
-def _read_fields(mail: Part) -> dict[str, MetadataValue]:
+def _read_fields(mail: MailPart) -> dict[str, MetadataValue]:
     named = (mail.header(name) for name in ("references", "in-reply-to", "message-id"))
     above, answered, own = (next(iter(_IDS.findall(ids)), None) for ids in named)
     raw: dict[str, object] = {"message_id": own, "thread": above or answered or own}
@@ -218,7 +218,7 @@ def _read_fields(mail: Part) -> dict[str, MetadataValue]:
     return normalise({name: value for name, value in raw.items() if value})
 
 
-def _people(mail: Part, names: Sequence[str]) -> tuple[str, ...]:
+def _people(mail: MailPart, names: Sequence[str]) -> tuple[str, ...]:
     headers = [str(value) for name, value in mail.raw_items() if name.lower() in names]
     try:
         pairs = [(decode_words(name), address) for name, address in getaddresses(headers)]
@@ -227,7 +227,7 @@ def _people(mail: Part, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (one_line(text) for pair in pairs for text in pair))))
 
 
-def _date(mail: Part) -> str:
+def _date(mail: MailPart) -> str:
     """Return the date, else that of the last hop, in ISO 8601; as written if it is no date."""
     written = one_line(mail.header("date"))
     for text in (written, mail.header("received").rpartition(";")[2]):
@@ -237,7 +237,7 @@ def _date(mail: Part) -> str:
 
 
 def _read_attachments(
-    parts: Sequence[Part], mail: ParsedDocument, limits: ReadLimits
+    parts: Sequence[MailPart], mail: ParsedDocument, limits: ReadLimits
 ) -> Iterator[ParsedDocument | ReadFailure]:
     """Yield the documents of the attachments, with the mail's fields where they have none."""
     names: Counter[str] = Counter()
@@ -269,7 +269,7 @@ def number_name(names: Counter[str], stem: str, suffix: str = "") -> str:
     return name
 
 
-def _name_unnamed(part: Part, kind: str) -> str:
+def _name_unnamed(part: MailPart, kind: str) -> str:
     if kind == _MAIL:
         return f"{name_of(parse(part.data)[0].header('subject')) or 'message'}.eml"
     return f"{_UNNAMED.get(kind, 'part')}{guess_extension(kind) or '.bin'}"

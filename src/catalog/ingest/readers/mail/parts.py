@@ -32,15 +32,15 @@ class _Policy(Compat32):
         return name, value[: _MAX_PARAMETERS if has_parameters else MAX_HEADER]
 
 
-class Part(Message):
+class MailPart(Message):
     """A message or a part of one, with its content as in the file or the parts in it."""
 
     is_closed = True  # its last boundary is there
 
     @property
-    def inner(self) -> list[Part]:
+    def inner(self) -> list[MailPart]:
         """The parts in it."""
-        return cast(list[Part], self.get_payload()) if self.is_multipart() else []
+        return cast(list[MailPart], self.get_payload()) if self.is_multipart() else []
 
     @property
     def data(self) -> bytes:
@@ -65,17 +65,17 @@ class Part(Message):
         return f"{stem[:_MAX_NAME]}{suffix[:_MAX_NAME]}"
 
 
-def parse(data: bytes) -> tuple[Part, list[str]]:
+def parse(data: bytes) -> tuple[MailPart, list[str]]:
     """Return a message as a tree of parts, and a remark on what was left out of it."""
     remarks: list[str] = []
     left = _MAX_PARTS
 
-    def read(source: str, kind: str, depth: int) -> Part:
+    def read(source: str, kind: str, depth: int) -> MailPart:
         nonlocal left
         left -= 1
         end = cast("re.Match[str]", _HEAD.match(source)).end()
-        parser = Parser(cast(type[Message], Part), policy=_Policy())
-        part = cast(Part, parser.parsestr(source[:end], headersonly=True))
+        parser = Parser(cast(type[Message], MailPart), policy=_Policy())
+        part = cast(MailPart, parser.parsestr(source[:end], headersonly=True))
         part.set_default_type(kind)
         part.set_payload(content := re.sub(r"\A(?:\r\n|\r|\n)", "", source[end:]))
         boundary = None
@@ -99,7 +99,7 @@ def parse(data: bytes) -> tuple[Part, list[str]]:
     return read(data.decode("ascii", "surrogateescape"), "text/plain", 0), remarks[:1]
 
 
-def _cut(part: Part, content: str, boundary: str) -> Iterator[str]:
+def _cut(part: MailPart, content: str, boundary: str) -> Iterator[str]:
     """Yield the source of each part between the boundaries; the last one may be missing."""
     start = -1
     pattern = rf"(?m)^--{re.escape(boundary)}(--)?[ \t]*+\r?(?:\n|\Z)"

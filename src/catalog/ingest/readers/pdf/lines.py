@@ -58,7 +58,7 @@ class _Style(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class TextLine:
     """A line of a page, measured in points.
 
     ``base`` is the distance of its baseline from the page's top in the direction of reading, ``y``
@@ -133,7 +133,7 @@ class _Scan:
         ends = [self._turned(*at, turn)[0] for at in ((box.left, box.bottom), (box.right, box.top))]
         return min(ends), max(ends)
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[TextLine]:
         """Yield the lines as PDFium breaks them, but join those it broke at a raised letter."""
         pieces = [line for at in _LINE.finditer(self.text) if (line := self._find(*at.span()))]
         first = -1
@@ -146,12 +146,12 @@ class _Scan:
                 if line.text:
                     yield line
 
-    def is_by_place(self, line: Line) -> bool:
+    def is_by_place(self, line: TextLine) -> bool:
         """Return whether the places of a line's letters tell their order, not PDFium."""
         text = rtl.RIGHT_TO_LEFT.search(self.text, line.first, line.stop)
         return self.is_mirrored or text is not None
 
-    def _find(self, first: int, stop: int) -> Line | None:
+    def _find(self, first: int, stop: int) -> TextLine | None:
         """Return the line of these characters, without its text; ``None`` if nothing is visible."""
         stop = first + len(self.text[first:stop].rstrip())
         style = self._style(first)
@@ -165,9 +165,9 @@ class _Scan:
         if min(ends) > width or max(ends) < 0 or not 0 <= style.base <= height:
             return None
         y = self.bounds[3] - style.base  # if the page is upright
-        return Line("", *style[:4], y, min(ends), max(ends), first, stop)
+        return TextLine("", *style[:4], y, min(ends), max(ends), first, stop)
 
-    def _spell(self, line: Line) -> None:
+    def _spell(self, line: TextLine) -> None:
         words = [match.span() for match in _WORD.finditer(self.text, line.first, line.stop)]
         is_wide = line.x1 - line.x0 > _WIDTH * line.size * (line.stop - line.first)
         if not is_wide and self._object(line.first) == self._object(line.stop - 1):
@@ -194,7 +194,7 @@ class _Scan:
         cells = [text for cell in cells if (text := _clean(cell))]
         line.text, line.cells = " ".join(cells), tuple(cells) if cells[1:] else ()
 
-    def _mark(self, start: int, end: int, line: Line) -> str:
+    def _mark(self, start: int, end: int, line: TextLine) -> str:
         """Return a word with marks around what is raised or lowered, and parted where it jumps."""
         if self._object(start) == self._object(end - 1):
             return self.text[start:end]
@@ -213,7 +213,7 @@ class _Scan:
             word, mark, last = word + self.text[at], found, x1
         return word + (CLOSED if mark else "")
 
-    def _spell_places(self, line: Line) -> None:
+    def _spell_places(self, line: TextLine) -> None:
         """Set the text of a line to its letters from left to right."""
         letters, pen = list[tuple[str, float, float]](), ctypes.c_double()
         for match in _WORD.finditer(self.text, line.first, line.stop):
@@ -256,7 +256,7 @@ def _read_characters(textpage: PdfTextPage) -> str:
     return re.sub(f"[{RAISED}-{CLOSED}]", "\ufffd", text)
 
 
-def _is_one(line: Line, after: Line, *, in_any_order: bool) -> bool:
+def _is_one(line: TextLine, after: TextLine, *, in_any_order: bool) -> bool:
     """Return whether PDFium broke a line only because letters are raised or lowered there."""
     size, small = max(line.size, after.size), min(line.size, after.size)
     moved, gap = abs(line.base - after.base), (after.x0 - line.x1) / size
@@ -265,7 +265,7 @@ def _is_one(line: Line, after: Line, *, in_any_order: bool) -> bool:
     return line.turn == after.turn and (is_level or is_moved)
 
 
-def read_lines(page: PdfPage, textpage: PdfTextPage) -> list[Line]:
+def read_lines(page: PdfPage, textpage: PdfTextPage) -> list[TextLine]:
     """Return the lines of a page in PDFium's order, without what is outside its visible box."""
     scan = _Scan(page, textpage)
     lines = list(scan.lines())
@@ -290,7 +290,7 @@ def read_lines(page: PdfPage, textpage: PdfTextPage) -> list[Line]:
     return lines
 
 
-def _drop_line_numbers(lines: list[Line], scan: _Scan) -> list[Line]:
+def _drop_line_numbers(lines: list[TextLine], scan: _Scan) -> list[TextLine]:
     """Leave out numbers beside running text that count its lines, or each fifth of them."""
     rests = [(0, 0.0, line.x0, line.text) for line in lines]  # number, its end, what follows
     for at, line in enumerate(lines):
@@ -312,7 +312,7 @@ def _drop_line_numbers(lines: list[Line], scan: _Scan) -> list[Line]:
     return [line for line in lines if line.text]
 
 
-def _find_paragraphs(lines: Sequence[Line]) -> None:
+def _find_paragraphs(lines: Sequence[TextLine]) -> None:
     """Mark lines after more white space than usual, in another size, or indented after a stop."""
     steps = [line.base - above.base for above, line in pairwise(lines)]
     near = [step for step, line in zip(steps, lines, strict=False) if 0 < step <= 2.5 * line.size]
@@ -342,7 +342,7 @@ _LONE = "#"
 _Key = tuple[str, str, int | None, int]  # margin, text around a number, its lead, height
 
 
-def body_size(pages: Sequence[Sequence[Line]]) -> float:
+def body_size(pages: Sequence[Sequence[TextLine]]) -> float:
     """Return the most frequent size of letters, in points; 0 without letters."""
     sizes = Counter[float]()
     for line in chain.from_iterable(pages):
@@ -350,7 +350,7 @@ def body_size(pages: Sequence[Sequence[Line]]) -> float:
     return max(sorted(sizes), key=lambda size: sizes[size], default=0.0)
 
 
-def drop_running_lines(pages: Sequence[list[Line]]) -> None:
+def drop_running_lines(pages: Sequence[list[TextLine]]) -> None:
     """Take page numbers from the pages, and all but one copy of each running title.
 
     A line in the top or bottom tenth of its page, or at an angle, repeats if it is at the same
@@ -371,7 +371,7 @@ def drop_running_lines(pages: Sequence[list[Line]]) -> None:
         repeats = [next((key[:2] for key in all_ if key in running), None) for all_ in own]
         if all(repeat is not None and repeat[1] != _LONE for repeat in repeats):
             continue
-        rest, starts = list[Line](), False
+        rest, starts = list[TextLine](), False
         for line, repeat in zip(lines, repeats, strict=True):
             starts |= line.starts
             if repeat not in kept:
@@ -381,7 +381,7 @@ def drop_running_lines(pages: Sequence[list[Line]]) -> None:
         lines[:] = rest
 
 
-def _keys(line: Line, page: int, body: float) -> Iterator[_Key]:
+def _keys(line: TextLine, page: int, body: float) -> Iterator[_Key]:
     """Yield the keys by which repeated lines are found: the text without a number, and the text."""
     text, height = " ".join(line.text.casefold().split()), round(line.base / 4)
     if not line.margin:
@@ -403,7 +403,7 @@ _BROKEN_PAIR = re.compile(r"(?<!\S)\S++(?<=[-‐\u00ad])\n\S++")
 _ALWAYS = frozenset(["well", "self", "half", "quasi", "vice"])  # keep their hyphen
 
 
-def join_pages(pages: Sequence[Sequence[Line]]) -> tuple[str, tuple[int, ...]]:
+def join_pages(pages: Sequence[Sequence[TextLine]]) -> tuple[str, tuple[int, ...]]:
     """Return the text of all pages and the start of each page, and set the places of the lines.
 
     Lines end with a line feed, paragraphs and pages with a blank line. A page without text begins

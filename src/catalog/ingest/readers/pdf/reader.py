@@ -37,7 +37,7 @@ from catalog.ingest.readers.mail.message import number_name, read_attached
 from catalog.ingest.readers.metadata import normalise
 from catalog.ingest.readers.pdf.annotations import read_annotations, read_string
 from catalog.ingest.readers.pdf.lines import (
-    Line,
+    TextLine,
     body_size,
     drop_running_lines,
     join_pages,
@@ -78,7 +78,7 @@ _NO_TITLE = re.compile(
 _LABEL = re.compile(rb"/([\w.-]{0,20}confidentiality[\w.-]{0,20})", re.IGNORECASE)
 # Names that are asked for, besides those in the file, which may be packed.
 _LABELS = ("Confidentiality", "confidentiality", "CONFIDENTIALITY", "ConfidentialityLevel")
-_Pages = Sequence[Sequence[Line]]
+_Pages = Sequence[Sequence[TextLine]]
 
 
 class PdfReader:
@@ -154,11 +154,11 @@ def _name_pages(numbers: Sequence[int]) -> str:
 
 def _read_pages(
     document: PdfDocument, limits: ReadLimits
-) -> tuple[list[list[Line]], dict[int, str]]:
+) -> tuple[list[list[TextLine]], dict[int, str]]:
     """Return the lines of all pages, and why pages, counted from 1, have no text."""
-    pages, unread, left = list[list[Line]](), dict[int, str](), limits.characters
+    pages, unread, left = list[list[TextLine]](), dict[int, str](), limits.characters
     for number in range(1, len(document) + 1):
-        lines: list[Line] = []
+        lines: list[TextLine] = []
         try:
             with closing(document[number - 1]) as page, closing(page.get_textpage()) as textpage:
                 if textpage.count_chars() > _MAX_DRAWN * left + 10_000:
@@ -168,7 +168,7 @@ def _read_pages(
                 if lines and sum(bad) >= 0:
                     unread[number] = _GARBLED
                     lines = [line for line, rest in zip(lines, bad, strict=True) if rest < 0]
-                lines += [Line(text) for text in read_annotations(page)]
+                lines += [TextLine(text) for text in read_annotations(page)]
                 if not lines and raw.FPDFPage_CountObjects(page.raw) > 0:
                     unread.setdefault(number, _PICTURES)
         except pdfium.PdfiumError:
@@ -265,7 +265,7 @@ def _font_headings(pages: _Pages) -> list[Heading]:
     return [replace(one, level=ranks.get(size, above + one.level)) for size, one in found]
 
 
-def _heading_level(lines: Sequence[Line], body: float) -> int | None:
+def _heading_level(lines: Sequence[TextLine], body: float) -> int | None:
     """Return 0 for a heading in large letters, the parts of its number for one in bold letters."""
     text = " ".join(line.text for line in lines[: _MOST_LINES + 1]).rstrip()
     shown = sum(letter.isalnum() or letter.isspace() for letter in text)

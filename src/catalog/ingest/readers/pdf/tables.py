@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from catalog.core.documents import Table
-from catalog.ingest.readers.pdf.lines import Line
+from catalog.ingest.readers.pdf.lines import TextLine
 from catalog.ingest.readers.tables import make_table, names_columns
 
 _FEWEST_ROWS, _FEWEST_COLUMNS = 4, 3
@@ -16,7 +16,7 @@ _MOST_BETWEEN = 3
 """Lines between the parts of a table on two pages: running titles and page numbers."""
 
 
-def find_tables(pages: Sequence[Sequence[Line]]) -> Iterator[Table]:
+def find_tables(pages: Sequence[Sequence[TextLine]]) -> Iterator[Table]:
     """Yield the tables whose first row names the columns, also over several pages.
 
     A part on a further page has the names of the part before, if it has as many columns.
