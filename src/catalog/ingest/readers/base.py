@@ -138,19 +138,6 @@ def cap_failures(failures: Sequence[ReadFailure]) -> Iterator[ReadFailure]:
         yield ReadFailure(rest[0].path, rest[0].reason + others)
 
 
-def left_out(path: str, counts: Mapping[str, int]) -> Iterator[ReadFailure]:
-    """Yield one failure that names what a file holds and is not read, by the singular of its name.
-
-    >>> [one.reason for one in left_out("a.docx", {"embedded object": 2, "macro": 1})]
-    ['2 embedded objects and 1 macro are not read']
-    """
-    parts = [f"{count:,} {name}{'s' * (count > 1)}" for name, count in counts.items() if count]
-    if parts:
-        verb = "is" if sum(counts.values()) == 1 else "are"
-        listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-        yield ReadFailure(path, f"{listed} {verb} not read")
-
-
 MAX_TITLE = 300
 """Characters of a title at most."""
 _EXTENSION = re.compile(r"[a-z][a-z0-9_+-]{0,15}")

@@ -241,8 +241,3 @@ def _has_mixed_letters(text: str) -> bool:
     capitals, digits = sum(map(str.isupper, sample)), sum(map(str.isdigit, sample))
     small = sum(map(str.islower, sample))
     return min(capitals, small) >= 0.15 * len(sample) and digits >= 0.03 * len(sample)
-
-
-def count_breaks(text: str) -> int:
-    r"""Count the line ends; ``\r\n`` counts once."""
-    return text.count("\n") + (text.count("\r") - text.count("\r\n") if "\r" in text else 0)
