@@ -1,7 +1,6 @@
 """Metadata from front matter and from beside a file: what is taken, refused, and kept closed."""
 
 import os
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.chunks import find_by_path
 from fakes import WordEncoder, open_library
+from growth import assert_linear
 
 SECRET = "confidentiality: secret\n"
 BOMB = "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: &c [*b, *b, *b]\nd: [*c, *c, *c]\n"
@@ -456,19 +456,18 @@ def test_a_metadata_file_does_not_widen_what_the_document_itself_says(library, f
 
 def test_the_cost_of_sidecars_grows_with_their_number(library, folder):
     """Texts next to originals with sidecars, too: each may be made from any of them."""
-    seconds = []
-    for count in (100, 400):
+
+    def fingerprint(count):
         for number in range(count):
             put(
                 folder,
                 {f"{count}/{number}.txt": "A walrus.", f"{count}/{number}.pdf.meta.yaml": "x: 1"},
             )
         listing = discover(folder / str(count))
-        begun = time.process_time()
         sidecars = Sidecars(listing.beside, listing.top)
         assert len({sidecars.fingerprint(file.path) for file in listing.files}) == 1
-        seconds.append(time.process_time() - begun)
-    assert seconds[1] < 10 * seconds[0] + 0.05
+
+    assert_linear(fingerprint, 400)
 
 
 @pytest.mark.parametrize("name", ["a.meta.json", "talk.mp4.meta.json", "talk.meta.yml"])
