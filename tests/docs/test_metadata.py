@@ -7,8 +7,8 @@ import pytest
 
 from catalog.core.dates import read_written_date
 from catalog.library.browse import DocumentCatalog
+from catalog.library.get import find_document
 from catalog.library.indexing import Indexer
-from catalog.library.references import find_document
 from fakes import open_library
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "formats.md").read_text()

@@ -9,9 +9,9 @@ from reportlab.pdfgen.canvas import Canvas
 
 from catalog.core.errors import DocumentNotFoundError
 from catalog.library.browse import DocumentCatalog
+from catalog.library.get import find_document
 from catalog.library.health import dataset_stats
 from catalog.library.indexing import Indexer
-from catalog.library.references import find_document
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library, write
 

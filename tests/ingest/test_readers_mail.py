@@ -24,8 +24,8 @@ from catalog.ingest.readers.isolated import Began
 from catalog.ingest.readers.mail.message import MailReader
 from catalog.ingest.readers.mail.quotes import tell_kinds
 from catalog.ingest.readers.registry import read_file, sniff
+from catalog.library.get import find_document
 from catalog.library.indexing import Indexer
-from catalog.library.references import find_document
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library
 from outlook_file import outlook_message

@@ -20,8 +20,8 @@ from catalog.core.errors import (
 from catalog.library import document_cards as carding
 from catalog.library.browse import DocumentCatalog
 from catalog.library.document_cards import make_cards
+from catalog.library.get import find_document
 from catalog.library.indexing import Indexer
-from catalog.library.references import find_document
 from catalog.store import Database
 from catalog.store.schema import document_cards
 from fakes import open_library, write

@@ -32,12 +32,7 @@ from catalog.interfaces.plain_text import complaint
 from catalog.interfaces.server.mcp.protocol import parse_document_uri
 from catalog.interfaces.server.security import parse_address, split_host_port
 from catalog.library.browse import BrowseParams, read_browse_request
-from catalog.library.document_parts import (
-    read_cited_place,
-    split_reference,
-    without_marks,
-    without_seconds,
-)
+from catalog.library.names import readings, without_seconds
 
 PARSERS = {
     "expression": parse_expression,
@@ -51,11 +46,11 @@ PARSERS = {
     "typed query": lambda text: parse_query(f"lex: a {text}", max_chars=2000),
     "date": parse_date,
     "glob": Glob.compile,
-    "reference": split_reference,
-    "header": lambda text: read_cited_place(without_marks(f"@@ {text} @@")),
-    "citation": lambda text: read_cited_place(f"[source: {text}, page 1 of {text}]"),
+    "reference": lambda text: [*readings(text)],
+    "header": lambda text: [*readings(f"@@ {text} @@")],
+    "citation": lambda text: [*readings(f"[source: {text}, page 1 of {text}]")],
     "address of a link": lambda text: without_seconds(f"http://x/?{text}"),
-    "link": lambda text: read_cited_place(f"http://x/?{text}"),
+    "link": lambda text: [*readings(f"http://x/?{text}")],
     "browse": lambda text: read_browse_request(
         BrowseParams(text, name=text, tags=[text], after=text), max_query_chars=2000
     ),

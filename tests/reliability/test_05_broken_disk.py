@@ -21,9 +21,9 @@ from sqlalchemy import event
 from catalog.answers.risk import find_bound
 from catalog.core.errors import CatalogError, StoreBusyError, StoreDamagedError
 from catalog.library.browse import DocumentCatalog
+from catalog.library.get import find_document
 from catalog.library.health import dataset_stats, diagnose, stored_dataset
 from catalog.library.indexing import Indexer, rebuild_indexes
-from catalog.library.references import find_document
 from catalog.retrieval import adaptive
 from catalog.retrieval.caches import ModelCache
 from catalog.search_v2.service import SearchServiceV2

@@ -19,8 +19,8 @@ from catalog.interfaces.agents import AGENT_TOOLS
 from catalog.interfaces.calls import LocalEngine
 from catalog.interfaces.server.asgi import build_app
 from catalog.interfaces.server.security import Address
+from catalog.library.get import resolve_documents
 from catalog.library.indexing import Indexer
-from catalog.library.references import resolve_documents
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.engine_types import Restriction, allowed_seqs
 from fakes import WordEncoder, open_library, write

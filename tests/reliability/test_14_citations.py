@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.interfaces.calls import LocalEngine
+from catalog.library.get import find_document
 from catalog.library.indexing import Indexer
-from catalog.library.references import find_document
 from fakes import open_library
 from reliability.chaos import check
 

@@ -10,9 +10,9 @@ import pytest
 import catalog.ingest.changes
 import catalog.ingest.reading
 from catalog.library.browse import DocumentCatalog
+from catalog.library.get import find_document
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
-from catalog.library.references import find_document
 from catalog.search_v2.service import SearchServiceV2
 from fakes import WordEncoder, open_library, write
 from reliability.chaos import seeds

@@ -15,7 +15,8 @@ from llama_index.core.schema import MetadataMode, NodeRelationship, TextNode, Tr
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from catalog.core.errors import UnknownFieldError
-from catalog.library.document_parts import DocumentPlaces, Part, cut_part
+from catalog.library.get import DocumentPlaces, cut_part
+from catalog.library.names import WHOLE
 from catalog.search_v2 import (
     AnswerQueryEngine,
     CatalogRetriever,
@@ -230,7 +231,7 @@ def test_what_only_nodes_show_is_no_field_to_filter_by(service):
     assert "llama_index" not in str(refused.value)
     with service.library.database.read() as connection:
         document = find_by_path(connection, "notes", " cows ")
-        part = cut_part(document, DocumentPlaces.read(connection, document), Part())
+        part = cut_part(document, DocumentPlaces.read(connection, document), WHOLE)
     assert part.to_dict()["metadata"] == {"geo.lat": 1.5, "doc_id": " cows "}
 
 

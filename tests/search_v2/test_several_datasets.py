@@ -11,8 +11,8 @@ from llama_index.core.schema import QueryBundle
 
 from catalog.core.errors import DocumentNotFoundError, InputError, UnknownDatasetError
 from catalog.core.params import MODES
+from catalog.library.get import find_document, resolve_documents
 from catalog.library.indexing import Indexer
-from catalog.library.references import find_document, resolve_documents
 from catalog.search_v2.retrievers import CatalogRetriever, HybridRetrieverFactoryV2
 from catalog.search_v2.service import SearchServiceV2
 from fakes import open_library

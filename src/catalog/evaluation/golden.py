@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from catalog.core.errors import CatalogError
 from catalog.core.filters import check_fields, parse_filters
-from catalog.library.document_parts import DocumentPlaces, Part, cut_part
+from catalog.library.get import DocumentPlaces, cut_part
+from catalog.library.names import WHOLE
 from catalog.store import Database
 from catalog.store.chunks import StoredDocument, find_by_path, list_fields, list_paths
 from catalog.store.engine_types import Restriction, allowed_paths
@@ -335,7 +336,7 @@ def _span_problems(connection: Connection, document: StoredDocument, span: Span)
     if span.end is not None and span.end > len(document.text):
         yield f"the span ends at {span.end}, but {document.path!r} at {len(document.text)}"
     if span.line_end is not None:
-        whole = cut_part(document, DocumentPlaces.read(connection, document), Part())
+        whole = cut_part(document, DocumentPlaces.read(connection, document), WHOLE)
         if whole.unit != "line" or whole.total is None:
             yield f"{document.path!r} has no lines; its unit is {whole.unit}"
         elif span.line_end > whole.total:

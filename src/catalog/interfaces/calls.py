@@ -28,10 +28,9 @@ from catalog.core.params import (
 )
 from catalog.core.places import Unit
 from catalog.core.results import CatalogPage, Frozen, SearchResults
-from catalog.library.document_parts import DocumentLines
+from catalog.library.get import DocumentLines, find_document, find_parts, read_part
 from catalog.library.health import describe_store
-from catalog.library.names import role_scope
-from catalog.library.references import find_document, find_parts, read_part
+from catalog.library.names import WHOLE, role_scope
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -169,18 +168,21 @@ def _cut(document: DocumentLines, max_bytes: int) -> tuple[DocumentLines, str | 
         return document, None
     count, remaining = 0, max_bytes
     for line in document.lines:
-        remaining -= len(line.encode()) + 1
+        remaining -= len(line.text.encode()) + 1
         if remaining < 0:
             break
         count += 1
-    cut, unit = document.first(max(count, 1)), document.unit
-    if following := next(filter(None, document.cells[max(count, 1) :]), None):
+    kept, unit = document.lines[: max(count, 1)], document.unit
+    if count == 0:
+        beginning = kept[0].text.encode()[:max_bytes].decode(errors="ignore")
+        kept = (kept[0]._replace(text=beginning),)
+    is_counted = any(line.least is not None for line in document.lines)
+    cut = replace(document, lines=kept, ending="", part=WHOLE if is_counted else document.part)
+    left = document.lines[len(kept) :]
+    if following := next(filter(None, (line.cells for line in left)), None):
         name = f"{document.document.path} › {following}"
         return cut, f"cut at max_bytes {max_bytes}; the next row is {name}"
-    last, rest = cut.end, [number for number in document.numbers[count:] if number is not None]
-    if count == 0:
-        beginning = document.lines[0].encode()[:max_bytes].decode(errors="ignore")
-        cut = replace(cut, lines=(beginning,))
+    last, rest = cut.end, [line.number for line in document.lines[count:]]
     if last is None:
         hint = ": ask for a shorter time" if unit == "time" else ""
         return cut, f"cut at max_bytes {max_bytes}{hint}"

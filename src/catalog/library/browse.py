@@ -34,10 +34,9 @@ from catalog.core.scope import ALL, Scope
 from catalog.core.text import storable
 from catalog.ingest.summaries import shorten
 from catalog.library.document_cards import CARDS_MADE_LATER, CARDS_PER_QUERY, make_cards
-from catalog.library.document_parts import refer_to
+from catalog.library.get import find_alike
 from catalog.library.library import Library
-from catalog.library.names import keep_whole
-from catalog.library.references import find_alike
+from catalog.library.names import keep_whole, refer_to
 from catalog.store.cards import count_without_card, find_documents, top_documents
 from catalog.store.chunks import load_chunks
 from catalog.store.document_names import Member, find_groups

@@ -1,4 +1,4 @@
-"""The one resolver of names: every argument accepts the names that outputs show.
+"""The names of documents: every argument accepts the names that outputs show.
 
 A path takes precedence over any other name. Other names are ``#docid``, a link, the file from which
 a document was made, a passage's reference or citation, an address, a title. The documents that a
@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import chain
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlencode, urlsplit
 
-from catalog.core.documents import MetadataScalar
+from catalog.core.documents import Locator, MetadataScalar
 from catalog.core.errors import InputError
 from catalog.core.filters import WORD_FIELDS, And, Condition, Filter, Not, Op, Or, matches
 from catalog.core.lru_cache import LRUCache
+from catalog.core.places import format_clock
 from catalog.core.scope import ALL, Scope, caller_role
-from catalog.library.document_parts import read_cited_place, without_seconds
+from catalog.core.text import storable
 from catalog.store.chunks import find_by_docid, list_paths
 from catalog.store.document_names import (
     DocumentNames,
@@ -41,20 +43,216 @@ if TYPE_CHECKING:
     from catalog.store import Database
 
 
+URI_SCHEME = "catalog://"  # of the resources that the MCP server lists
+UNLABELLED = "unlabelled"
+"""The level, in a role's list, of documents that state none."""
 DOCID = re.compile(r"#([0-9a-f]{4,64})")
-_PLACE = re.compile(r"(?::\d{1,18}){1,3}(?:-\d{1,18}(?::\d{1,18}){0,2})?$")
-_LINES = re.compile(r":(\d{1,18})(?:-(\d{1,18}))?$")
-_WORD = re.compile(r"\w+")
+_MAX_ADDRESS = 8000  # characters, the least that is to be expected: RFC 9110, 4.1
+_MAX_PLACE = 2000  # characters of the place at the end of a name
+_SECONDS = ("t", "start")  # parameters of an address that say when to begin
+_HEADER = re.compile(r"@@ (.*) @@", re.DOTALL)
+_RANK = re.compile(r"^\[\d{1,4}\] ")
+_AFTER_TITLE, _MAX_TITLES = " — ", 5
+_NUMBERS = r"\d{1,18}(?::\d{1,18}){0,2}"
+_COLONS = re.compile(rf":(?:t=)?({_NUMBERS})(?:-({_NUMBERS}))?$")
+_LINKED = re.compile(r"[#?&](page|t|start)=(\d{1,9})s?(?=[&#]|$)")
 _CITATION = re.compile(r"\[source: (.*)\]", re.DOTALL)
+_CLOCK = r"\d{1,9}(?::\d\d){1,2}"
+AREA = r"(?:'(?:[^']|''){1,99}+'|[\w.]{1,99}+)![A-Z]{1,3}\d{1,7}(?::[A-Z]{1,3}\d{1,7})?"
+_SHOWN = (
+    rf"(?:t=(?P<clock>{_CLOCK})|(?P<from>{_CLOCK})(?:-(?P<to>{_CLOCK}))?"
+    r"|(?P<unit>page|slide|line|cell|paragraph|record)s? "
+    r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?"
+    r"(?: \((?:page|slide)s (?P<pages>\d{1,9}-\d{1,9})\))?"
+    r"(?:, lines? (?P<line>\d{1,9})(?:-(?P<line_end>\d{1,9}))?)?"
+    r"(?: of (?P<file>[^\[\]]{1,1000}))?)"
+)
+_CELLS = rf" › (?P<cells>{AREA}(?:, {AREA})*+)"
+_CITED = re.compile(rf"(?:, {_SHOWN}|{_CELLS})$")
+_HEADED = re.compile(rf"(?: {_SHOWN}|{_CELLS})$")
+_SHEET = re.compile(r" › ([^›]++)$")
+_WORD = re.compile(r"\w+")
 _NO_PLAIN_TEXT = re.compile(r"[#:%\[]")  # in a name that is no part of a path, title or recording
 _NAMING = frozenset(["path", "source_doc_id", "docid", "title", "media"])
 _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
 _EQUAL = frozenset([Op.EQ, Op.CONTAINS, Op.IN, Op.ANY])
 _TELLING = _EQUAL | {Op.TEXT_MATCH, Op.TEXT_MATCH_INSENSITIVE}
-_MAX_PLACE = 2000  # characters of the place in a citation
 _WHOLE: LRUCache[Hashable, Filter] = LRUCache(64)  # filters as one state of datasets reads them
-UNLABELLED = "unlabelled"
-"""The level, in a role's list, of documents that state none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The requested part of a document: numbers of its unit, lines of a cell, or seconds.
+
+    Both ends of each range are included; ``None`` is from the beginning, or to the end. ``cells``
+    are a workbook's: ``Costs!A12:F30``, or a whole sheet, ``Costs``.
+    """
+
+    first: int | None = None
+    last: int | None = None
+    lines: tuple[int, int] | None = None
+    seconds: tuple[int, int] | None = None
+    cells: str | None = None
+
+
+WHOLE = Part()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read a reference: a name, and the part that is meant, by the unit that it counts.
+
+    A place after a colon fits any unit; ``second`` is what it is in a document named other than by
+    its path. ``moment`` is a second that means the passage around it. ``parts`` is ``None`` without
+    a place, and empty for one that cannot be read. A ``title`` is cited, so it is no path.
+    """
+
+    name: str
+    form: Literal["name", "colon", "shown", "sheet", "title"] = "name"
+    parts: Mapping[str, Part] | None = None
+
+
+def readings(reference: str) -> Iterator[Reading]:
+    """Yield the ways to read what somebody typed or copied from an output, likeliest first.
+
+    >>> [one.name for one in readings("@@ notes.md:3-4 @@")]
+    ['notes.md:3-4', 'notes.md']
+    """
+    bare = without_marks(reference)
+    line = _RANK.sub("", bare)  # a passage's first line: ``[1] Title — scan.pdf — scan.md:23``
+    titles = range(min(line.count(_AFTER_TITLE), _MAX_TITLES) + 1)
+    ends = (line.split(_AFTER_TITLE, at)[at] for at in titles)
+    for form in dict.fromkeys((bare, *ends, unquote(bare))):
+        yield Reading(form)
+        cited = _CITATION.fullmatch(form)
+        if cited is not None:
+            yield from _read_citation(cited[1])
+            continue
+        if colon := _COLONS.search(form):
+            start = colon[1].split(":")
+            last = tuple(map(int, colon[2].split(":"))) if colon[2] else ()
+            for at in range(len(start)):
+                name = ":".join((form[: colon.start()], *start[:at]))
+                yield Reading(name, "colon", _counted(tuple(map(int, start[at:])), last))
+        if "://" in form or "#" in form[1:]:
+            yield _read_link(form)
+        yield from _read_header(form)
+
+
+def _counted(start: tuple[int, ...], last: tuple[int, ...]) -> dict[str, Part]:
+    """Return the parts that numbers after a colon may mean."""
+    if len(start) == 1 and len(last) < 2:
+        ends = start[0], (last or start)[0]
+        return {"any": Part(*ends), "second": Part(seconds=ends)}
+    parts = {"time": Part(seconds=(read_clock(start), read_clock(last or start)))}
+    if len(start) == 2 and len(last) < 2:
+        parts["cell"] = Part(start[0], start[0], lines=(start[1], (last or start[1:])[0]))
+    return parts
+
+
+def _read_link(form: str) -> Reading:
+    linked = _LINKED.search(form)
+    parts: dict[str, Part] | None = {}
+    if linked is not None:
+        at = int(linked[2]), int(linked[2])
+        parts = {"page": Part(*at)} if linked[1] == "page" else {"moment": Part(seconds=at)}
+    if "://" not in form:
+        return Reading(form.rpartition("#")[0], "shown", parts)
+    return Reading(without_seconds(form), "shown", parts if parts or "#" in form else None)
+
+
+def _read_citation(cited: str) -> Iterator[Reading]:
+    shown = _CITED.search(cited[-_MAX_PLACE:])
+    parts = {} if shown is None else _shown_parts(shown)
+    if shown is not None and shown["file"]:
+        yield Reading(shown["file"], "shown", parts)
+    yield Reading(cited, "title")
+    for mark in (", ", " › "):  # what follows one: headings and a place
+        name = cited
+        for _ in range(cited.count(mark, -_MAX_PLACE)):
+            name = name.rpartition(mark)[0]
+            yield Reading(name, "title", parts)
+
+
+def _read_header(form: str) -> Iterator[Reading]:
+    end = form[-_MAX_PLACE:]
+    if shown := _HEADED.search(end):
+        parts = _shown_parts(shown)
+        if shown["file"]:
+            yield Reading(shown["file"], "shown", parts)
+        yield Reading(form[: shown.start() - len(end)], "shown", parts)
+    elif sheet := _SHEET.search(end):
+        name = form[: sheet.start() - len(end)]
+        yield Reading(name, "sheet", {"row": Part(cells=sheet[1])})
+
+
+def _shown_parts(shown: re.Match[str]) -> dict[str, Part]:
+    if shown["cells"]:
+        return {"row": Part(cells=shown["cells"])}
+    if shown["unit"] is None:
+        clocks = (shown["clock"] or shown["from"], shown["to"] or shown["clock"] or shown["from"])
+        begin, end = (read_clock(map(int, one.split(":"))) for one in clocks)
+        return {"moment" if begin == end else "time": Part(seconds=(begin, end))}
+    numbers = shown["pages"] or f"{shown['first']}-{shown['last'] or shown['first']}"
+    first, last = map(int, numbers.split("-"))
+    line, line_end = shown["line"], shown["line_end"]
+    lines = (int(line), int(line_end or line)) if line else None
+    return {shown["unit"]: Part(first, last, lines=lines)}
+
+
+def read_clock(clock: Iterable[int]) -> int:
+    """Return the seconds of minutes and seconds, or of hours, minutes and seconds."""
+    return reduce(lambda seconds, number: 60 * seconds + number, clock)
+
+
+def without_marks(reference: str) -> str:
+    """Return the name in a passage's header or in a resource's URI; other texts unchanged.
+
+    >>> without_marks("catalog://notes/a%20b.md")
+    'notes:a b.md'
+    """
+    header = _HEADER.fullmatch(reference)
+    name = reference if header is None else header[1]
+    if not name.startswith(URI_SCHEME):
+        return name
+    dataset, _, path = name.removeprefix(URI_SCHEME).partition("/")
+    try:
+        return storable(f"{unquote_uri(dataset)}:{unquote_uri(path)}")
+    except UnicodeError:
+        return name
+
+
+def unquote_uri(text: str) -> str:
+    """Decode a part of a resource's URI; raise ``UnicodeError`` for bytes that are not text."""
+    return unquote_to_bytes(text).decode("utf-8", "surrogatepass")
+
+
+def without_seconds(address: str) -> str:
+    """Remove the second from an address; return an invalid or too long one unchanged."""
+    if len(address) > _MAX_ADDRESS:
+        return address
+    try:
+        url = urlsplit(address)
+    except ValueError:
+        return address
+    query = [(name, value) for name, value in parse_qsl(url.query) if name not in _SECONDS]
+    return url._replace(query=urlencode(query), fragment="").geturl()
+
+
+def refer_to(path: str, locator: Locator) -> str:
+    """Return the reference to a part of a document: ``notes.md:3-9``, ``talk.srt:0:14-0:20``."""
+    if locator.cells is not None:
+        return f"{path} › {locator.cells}"
+    if locator.time_start is not None and locator.page is None:
+        ends = (locator.time_start, locator.time_end or locator.time_start)
+        return f"{path}:{'-'.join(map(format_clock, ends))}"
+    if locator.start is None:
+        return path
+    cell = ""
+    first, last = locator.start, locator.end
+    if locator.unit == "cell" and locator.line_start is not None:
+        cell, first, last = f"{first}:", locator.line_start, locator.line_end
+    return f"{path}:{cell}{first}" + (f"-{last}" if last not in (None, first) else "")
 
 
 class Names:
@@ -64,45 +262,98 @@ class Names:
     """
 
     def __init__(self, connection: Connection, dataset: str, seen: Scope = ALL) -> None:
-        self._connection, self.dataset, self._seen = connection, dataset, seen
+        self.connection, self.dataset, self._seen = connection, dataset, seen
         self.documents = DocumentNames(connection, dataset)
 
     @cached_property
     def paths(self) -> Mapping[str, None]:
         """The paths of all documents, in order."""
-        return dict.fromkeys(self.only_seen(list_paths(self._connection, self.dataset)))
+        return dict.fromkeys(self.only_seen(list_paths(self.connection, self.dataset)))
 
     @cached_property
     def _record_files(self) -> list[str]:
-        files = list_record_files(self._connection, self.dataset)
+        files = list_record_files(self.connection, self.dataset)
         if self._seen.is_all:
             return files
-        paths = partial(paths_of_files, self._connection, self.dataset)
+        paths = partial(paths_of_files, self.connection, self.dataset)
         return [file for file in files if self.only_seen(paths([file]))]
 
     @cached_property
     def _by_title(self) -> Mapping[str, list[str]]:
-        return _by_key(list_titles(self._connection, self.dataset), _one_line)
+        return _by_key(list_titles(self.connection, self.dataset), _one_line)
 
     @cached_property
     def _by_address(self) -> Mapping[str, list[str]]:
-        return _by_key(list_addresses(self._connection, self.dataset), without_seconds)
+        return _by_key(list_addresses(self.connection, self.dataset), without_seconds)
 
-    def resolve(self, name: str) -> list[str]:
-        """Return the paths of the documents with that name, which is not a glob; may be empty.
+    def resolve(self, reference: str) -> list[str]:
+        """Return the paths of the documents that a reference, which is no glob, names, maybe none.
 
-        The name of an original is a name of all files made from it, the first to show first.
+        The name of an original is a name of all files made from it, the first to show first. A
+        place in the reference matters in a file of records alone, where it names the record.
         """
+        ways = [one for one in readings(reference) if one.form != "sheet"]
+        for way in ways:
+            if paths := self.exactly(way):
+                return paths
+        for way in ways:
+            records = self.records_at(way)
+            if records is not None:  # none in these lines: the other records are not meant
+                return [path for path, _ in records[0]]
+            if paths := self.otherwise(way):
+                return paths
+        return []
+
+    def exactly(self, reading: Reading) -> list[str]:
+        """Return the paths of the documents with this path, id or docid."""
+        name = self._own(reading.name)
+        if reading.form == "title" or not name:
+            return []
         docid = DOCID.fullmatch(name)
         if docid is not None:
-            found = find_by_docid(self._connection, docid[1], self.dataset)
-            return self.only_seen(document.path for document in found)
-        for form in _forms(name.removeprefix(f"{self.dataset}:")):
-            if paths := next(filter(None, map(self.only_seen, self._meanings(form))), None):
+            found = find_by_docid(self.connection, docid[1], self.dataset)
+            if paths := self.only_seen(document.path for document in found):
                 return paths
-            if self._names_record(form):
-                break  # in a line without one: the other records are not meant
-        return []
+        return [name] if self._live([f"{self.dataset}:{name}"]) else []
+
+    def otherwise(self, reading: Reading) -> list[str]:
+        """Return the paths of the documents that have the name other than as their path."""
+        name, found = self._own(reading.name), list[str]()
+        if reading.form != "title":
+            found = [member.path for member in self.documents.named(name)]
+            found = found or self.records(name.__eq__)
+        if not found and "://" in name:
+            found = self.documents.whole(self._by_address.get(name, ()))
+        if not found and name:
+            found = self.documents.whole(self._by_title.get(_one_line(name), ()))
+        return self.only_seen(found)
+
+    def records_at(
+        self, reading: Reading, given: Part = WHOLE
+    ) -> tuple[list[tuple[str, int]], int] | None:
+        """Return path and line of the records at a place of a file of records, and its last line.
+
+        The place is the given or the read one. ``None`` without one, or if the file is no such.
+        """
+        if given == WHOLE and not reading.parts:
+            return None
+        name, parts = self._own(reading.name), reading.parts or {}
+        files = [file for file in self._record_files if name in (file, _without_folder(file))]
+        if not files or reading.form == "title" or self.exactly(reading):
+            return None
+        part = parts.get("record") or parts.get("any") or Part(0, 0) if given == WHOLE else given
+        for file in files:
+            found = [
+                (path, line)
+                for path, line in paths_of_records(
+                    self.connection, self.dataset, file, part.first or 1, None
+                )
+                if self._seen.allows(f"{self.dataset}:{path}")
+            ]
+            within = [one for one in found if part.last is None or one[1] <= part.last]
+            if within:
+                return within, found[-1][1]
+        return [], 0
 
     def only_seen(self, paths: Iterable[str]) -> list[str]:
         """Return the paths of documents that are ``seen``."""
@@ -116,23 +367,15 @@ class Names:
         files = [
             file for file in self._record_files if is_named(file) or is_named(_without_folder(file))
         ]
-        found = paths_of_files(self._connection, self.dataset, files) if files else []
+        found = paths_of_files(self.connection, self.dataset, files) if files else []
         return self.only_seen(found)
 
-    def records_at(self, file: str, first: int, last: int | None) -> list[tuple[str, int]]:
-        """Return path and line of the records in these lines of a file; may be empty.
+    def _live(self, source_doc_ids: Iterable[str]) -> set[str]:
+        live = live_documents(self.connection, source_doc_ids)
+        return {one for one in live if self._seen.allows(one)}
 
-        The file is named by its path, or without folders; ``None`` is up to its end.
-        """
-        named = (one for one in self._record_files if file in (one, _without_folder(one)))
-        found = (
-            paths_of_records(self._connection, self.dataset, one, first, last) for one in named
-        )
-        seen = (
-            [(path, line) for path, line in records if self._seen.allows(f"{self.dataset}:{path}")]
-            for records in found
-        )
-        return next(filter(None, seen), [])
+    def _own(self, name: str) -> str:
+        return name.removeprefix(f"{self.dataset}:")
 
     def keep_whole(self, tree: Filter) -> Filter:
         """Extend the filter so that all files of a document that a name fits stay together.
@@ -175,46 +418,9 @@ class Names:
         words = _WORD.findall(value.casefold()) if isinstance(value, str) else []
         if words:
             longest = Condition(field, Op.TEXT_MATCH_INSENSITIVE, max(words, key=len))
-            for one in matching_values(self._connection, self.dataset, longest):
+            for one in matching_values(self.connection, self.dataset, longest):
                 if set(words) <= set(_WORD.findall(str(one).casefold())):
                     yield one
-
-    def _meanings(self, name: str) -> Iterator[list[str]]:
-        yield [name] if name in self.paths else []
-        yield [member.path for member in self.documents.named(name)]
-        yield self._records_named(name) or self.records(name.__eq__)
-        if self._names_record(name):
-            return
-        if "://" in name:
-            yield self.documents.whole(self._by_address.get(without_seconds(name), ()))
-        citation = _CITATION.fullmatch(name)
-        title = _one_line(citation[1] if citation else name)
-        yield self.documents.whole(self._by_title.get(title, ()))
-        for mark in (", ", " › ") if citation else ():  # what follows one: a place
-            before = title
-            for _ in range(title.count(mark, -_MAX_PLACE)):
-                before = before.rpartition(mark)[0]
-                yield self.documents.whole(self._by_title.get(before, ()))
-
-    def _records_named(self, name: str) -> list[str]:
-        """Return the paths of the records at the lines in a reference or a citation."""
-        lines = _LINES.search(name)
-        if lines is not None:
-            first, last = int(lines[1]), int(lines[2] or lines[1])
-            records = self.records_at(name[: lines.start()], first, last)
-            return [path for path, _ in records]
-        cited = read_cited_place(name)
-        if cited is None or cited.file is None:
-            return []
-        return [
-            path for path, _ in self.records_at(cited.file, cited.part.first or 1, cited.part.last)
-        ]
-
-    def _names_record(self, name: str) -> bool:
-        """Return whether a name is a place in a file of records."""
-        cited = read_cited_place(name)
-        files = {_PLACE.sub("", name), "" if cited is None else cited.file} - {name}
-        return any(file in files or _without_folder(file) in files for file in self._record_files)
 
     def _further(self, tree: Condition) -> tuple[Filter, ...]:
         """Return a condition on documents that are named but missed by the filter itself."""
@@ -245,17 +451,13 @@ class Names:
         if tree.field == "docid":
             yield from (name for name in names if not DOCID.fullmatch(f"#{name}"))
             return
-        prefixes = {"path": f"{self.dataset}:", "source_doc_id": ""}
-        prefix, live = prefixes.get(tree.field, ""), set[str]()
-        if tree.field in prefixes:
-            live = live_documents(self._connection, [f"{prefix}{name}" for name in names])
-            live = {one for one in live if self._seen.allows(one)}
-        missing = (name for name in names if f"{prefix}{name}" not in live)
-        yield from (
-            name
-            for name in missing
-            if tree.field == "source_doc_id" or not self.documents.named(name)
-        )
+        prefix = f"{self.dataset}:" if tree.field == "path" else ""
+        ids = {name: f"{prefix}{name}" for name in names}
+        live = self._live(ids.values()) if tree.field != "media" else ()
+        for name, id_ in ids.items():
+            is_id = tree.field == "source_doc_id"
+            if id_ not in live and (is_id or not self.documents.named(name)):
+                yield name
 
 
 def find_named(connection: Connection, dataset: str, name: str) -> list[str]:
@@ -286,20 +488,14 @@ def keep_whole(
     key = None if None in stamps or not seen.is_all else (stamps, datasets, repr(tree))
     whole = None if key is None else _WHOLE.get(key)
     if whole is None:
-        whole = _keep_whole(connection, datasets, tree, seen)
+        trees = {name: Names(connection, name, seen).keep_whole(tree) for name in datasets}
+        whole = next(iter(trees.values()))
+        if any(one != whole for one in trees.values()):
+            named = (And((Condition("dataset", Op.EQ, name), one)) for name, one in trees.items())
+            whole = Or(tuple(named))
         if key is not None:
             _WHOLE.put(key, whole)
     return whole
-
-
-def _keep_whole(
-    connection: Connection, datasets: tuple[str, ...], tree: Filter, seen: Scope
-) -> Filter:
-    trees = {name: Names(connection, name, seen).keep_whole(tree) for name in datasets}
-    if len(trees) == 1 or all(one == tree for one in trees.values()):
-        return next(iter(trees.values()))
-    named = (And((Condition("dataset", Op.EQ, name), one)) for name, one in trees.items())
-    return Or(tuple(named))
 
 
 def _without_folder(path: str) -> str:
@@ -308,13 +504,6 @@ def _without_folder(path: str) -> str:
 
 def _stored(member: Member) -> Callable[[str], tuple[MetadataScalar, ...]]:
     return lambda field: member.values(field, is_stored=True)
-
-
-def _forms(name: str) -> Iterable[str]:
-    """Return the names that a name, link or reference may contain, likeliest first."""
-    bare = name.partition("#")[0]
-    forms = (name, unquote(name), bare, unquote(bare), _PLACE.sub("", name))
-    return dict.fromkeys(filter(None, forms))
 
 
 def _by_key(named: Iterable[tuple[str, str]], key: Callable[[str], str]) -> Mapping[str, list[str]]:

@@ -25,9 +25,9 @@ from catalog.core.query import ParsedQuery, SubQuery, parse_query
 from catalog.core.scope import Scope
 from catalog.core.text import storable
 from catalog.library.browse import check_values
+from catalog.library.get import resolve_documents
 from catalog.library.library import Library
 from catalog.library.names import keep_whole
-from catalog.library.references import resolve_documents
 from catalog.retrieval.search_parts import SearchParts
 from catalog.retrieval.stages import StageLog
 from catalog.store.document_names import DocumentNames, count_whole

@@ -40,7 +40,7 @@ from catalog.interfaces.plain_text import one_line, safe
 from catalog.interfaces.server.crash_log import log_bug
 from catalog.interfaces.server.security import ROLE
 from catalog.interfaces.server.workers import Workers
-from catalog.library.document_parts import URI_SCHEME, unquote_uri
+from catalog.library.names import URI_SCHEME, unquote_uri
 
 if TYPE_CHECKING:
     from catalog.interfaces.agents.tool import AgentTool, ToolResult
