@@ -17,14 +17,8 @@ from typer.main import get_command
 
 from catalog.core import errors
 from catalog.core.param_fields import argument_names
-from catalog.core.settings import (
-    RAGv2Settings,
-    Settings,
-    acts_only_with,
-    find_field,
-    flatten,
-    needs_rebuild,
-)
+from catalog.core.settings import RAGv2Settings, Settings
+from catalog.core.settings.loading import acts_only_with, find_field, flatten, needs_rebuild
 from catalog.interfaces.agents import AGENT_TOOLS, ANSWER_TOOLS, LISTED_TOOLS
 from catalog.interfaces.cli.commands import app
 

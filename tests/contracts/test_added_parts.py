@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from catalog.core import entry_points
 from catalog.core.errors import ConfigError
-from catalog.core.settings import EMBEDDING_PROVIDERS, EmbeddingSettings
+from catalog.core.settings import EmbeddingSettings
+from catalog.core.settings.sections import EMBEDDING_PROVIDERS
 from catalog.embedding import PROVIDERS, get_encoder
 from catalog.ingest.readers import read_file
 from catalog.ingest.readers.registry import FORMATS

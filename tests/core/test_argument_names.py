@@ -51,7 +51,7 @@ def test_no_name_stands_for_two_parameters_of_a_verb():
     for verb in VERBS.values():
         fields = edge_fields(verb.params)
         own = {field.name for field in fields}
-        aliases = [alias for field in fields for alias in field.param.aliases if alias not in own]
+        aliases = [alias for field in fields for alias in field.aliases if alias not in own]
         assert len(set(aliases)) == len(aliases), verb.name
 
 

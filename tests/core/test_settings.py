@@ -7,14 +7,8 @@ import pytest
 from catalog.core.agents import load_agent
 from catalog.core.errors import ConfigError, UnknownPresetError
 from catalog.core.files import default_home, home_folder, settings_key
-from catalog.core.settings import (
-    LLMSettings,
-    RAGv2Settings,
-    find_presets,
-    get_settings,
-    load_settings,
-    variables,
-)
+from catalog.core.settings import LLMSettings, RAGv2Settings, get_settings, load_settings, variables
+from catalog.core.settings.loading import find_presets
 
 
 def test_the_defaults_are_the_seeds():

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.core.settings import Settings, flatten
+from catalog.core.settings import Settings
+from catalog.core.settings.loading import flatten
 from catalog.interfaces.agents import AGENT_TOOLS
 
 WRITTEN = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "generated.py"))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from catalog.core.settings import find_presets, load_settings
+from catalog.core.settings import load_settings
+from catalog.core.settings.loading import find_presets
 from catalog.embedding.model import EmbeddingModel
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library

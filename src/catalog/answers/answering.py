@@ -31,8 +31,8 @@ from catalog.store.chunks import find_root
 if TYPE_CHECKING:
     from catalog.answers.writing import Draft
     from catalog.core.agents import Agent
+    from catalog.core.params import Profile
     from catalog.core.results import SearchResults
-    from catalog.core.settings import Profile
     from catalog.library.library import Library
     from catalog.retrieval.searcher import Searcher
 

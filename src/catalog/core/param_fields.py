@@ -6,7 +6,6 @@ Other usual names of an argument are accepted; the error for a wrong name sugges
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
@@ -18,6 +17,7 @@ from typing import (
     Annotated,
     Any,
     Concatenate,
+    Literal,
     ParamSpec,
     TypeVar,
     Union,
@@ -39,13 +39,24 @@ ModelT = TypeVar("ModelT", bound="BaseModel")
 SelfT = TypeVar("SelfT")
 ResultT = TypeVar("ResultT")
 
-_MAX_COMPARED = 60  # characters of a name
-_ALIKE = 0.7  # share of the letters, as difflib counts
 Names = Mapping[str, Iterable[str]]
 """The aliases of each argument, by its name."""
+
+_MAX_COMPARED = 60  # characters of a name
+_MAX_SHOWN = 60  # characters of a value
+_ALIKE = 0.7  # share of the letters, as difflib counts
 _YES_OR_NO = {"true": True, "false": False}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}(?:\.0{1,18})?")
+_CALLED = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    list: "a list of texts",
+    Iterable: "a list of texts",
+    dict: "an object",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +77,17 @@ class ParamField:
     @property
     def types(self) -> tuple[Any, ...]:
         """The accepted types, including ``None``'s."""
-        is_union = get_origin(self.type) in (Union, UnionType)
-        return get_args(self.type) if is_union else (self.type,)
+        return _types_in(self.type)
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names of the parameter."""
+        return tuple(self.param.aliases.split())
 
     @property
     def takes_list(self) -> bool:
         """Return whether the field accepts a list or any iterable of texts, among other types."""
         return any(get_origin(kind) in (list, Iterable) for kind in self.types)
-
-    def with_help(self, text: str) -> ParamField:
-        """Return the same parameter with another help text."""
-        return replace(self, param=replace(self.param, help=text))
 
 
 @cache
@@ -112,11 +123,16 @@ def params_model(kind: type[Any], *without: str) -> type[BaseModel]:
 
     base = type("_Strict", (BaseModel,), {"model_config": ConfigDict(extra="forbid", strict=True)})
     parameters = [
-        field.with_help(f"{field.param.help} {field.param.json_help}".rstrip())
+        with_help(field, f"{field.param.help} {field.param.json_help}".rstrip())
         for field in edge_fields(kind)
         if field.name not in without
     ]
     return build_model(kind.__name__, base, parameters, about=summary_of(kind))
+
+
+def with_help(field: ParamField, text: str) -> ParamField:
+    """Return the same parameter with another help text."""
+    return replace(field, param=replace(field.param, help=text))
 
 
 def summary_of(kind: type[Any]) -> str:
@@ -138,18 +154,19 @@ def build_model(
     """
     from pydantic import Field, create_model, model_validator
 
-    parameters = tuple(parameters)
-    names = {field.name: field.param.aliases for field in parameters}
-    types = {field.name: field.types for field in parameters}
+    by_name = {field.name: field for field in parameters}
+    names = {name: field.aliases for name, field in by_name.items()}
 
     def take_aliases(values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
-        renamed = rename_arguments(values, names)[0]
-        return {name: as_meant(value, types.get(name, ())) for name, value in renamed.items()}
+        return {
+            name: as_meant(value, by_name[name].types if name in by_name else ())
+            for name, value in rename_arguments(values, names)[0].items()
+        }
 
     definitions: Any = {
-        field.name: (
+        name: (
             Annotated[field.type, field.param],
             Field(
                 ... if field.is_required else [] if field.default == () else field.default,
@@ -160,7 +177,7 @@ def build_model(
                 max_length=field.param.max_items,
             ),
         )
-        for field in parameters
+        for name, field in by_name.items()
     }
     validators: Any = {"take_aliases": model_validator(mode="before")(take_aliases)}
     return create_model(
@@ -189,12 +206,7 @@ def as_meant(value: Any, types: Collection[Any]) -> Any:
 
 def argument_names(model: type[BaseModel]) -> Names:
     """Return the aliases of each argument of a model, by the argument's name."""
-    return {
-        name: tuple(
-            alias for note in info.metadata if isinstance(note, Param) for alias in note.aliases
-        )
-        for name, info in model.model_fields.items()
-    }
+    return {name: _param_of(info).aliases.split() for name, info in model.model_fields.items()}
 
 
 def read_params(kind: type[ParamsT], arguments: Mapping[str, Any], verb: str) -> ParamsT:
@@ -222,7 +234,7 @@ def check_names(given: Iterable[str], names: Names) -> None:
 
 def parameter_names(kind: type[Any]) -> Names:
     """Return the aliases of each parameter that Python takes, by the parameter's name."""
-    return {field.name: field.param.aliases for field in param_fields(kind)}  # type: ignore[arg-type]
+    return {field.name: field.aliases for field in param_fields(kind)}  # type: ignore[arg-type]
 
 
 def check_params(params: Params) -> None:
@@ -234,38 +246,78 @@ def check_params(params: Params) -> None:
     """
     for field in param_fields(type(params)):  # type: ignore[arg-type]
         value = getattr(params, field.name)
-        if value is None and field.default is None:
-            continue
-        wanted = _unmet(field, value)
-        if wanted:
+        if not (value is None and field.default is None) and not _fits(value, field):
+            wanted = _wanted(field.types, field.param)
             raise InputError(f"{field.name} must be {wanted}, not {_shorten(value)}")
 
 
-def _unmet(field: ParamField, value: object) -> str:
-    """Return the requirement that a value fails to meet; "" for a valid value."""
+def _fits(value: object, field: ParamField) -> bool:
     types, param = field.types, field.param
-    if int in types or float in types:
-        kind, called = (int, "a whole number") if int in types else (int | float, "a number")
-        is_number = isinstance(value, kind) and not isinstance(value, bool)
-        if is_number and (param.least or 0) <= value <= (param.most or value):  # type: ignore[operator]
-            return ""
-        return f"{called} from {param.least}" + (f" to {param.most}" if param.most else "")
-    if bool in types:
-        return "" if isinstance(value, bool) else "True or False"
-    if str in types and (isinstance(value, str) or not field.takes_list):
-        return "" if isinstance(value, str) else "text"
-    if field.takes_list:
-        texts = "text or a list of texts" if str in types else "a list of texts"
-        if isinstance(value, str):
-            return "a list of texts, not one text"
-        if not isinstance(value, Iterable):
-            return texts
-        if isinstance(value, Collection):
-            if not all(isinstance(item, str) for item in value):
-                return texts
-            if len(value) > (param.max_items or len(value)):
-                return f"a list of at most {param.max_items} texts"
-    return ""
+    if not field.takes_list and not {str, bool, int, float}.intersection(types):
+        return True
+    if isinstance(value, bool | str):
+        return (bool if isinstance(value, bool) else str) in types
+    if isinstance(value, int | float):
+        is_number = float in types or (int in types and isinstance(value, int))
+        return is_number and (param.least or 0) <= value <= (param.most or value)
+    if not field.takes_list or not isinstance(value, Collection):
+        return field.takes_list and isinstance(value, Iterable)
+    is_short = len(value) <= (param.max_items or len(value))
+    return is_short and all(isinstance(item, str) for item in value)
+
+
+def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
+    """Return a message about invalid arguments for their caller, without whole values."""
+    messages = []
+    for problem in error.errors():
+        name = str((*problem["loc"], "arguments")[0])
+        info, given = model.model_fields.get(name), problem["input"]
+        if problem["type"] == "extra_forbidden":
+            messages.append(describe_unknown(name, argument_names(model)))
+        elif problem["type"] == "missing":
+            messages.append(f"the argument {name} is missing")
+        elif info is None or problem["type"] == "value_error":
+            messages.append(f"{name}: {problem['msg']}, not {_shorten(given)}")
+        else:
+            wanted = _wanted(_types_in(info.annotation), _param_of(info))
+            messages.append(f"{name} must be {wanted}, not {_shorten(given)}")
+            if name == "reference" and isinstance(given, list):
+                messages.append("multi_get takes several documents")
+    return "; ".join(dict.fromkeys(messages))
+
+
+def _param_of(info: Any) -> Param:
+    """Return the description of a model's field that was made of a parameter, else an empty one."""
+    return next((note for note in info.metadata if isinstance(note, Param)), Param(""))
+
+
+def _types_in(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _wanted(types: Iterable[Any], param: Param) -> str:
+    """Return the accepted values in words: "text or a list of texts"."""
+    words: list[str] = []
+    for kind in types:
+        if get_origin(kind) is Literal:
+            words += map(str, get_args(kind))
+        elif kind is not NoneType:
+            words.append(_CALLED.get(get_origin(kind) or kind, "another value"))
+    *most, last = dict.fromkeys(words)
+    text = f"{', '.join(most)} or {last}" if most else last
+    if param.max_items:
+        return text.replace("a list of", f"a list of at most {param.max_items}")
+    if param.least is None:
+        return text
+    return f"{text} from {param.least}" + (f" to {param.most}" if param.most else "")
+
+
+def _shorten(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # of a number with thousands of digits
+        text = f"a {type(value).__name__} too large to show"
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}…"
 
 
 def takes(
@@ -303,49 +355,6 @@ def _taking(kind: Any, function: Callable[..., Any], *own: Parameter) -> Any:
     taken = signature(function).replace(parameters=[*own, *parameters])
     call.__signature__ = taken  # type: ignore[attr-defined]
     return call
-
-
-def validation_message(error: ValidationError, model: type[BaseModel]) -> str:
-    """Return a message about invalid arguments for their caller, without whole values."""
-    messages = []
-    problems = error.errors()
-    forms = Counter(problem["loc"][:1] for problem in problems)
-    for problem in problems:
-        name = ".".join(str(part) for part in problem["loc"]) or "arguments"
-        if problem["type"] == "extra_forbidden":
-            messages.append(describe_unknown(name, argument_names(model)))
-        elif problem["type"] == "missing":
-            messages.append(f"the argument {name} is missing")
-        elif problem["type"] == "string_type" and isinstance(problem["input"], list):
-            several = "; multi_get takes several documents" if name == "reference" else ""
-            messages.append(f"{name} takes one text, not a list{several}")
-        elif forms[problem["loc"][:1]] > 1 and (
-            wanted := _describe_types(model, problem["loc"][0])
-        ):
-            messages.append(f"{problem['loc'][0]} must be {wanted}")
-        else:
-            messages.append(f"{name}: {problem['msg']}, not {_shorten(problem['input'])}")
-    return "; ".join(dict.fromkeys(messages))
-
-
-def _describe_types(model: type[BaseModel], name: int | str) -> str:
-    """Describe the JSON values of an argument with several types; "" for a single type."""
-    if name not in model.model_fields:
-        return ""
-    words = {str: "text", int: "a whole number", bool: "true or false", dict: "an object"}
-    kinds = [
-        get_origin(kind) or kind for kind in get_args(model.model_fields[str(name)].annotation)
-    ]
-    told = [words.get(kind, "a list of texts") for kind in kinds if kind is not NoneType]
-    return " or ".join(told) if len(told) > 1 else ""
-
-
-def _shorten(value: object) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # of a number with thousands of digits
-        text = f"a {type(value).__name__} too large to show"
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def rename_arguments(

@@ -23,13 +23,10 @@ DEFAULT_LIMIT, MAX_DOCUMENTS = 20, 1000  # documents in one result
 MAX_PATTERNS, MAX_PATTERN_CHARS = 100, 1_500  # of one call; names that are paths do not count
 MAX_OFFSET = 10_000_000
 MAX_TEXT_BYTES = 10_000_000
-QUERY_ALIASES = ("search_query", "query_text", "question", "text", "keywords", "search")
-COUNT_ALIASES = ("k", "n", "count", "num_results", "n_results", "max_results", "results")
-NAME_ALIASES = (
-    *("doc_name_filter", "name_filter", "doc_name", "document_name", "filename", "file_name"),
-    "title",
-)
-PATH_ALIASES = ("path", "paths", "file", "files", "file_path")
+QUERY_ALIASES = "search_query query_text question text keywords search"
+COUNT_ALIASES = "k n count num_results n_results max_results results"
+NAME_ALIASES = "doc_name_filter name_filter doc_name document_name filename file_name title"
+PATH_ALIASES = "path paths file files file_path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +35,20 @@ class Param:
 
     ``aliases`` are other names that people and models give it, taken where arguments are JSON.
     ``least`` and ``most`` bound a number, ``max_items`` a list; ``flags`` are its options on
-    the command line, ``--name`` if empty. ``json`` is the type that edges outside Python take, if
-    it differs, and ``json_help`` is said where arguments are JSON. A ``python_only`` parameter is
-    not offered there.
+    the command line, ``--name`` if empty; both have blanks between. ``json`` is the type that edges
+    outside Python take, if it differs, and ``json_help`` is said where arguments are JSON. A
+    ``python_only`` parameter is not offered there.
     """
 
     help: str
     least: int | None = None
     most: int | None = None
     max_items: int | None = None
-    flags: tuple[str, ...] = ()
+    flags: str = ""
     json: Any = None
     json_help: str = ""
     python_only: bool = False
-    aliases: tuple[str, ...] = ()
+    aliases: str = ""
 
 
 DatasetChoice = str | list[str] | None
@@ -61,26 +58,26 @@ Dataset = Annotated[
     DatasetChoice,
     Param(
         "Only these datasets, by default all.",
-        flags=("--dataset", "--project", "-d"),
-        aliases=("datasets", "dataset_name", "dataset_id", "project", "collection", "namespace"),
+        flags="--dataset --project -d",
+        aliases="datasets dataset_name dataset_id project collection namespace",
     ),
 ]
 FileType = Annotated[
     str | None,
     Param(
         "Only documents of this type: pdf, markdown, word, video, audio, …",
-        flags=("--type", "--file-type", "-t"),
-        aliases=("file_type_filter", "type", "doc_type", "document_type", "extension", "format"),
+        flags="--type --file-type -t",
+        aliases="file_type_filter type doc_type document_type extension format",
     ),
 ]
 Conditions = Annotated[
     object,
     Param(
         'Conditions that must all be true, such as "tag=ops" or "page>=3".',
-        flags=("--filter",),
+        flags="--filter",
         json=list[str | dict[str, Any]] | dict[str, Any] | None,
         json_help='Several in a list, or as {"tag": "ops"}.',
-        aliases=("filter", "where", "conditions"),
+        aliases="filter where conditions",
     ),
 ]
 After = Annotated[
@@ -88,36 +85,41 @@ After = Annotated[
     Param(
         "Only documents dated on or after YYYY-MM-DD, YYYY-MM or YYYY: the date of change, else "
         "of creation, in their metadata, else the file's.",
-        aliases=("since", "after_date", "date_after", "modified_after", "from_date", "start_date"),
+        aliases="since after_date date_after modified_after from_date start_date",
     ),
 ]
 Before = Annotated[
     str | None,
     Param(
         "Only documents dated before that day, month or year.",
-        aliases=("before_date", "date_before", "modified_before"),
+        aliases="before_date date_before modified_before",
     ),
 ]
 Role = Annotated[
     str | None,
     Param(
         "Search as this role: only documents of its confidentiality levels (IDX_ANSWERS__ROLES).",
-        aliases=("as_role", "audience"),
+        aliases="as_role audience",
     ),
 ]
 Strict = Annotated[bool, Param("Fail if a stage fails, instead of continuing without it.")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Caller:
+class _Scoped:
     """Where to look, and for whom."""
 
     dataset: Dataset = None
-    agent: Annotated[
-        str | None,
-        Param("Use this agent ('catalog agents' lists them).", aliases=("agent_name",)),
-    ] = None
     role: Role = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Caller(_Scoped):
+    """Where to look, for whom, and with which agent."""
+
+    agent: Annotated[
+        str | None, Param("Use this agent ('catalog agents' lists them).", aliases="agent_name")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,24 +133,24 @@ class _Narrowed:
             "Default: top_k of the settings (10).",
             least=1,
             most=1000,
-            flags=("--top-k", "--limit", "-k", "-n"),
-            aliases=("limit", *COUNT_ALIASES),
+            flags="--top-k --limit -k -n",
+            aliases=f"limit {COUNT_ALIASES}",
         ),
     ] = None
     mode: Annotated[
         Mode | None,
         Param(
             "lexical (words), vector (meaning) or hybrid (both; default).",
-            aliases=("search_mode", "search_type"),
+            aliases="search_mode search_type",
         ),
     ] = None
     docs: Annotated[
         list[str] | None,
         Param(
             "Only these documents: paths, globs or #docids.",
-            flags=("--doc",),
+            flags="--doc",
             json_help="[] means none.",
-            aliases=("doc", "documents", "document", *PATH_ALIASES),
+            aliases=f"doc documents document {PATH_ALIASES}",
         ),
     ] = None
     file_type: FileType = None
@@ -170,8 +172,8 @@ class _Narrowed:
             "Least relevance of a passage, 0 to 1. Default: the setting's.",
             least=0,
             most=1,
-            flags=("--similarity-threshold", "--threshold"),
-            aliases=("threshold", "min_score", "min_relevance", "score_threshold"),
+            flags="--similarity-threshold --threshold",
+            aliases="threshold min_score min_relevance score_threshold",
         ),
     ] = None
 
@@ -215,7 +217,7 @@ class SearchParams(_Narrowed, _Caller):
         str,
         Param(
             'Words, "quoted phrases", -exclusions, or typed parts: lex: … / vec: …',
-            aliases=("q", *QUERY_ALIASES),
+            aliases=f"q {QUERY_ALIASES}",
         ),
     ]
     _: KW_ONLY
@@ -223,7 +225,7 @@ class SearchParams(_Narrowed, _Caller):
         Order | None,
         Param(
             "best (first) or date (newest document first). Default: best.",
-            aliases=("sort_by", "order_by", "order"),
+            aliases="sort_by order_by order",
         ),
     ] = None
     recency_half_life_days: Annotated[
@@ -233,8 +235,8 @@ class SearchParams(_Narrowed, _Caller):
             "Default: the setting's.",
             least=0,
             most=100_000,
-            flags=("--recency-half-life-days", "--half-life"),
-            aliases=("half_life", "recency_half_life", "half_life_days"),
+            flags="--recency-half-life-days --half-life",
+            aliases="half_life recency_half_life half_life_days",
         ),
     ] = None
     explain: Annotated[bool, Param("Explain each score.")] = False
@@ -258,9 +260,7 @@ class AskParams(_Narrowed, _Answerer):
         Backups run at midnight and are kept for thirty days. [1]
     """
 
-    question: Annotated[
-        str, Param("The question.", aliases=("q", "query", "query_text", "text", "prompt"))
-    ]
+    question: Annotated[str, Param("The question.", aliases="q query query_text text prompt")]
     _: KW_ONLY
     strict: Strict = False
 
@@ -271,12 +271,12 @@ class GenerateParams(_Narrowed, _Answerer):
 
     kind: Annotated[ArtifactKind, Param("blueprint, pdr, workflow or build-plan.")]
     _: KW_ONLY
-    topic: Annotated[str, Param("The topic.", aliases=("subject", "about", "question"))]
+    topic: Annotated[str, Param("The topic.", aliases="subject about question")]
     strict: Strict = False
 
 
 @dataclass(frozen=True)
-class GetParams:
+class GetParams(_Scoped):
     """A document, whole or some of its lines."""
 
     reference: Annotated[
@@ -284,21 +284,17 @@ class GetParams:
         Param(
             "dataset:path, path or #docid. A suffix selects a part: :12-20 for lines (or pages, "
             "cells, paragraphs), :1:05-1:18 for times.",
-            aliases=(
-                *("ref", "doc", "docid", "doc_id", "document", "document_id", "id", "source"),
-                *("source_doc_id", "citation", "uri", "name", "filename", *PATH_ALIASES),
-            ),
+            aliases="ref doc docid doc_id document document_id id source source_doc_id citation "
+            f"uri name filename {PATH_ALIASES}",
         ),
     ]
     _: KW_ONLY
-    dataset: Dataset = None
-    role: Role = None
     line_start: Annotated[
         int | None,
         Param(
             "First line (page, cell …), counted from 1.",
             least=1,
-            aliases=("start_line", "start", "from_line", "first_line", "line_from", "line"),
+            aliases="start_line start from_line first_line line_from line",
         ),
     ] = None
     line_end: Annotated[
@@ -306,7 +302,7 @@ class GetParams:
         Param(
             "Last line (page, cell …), included.",
             least=1,
-            aliases=("end_line", "end", "to_line", "last_line", "line_to"),
+            aliases="end_line end to_line last_line line_to",
         ),
     ] = None
     max_bytes: Annotated[
@@ -320,7 +316,7 @@ class GetParams:
 
 
 @dataclass(frozen=True)
-class MultiGetParams:
+class MultiGetParams(_Scoped):
     """Several documents, or parts of them, of 10 MB of text together at most."""
 
     patterns: Annotated[
@@ -329,28 +325,17 @@ class MultiGetParams:
             "Paths, globs or #docids. A citation, link or reference with a place selects that "
             "part.",
             max_items=MAX_DOCUMENTS,
-            aliases=(
-                "pattern",
-                "glob",
-                "references",
-                "reference",
-                "docids",
-                "docs",
-                "documents",
-                *PATH_ALIASES,
-            ),
+            aliases=f"pattern glob references reference docids docs documents {PATH_ALIASES}",
         ),
     ]
     _: KW_ONLY
-    dataset: Dataset = None
-    role: Role = None
     limit: Annotated[
         int,
         Param(
             "Maximum number of documents.",
             least=1,
             most=MAX_DOCUMENTS,
-            aliases=("top_k", *COUNT_ALIASES),
+            aliases=f"top_k {COUNT_ALIASES}",
         ),
     ] = DEFAULT_LIMIT
     max_bytes: Annotated[
@@ -359,22 +344,20 @@ class MultiGetParams:
 
 
 @dataclass(frozen=True)
-class BrowseParams:
+class BrowseParams(_Scoped):
     """A look at which documents there are."""
 
     query: Annotated[
         str | None,
-        Param("Words in titles, names, summaries or tags.", aliases=("q", *QUERY_ALIASES)),
+        Param("Words in titles, names, summaries or tags.", aliases=f"q {QUERY_ALIASES}"),
     ] = None
     _: KW_ONLY
-    dataset: Dataset = None
-    role: Role = None
     file_type: FileType = None
     name: Annotated[
         str | None,
         Param(
             "Only documents with this text in their path, title or recording.",
-            aliases=(*NAME_ALIASES, *PATH_ALIASES),
+            aliases=f"{NAME_ALIASES} {PATH_ALIASES}",
         ),
     ] = None
     tags: Annotated[
@@ -382,9 +365,9 @@ class BrowseParams:
         Param(
             "Only documents with all these tags.",
             max_items=50,
-            flags=("--tag",),
+            flags="--tag",
             json=list[str],
-            aliases=("tag", "label", "labels"),
+            aliases="tag label labels",
         ),
     ] = ()
     containing: Annotated[
@@ -393,9 +376,8 @@ class BrowseParams:
             "Only documents with a passage that contains this word or phrase (of a list: all of "
             "them). The count is exact, and the places are shown.",
             max_items=20,
-            flags=("--containing",),
             json=list[str],
-            aliases=("contains", "mentions", "mentioning", "phrase", "phrases", "words"),
+            aliases="contains mentions mentioning phrase phrases words",
         ),
     ] = ()
     filters: Conditions = None
@@ -406,7 +388,7 @@ class BrowseParams:
         Param(
             "best (by the query; without one by name), name, modified (newest first) or size "
             "(largest first).",
-            aliases=("sort_by", "order_by", "order"),
+            aliases="sort_by order_by order",
         ),
     ] = "best"
     limit: Annotated[
@@ -415,13 +397,13 @@ class BrowseParams:
             "How many documents.",
             least=1,
             most=MAX_DOCUMENTS,
-            flags=("--limit", "--top-k", "-k", "-n"),
-            aliases=("top_k", *COUNT_ALIASES),
+            flags="--limit --top-k -k -n",
+            aliases=f"top_k {COUNT_ALIASES}",
         ),
     ] = DEFAULT_LIMIT
     offset: Annotated[
         int,
-        Param("Number of documents to skip.", least=0, most=MAX_OFFSET, aliases=("skip", "start")),
+        Param("Number of documents to skip.", least=0, most=MAX_OFFSET, aliases="skip start"),
     ] = 0
 
 

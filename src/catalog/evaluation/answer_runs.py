@@ -13,7 +13,7 @@ from catalog.answers.risk import answer_conditions, bound_in_force, model_text
 from catalog.core.agent_calls import read_agent, with_agent
 from catalog.core.errors import BackendError, CatalogError, StoreBusyError
 from catalog.core.params import AskParams
-from catalog.core.settings import flatten
+from catalog.core.settings.loading import flatten
 from catalog.core.user_search import RankedHit, Ranking
 from catalog.evaluation.answer_metrics import (
     ANSWER_METRICS,

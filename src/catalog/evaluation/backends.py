@@ -36,7 +36,8 @@ from catalog.core.errors import (
     StageFailedError,
 )
 from catalog.core.params import Mode
-from catalog.core.settings import Settings, default_shaping
+from catalog.core.settings import Settings
+from catalog.core.settings.shaping import default_shaping
 from catalog.core.text import strip_userinfo
 from catalog.core.user_search import Ranking, UserSearch, to_ranking
 from catalog.evaluation.golden import GoldenQuery, GoldenSet

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from catalog.core.errors import InputError
-from catalog.core.settings import flatten
+from catalog.core.settings.loading import flatten
 from catalog.core.user_search import RankedHit
 from catalog.evaluation.comparison import ALPHA, MetricRow, PipelineComparison, QueryDelta, Stratum
 from catalog.evaluation.gates import GateResult, gate_detail, gate_mark

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from catalog.core.errors import InputError
-from catalog.core.settings import flatten
+from catalog.core.settings.loading import flatten
 from catalog.core.text import storable
 from catalog.evaluation.answer_metrics import COMPARED
 from catalog.evaluation.golden import GoldenSet

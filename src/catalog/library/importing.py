@@ -24,7 +24,8 @@ from catalog.core.portable_lines import (
     ModelLine,
     read_line,
 )
-from catalog.core.settings import default_shaping, with_rag
+from catalog.core.settings.loading import with_rag
+from catalog.core.settings.shaping import default_shaping
 from catalog.ingest.sync_report import Failure, Progress, Silent
 from catalog.library.exporting import portable_file
 from catalog.library.indexing import Indexer, complete_dataset

@@ -8,13 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
-from catalog.core.settings import (
-    RAGv2Settings,
-    default_shaping,
-    describe_shaping,
-    shaping_settings,
-    with_rag,
-)
+from catalog.core.settings import RAGv2Settings
+from catalog.core.settings.loading import with_rag
+from catalog.core.settings.shaping import default_shaping, describe_shaping, shaping_settings
 from catalog.embedding import document_prefix
 from catalog.ingest.pipeline import (
     Pipeline,

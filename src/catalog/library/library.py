@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError, InputError, StoreError
 from catalog.core.open_services import survive_forks
+from catalog.core.params import Profile
 from catalog.core.scope import ALL, Scope
-from catalog.core.settings import Profile, Settings, load_settings
+from catalog.core.settings import Settings, load_settings
 from catalog.core.text import storable
 from catalog.library.indexes import Indexes
 from catalog.library.logs import QueryLog, RetrievalLog

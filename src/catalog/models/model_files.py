@@ -15,7 +15,9 @@ from typing import Literal, get_args
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.files import describe_os_error
 from catalog.core.ids import sha256_hex
-from catalog.core.settings import EMBEDDING_PROVIDERS, Profile, Settings
+from catalog.core.params import Profile
+from catalog.core.settings import Settings
+from catalog.core.settings.sections import EMBEDDING_PROVIDERS
 from catalog.models import hub, packaged
 from catalog.models.hub import HubModel
 from catalog.models.packaged import CONVERTED, Kind, PackagedModel, hash_file

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from catalog.core.errors import ConfigError
 from catalog.core.lru_cache import LRUCache
 from catalog.core.open_services import survive_forks
-from catalog.core.settings import RAGv2Settings, Settings, needs_rebuild, with_rag
+from catalog.core.settings import RAGv2Settings, Settings
+from catalog.core.settings.loading import needs_rebuild, with_rag
 from catalog.library.library import Library
 from catalog.retrieval.adaptive import (
     BY_MEANING,

@@ -156,7 +156,7 @@ def test_a_text_that_is_a_number_stays_one_where_text_is_wanted(asked):
 
 def test_a_list_given_to_get_points_at_multi_get(asked):
     answer, told = call(asked, "get", reference=["a.md", "b.md"])
-    assert "reference takes one text, not a list; multi_get takes several" in answer.text
+    assert "not ['a.md', 'b.md']; multi_get takes several" in answer.text
     assert told is None
 
 
@@ -201,7 +201,8 @@ def test_lists_are_read_in_every_form_that_models_write(asked):
 def test_a_wrong_type_is_reported_once_in_plain_words(asked):
     answer, _ = call(asked, "search_chunks", query="keys", docs={"a": 1}, filters=3)
     assert answer.data["message"] == (
-        "docs must be text or a list of texts; filters must be text or a list of texts or an object"
+        "docs must be text or a list of texts, not {'a': 1}; "
+        "filters must be text, a list of texts or an object, not 3"
     )
 
 

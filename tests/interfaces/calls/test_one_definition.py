@@ -27,7 +27,7 @@ class PaintParams:
     _: KW_ONLY
     colours: Annotated[
         list[str] | None,
-        Param("Only these colours.", flags=("--colour", "-c"), json_help="[] is none."),
+        Param("Only these colours.", flags="--colour -c", json_help="[] is none."),
     ] = None
     shade: Annotated[Literal["light", "dark"], Param("light or dark.")] = "light"
     coats: Annotated[int, Param("How many coats.", least=1, most=9)] = 4

@@ -7,57 +7,31 @@ preset, that over the defaults. An unknown name is an error and never ignored.
 
 from __future__ import annotations
 
-from catalog.core.params import Profile
 from catalog.core.settings.collection import CollectionSettings
-from catalog.core.settings.loading import (
-    LoadedSettings,
-    acts_only_with,
-    find_field,
-    find_presets,
-    flatten,
-    get_settings,
-    load_settings,
-    needs_rebuild,
-    with_rag,
-    with_values,
-)
+from catalog.core.settings.loading import LoadedSettings, get_settings, load_settings
 from catalog.core.settings.qdrant import QdrantSettings
 from catalog.core.settings.rag import IngestSettings, RAGv2Settings
 from catalog.core.settings.sections import (
-    EMBEDDING_PROVIDERS,
     AnswerSettings,
     EmbeddingSettings,
     LLMSettings,
     ServeSettings,
     Settings,
 )
-from catalog.core.settings.shaping import default_shaping, describe_shaping, shaping_settings
 from catalog.core.settings.text_search import TsvectorSettings
 
 __all__ = [
-    "EMBEDDING_PROVIDERS",
     "AnswerSettings",
     "CollectionSettings",
     "EmbeddingSettings",
     "IngestSettings",
     "LLMSettings",
     "LoadedSettings",
-    "Profile",
     "QdrantSettings",
     "RAGv2Settings",
     "ServeSettings",
     "Settings",
     "TsvectorSettings",
-    "acts_only_with",
-    "default_shaping",
-    "describe_shaping",
-    "find_field",
-    "find_presets",
-    "flatten",
     "get_settings",
     "load_settings",
-    "needs_rebuild",
-    "shaping_settings",
-    "with_rag",
-    "with_values",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -13,18 +14,13 @@ from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_settings import SettingsError
+from pydantic_settings import EnvSettingsSource, SettingsError
 
 from catalog.core.agents import check_agent_tables
 from catalog.core.errors import ConfigError, UnknownPresetError
 from catalog.core.files import default_home, home_folder, settings_file, settings_key
-from catalog.core.settings.sections import (
-    Settings,
-)
-from catalog.core.settings.variables import (
-    PREFIX,
-    refuse_unknown_variables,
-)
+from catalog.core.settings.sections import Settings
+from catalog.core.settings.variables import PREFIX, refuse_unknown_variables
 
 _MAX_SHOWN = 60  # characters of a wrong value
 
@@ -74,7 +70,6 @@ def load_settings(
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in reversed(layers):
-        _check_sections(layer, Settings, origin)
         _merge(merged, {name: value for name, value in layer.items() if name != "agents"})
         merged.setdefault("agents", {}).update(layer.get("agents", {}))  # each as a whole
         origins.update({name: origin for name, _ in flatten(layer)})
@@ -149,37 +144,10 @@ def find_field(name: str) -> Any:
 
 def _from_environment() -> dict[str, Any]:
     refuse_unknown_variables(PREFIX, Settings)
-    tree: dict[str, Any] = {}
-    for variable, text in os.environ.items():
-        if text == "":  # as if it were not set
-            continue
-        path = variable.removeprefix(PREFIX).lower().split("__")
-        if variable.startswith(PREFIX) and path[0] in Settings.model_fields:
-            branch = tree
-            for part in path[:-1]:
-                branch = branch.setdefault(part, {})
-                if not isinstance(branch, dict):
-                    raise ConfigError(
-                        f"set either {variable} or its whole section's variable, not both"
-                    )
-            if isinstance(branch.get(path[-1]), dict):
-                raise ConfigError(
-                    f"set either {variable} or variables of single settings in it, not both"
-                )
-            branch[path[-1]] = text
-    return tree
-
-
-def _check_sections(layer: Mapping[str, Any], model: type[BaseModel], origin: str) -> None:
-    """Raise :class:`ConfigError` if a section has a value, or a setting is a table."""
-    for name, value in layer.items():
-        field = model.model_fields.get(name)
-        section = None if field is None else field.annotation
-        if not (isinstance(section, type) and issubclass(section, BaseModel)):
-            continue
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"setting {name} ({origin}) is a section: set the settings in it")
-        _check_sections(value, section, origin)
+    try:
+        return EnvSettingsSource(Settings)()
+    except SettingsError as error:
+        raise ConfigError(f"the settings cannot be read: {error}") from error
 
 
 def _file_layer(home: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -207,11 +175,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
     for name, value in layer.items():
-        if isinstance(value, Mapping):
-            branch = into.setdefault(name, {})
-            _merge(branch, value)
+        if isinstance(value, Mapping) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
         else:
-            into[name] = value
+            into[name] = deepcopy(value)
 
 
 def _validate(

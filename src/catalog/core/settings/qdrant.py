@@ -4,55 +4,44 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from catalog.core.settings.variables import Section, setting
 
 
-class QdrantSettings(BaseModel):
+class QdrantSettings(Section):
     """``IDX_RAG_V2__QDRANT__*``: options of our collections on a Qdrant server.
 
     Unset options follow the server's configuration.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    collection_prefix: str = Field(
+    collection_prefix: str = setting(
         "catalog_",
+        "Prefix of every collection's name. Stores that share a server need different ones.",
         min_length=1,
         max_length=100,
         pattern=r"^[\w.-]+$",
-        description="Prefix of every collection's name. Stores that share a server need "
-        "different ones.",
     )
-    texts: bool = Field(
-        False,
-        description="Keep the passages' texts there, too, for LlamaIndex's QdrantVectorStore.",
+    texts: bool = setting(
+        False, "Keep the passages' texts there, too, for LlamaIndex's QdrantVectorStore."
     )
-    shard_number: int | None = Field(
-        None,
-        ge=1,
-        le=10_000,
-        description="Shards of a collection; a change applies to the next build.",
+    shard_number: int | None = setting(
+        None, "Shards of a collection; a change applies to the next build.", (1, 10_000)
     )
-    replication_factor: int | None = Field(
-        None, ge=1, le=100, description="Copies of each shard in a cluster."
+    replication_factor: int | None = setting(None, "Copies of each shard in a cluster.", (1, 100))
+    write_consistency_factor: int | None = setting(
+        None, "Copies that must confirm a write.", (1, 100)
     )
-    write_consistency_factor: int | None = Field(
-        None, ge=1, le=100, description="Copies that must confirm a write."
+    on_disk: bool = setting(False, "Keep vectors on disk instead of in memory.")
+    quantization: Literal["none", "int8"] = setting(
+        "none", "int8: also keep vectors of one byte per number, in memory."
     )
-    on_disk: bool = Field(False, description="Keep vectors on disk instead of in memory.")
-    quantization: Literal["none", "int8"] = Field(
-        "none", description="int8: also keep vectors of one byte per number, in memory."
-    )
-    oversampling: float = Field(
+    oversampling: float = setting(
         2.0,
-        ge=1.0,
-        le=100.0,
-        description="The int8 search finds this many times more, which are then compared at full "
-        "precision.",
-        json_schema_extra={"acts_only_with": {"quantization": "int8"}},
+        "The int8 search finds this many times more, which are then compared at full precision.",
+        (1.0, 100.0),
+        only_with={"quantization": "int8"},
     )
-    batch_size: int = Field(256, ge=1, le=10_000, description="Points in one request.")
-    parallel: int = Field(4, ge=1, le=64, description="Requests with points at once.")
-    timeout_seconds: float = Field(
-        30.0, ge=1.0, le=3_600.0, description="Time limit of one request to the server."
+    batch_size: int = setting(256, "Points in one request.", (1, 10_000))
+    parallel: int = setting(4, "Requests with points at once.", (1, 64))
+    timeout_seconds: float = setting(
+        30.0, "Time limit of one request to the server.", (1.0, 3_600.0)
     )

@@ -12,9 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     field_validator,
     model_validator,
@@ -26,8 +24,8 @@ from catalog.core.entry_points import list_added
 from catalog.core.files import default_home
 from catalog.core.params import Profile
 from catalog.core.settings.collection import CollectionSettings
-from catalog.core.settings.rag import NEEDS_REBUILD, RAGv2Settings
-from catalog.core.settings.variables import PREFIX, ApiKey
+from catalog.core.settings.rag import RAGv2Settings
+from catalog.core.settings.variables import PREFIX, ApiKey, Section, setting
 
 _PRICE = re.compile(r"(.*\S)\s*:\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*")
 
@@ -49,6 +47,16 @@ Pairs = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, sep
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(partial(_split, separator=","))]
 
 
+def _split_pairs(pairs: tuple[str, ...], example: str) -> list[tuple[str, str]]:
+    """Return name and value of each ``name: value``; refuse one without either."""
+    split = [
+        (name.strip(), value.strip()) for name, _, value in (it.partition(":") for it in pairs)
+    ]
+    if not all(map(all, split)):
+        raise ValueError(f"write {example}")
+    return split
+
+
 EMBEDDING_PROVIDERS = ("fastembed", "huggingface", "static", "openai", "cohere")
 
 
@@ -60,98 +68,76 @@ def _check_embedding_provider(name: str) -> str:
     return name
 
 
-class EmbeddingSettings(BaseModel):
+class EmbeddingSettings(Section):
     """``IDX_EMBEDDING__*``: which model embeds, and how."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    provider: Annotated[str, AfterValidator(_check_embedding_provider)] = Field(
+    provider: Annotated[str, AfterValidator(_check_embedding_provider)] = setting(
         "fastembed",
-        description="Where the model runs; openai and cohere are servers "
-        "(docs/how-to/embedding-model.md).",
-        json_schema_extra=NEEDS_REBUILD,
+        "Where the model runs; openai and cohere are servers (docs/how-to/embedding-model.md).",
+        rebuild=True,
     )
-    model: str = Field(
+    model: str = setting(
         "BAAI/bge-small-en-v1.5",
-        description="Name of the model: on the hub, of a folder, or on its server.",
-        json_schema_extra=NEEDS_REBUILD,
+        "Name of the model: on the hub, of a folder, or on its server.",
+        rebuild=True,
     )
-    batch_size: int = Field(32, ge=1, le=4096, description="Texts embedded in one batch.")
-    threads: int | None = Field(
-        None, ge=1, le=256, description="Threads that embed; unset: all cores."
-    )
-    offline: bool = Field(
-        False, description="Never connect to a model hub; use files on disk only."
-    )
-    url: str | None = Field(
+    batch_size: int = setting(32, "Texts embedded in one batch.", (1, 4096))
+    threads: int | None = setting(None, "Threads that embed; unset: all cores.", (1, 256))
+    offline: bool = setting(False, "Never connect to a model hub; use files on disk only.")
+    url: str | None = setting(
         None,
-        description="Address of an OpenAI-compatible server, such as http://…/v1; unset for "
-        "cohere: Cohere's.",
+        "Address of an OpenAI-compatible server, such as http://…/v1; unset for cohere: Cohere's.",
     )
-    api_key: ApiKey = Field(None, description="API key for that server.", repr=False)
-    timeout_seconds: float = Field(
-        30.0, gt=0.0, le=3600.0, description="Time limit of one request to it."
+    api_key: ApiKey = setting(None, "API key for that server.", repr=False)
+    timeout_seconds: float = setting(30.0, "Time limit of one request to it.", gt=0.0, le=3600.0)
+    retry_seconds: float = setting(
+        120.0, "How long to retry a batch when the server fails or is busy.", (0.0, 86_400.0)
     )
-    retry_seconds: float = Field(
-        120.0,
-        ge=0.0,
-        le=86_400.0,
-        description="How long to retry a batch when the server fails or is busy.",
-    )
-    dim: int | None = Field(
+    dim: int | None = setting(
         None,
-        ge=1,
-        le=65_536,
-        description="Length of the vectors, to cut those of a model that allows it; unset: the "
-        "model's own.",
-        json_schema_extra=NEEDS_REBUILD,
+        "Length of the vectors, to cut those of a model that allows it; unset: the model's own.",
+        (1, 65_536),
+        rebuild=True,
     )
-    max_tokens: int | None = Field(
+    max_tokens: int | None = setting(
         None,
-        ge=32,
-        le=1_000_000,
-        description="Tokens that the server's model reads; unset: the known number, else 512.",
-        json_schema_extra=NEEDS_REBUILD,
+        "Tokens that the server's model reads; unset: the known number, else 512.",
+        (32, 1_000_000),
+        rebuild=True,
     )
-    price: float = Field(
-        0.0, ge=0.0, le=1e6, description="Price of a million tokens, for the report of a run."
-    )
+    price: float = setting(0.0, "Price of a million tokens, for the report of a run.", (0.0, 1e6))
 
 
-class LLMSettings(BaseModel):
+class LLMSettings(Section):
     """``IDX_LLM__*``: which language model answers, expands queries or reranks, if any."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    provider: str = Field(
-        "none",
-        description="none, openai (any compatible server), ollama, or module:function.",
+    provider: str = setting(
+        "none", "none, openai (any compatible server), ollama, or module:function."
     )
-    model: str | None = Field(None, description="Name of the model on the server.")
-    cheap: str | None = Field(
+    model: str | None = setting(None, "Name of the model on the server.")
+    cheap: str | None = setting(
         None,
-        description="Model of the profile cheap; unset: the model above. With module:function as "
+        "Model of the profile cheap; unset: the model above. With module:function as "
         "provider, another module:function.",
     )
-    balanced: str | None = Field(None, description="Model of the profile balanced, likewise.")
-    premium: str | None = Field(None, description="Model of the profile premium, likewise.")
-    url: str | None = Field(
-        None,
-        description="Address of the server, such as http://…/v1; unset: Ollama on this machine.",
+    balanced: str | None = setting(None, "Model of the profile balanced, likewise.")
+    premium: str | None = setting(None, "Model of the profile premium, likewise.")
+    url: str | None = setting(
+        None, "Address of the server, such as http://…/v1; unset: Ollama on this machine."
     )
-    api_key: ApiKey = Field(None, description="API key for that server.", repr=False)
-    timeout_seconds: float = Field(
+    api_key: ApiKey = setting(None, "API key for that server.", repr=False)
+    timeout_seconds: float = setting(
         25.0,
+        "Time limit of a request and of a whole written answer; an artifact has twelve times "
+        "as long.",
         gt=0.0,
         le=600.0,
-        description="Time limit of a request and of a whole written answer; an artifact has "
-        "twelve times as long.",
     )
-    max_tokens: int = Field(400, ge=16, le=8192, description="Maximum length of a reply.")
-    prices: Pairs = Field(
+    max_tokens: int = setting(400, "Maximum length of a reply.", (16, 8192))
+    prices: Pairs = setting(
         (),
-        description="Prices of a million tokens of prompts and of replies by model, for catalog "
-        "logs: 'name: 0.25, 2', separated by semicolons.",
+        "Prices of a million tokens of prompts and of replies by model, for catalog logs: "
+        "'name: 0.25, 2', separated by semicolons.",
     )
 
     @field_validator("prices")
@@ -178,69 +164,54 @@ class LLMSettings(BaseModel):
         return self.model_copy(update={"provider" if ":" in self.provider else "model": named})
 
 
-class AnswerSettings(BaseModel):
+class AnswerSettings(Section):
     """``IDX_ANSWERS__*``: how questions are answered, and who may see what."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    roles: Pairs = Field(
+    roles: Pairs = setting(
         (),
-        description="Confidentiality levels that each role may see: 'employee: public, internal', "
-        "separated by semicolons. The level unlabelled stands for documents without one; "
-        "the level unreadable may not be listed.",
+        "Confidentiality levels that each role may see: 'employee: public, internal', "
+        "separated by semicolons. The level unlabelled stands for documents without one; the "
+        "level unreadable may not be listed.",
     )
-    role: str | None = Field(
-        None,
-        description="Role of everyone who asks this process. A role in a call can only see less.",
+    role: str | None = setting(
+        None, "Role of everyone who asks this process. A role in a call can only see less."
     )
-    sentences: int = Field(
-        3, ge=1, le=20, description="Number of sentences in an answer without a language model."
+    sentences: int = setting(
+        3, "Number of sentences in an answer without a language model.", (1, 20)
     )
-    answered_from: float = Field(
-        0.4,
-        ge=0.0,
-        le=1.0,
-        description="Least confidence to answer a question (docs/explanation/abstention.md).",
+    answered_from: float = setting(
+        0.4, "Least confidence to answer a question (docs/explanation/abstention.md).", (0.0, 1.0)
     )
-    context_passages: int = Field(
-        15, ge=1, le=100, description="Number of passages given to a language model."
+    context_passages: int = setting(15, "Number of passages given to a language model.", (1, 100))
+    context_tokens: int = setting(
+        4000, "Maximum number of tokens of those passages, counted by that model.", (100, 1_000_000)
     )
-    context_tokens: int = Field(
-        4000,
-        ge=100,
-        le=1_000_000,
-        description="Maximum number of tokens of those passages, counted by that model.",
-    )
-    unsupported: Literal["mark", "drop", "retry"] = Field(
+    unsupported: Literal["mark", "drop", "retry"] = setting(
         "drop",
-        description="Treatment of unsupported sentences: mark them, drop them, or ask the model "
-        "once more and drop the ones that are still unsupported.",
+        "Treatment of unsupported sentences: mark them, drop them, or ask the model once "
+        "more and drop the ones that are still unsupported.",
     )
-    citations: Literal["number", "source", "chunk"] = Field(
-        "number",
-        description="Form of citations: [1], [source: Title, page 4] or [chunk: id].",
+    citations: Literal["number", "source", "chunk"] = setting(
+        "number", "Form of citations: [1], [source: Title, page 4] or [chunk: id]."
     )
-    judge: bool = Field(
+    judge: bool = setting(
         False,
-        description="Let the language model check each supported sentence against its passages; "
-        "if it says NO, the sentence is unsupported.",
+        "Let the language model check each supported sentence against its passages; if it "
+        "says NO, the sentence is unsupported.",
     )
-    agents: Path | None = Field(
+    agents: Path | None = setting(
         None,
-        description="Folder with a file NAME.toml for each agent, in addition to [agents.NAME] "
-        "in the settings; unset: agents in the home.",
+        "Folder with a file NAME.toml for each agent, in addition to [agents.NAME] in the "
+        "settings; unset: agents in the home.",
     )
-    tool: bool = Field(False, description="Offer the tool ask to agents.")
+    tool: bool = setting(False, "Offer the tool ask to agents.")
 
     @field_validator("roles")
     @classmethod
     def _has_names(cls, roles: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse a role without a name or levels, and a name that is there twice."""
-        split = [[part.strip() for part in role.split(":", 1)] for role in roles]
-        if any(len(parts) < 2 or not all(parts) for parts in split):
-            raise ValueError("write a role as 'employee: public, internal'")
-        names = [parts[0] for parts in split]
-        if len(set(names)) < len(names):
+        split = _split_pairs(roles, "a role as 'employee: public, internal'")
+        if len(dict(split)) < len(split):
             raise ValueError("a role occurs twice")
         if any("unreadable" in map(str.strip, levels.casefold().split(",")) for _, levels in split):
             raise ValueError("no role may see the level 'unreadable'")
@@ -256,31 +227,24 @@ class AnswerSettings(BaseModel):
 
     def levels(self) -> dict[str, frozenset[str]]:
         """Return the levels that each role may see, case-folded."""
-        split = (role.partition(":") for role in self.roles)
         return {
-            name.strip(): frozenset(
-                level.strip().casefold() for level in levels.split(",") if level.strip()
-            )
-            for name, _, levels in split
+            name: frozenset(filter(None, map(str.strip, levels.casefold().split(","))))
+            for name, levels in _split_pairs(self.roles, "roles as pairs")
         }
 
 
-class ServeSettings(BaseModel):
+class ServeSettings(Section):
     """``IDX_SERVE__*``: what ``catalog serve`` and ``catalog mcp --http`` allow."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    token: str | None = Field(
+    token: str | None = setting(
         None,
+        "Token that requests must have; needed if other machines can connect.",
         min_length=16,
-        description="Token that requests must have; needed if other machines can connect.",
         repr=False,
     )
 
-    role_tokens: Pairs = Field(
-        (),
-        description="Tokens that select a role: 'employee: TOKEN', separated by semicolons.",
-        repr=False,
+    role_tokens: Pairs = setting(
+        (), "Tokens that select a role: 'employee: TOKEN', separated by semicolons.", repr=False
     )
 
     @field_validator("token")
@@ -301,15 +265,13 @@ class ServeSettings(BaseModel):
     @classmethod
     def _name_roles(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse a malformed entry, and a token that is short or occurs twice."""
-        split = [[part.strip() for part in one.split(":", 1)] for one in tokens]
-        if any(len(parts) < 2 or not all(parts) for parts in split):
-            raise ValueError("write the token of a role as 'employee: TOKEN'")
-        if any(len(parts[1]) < 16 for parts in split):
+        given = [token for _, token in _split_pairs(tokens, "a role's token as 'employee: TOKEN'")]
+        if min(map(len, given), default=16) < 16:
             raise ValueError("a token needs 16 characters or more")
-        if len({parts[1] for parts in split}) < len(split):
+        if len(set(given)) < len(given):
             raise ValueError("a token occurs twice")
-        for parts in split:
-            cls._can_be_sent(parts[1])
+        for token in given:
+            cls._can_be_sent(token)
         return tokens
 
     @model_validator(mode="after")
@@ -321,61 +283,50 @@ class ServeSettings(BaseModel):
 
     def tokens(self) -> dict[str, str | None]:
         """Return the role of each accepted token, ``None`` for one that sees everything."""
-        named = (one.partition(":") for one in self.role_tokens)
-        of_roles: dict[str, str | None] = {token.strip(): role.strip() for role, _, token in named}
+        named = _split_pairs(self.role_tokens, "tokens as pairs")
+        of_roles: dict[str, str | None] = {token: role for role, token in named}
         return of_roles if self.token is None else {**of_roles, self.token: None}
 
     def roles(self) -> frozenset[str]:
         """Return the roles that tokens have."""
         return frozenset(filter(None, self.tokens().values()))
 
-    allowed_hosts: Names = Field(
-        (), description="Host names of the server, in addition to its address, separated by commas."
+    allowed_hosts: Names = setting(
+        (), "Host names of the server, in addition to its address, separated by commas."
     )
-    allowed_origins: Names = Field(
-        (), description="Web pages that may call it, such as https://host, separated by commas."
+    allowed_origins: Names = setting(
+        (), "Web pages that may call it, such as https://host, separated by commas."
     )
-    max_body_bytes: int = Field(
-        1_000_000, ge=1_000, le=100_000_000, description="Maximum size of a request."
+    max_body_bytes: int = setting(1_000_000, "Maximum size of a request.", (1_000, 100_000_000))
+    timeout_seconds: float = setting(30.0, "Time limit of one request.", gt=0.0, le=3600.0)
+    max_concurrent: int = setting(
+        8, "Requests answered at the same time; further ones wait.", (1, 256)
     )
-    timeout_seconds: float = Field(
-        30.0, gt=0.0, le=3600.0, description="Time limit of one request."
-    )
-    max_concurrent: int = Field(
-        8, ge=1, le=256, description="Requests answered at the same time; further ones wait."
-    )
-    drain_seconds: float = Field(
+    drain_seconds: float = setting(
         0.0,
-        ge=0.0,
-        le=3600.0,
-        description="How long requests are still answered after SIGTERM; meanwhile /v1/ready "
-        "says no.",
+        "How long requests are still answered after SIGTERM; meanwhile /v1/ready says no.",
+        (0.0, 3600.0),
     )
 
 
-class LogSettings(BaseModel):
+class LogSettings(Section):
     """``IDX_LOG__*``: the log of questions that ``catalog logs`` shows."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    verbs: Names = Field(
+    verbs: Names = setting(
         ("ask", "generate"),
-        description="Verbs to log: ask, generate, search (separated by commas), or nothing.",
+        "Verbs to log: ask, generate, search (separated by commas), or nothing.",
     )
-    query_text: bool = Field(
+    query_text: bool = setting(
         False,
-        description="Keep the words of questions; off: only a hash that is the same for the same "
-        "question.",
+        "Keep the words of questions; off: only a hash that is the same for the same question.",
     )
-    days: float = Field(30.0, ge=0.0, le=36_500.0, description="How long entries are kept.")
-    entries: int = Field(
-        100_000, ge=1, le=10_000_000, description="How many entries are kept; the newest stay."
-    )
+    days: float = setting(30.0, "How long entries are kept.", (0.0, 36_500.0))
+    entries: int = setting(100_000, "How many entries are kept; the newest stay.", (1, 10_000_000))
 
-    retrieval: bool = Field(
+    retrieval: bool = setting(
         False,
-        description="Write failed, repeated and degraded steps of searches to logs/retrieval.log "
-        "in the home: ids and reasons, no text.",
+        "Write failed, repeated and degraded steps of searches to logs/retrieval.log in the "
+        "home: ids and reasons, no text.",
     )
 
     @field_validator("verbs")
@@ -402,17 +353,16 @@ class Settings(BaseSettings):
     home: Path = Field(
         default_factory=default_home, description="Folder of the store and its indexes."
     )
-    preset: str | None = Field(
-        None, description="Name of a file with settings in configs/; --preset takes precedence."
+    preset: str | None = setting(
+        None, "Name of a file with settings in configs/; --preset takes precedence."
     )
-    database_url: str | None = Field(
+    database_url: str | None = setting(
         None,
-        description="Address of the database, instead of a file in the home: "
-        "postgresql://user@host/database.",
+        "Address of the database, instead of a file in the home: postgresql://user@host/database.",
         repr=False,
     )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "WARNING", description="Level of messages on standard error."
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting(
+        "WARNING", "Level of messages on standard error."
     )
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     llm: LLMSettings = Field(default_factory=LLMSettings)

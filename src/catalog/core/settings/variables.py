@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from catalog.core.errors import ConfigError
 
@@ -18,6 +19,33 @@ PREFIX = "IDX_"
 CONFIG = "IDX_CONFIG"  # names the file with the settings
 _TESTS = "IDX_TEST_"  # begins the names of variables of this package's tests
 _LIKE = 0.85  # similarity (0 to 1) from which a name may be a misspelling of another
+
+
+class Section(BaseModel):
+    """Settings of one section: no unknown names, and errors without values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def setting(
+    default: Any,
+    about: str,
+    between: tuple[float | None, float | None] = (None, None),
+    *,
+    rebuild: bool = False,
+    only_with: Mapping[str, JsonValue] | None = None,
+    **more: Any,
+) -> Any:
+    """Declare a setting: its default, what it is for, and its least and greatest value.
+
+    A change of one with ``rebuild`` cuts or embeds the documents again. One with ``only_with`` does
+    something only while another setting of its section has this value.
+    """
+    extra: dict[str, JsonValue] = {"rebuild": True} if rebuild else {}
+    if only_with is not None:
+        extra["acts_only_with"] = dict(only_with)
+    bounds = dict(zip(("ge", "le"), between, strict=True))
+    return Field(default, description=about, json_schema_extra=extra, **{**bounds, **more})
 
 
 def _sendable(key: str | None) -> str | None:

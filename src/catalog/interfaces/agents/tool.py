@@ -182,9 +182,8 @@ def arguments_of(
             least, most = change.bounds
             description = f"{description.removesuffix('.')}, {least} to {most}."
         accepted = reduce(or_, types if default is not None else [*types, NoneType])
-        aliases = tuple({field.name: 0, **dict.fromkeys(field.param.aliases)})
-        aliases = tuple(alias for alias in aliases if alias != name)
-        param = Param(description, aliases=aliases)
+        aliases = tuple({field.name: 0, **dict.fromkeys(field.aliases)})
+        param = Param(description, aliases=" ".join(alias for alias in aliases if alias != name))
         parameters.append(replace(field, name=name, type=accepted, default=default, param=param))
     title = kind.__name__.replace("Params", "Arguments")
     model = build_model(title, ToolArguments, parameters, about=summary_of(kind))

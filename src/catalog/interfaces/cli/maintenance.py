@@ -57,7 +57,7 @@ def config(
         catalog config
         catalog config --preset vault
     """
-    from catalog.core.settings import acts_only_with, find_field, flatten, needs_rebuild
+    from catalog.core.settings.loading import acts_only_with, find_field, flatten, needs_rebuild
 
     loaded = settings_for(context)
     values = dict(flatten(loaded.settings.model_dump(mode="json", exclude={"agents"})))

@@ -172,7 +172,7 @@ def _write_sentences(path: Path, run: EvalRun, queries: GoldenSet) -> int:
 
 def _earlier(context: typer.Context, against: str) -> EvalRun | None:
     """Return the recorded run whose id starts so; ``None`` if it is a preset's name."""
-    from catalog.core.settings import find_presets
+    from catalog.core.settings.loading import find_presets
     from catalog.evaluation.backends import require_run
 
     if against in find_presets():

@@ -96,7 +96,7 @@ def _command_parameter(field: ParamField) -> Parameter:
     if field.is_positional:
         argument = typer.Argument(help=field.param.help)
         return _keyword(field.name, Annotated[kind, argument], default=default)
-    first, *others = field.param.flags or (f"--{field.name.replace('_', '-')}",)
+    first, *others = field.param.flags.split() or (f"--{field.name.replace('_', '-')}",)
     if kind == bool | None:
         first = f"{first}/--no-{first.removeprefix('--')}"
     least, most = field.param.least, field.param.most

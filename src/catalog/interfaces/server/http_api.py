@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from catalog import __version__
 from catalog.core.answers import AnswerShape, Artifact
 from catalog.core.errors import CatalogError, InputError, NotReadyError, StoreError
-from catalog.core.param_fields import build_model, edge_fields, params_model
+from catalog.core.param_fields import build_model, edge_fields, params_model, with_help
 from catalog.core.params import (
     MAX_OFFSET,
     AskParams,
@@ -83,7 +83,7 @@ _LISTS = {
     for kind in (SearchParams, BrowseParams)
     for field in edge_fields(kind)
     if field.takes_list
-    for name in (field.name, *field.param.aliases)
+    for name in (field.name, *field.aliases)
 }
 STREAMED: Responses = {
     200: {
@@ -136,7 +136,7 @@ def query_string(
     parameters = []
     for field in edge_fields(kind):
         if field.name not in without:
-            field = field.with_help(descriptions.get(field.name, field.param.help))
+            field = with_help(field, descriptions.get(field.name, field.param.help))
             as_list = replace(field, type=_Texts, default=())
             parameters.append(as_list if field.takes_list else field)
     return build_model(f"{kind.__name__}Query", QueryString, parameters)
