@@ -128,6 +128,10 @@ ENCODED = {
     "a text of another kind": (b"Content-Type: text/asciidoc\n\n= Quay\n", "= Quay"),
     "koi8-r": (f"{PLAIN}koi8-r\n\n".encode() + "Ключ".encode("koi8-r"), "Ключ"),
     "no charset": ("\nЦена 40 €".encode(), "Цена 40 €"),
+    "a charset in pieces without numbers": (
+        b"Content-Type: text/plain; charset*0=a; charset*=b\n\nText.",
+        "Text.",
+    ),
     "an unknown charset": (f"{PLAIN}x-unknown\n\nSchlüssel".encode(), "Schlüssel"),
     "flowed": (
         f"{PLAIN}us-ascii; format=flowed\n\nA long \nline.\n> so \n> quoted".encode(),
@@ -241,8 +245,8 @@ def test_names_of_attachments_are_decoded_and_lead_nowhere(read):
     ]
     documents, _ = read(mixed(*parts))
     assert [path.removeprefix("mail.eml › ") for path in documents][1:] == [
-        "Übersicht.txt", "Pläne.txt", "passwd.txt", "a - b.txt", "text.txt", "passwd (2).txt",
-        "passwd (3).txt", "größe.txt",
+        "Übersicht.txt", "Pläne.txt", "passwd.txt", "a - b.txt", "part.txt", "passwd (2).txt",
+        "passwd (2) (2).txt", "größe.txt",
     ]  # fmt: skip
 
 
@@ -254,7 +258,16 @@ def test_an_attached_mail_is_a_document_of_its_sender(read):
     assert "to" not in document.metadata
 
 
-NOT_READ = "not read: signed, encrypted, or a report of the mail system"
+def test_an_attached_mailbox_is_read(read):
+    part = f"Content-Type: application/mbox; name=in.mbox\n\n{MBOX}"
+    documents, failures = read(mixed(f"{PLAIN}utf-8\n\nSee.", part))
+    names = ["in.mbox › Keys", "in.mbox › Re: Keys", "in.mbox › Re: Keys (2)"]
+    assert [*documents][1:] == [f"mail.eml › {name}" for name in names]
+    assert failures == []
+
+
+def test_a_mailbox_in_a_folder_of_a_maildir_keeps_its_name(read):
+    assert next(iter(read(MBOX, "new/in.mbox")[0])) == "new/in.mbox › Keys"
 
 
 def test_what_is_not_read_is_named(read):
@@ -273,10 +286,12 @@ def test_what_is_not_read_is_named(read):
     assert list(documents) == ["mail.eml"]
     assert failures == [
         ("mail.eml › a.zip", "a ZIP archive: unpack it"),
-        ("mail.eml › signature.asc", NOT_READ),
-        ("mail.eml › smime.p7m", NOT_READ),
         ("mail.eml › x.pdf", "binary (data)"),
-        ("mail.eml", "not read: logo.png"),
+        (
+            "mail.eml",
+            "not read: signature.asc (application/pgp-signature), logo.png (image/png), "
+            "smime.p7m (application/pkcs7-mime)",
+        ),
     ]
 
 
@@ -293,10 +308,10 @@ def test_base64_in_the_text_is_left_out_and_reported(read):
     [
         ("", None),
         ("Date: 31 May 24 10:15 EST\n", "2024-05-31T10:15:00-05:00"),
-        ("Date: nonsense\nReceived: from x by y; Fri, 31 May 2024 10:15:00 GMT\n", "2024-05-31"),
+        ("Date: nonsense\n", None),
     ],
 )
-def test_a_date_comes_from_the_header_or_the_last_hop(read, date, created):
+def test_a_date_comes_from_the_header(read, date, created):
     document = read(f"Subject: a\n{date}\nText.\n")[0]["mail.eml"]
     assert str(document.metadata.get("created"))[: len(str(created))] == str(created)
 
@@ -313,10 +328,8 @@ def test_a_mail_cut_off_to_no_byte_is_broken(read):
 
 
 def test_a_mail_of_an_attachment_alone_is_read(read):
-    content = (
-        "Subject: \nContent-Type: text/csv; name=t.csv\nContent-Disposition: attachment\n\na;b\n"
-    )
-    assert list(read(content)[0]) == ["mail.eml › t.csv"]
+    content = 'Subject: \nContent-Type: application/json; name=t.json\n\n{"a": 1}\n'
+    assert list(read(content)[0]) == ["mail.eml › t.json"]
 
 
 TOP_POSTED = """Agreed.
@@ -469,12 +482,12 @@ def test_a_mail_three_deep_is_named(read):
     assert read("Subject: a\n" + "Content-Type: message/rfc822\n\n" * 30_000)[0]
 
 
-def test_parts_nested_deeply_are_named(read):
+def test_parts_nested_deeply_are_read_as_text(read):
     part = "Content-Type: multipart/mixed; boundary=b{0}\n\n--b{0}\n{1}\n--b{0}\n"
     content = "".join(part.format(n, f"\nText {n}.") for n in range(300))
     documents, failures = read(f"Subject: a\n{content}")
-    assert "Text 9." in documents["mail.eml"].text
-    assert failures == [("mail.eml", "read as far as parts nested 10 deep")]
+    assert all(f"Text {n}." in documents["mail.eml"].text for n in (9, 299))
+    assert failures == []
 
 
 def test_a_mail_of_a_maildir_keeps_its_name_when_it_is_read_and_flagged(read):
@@ -678,7 +691,7 @@ def test_long_headers_and_many_parts_are_bounded_and_named(read):
         parts = (f"Content-Type: text/csv; name={n}.csv\n\na;{n}" for n in range(count))
         documents, failures = read(mixed(f"{PLAIN}utf-8\n\nText.", *parts))
         assert len(documents) == 1_000
-        assert failures == [("mail.eml", "read as far as 1,000 parts: it has more")]
+        assert failures == [("mail.eml", "read as far as 1,000 parts")]
 
 
 def test_a_mail_of_a_maildir_is_one_under_a_long_header(read):

@@ -18,7 +18,6 @@ from catalog.core.places import PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.readers import base
 from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, formula_text, write_scripts
-from catalog.ingest.readers.mail.parts import parse
 from catalog.ingest.readers.metadata import UNREADABLE, normalise, stated_levels
 from catalog.ingest.readers.tables import COMPARED_ROWS, make_table, names_columns
 
@@ -95,6 +94,10 @@ class MhtmlReader(HtmlReader):
         self, handle: BinaryIO, path: str, *, limits: base.ReadLimits
     ) -> Iterator[ParsedDocument | base.ReadFailure]:
         """Yield the document of the first HTML part; raise ``ReadError`` if there is none."""
+        from catalog.ingest.readers.mail.message import (
+            parse,
+        )  # which reads pages in mails with this
+
         archive, _ = parse(base.read_bytes(handle, limits.text_bytes))
         parts = (part for part in archive.walk() if part.get_content_type() == "text/html")
         page = next(parts, None)

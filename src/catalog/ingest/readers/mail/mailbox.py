@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from io import BytesIO
 from typing import BinaryIO
 
 from catalog.core.documents import ParsedDocument
@@ -18,7 +17,7 @@ from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.ids import sha1_hex
 from catalog.core.places import WITHIN
 from catalog.ingest.readers.base import ReadFailure, ReadLimits, cap_failures
-from catalog.ingest.readers.mail.message import MailReader, name_of, number_name
+from catalog.ingest.readers.mail.message import name_of, number_name, read_message
 
 _FROM_LINE = re.compile(rb"From (?:[^\n]*?\d:\d\d[^\n]*+|-?\s*+)\r?\n?")
 _FIELD = re.compile(rb"[!-9;-~]++:|>From ")
@@ -45,8 +44,8 @@ class MboxReader:
             items: list[ParsedDocument | ReadFailure] = []
             reason = f"too large: over {limits.document_bytes:,} bytes" if data is None else ""
             try:
-                source = BytesIO(_ESCAPED.sub(rb"\1", data or b""))
-                items = [] if reason else list(MailReader().read(source, path, limits=limits))
+                source = _ESCAPED.sub(rb"\1", data or b"")
+                items = [] if reason else list(read_message(source, path, limits=limits))
             except ReadError as error:
                 reason = str(error)
             documents = [item for item in items if isinstance(item, ParsedDocument)]
