@@ -159,13 +159,22 @@ def _clamped(bounds: tuple[int, int] | None) -> str:
 
 
 def errors_page() -> str:
-    """Return the tree of errors as its module draws it."""
-    tree = (errors.__doc__ or "").partition("\n\n")[2].strip()
+    """Return every error below its base, with what its class says."""
+    lines: list[str] = []
+
+    def add(kind: type[errors.CatalogError], depth: int) -> None:
+        about = (kind.__doc__ or "").partition("\n")[0]
+        lines.append(f"{'    ' * depth}- `{kind.__name__}`: {about}")
+        for below in kind.__subclasses__():
+            if below.__module__ == errors.__name__ and below.__bases__[0] is kind:
+                add(below, depth + 1)
+
+    add(errors.CatalogError, 0)
     return (
         "# Errors\n\nEvery error that catalog raises on purpose is a `CatalogError` of"
         " `catalog.core.errors`. Commands print its message\nand end with code 1; HTTP and tools"
         " return its kind and message; results list the failed stages of a search.\nA message says"
-        f" what is wrong and what to do.\n\n```text\n{tree}\n```\n"
+        " what is wrong and what to do.\n\n" + "\n".join(lines) + "\n"
     )
 
 

@@ -31,7 +31,7 @@ def read_agent(settings: Settings, name: str | None) -> Agent:
     """Return the agent of that name; by default ``default``, which needs no file.
 
     Raises :class:`InputError` that lists the agents for an unknown name, and :class:`ConfigError`
-    with file, line and key for an invalid file.
+    with file and key for an invalid file.
     """
     path = _agent_files(settings).get(name or DEFAULT)
     if path is not None:

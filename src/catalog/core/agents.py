@@ -6,7 +6,7 @@ An agent is a table ``[agents.NAME]`` of the settings, or a file ``NAME.toml`` i
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 OutputType = Literal["answer"] | ArtifactKind
 ARTIFACT_TEMPERATURES = (0.2, 0.4)
-_MOST_LINES = 2_000  # each is tried as an ending, which takes the square of their number
 
 
 class _RetrievalError(ValueError):
@@ -93,29 +92,28 @@ class Agent(BaseModel):
         return {name: value for name, value in options.items() if value is not None}
 
 
-def check_agent_tables(tree: Mapping[str, Any], path: Path, text: str) -> None:
-    """Raise :class:`ConfigError` for an agent of a settings file that is wrong, naming its line."""
+def check_agent_tables(tree: Mapping[str, Any], path: Path) -> None:
+    """Raise :class:`ConfigError` for an agent of a settings file that is wrong, naming its key."""
     agents = tree.get("agents", {})
     if not isinstance(agents, Mapping):
         raise ConfigError(f"{path}: agents must be a section: write a table [agents.NAME] for each")
     for name, values in agents.items():
-        _validate(values, path, text, ("agents", name))
+        _validate(values, path, name)
 
 
 def load_agent(path: Path) -> Agent:
-    """Return the agent of a file; raise :class:`ConfigError`, naming file, line and key."""
+    """Return the agent of a file; raise :class:`ConfigError`, naming file and key."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        values = tomllib.loads(text)
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read the agent file {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"the agent file {path} is not TOML: {error}") from error
-    return _validate(values, path, text, ())
+    return _validate(values, path)
 
 
-def _validate(values: object, path: Path, text: str, parents: tuple[str, ...]) -> Agent:
-    """Return the agent of a table below ``parents``; an error names file, line and key."""
+def _validate(values: object, path: Path, name: str | None = None) -> Agent:
+    """Return the agent of a file, or of a table of settings; an error names file and key."""
     try:
         return Agent.model_validate(values)
     except ValidationError as error:
@@ -124,11 +122,8 @@ def _validate(values: object, path: Path, text: str, parents: tuple[str, ...]) -
         why = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             why = f"unknown key; {_known_keys(keys[-1])}"
-        line = line_of(text, [*parents, *keys])
-        where = f"the agent file {path}" if not parents else f"the agent {parents[-1]!r} in {path}"
-        at = "" if line is None else f", line {line}"
-        named = ".".join(map(str, first["loc"])) or "it"
-        raise ConfigError(f"{where}{at}: {named}: {why}") from None
+        where = f"the agent file {path}" if name is None else f"the agent {name!r} in {path}"
+        raise ConfigError(f"{where}: {'.'.join(keys) or 'it'}: {why}") from None
 
 
 def _inner_key(problem: ErrorDetails) -> tuple[str, ...]:
@@ -142,34 +137,3 @@ def _known_keys(name: str) -> str:
     if fold_name(name) in searching:
         return f"{name} belongs under [retrieval]"
     return f"keys: {', '.join(Agent.model_fields)}"
-
-
-def line_of(text: str, path: Sequence[str]) -> int | None:
-    """Return the line, from 1, at which the key of these nested names begins.
-
-    If some names are missing, it is the line of the deepest table that exists; ``None`` if there is
-    no such table, if the text is not TOML, or if it has more than 2,000 lines.
-    """
-    lines = text.splitlines(keepends=True)
-    if len(lines) > _MOST_LINES:
-        return None
-    found, depth, complete = None, 0, 0
-    # ``tomllib`` gives no line numbers, so longer and longer beginnings of the text are read.
-    for count in range(1, len(lines) + 1):
-        try:
-            tree = tomllib.loads("".join(lines[:count]))
-        except (tomllib.TOMLDecodeError, RecursionError):
-            continue  # within a value of several lines
-        if (now := _depth(tree, path)) > depth:
-            found, depth = complete + 1, now
-        complete = count
-    return found
-
-
-def _depth(tree: Any, path: Sequence[str]) -> int:
-    """Return how many of the nested names exist."""
-    for depth, name in enumerate(path):
-        if not isinstance(tree, Mapping) or name not in tree:
-            return depth
-        tree = tree[name]
-    return len(path)

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import Empty, SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from time import monotonic
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from catalog.core.errors import LLMBusyError, LLMTimeoutError, OutOfTimeError
 
@@ -75,23 +76,9 @@ class BoundedCalls:
         The function sees the caller's context variables. Raises :class:`LLMTimeoutError` if it
         takes longer, and :class:`LLMBusyError` at once while too many abandoned calls are running.
         """
-        with self._lock:
-            if self._abandoned >= self._limit:
-                raise LLMBusyError(f"{self._abandoned} earlier calls are still running")
-        run = _Run(function)
-        context = copy_context()
-        context.run(_DEADLINE.set, min(monotonic() + seconds, _DEADLINE.get()))
-        worker = Thread(target=context.run, args=(self._run, run), name="bounded-call", daemon=True)
-        worker.start()
-        try:
-            run.ended.wait(seconds)
-        finally:
-            with self._lock:
-                run.is_abandoned = not run.ended.is_set()
-                self._abandoned += run.is_abandoned
-        if run.is_abandoned:
-            raise LLMTimeoutError(f"no answer within {seconds:g} s")
-        return run.result()
+        with ending_at(monotonic() + seconds):
+            (result,) = self.stream(lambda: (function(),), seconds, math.inf)
+        return result
 
     def stream(
         self, function: Callable[[], Iterable[ResultT]], seconds: float, deadline: float
@@ -104,36 +91,36 @@ class BoundedCalls:
         an error of the function is raised after the pieces before it.
         """
         pieces: SimpleQueue[ResultT | _End] = SimpleQueue()
-        is_wanted = True
+        run = _Run()
         too_long = LLMTimeoutError("the answer did not end in time")
 
         def produce() -> None:
+            end: BaseException | None = None
             try:
                 for piece in function():
                     pieces.put(piece)
-                    if not is_wanted:
-                        return
+                    if run.is_abandoned:
+                        break
                     if monotonic() > deadline:
-                        pieces.put(_End(too_long))
-                        return
+                        end = too_long
+                        break
             except BaseException as error:  # noqa: BLE001 - raised again where it is read
-                pieces.put(_End(error))
-            else:
-                pieces.put(_End(None))
+                end = error
+            with self._lock:
+                run.has_ended = True
+                self._abandoned -= run.is_abandoned
+            pieces.put(_End(end))
 
         with self._lock:
             if self._abandoned >= self._limit:
                 raise LLMBusyError(f"{self._abandoned} earlier calls are still running")
-        run = _Run(produce)
         context = copy_context()
         context.run(_DEADLINE.set, min(deadline, _DEADLINE.get()))
-        Thread(
-            target=context.run, args=(self._run, run), name="bounded-stream", daemon=True
-        ).start()
+        Thread(target=context.run, args=(produce,), name="bounded-call", daemon=True).start()
         try:
             while True:
+                left = deadline - monotonic()
                 try:
-                    left = deadline - monotonic()
                     piece = pieces.get(timeout=max(0.0, min(seconds, left)))
                 except Empty:
                     if left <= seconds:
@@ -145,16 +132,9 @@ class BoundedCalls:
                     return
                 yield piece
         finally:
-            is_wanted = False
             with self._lock:
-                run.is_abandoned = not run.ended.is_set()
+                run.is_abandoned = not run.has_ended
                 self._abandoned += run.is_abandoned
-
-    def _run(self, run: _Run[ResultT]) -> None:
-        run.execute()
-        with self._lock:
-            run.ended.set()
-            self._abandoned -= run.is_abandoned
 
 
 class _End(NamedTuple):
@@ -163,24 +143,10 @@ class _End(NamedTuple):
     error: BaseException | None
 
 
-class _Run(Generic[ResultT]):
-    def __init__(self, function: Callable[[], ResultT]) -> None:
-        self._function = function
-        self._result: list[ResultT] = []
-        self._error: BaseException | None = None
-        self.ended = Event()
-        self.is_abandoned = False
-
-    def execute(self) -> None:
-        try:
-            self._result.append(self._function())
-        except BaseException as error:  # noqa: BLE001 - raised again by result()
-            self._error = error
-
-    def result(self) -> ResultT:
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
+@dataclass
+class _Run:
+    has_ended: bool = False
+    is_abandoned: bool = False
 
 
 def read_retry_after(value: str | None, now: datetime | None = None) -> float | None:

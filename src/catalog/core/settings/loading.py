@@ -161,15 +161,14 @@ def _preset_layer(name: object) -> list[tuple[str, dict[str, Any]]]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        tree = tomllib.loads(text)
+        tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the settings file {path} is not TOML: {error}") from error
     except RecursionError:
         raise ConfigError(f"the settings file {path} nests too deeply") from None
-    check_agent_tables(tree, path, text)
+    check_agent_tables(tree, path)
     return tree
 
 
