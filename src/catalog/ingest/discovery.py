@@ -160,7 +160,7 @@ class _Walk:
             if lines is None:
                 continue
             if lines:
-                rules = ((base, GlobRules.compile(lines, lenient=True)), *rules)
+                rules = ((base, GlobRules.compile(lines)), *rules)
             waiting.extend((folder, rules, device) for folder in self._visit(base, entries, rules))
 
     def listing(self) -> Listing:
