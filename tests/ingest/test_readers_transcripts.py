@@ -71,16 +71,6 @@ def test_an_invalid_id_makes_no_address(name: object) -> None:
     assert "source_url" not in doc.metadata
 
 
-def test_json3_events_are_joined_from_their_parts() -> None:
-    events = [
-        {"tStartMs": 0, "dDurationMs": 9000, "id": 1, "wpWinPosId": 1},
-        {"tStartMs": 500, "dDurationMs": 1500, "segs": [{"utf8": "Hello"}, {"utf8": " all"}]},
-        {"tStartMs": 1990, "aAppend": 1, "segs": [{"utf8": "\n"}]},
-        {"tStartMs": 2000, "dDurationMs": 1250, "segs": [{"utf8": "Bye"}]},
-    ]
-    assert said(read({"wireMagic": "pb3", "events": events})) == CUES
-
-
 def test_whisper_segments_keep_their_speakers_and_their_language() -> None:
     doc = read(
         {
@@ -100,14 +90,6 @@ def test_whisper_segments_keep_their_speakers_and_their_language() -> None:
     assert doc.file_type == "audio"
     assert doc.segments[0].modality == "audio_transcript"
     assert doc.metadata == {"media": "talk", "media_file": "talk.mp3", "language": "en"}
-
-
-def test_whisper_cpp_offsets_are_milliseconds() -> None:
-    items = [
-        {"offsets": {"from": 500, "to": 2000}, "text": " Hello all"},
-        {"offsets": {"from": 2000, "to": 3250}, "text": " Bye"},
-    ]
-    assert said(read({"transcription": items})) == CUES
 
 
 def test_deepgram_utterances_are_in_seconds_and_numbered_speakers_named() -> None:

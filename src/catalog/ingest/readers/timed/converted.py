@@ -104,22 +104,16 @@ def add_segments(
     cues, no_transcript = find_cues(document, headings, frames, is_declared=is_told, length=length)
     if not frames and not cues:
         document = replace(document, untimed=no_frame or no_transcript)
-        ocr = [
-            fields.get("ocr"),
-            fields.get("ocr_model"),
-            "ocr" in str(fields.get("method")).lower(),
-        ]
-        is_scanned = modality == "ocr" or any(
-            one not in (None, "", False, "false", "no") for one in ocr
-        )
+        said = {str(fields.get(key, "no")).lower() for key in ("ocr", "ocr_model")}
+        is_scanned = modality == "ocr" or "ocr" in str(fields.get("method")).lower()
+        is_scanned |= not said <= {"", "no", "none", "false", "0"}
         is_image = is_scanned or file_type == "image" or modality == "image_caption"
         if not is_declared and not is_image:
             return document
         file_type = file_type or medium.file_type
         told |= medium.metadata() if file_type else {}
-        document = replace(
-            document, file_type=file_type or document.file_type, source_type="converted"
-        )
+        file_type = file_type or document.file_type
+        document = replace(document, file_type=file_type, source_type="converted")
         parts = _image_segments(document, "ocr" if is_scanned else "image_caption")
         return _place(document, parts if is_image else [], [], told)
     name = recording or (None if file_type == "image" else name)

@@ -140,11 +140,7 @@ def build_transcript(
 
 
 def _in_order(captions: Sequence[Caption]) -> list[Caption]:
-    """Return the cues in order of their start (a stable sort), all with times.
-
-    A cue without a start begins where the one before it ends. A cue whose end is missing or before
-    its start ends at the start of the next one; the last one at its own start.
-    """
+    """Return the cues in order of their start; what has no time takes it from its neighbours."""
     cues, at = list[Caption](), 0.0
     for cue in captions:
         cues.append(cue._replace(start=at if cue.start is None else cue.start))
@@ -158,10 +154,7 @@ def _in_order(captions: Sequence[Caption]) -> list[Caption]:
 
 
 def _drop_repeats(cues: Sequence[Caption]) -> list[Caption]:
-    """Return cues without the lines, up to three, that roll-up captions repeat.
-
-    A cue that only repeats lengthens the one that it repeats.
-    """
+    """Return cues without the lines, up to three, that roll-up captions repeat."""
     kept: list[Caption] = []
     shown: tuple[str, ...] = ()
     until = 0.0
@@ -174,6 +167,5 @@ def _drop_repeats(cues: Sequence[Caption]) -> list[Caption]:
         if repeated == len(cue.lines) and kept:
             kept[-1] = kept[-1]._replace(end=max(kept[-1].end or 0.0, end))
         else:
-            rest = cue._replace(lines=cue.lines[repeated:], numbers=cue.numbers[repeated:])
-            kept.append(rest)
+            kept.append(cue._replace(lines=cue.lines[repeated:], numbers=cue.numbers[repeated:]))
     return kept

@@ -61,7 +61,7 @@ def time_in_name(stem: str) -> float | None:
 
 
 def is_frame_title(title: str) -> bool:
-    """Return whether a heading only says that a frame follows, and its time."""
+    """Return whether a heading only says that a frame follows."""
     return _TITLE.match(title) is not None
 
 

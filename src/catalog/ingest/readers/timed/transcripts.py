@@ -15,7 +15,7 @@ from itertools import pairwise, zip_longest
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Segment
+from catalog.core.documents import Heading, ParsedDocument, Segment
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import Line, iter_lines
 from catalog.ingest.chunking.cut import around, disjoint
@@ -73,21 +73,15 @@ _HALF_A_DAY = 12 * 3600.0
 
 
 class LineTime(NamedTuple):
-    """The time of a line; ``line[cut_start:cut_end]`` is it with its brackets or punctuation.
-
-    ``name`` is a speaker named before it. ``is_set_off``: with brackets or an arrow.
-    """
-
     start: float
     end: float | None
-    cut_start: int
+    cut_start: int  # of the time in the line, with its brackets or punctuation
     cut_end: int
-    name: str | None
-    is_set_off: bool
+    name: str | None  # of a speaker before it
+    is_set_off: bool  # with brackets or an arrow
 
 
-TimedCue = tuple[Segment, tuple[int, int]]
-"""A cue whose ``modality`` is not yet known, and the stretch of the text that is its timecode."""
+TimedCue = tuple[Segment, tuple[int, int]]  # the latter is its timecode in the text
 
 
 def line_time(line: str) -> LineTime | None:
@@ -130,11 +124,10 @@ def find_cues(
     is_declared: bool,
     length: float | None,
 ) -> tuple[list[TimedCue], str | None]:
-    """Return the cues of every transcript in the body, or the reason for no cues.
+    """Return the cues of every transcript in the body; else why a text that looks like one is none.
 
-    The reason is given only for a text that looks like a transcript. ``is_declared``: the document
-    names the file from which it was made. A cue extends to the next one, or to the end of its
-    section, and lasts until the next one begins, the last one to ``length`` or 5 s.
+    ``is_declared``: the document names the file from which it was made. A cue lasts until the next
+    one begins, the last one to ``length`` or 5 s.
     """
     text, is_called = document.text, is_called_transcript(document.path)
     excluded = disjoint([*((frame.start, frame.end) for frame in frames), *document.atomic])
@@ -173,7 +166,6 @@ def find_cues(
 def _sections(
     document: ParsedDocument, headings: Sequence[Heading]
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield start and end of each section, and the heading that calls it a transcript, or ""."""
     level, name = 0, ""
     ends = [*(heading.start for heading in headings), len(document.text)]
     yield document.body_start, max(document.body_start, ends[0]), ""
@@ -185,7 +177,6 @@ def _sections(
 
 
 def _is_recording(text: str, timed: Sequence[tuple[Line, LineTime]]) -> bool:
-    """Return whether undeclared times rise like those of a recording, and are no log's."""
     times = [time.start for _, time in timed]
     falls = sum(after < before for before, after in pairwise(times))
     logged = sum(bool(_LOGGED.match(text, line.start + it.cut_end, line.end)) for line, it in timed)
@@ -217,8 +208,8 @@ def _build_cues(
         yield Segment(line.start, end, "audio_transcript", *times, speaker), cut
 
 
-_LISTS = "utterances segments snippets transcript transcription chunks events items words"
-_VAGUE = ("chunks", "events", "items", "words")  # lists that may also be notes on another text
+_LISTS = "utterances segments snippets transcript transcription chunks items words"
+_VAGUE = ("chunks", "items", "words")  # lists that may also be notes on another text
 _TEXTS = ("text", "transcript", "content", "punctuated_word", "word")
 _FILE_KEYS = ("media_file", "source_file", "audio_path", "video", "audio", "file", "filename")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
@@ -229,11 +220,9 @@ _WORDS_OF_A_CUE = 12
 def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     """Return the JSON's transcript with a line for each cue, ``None`` for other JSON.
 
-    A transcript is a list of objects with text and a start: bare, or called ``segments``,
-    ``utterances``, ``words`` and the like, at the top or in ``results``. At least half of the items
-    must have both. Of several lists the one with the most text counts; beside a longer text a list
-    of ``items`` or ``words`` is none. Times are milliseconds if their key says so, or the last one
-    passes twelve hours or twice the stated length.
+    A transcript is a list of objects of which half have text and a start. Of several lists the one
+    with the most text counts; ``items`` or ``words`` beside a longer text are none. Times are
+    milliseconds if the last one passes twelve hours or twice the stated length.
     """
     try:
         data = read_json(text)
@@ -246,31 +235,26 @@ def read_transcript_json(text: str, path: str) -> ParsedDocument | None:
     transcript, segments, places = build_transcript(captions, medium.transcript_modality)
     if not segments:
         return None
+    video = next((it for it in (top.get("video_id"), top.get("id")) if isinstance(it, str)), "")
+    address = f"https://www.youtube.com/watch?v={video}" if _VIDEO_ID.fullmatch(video) else None
+    language = str(top.get("language_code") or top.get("language"))
+    fields = {
+        "source_url": address or top.get("webpage_url") or top.get("source_url"),
+        "channel": top.get("channel") or top.get("uploader"),
+        "upload_date": top.get("upload_date"),
+        "duration": top.get("duration", top.get("audio_duration")),
+        "language": language.replace("_", "-") if _LANGUAGE.fullmatch(language) else None,
+    }
     return ParsedDocument(
         path=path,
         text=transcript,
         title=choose_title(medium.key, top.get("title")),
         file_type=medium.file_type or "video",
         source_type="transcript",
-        metadata={**medium.metadata(), **_metadata(top)},
+        metadata={**medium.metadata(), **normalise_recording({**fields, **stated_levels(top)})},
         segments=segments,
         places=places,
     )
-
-
-def _metadata(top: Mapping[str, Any]) -> dict[str, MetadataValue]:
-    ids = [str(top.get(key)) for key in ("video_id", "id") if isinstance(top.get(key), str)]
-    video = next(filter(_VIDEO_ID.fullmatch, ids), None)
-    address = f"https://www.youtube.com/watch?v={video}" if video else top.get("webpage_url")
-    language = str(top.get("language_code") or top.get("language"))
-    fields = {
-        "source_url": address or top.get("source_url"),
-        "channel": top.get("channel") or top.get("uploader"),
-        "upload_date": top.get("upload_date"),
-        "duration": top.get("duration", top.get("audio_duration")),
-        "language": language.replace("_", "-") if _LANGUAGE.fullmatch(language) else None,
-    }
-    return normalise_recording({**fields, **stated_levels(top)})
 
 
 def _lists(top: Mapping[str, Any]) -> Iterator[tuple[list[object], int | None]]:
@@ -289,7 +273,6 @@ def _maps(value: object) -> list[Mapping[str, Any]]:
 
 
 def _map(value: object) -> Mapping[str, Any]:
-    """Return an object, or the first one of a list, else an empty one."""
     return value if isinstance(value, Mapping) else next(iter(_maps(value)), {})
 
 
@@ -299,32 +282,28 @@ def _size(captions: Sequence[Caption]) -> int:
 
 def _read_list(items: list[object], beside: int | None, top: Mapping[str, Any]) -> list[Caption]:
     """Return the cues of a list in seconds; empty if it is no transcript."""
-    maps = _maps(items)
-    found = [caption for item in maps for caption in _read_item(item)]
+    found = [caption for item in _maps(items) for caption in _read_item(item)]
     times = [time for one in found for time in (one.start, one.end) if time is not None]
-    is_json3 = any("tStartMs" in item for item in maps)  # with empty events between the others
     timed = sum(one.start is not None for one in found)
-    is_sparse = 2 * timed < len(items) and not is_json3
-    if not timed or is_sparse or (beside or 0) > 1.5 * _size(found) + len(found):
+    if not timed or 2 * timed < len(items) or (beside or 0) > 1.5 * _size(found) + len(found):
         return []
     length = valid_seconds(top.get("audio_duration", top.get("duration")))
-    unit = 1000 if max(times) > (2 * length if length else _HALF_A_DAY) else 1
-    captions = [
-        one._replace(start=_read_time(one.start, unit), end=_read_time(one.end, unit))
-        for one in found
-    ]
-    if beside is None or any(" " in " ".join(one.lines) for one in captions):
-        return captions
+    if max(times) > (2 * length if length else _HALF_A_DAY):  # milliseconds
+        found = [
+            it._replace(start=it.start and it.start / 1000, end=it.end and it.end / 1000)
+            for it in found
+        ]
+    if beside is None or any(" " in " ".join(one.lines) for one in found):
+        return found
+    labels = _map(_map(top.get("results")).get("speaker_labels")).get("segments")
     turns = [
-        (start, str(turn.get("speaker_label")))
-        for turn in _maps(_map(_map(top.get("results")).get("speaker_labels")).get("segments"))
-        if (start := _read_time(turn.get("start_time"))) is not None
+        (_read_time(it.get("start_time")) or 0.0, it.get("speaker_label")) for it in _maps(labels)
     ]
-    for number, word in enumerate(captions if turns else ()):
+    for number, word in enumerate(found if turns else ()):
         at = bisect_right(turns, word.start or 0.0, key=itemgetter(0))
         if at and word.start is not None:
-            captions[number] = word._replace(speaker=turns[at - 1][1])
-    return list(_join_words(captions, _WORDS_OF_A_CUE))
+            found[number] = word._replace(speaker=str(turns[at - 1][1]))
+    return list(_join_words(found, _WORDS_OF_A_CUE))
 
 
 def _join_words(words: Sequence[Caption], most: int) -> Iterator[Caption]:
@@ -355,38 +334,23 @@ def _read_item(item: Mapping[str, Any]) -> Iterator[Caption]:
         spoken = [one for word in words for one in _read_item({**word, "words": None})]
         yield from _join_words(spoken, len(spoken))
         return
-    joined = "".join(str(part.get("utf8") or "") for part in _maps(item.get("segs")))
-    holders = [item, _map(item.get("alternatives"))]
-    texts = [joined, *(holder.get(key) for holder in holders for key in _TEXTS)]
+    texts = [one.get(key) for one in (item, _map(item.get("alternatives"))) for key in _TEXTS]
     text = next((one for one in texts if isinstance(one, str) and one.strip()), "")
     if lines := tuple(" ".join(line.split()) for line in text.splitlines() if line.strip()):
-        told = item.get("speaker", item.get("speaker_label"))
+        told = item.get("speaker")
         name = "" if told is None else storable(" ".join(str(told).split())[:80].strip())
         is_label = name.isdecimal() or (len(name) == 1 and name.isalpha())
-        yield Caption(lines, *_read_range(item), f"Speaker {name}" if is_label else name or None)
+        stamp = item.get("timestamp")
+        if not isinstance(stamp, list) or len(stamp) != 2:
+            stamp = [item.get(at, item.get(f"{at}_time")) for at in ("start", "end")]
+        start, end, lasting = map(_read_time, (*stamp, item.get("duration")))
+        if end is None and start is not None and lasting is not None:
+            end = round(start + lasting, 6)
+        yield Caption(lines, start, end, f"Speaker {name}" if is_label else name or None)
 
 
-def _read_range(item: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return start and end of an item; what may be milliseconds stays as it is."""
-    offsets, stamp, values = item.get("offsets"), item.get("timestamp"), list[object]()
-    unit = 1000 if "tStartMs" in item or isinstance(offsets, Mapping) else 1
-    if isinstance(offsets, Mapping):
-        values = [offsets.get("from"), offsets.get("to")]
-    elif isinstance(stamp, list):
-        values = stamp if len(stamp) == 2 else [None, None]
-    else:
-        starts = (item.get(key) for key in ("start", "start_time", "tStartMs") if key in item)
-        values = [next(starts, None), item.get("end", item.get("end_time"))]
-    length = item.get("dDurationMs" if unit > 1 else "duration")
-    start, end, lasting = (_read_time(value, unit) for value in (*values, length))
-    if end is None and start is not None and lasting is not None:
-        end = round(start + lasting, 6)
-    return start, end
-
-
-def _read_time(value: object, unit: int = 1) -> float | None:
+def _read_time(value: object) -> float | None:
     """Return the seconds of a clock, or a number that may still be milliseconds."""
     if isinstance(value, str) and ":" in value:
         return parse_timecode(value)
-    number = valid_seconds(value, 1000 * MAX_SECONDS)
-    return None if number is None else number / unit
+    return valid_seconds(value, 1000 * MAX_SECONDS)
