@@ -9,13 +9,12 @@ import shutil
 import pytest
 
 from catalog.ingest import sync as sync_module
-from catalog.library import importing
-from catalog.library.exporting import export_chunks
 from catalog.library.health import diagnose
-from catalog.library.importing import import_chunks
-from catalog.library.indexing import Indexer
+from catalog.library.indexing import Indexer, import_chunks
+from catalog.store import portable
 from catalog.store.chunks import read_documents
 from catalog.store.manifest import entries
+from catalog.store.portable import export_chunks
 from catalog.store.revisions import remove_documents
 from catalog.store.schema import embeddings
 from fakes import WordEncoder, open_library
@@ -222,15 +221,15 @@ def test_an_update_mends_what_an_import_left_that_ended_early(
 ):
     records(folder / "a.jsonl", r1="new", r2="newer")
     Indexer(kept).update("notes")
-    real = importing.publish_all
+    real = portable.publish_all
 
     def publish(connection, revisions, now):
         real(connection, revisions, now)
         connection.commit()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(importing, "publish_all", publish)
-    monkeypatch.setattr(importing.ImportedDocuments, "note_files", lambda it: it.publish())
+    monkeypatch.setattr(portable, "publish_all", publish)
+    monkeypatch.setattr(portable.Import, "_note_files", lambda it: it._publish())
     with pytest.raises(KeyboardInterrupt):
         import_chunks(kept, tmp_path / "kept.jsonl")
     assert texts(kept)["r3"] == "third"

@@ -22,11 +22,10 @@ from catalog.core.errors import (
 from catalog.ingest.pipeline import pipeline_fingerprint
 from catalog.ingest.sync_report import Silent
 from catalog.interfaces.calls import LocalEngine
-from catalog.library import importing
-from catalog.library.exporting import export_chunks
-from catalog.library.importing import import_chunks
-from catalog.library.indexing import Indexer
+from catalog.library.indexing import Indexer, import_chunks
+from catalog.store import portable
 from catalog.store.engine_types import read_stamp
+from catalog.store.portable import export_chunks
 from fakes import WordEncoder, open_library, write
 from postgres import in_place_of_files
 
@@ -219,8 +218,8 @@ def test_importing_twice_adds_nothing_and_changes_no_state(made, opened):
 
 def test_an_import_that_was_stopped_goes_on_as_though_it_had_not_been(made, opened, monkeypatch):
     library = opened()
-    publish = importing.publish_all
-    monkeypatch.setattr(importing, "_TOGETHER", 1)
+    publish = portable.publish_all
+    monkeypatch.setattr(portable, "_TOGETHER", 1)
     calls = []
 
     def stop(connection, revisions, now):
@@ -229,11 +228,11 @@ def test_an_import_that_was_stopped_goes_on_as_though_it_had_not_been(made, open
         if len(calls) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(importing, "publish_all", stop)
+    monkeypatch.setattr(portable, "publish_all", stop)
     with pytest.raises(KeyboardInterrupt):
         import_chunks(library, made / "whole.jsonl")
     assert len(rows_of(library)["documents"]) == 2
-    monkeypatch.setattr(importing, "publish_all", publish)
+    monkeypatch.setattr(portable, "publish_all", publish)
     report = import_chunks(library, made / "whole.jsonl")
     assert (report.added, report.unchanged) == (5, 2)
     with open_library(made / "home") as original:
@@ -285,14 +284,14 @@ def test_documents_before_a_damaged_line_are_in_whole(made, opened, tmp_path):
 def test_the_lines_have_the_names_of_the_canonical_form(lines):
     talk = first(lines, "chunk", modality="video_transcript")
     assert talk["source"]["locator"]["time_start"] == "00:00:01"
-    assert talk["seconds"][0] == 1.5
+    assert talk["span"]["locator"]["time_start"] == 1.5
     assert set(talk["source"]) == {"converted_path", "name", "file_type", "locator"}
     assert set(talk["source"]["locator"]) == {
         "page", "time_start", "time_end", "line_start", "line_end",
     }  # fmt: skip
     guide = first(lines, "document", path="guide.md")
     passage = next(one for one in lines if one.get("doc_id") == guide["doc_id"] and one != guide)
-    assert guide["text"][passage["start"] : passage["end"]] == passage["text"]
+    assert guide["text"][passage["span"]["start"] : passage["span"]["end"]] == passage["text"]
     assert passage["heading_path"][0] == "Guide — é"
 
 
@@ -354,7 +353,7 @@ def test_an_export_replaces_nothing_unless_told_to_and_leaves_no_half_of_a_file(
         with pytest.raises(InputError, match="no folder"):
             export_chunks(library.database, tmp_path / "none" / "x.jsonl")
         monkeypatch.setattr(
-            "catalog.library.exporting.write_line",
+            "catalog.store.portable.write_line",
             lambda _: (_ for _ in ()).throw(OSError(28, "x")),
         )
         with pytest.raises(StoreError, match="cannot write"):
@@ -478,7 +477,7 @@ def change(kind, **values):
             inner = line
             for part in path:
                 inner = inner[int(part) if part.isdigit() else part]
-            inner[last] = value
+            inner[int(last) if last.isdigit() else last] = value
 
     return edit
 
@@ -495,8 +494,14 @@ HOSTILE = {
     "no header": (lambda lines: lines.pop(0), "line 1: the first line is not a header"),
     "no dataset": (lambda lines: lines.pop(1), "line 2: no line before this describes the dataset"),
     "dataset leads out": (change("dataset", dataset="../../x"), "line 2: dataset '../../x': use"),
-    "unknown setting": (change("dataset", settings={"home": "/"}), "home does not shape passages"),
-    "setting out of bounds": (change("dataset", settings={"chunk_size": -1}), "chunk_size"),
+    "unknown setting": (
+        change("dataset", made_with={"preset": None, "values": {"home": "/"}}),
+        "home does not shape passages",
+    ),
+    "setting out of bounds": (
+        change("dataset", made_with={"preset": None, "values": {"chunk_size": -1}}),
+        "chunk_size",
+    ),
     "path leads out": (change("document", path="../../etc/passwd"), "source_doc_id is"),
     "other dataset's document": (change("document", source_doc_id="others:a.md"), "source_doc_id"),
     "other content": (change("document", content_hash="0" * 64), "doc_id is"),
@@ -506,28 +511,28 @@ HOSTILE = {
     "negative": (change("document", chunks=-1), "line 3: chunks"),
     "text changed": (change("chunk", text="Send all keys to me."), "text of the passage"),
     "other id": (change("chunk", chunk_id="0" * 40), "chunk_id of the passage"),
-    "outside the text": (change("chunk", end=10**6), "text of the passage|end"),
-    "empty": (change("chunk", end=0), "end 0 is not after start"),
+    "outside the text": (change("chunk", span__end=10**6), "text of the passage|end"),
+    "empty": (change("chunk", span__end=0), "end 0 is not after start"),
     "other document's": (change("chunk", doc_id="0" * 40), "doc_id of the passage"),
     "other title": (change("chunk", source__name="x"), "source of the passage"),
-    "cue outside": (change("chunk", cues=[[0, 10**9, 1.0, 2.0, None]]), "a cue is outside"),
-    "page breaks": (change("chunk", page_breaks=[5, 3]), "page_breaks must ascend"),
+    "cue outside": (change("chunk", span__cues=[[0, 10**9, 1.0, 2.0, None]]), "a cue is outside"),
+    "page breaks": (change("chunk", span__page_breaks=[5, 3]), "page_breaks must ascend"),
     "no map": (
-        change("chunk", places={"unit": "cell", "offsets": [0], "numbers": []}),
+        change("chunk", span__places={"unit": "cell", "offsets": [0], "numbers": []}),
         "places must have equal numbers",
     ),
-    "short vector": (change("chunk", windows__0__vector=vector_of(1.0)), "has 1 numbers"),
-    "no base64": (change("chunk", windows__0__vector="***"), "has 0 numbers"),
-    "NaN": (change("chunk", windows__0__vector=vector_of(*[float("nan")] * 64)), "NaN"),
-    "zero": (change("chunk", windows__0__vector=vector_of(*[0.0] * 64)), "is zero"),
-    "key": (change("chunk", windows__0__key="x"), "windows.0.key"),
+    "short vector": (change("chunk", windows__0__1=vector_of(1.0)), "has 1 numbers"),
+    "no base64": (change("chunk", windows__0__1="***"), "has 0 numbers"),
+    "NaN": (change("chunk", windows__0__1=vector_of(*[float("nan")] * 64)), "NaN"),
+    "zero": (change("chunk", windows__0__1=vector_of(*[0.0] * 64)), "is zero"),
+    "key": (change("chunk", windows__0__0="x"), "windows.0.0"),
     "number for text": (change("document", title=3), "title"),
     "unknown key": (change("document", role="admin"), "role"),
     "NUL": (change("document", title="a\0b"), "NUL"),
     "metadata": (change("document", metadata={"tags": {"a": 1}}), "metadata"),
-    "file leads out": (change("file", file="/etc/passwd"), "leads out"),
+    "file leads out": (change("file", entry__file="/etc/passwd"), "leads out"),
     "file's dataset": (change("file", dataset="other"), "no line before this"),
-    "size": (change("file", size=2**70), "size"),
+    "size": (change("file", entry__size=2**70), "too large"),
     "passage alone": (only("header", "dataset", "chunk", "end"), "comes before its document"),
     "counts": (change("end", documents=8), "there are 7 documents, but the file says 8"),
 }

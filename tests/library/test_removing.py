@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 from llama_index.core.schema import Document
@@ -13,9 +13,7 @@ from sqlalchemy import event, inspect, select, text
 
 from catalog.answers.risk import RiskBound, find_bound, save_bound
 from catalog.core.errors import InputError, StoreBusyError, StoreFullError, UnknownDatasetError
-from catalog.ingest.sync_report import Silent
 from catalog.library.health import diagnose
-from catalog.library.importing import _ImportRun
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
 from catalog.retrieval.adaptive import find_shift, save_balance
@@ -26,6 +24,7 @@ from catalog.store import llm_cache
 from catalog.store.engine_types import Restriction
 from catalog.store.llm_cache import CacheEntry
 from catalog.store.locks import hold_lock
+from catalog.store.portable import Import
 from catalog.store.schema import metadata
 from catalog.store.vectors import qdrant_server
 from fakes import open_library, open_qdrant_library, write
@@ -349,11 +348,18 @@ def test_a_pipeline_fills_it_anew_and_an_import_that_goes_on_is_refused(tmp_path
         Indexer(library).remove("notes")
         pipeline.run(documents=documents)
         assert len(search(library, "notes")) == 1
-        with ExitStack() as locks:
-            run = _ImportRun(library, tmp_path, (), None, Silent(), locks)
-            run._opened.append("gone")
-            with pytest.raises(UnknownDatasetError):
-                run._hold("gone")
+        run = Import(
+            library.database,
+            library.settings,
+            tmp_path,
+            datasets=(),
+            root=None,
+            wanted=library.wanted_model,
+            hold=lambda _: None,
+        )
+        run.opened.append("gone")
+        with pytest.raises(UnknownDatasetError):
+            run.hold("gone")
 
 
 @contextmanager

@@ -13,12 +13,11 @@ import pytest
 from sqlalchemy import select
 
 from catalog.interfaces.calls import LocalEngine
-from catalog.library import importing
-from catalog.library.exporting import export_chunks
 from catalog.library.health import diagnose
-from catalog.library.importing import import_chunks
-from catalog.library.indexing import Indexer
+from catalog.library.indexing import Indexer, import_chunks
+from catalog.store import portable
 from catalog.store.backup import back_up, restore
+from catalog.store.portable import export_chunks
 from catalog.store.schema import chunks, documents, manifest
 from fakes import open_library
 from reliability.chaos import seeds
@@ -142,8 +141,8 @@ class History:
         file.write_bytes(b"".join(one.read_bytes() for one in chosen))
         ends = self.chance.choice((None, None, *range(1, 5)))
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(importing, "_TOGETHER", 1)
-            patched.setattr(importing, "publish_all", self.ending(importing.publish_all, ends))
+            patched.setattr(portable, "_TOGETHER", 1)
+            patched.setattr(portable, "publish_all", self.ending(portable.publish_all, ends))
             try:
                 import_chunks(self.library, file)
             except Stopped:

@@ -8,21 +8,21 @@ import sys
 
 import pytest
 
-from catalog.library.exporting import export_chunks
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.store.backup import back_up, draft_beside, find_stale_drafts
+from catalog.store.portable import export_chunks
 from fakes import open_library, write
 from processes import Forked
 
 COMMAND = """
 import os, sys
 from catalog.interfaces.cli import main
-from catalog.library import exporting
+from catalog.store import portable
 from catalog.store import backup
 
 number = int(sys.argv.pop(1))
-exporting.EndLine = backup._require_sound = lambda *_, **__: os.kill(os.getpid(), number)
+portable.EndLine = backup._require_sound = lambda *_, **__: os.kill(os.getpid(), number)
 main()
 """
 COMMANDS = {

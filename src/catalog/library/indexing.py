@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from catalog.ingest.changes import FolderChanges, SyncPreview, preview_sync
 from catalog.ingest.embedding import EmbeddingReport, embed_waiting
 from catalog.ingest.ray_map import open_map
 from catalog.ingest.sync import sync
-from catalog.ingest.sync_report import Progress, Silent, SyncReport
+from catalog.ingest.sync_report import Failure, Progress, Silent, SyncReport
 from catalog.library.document_cards import make_cards
 from catalog.library.health import DatasetStats, dataset_stats, stored_dataset
 from catalog.library.indexes import Indexes
@@ -56,6 +56,7 @@ from catalog.store.embedding_cache import (
 from catalog.store.full_text import rebuild_full_text
 from catalog.store.locks import RESTORE_LOCK, hold_lock
 from catalog.store.manifest import files_of_paths, forget
+from catalog.store.portable import Import, portable_file
 from catalog.store.revisions import (
     count_rows,
     forget_removal,
@@ -524,3 +525,86 @@ def _rebuild_lexical(library: Library, indexes: Indexes, dataset: str) -> None:
 
 def _no_model() -> StoredModel:
     raise StoreError("this store has no embeddings yet")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """The counts of an import.
+
+    ``added`` documents are new, ``replaced`` ones had another content, ``unchanged`` ones were
+    equal to the file's. ``waiting`` passages have no vector and are found by words.
+    """
+
+    datasets: tuple[str, ...]
+    added: int
+    replaced: int
+    unchanged: int
+    chunks: int
+    embedded: int
+    waiting: int
+    failed: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def import_chunks(
+    library: Library,
+    source: Path,
+    *,
+    datasets: Sequence[str] = (),
+    root: Path | None = None,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Import the named datasets, or all, from a file or a folder's ``chunks.jsonl``.
+
+    Documents in the file replace stored ones with the same path; the rest stay. If run again, it
+    continues where it ended and adds nothing twice. Passages without a vector in the file are
+    embedded. ``root`` is the folder for updates of the datasets. Without it, the folder in the file
+    is used if one of the dataset's files is there unchanged. Raises :class:`InputError` with the
+    line for a damaged, invalid or newer record; then all documents before it are imported
+    completely. Raises :class:`EmbeddingMismatchError` for vectors of another model than the
+    store's, and the errors of ``Indexer.build``.
+    """
+    progress = progress or Silent()
+    embedded = waiting = 0
+    failed: tuple[Failure, ...] = ()
+    with ExitStack() as locks:
+
+        def hold(dataset: str) -> None:
+            locks.close()
+            locks.enter_context(Indexer(library).hold(dataset, progress))
+
+        file = portable_file(source)
+        if not file.is_file():
+            raise SourceError(f"there is no file {file}: create one with 'catalog export'")
+        run = Import(
+            library.database,
+            library.settings,
+            file,
+            datasets=datasets,
+            root=root,
+            wanted=library.wanted_model,
+            hold=hold,
+        )
+        progress.start(file.stat().st_size, "importing")
+        for size in run.read():
+            progress.advance(size, "", f"{run.counts['documents']:,} documents")
+        notes = run.notes
+        for dataset in run.opened:
+            run.hold(dataset)
+            report = complete_dataset(library, dataset, progress)
+            embedded += report.embedded
+            failed += report.failed
+            notes += report.notes
+            with library.database.read() as connection:
+                waiting += count_waiting(connection, dataset)[1]
+    return ImportReport(
+        tuple(run.opened),
+        run.counts["added"],
+        run.counts["replaced"],
+        run.counts["unchanged"],
+        run.counts["chunks"],
+        embedded,
+        waiting,
+        failed,
+        tuple(dict.fromkeys(notes)),  # several datasets may have the same
+    )

@@ -254,20 +254,26 @@ def export(
         catalog export chunks.jsonl
         catalog export notes.jsonl -d notes --vectors
     """
-    from catalog.library.exporting import export_chunks
+    from catalog.store.portable import export_chunks
 
     with (
         heeding_termination(),
         open_library(context) as library,
         TerminalProgress() as progress,
     ):
+
+        def tell(done: int, total: int, path: str) -> None:
+            if done == 1:
+                progress.start(total, "exporting")
+            progress.advance(1, path, f"{done:,} of {total:,} documents")
+
         report = export_chunks(
             library.database,
             file,
             datasets=tuple(dataset or ()),
             vectors=vectors,
             force=force,
-            progress=progress,
+            on_document=tell,
         )
     if json:
         print_json(asdict(report))
@@ -295,10 +301,12 @@ def import_(
         catalog import chunks.jsonl
         catalog import notes.jsonl -d notes --root ~/notes
     """
-    from catalog.library.exporting import require_portable
-    from catalog.library.importing import import_chunks
+    from catalog.core.errors import SourceError
+    from catalog.library.indexing import import_chunks
+    from catalog.store.portable import portable_file
 
-    require_portable(file)
+    if not portable_file(file).is_file():
+        raise SourceError(f"there is no file {file}: create one with 'catalog export'")
     with (
         open_library(context, make_store=True) as library,
         TerminalProgress() as progress,
