@@ -10,6 +10,7 @@ import pytest
 from catalog.core.errors import ModelUnavailableError
 from catalog.core.settings import EmbeddingSettings, RAGv2Settings, Settings
 from catalog.embedding import get_model
+from catalog.embedding.fastembed import open_onnx_model
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 from catalog.models import packaged
@@ -55,6 +56,20 @@ def test_a_vector_does_not_depend_on_what_else_is_in_the_batch(bge):
     alone = bge.embed(["a short text"]).vectors[0]
     beside = bge.embed(["a short text", "quite another, far longer text " * 40]).vectors[0]
     assert alone.tolist() == beside.tolist()
+
+
+@needs_bge
+def test_a_process_loads_the_same_files_once_until_they_change(tmp_path):
+    files = [tmp_path / name for name in (BGE.weights, "tokenizer.json")]
+    for file in files:
+        file.symlink_to(packaged.locate(BGE) / file.name)
+    first = open_onnx_model(*files, max_tokens=8, threads=1)
+    assert open_onnx_model(*files, max_tokens=8, threads=1) is first
+    assert open_onnx_model(*files, max_tokens=9, threads=1) is not first
+    changed = files[1].read_bytes()
+    files[1].unlink()
+    files[1].write_bytes(changed)
+    assert open_onnx_model(*files, max_tokens=8, threads=1) is not first
 
 
 @needs_bge

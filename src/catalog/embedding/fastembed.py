@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ class FastEmbedEncoder(ProfiledEncoder):
         threads = 1 if self.is_run_alone else self._settings.threads
         folder = self._files.folder
         if not self._files.export:
-            return OnnxModel(
+            return open_onnx_model(
                 self._files.weights_file,
                 folder / "tokenizer.json",
                 pooling=self._pooling,
@@ -136,6 +136,26 @@ def _at_length_one(vector: Vector) -> Vector:
     import numpy as np
 
     return vector / max(float(np.linalg.norm(vector)), 1e-12)  # not so from fastembed's nomic
+
+
+def open_onnx_model(weights: Path, tokenizer: Path, **options: Any) -> OnnxModel:
+    """Return the :class:`OnnxModel` of these files and options, loaded once in a process.
+
+    Loading takes longer than a search. A forked process cannot use its parent's sessions.
+    """
+    changed = weights.stat().st_mtime_ns, tokenizer.stat().st_mtime_ns
+    return _load_model(os.getpid(), changed, weights, tokenizer, **options)
+
+
+@lru_cache(maxsize=4)
+def _load_model(
+    process: int,  # noqa: ARG001 - part of the key, as is the next
+    changed: tuple[int, int],  # noqa: ARG001
+    weights: Path,
+    tokenizer: Path,
+    **options: Any,
+) -> OnnxModel:
+    return OnnxModel(weights, tokenizer, **options)
 
 
 class OnnxModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,16 @@ _BLOCK = re.compile(r"[\s\S]{1,100000}\S{0,100000}")
 _KEPT = 100_000  # tokens with cached offsets, 16 bytes each
 
 
+@lru_cache(maxsize=4)
+def _load_tokenizer(path: Path, changed: int) -> Tokenizer:  # noqa: ARG001 - part of the key
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
 class ModelTokenCounter:
     """Count with a ``tokenizer.json``; long texts are tokenised in blocks cut at white space."""
 
@@ -34,12 +44,7 @@ class ModelTokenCounter:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer, loaded at its first use."""
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(self._path))
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return tokenizer
+        return _load_tokenizer(self._path, self._path.stat().st_mtime_ns)
 
     def spans(self, text: str) -> npt.NDArray[np.int64]:
         """Return the character offsets of all but special tokens: shape ``(n, 2)``, ascending."""

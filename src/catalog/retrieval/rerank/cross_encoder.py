@@ -14,7 +14,7 @@ from typing import Any
 from catalog.core.errors import MissingExtraError, ModelUnavailableError, RerankError
 from catalog.core.tokens import FallbackCounter, TokenCounter
 from catalog.embedding.encoder import make_fingerprint
-from catalog.embedding.fastembed import OnnxModel
+from catalog.embedding.fastembed import OnnxModel, open_onnx_model
 from catalog.embedding.windows import ModelTokenCounter
 from catalog.models.model_files import ModelFiles
 from catalog.models.packaged import MS_MARCO
@@ -140,7 +140,7 @@ class FastEmbedReranker(_CrossEncoder):
         folder = self._files.folder
         try:
             if not self._files.export:
-                return OnnxModel(
+                return open_onnx_model(
                     self._files.weights_file,
                     folder / "tokenizer.json",
                     max_tokens=self._window,
