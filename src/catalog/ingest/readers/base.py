@@ -14,6 +14,7 @@ from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder, Unit
 from catalog.core.text import storable
 from catalog.ingest.readers.decoding import binary_kind, decode_with_remark, leave_out_base64
+from catalog.ingest.readers.metadata import take_title
 
 if TYPE_CHECKING:
     from catalog.core.settings import IngestSettings
@@ -68,6 +69,8 @@ class ReadFailure:
     document: str | None = None
 
 
+Items = Iterator[ParsedDocument | ReadFailure]
+"""What a reader yields."""
 LEFT_TO_ITSELF = "not read with the mail"
 """The reason of a failure for an attachment that the limits leave out."""
 
@@ -75,9 +78,7 @@ LEFT_TO_ITSELF = "not read with the mail"
 class Reader(Protocol):
     """Reads one format."""
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the documents of one open file, and failures for its unreadable parts.
 
         Raises ``ReadError`` with the reason if the whole file is unusable or over a limit.
@@ -91,9 +92,7 @@ class WholeFileReader(ABC):
     declares_encoding: ClassVar[bool] = False
     """Whether files of the format may name their encoding near the top."""
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the document of the file, and remarks: a guessed encoding, base64, missing times.
 
         Raises ``ReadError`` if the file is binary, empty or too large.
@@ -212,7 +211,7 @@ class JoinedText:
             Heading(start + heading.start, start + heading.end, heading.level, heading.title)
             for heading in headings
         ]
-        if places is not None:
+        if places is not None and places.unit == self.unit:
             self._places.add_all(places, start)
         self.atomic += [(start + first, start + min(last, len(block))) for first, last in atomic]
         self.tables += [Table(start + first, start + last, names) for first, last, names in tables]
@@ -221,24 +220,25 @@ class JoinedText:
         self,
         path: str,
         *,
-        title: object,
+        title: object = None,
         file_type: str,
         metadata: Mapping[str, MetadataValue],
         pages: Sequence[int] = (),
     ) -> ParsedDocument:
-        """Return the document of all blocks; the title is ``title``, the first heading or the file.
+        """Return the document of all blocks; raise ``EmptyDocumentError`` without any.
 
-        Raises ``EmptyDocumentError`` without blocks.
+        Its title is ``title``, that of ``metadata``, the first heading or the file's stem.
         """
+        fields, first = dict(metadata), [heading.title for heading in self.headings[:1]]
         text = _GAP.join(self._blocks)
         if not text:
             raise EmptyDocumentError("empty: no text")
         return ParsedDocument(
             path=path,
             text=text,
-            title=choose_title(path, title, self.headings[0].title if self.headings else None),
+            title=choose_title(path, title or take_title(fields), *first),
             file_type=file_type,
-            metadata=metadata,
+            metadata=fields,
             headings=tuple(self.headings),
             atomic=tuple(self.atomic),
             tables=tuple(self.tables),

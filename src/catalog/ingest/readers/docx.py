@@ -7,17 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from catalog.core.documents import Heading, ParsedDocument
+from catalog.core.documents import Heading
 from catalog.core.errors import ReadError
 from catalog.core.places import PlacesBuilder
 from catalog.ingest.readers import tables
 from catalog.ingest.readers.archive import Element, local_name
-from catalog.ingest.readers.base import MAX_TITLE, JoinedText, ReadFailure, ReadLimits, one_line
+from catalog.ingest.readers.base import MAX_TITLE, Items, JoinedText, ReadLimits, one_line
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.formulas import LOWERED, RAISED, formula_text
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.metadata import take_title
-from catalog.ingest.readers.office import Package, join_runs
+from catalog.ingest.readers.office import Package, R, join_runs
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _DROPPED = frozenset((
@@ -43,13 +42,10 @@ _ROMAN = "1000m 900cm 500d 400cd 100c 90xc 50l 40xl 10x 9ix 5v 4iv 1i"
 class DocxReader:
     """Read a document with its headings, lists and tables; notes and comments come at its end."""
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the one document of the file, and a remark on what is left out."""
         package = Package(handle, limits, "word/document.xml")
         metadata = package.metadata()
-        title = take_title(metadata)
         joined, number = JoinedText(limits, "paragraph"), 0
         for block in _Story(package).blocks:
             places, offset, text = PlacesBuilder("paragraph"), 0, "\n".join(block.lines)
@@ -61,7 +57,7 @@ class DocxReader:
             named = tables.make_table(0, len(text), block.names) if block.names else []
             atomic = [(0, len(text))] if block.kind == "table" else []
             joined.add(text, headings, atomic, places=places.places(), tables=named)
-        yield joined.document(path, title=title, file_type="docx", metadata=metadata)
+        yield joined.document(path, file_type="docx", metadata=metadata)
         yield from package.left_out(path)
 
 
@@ -123,7 +119,8 @@ class _Story:
                 case "tbl":
                     self._add_table(child, out)
                 case "altChunk":
-                    self._add_embedded(self._package.linked(self._main, child), out)
+                    for part in self._package.related(self._main, child.get(f"{R}id", "")):
+                        self._add_embedded(part, out)
                 case _ if _is_shown(child):
                     self._add(child, out)
 
@@ -206,7 +203,8 @@ class _Story:
 
     def _add_embedded(self, part: str, out: list[_Block]) -> None:
         """Add a web page that stands for a part of the document (``altChunk``)."""
-        if part.casefold().endswith((".html", ".htm", ".xhtml")):
+        is_page = part.casefold().endswith((".html", ".htm", ".xhtml"))
+        if is_page and part not in self._package.read:
             self._package.read.add(part)
             source = decode(self._package.archive.read(part), declared=True)
             page = extract(source)

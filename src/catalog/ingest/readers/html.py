@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from io import BytesIO
@@ -40,10 +40,8 @@ _MARKED = frozenset(["pre", "table", *_SCRIPTS])
 _LONGEST_SCRIPT = 60
 _TELLING = frozenset(["id", "class", "role", "hidden", "style"])
 _FURNITURE_NAMES = """
-    role=navigation role=dialog role=alertdialog role=contentinfo
-    cookie-notice cookie-law-info-bar cookie-banner cookie-consent onetrust-consent-sdk
-    CybotCookiebotDialog site-title site-description colophon widget-area sharedaddy share-buttons
-    social-share headerlink katex-html"""
+    role=navigation role=dialog role=contentinfo cookie-notice site-title colophon widget-area
+    sharedaddy headerlink katex-html"""
 _FURNITURE = frozenset(_FURNITURE_NAMES.split())
 """Names of what stands on each page of a site, and of signs beside headings and formulas."""
 _INVISIBLE = re.compile(f"[\u00ad\u200b\u2060\ufeff{RAISED}{LOWERED}{CLOSED}]")
@@ -90,9 +88,7 @@ class MhtmlReader(HtmlReader):
 
     unit = "paragraph"
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: base.ReadLimits
-    ) -> Iterator[ParsedDocument | base.ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: base.ReadLimits) -> base.Items:
         """Yield the document of the first HTML part; raise ``ReadError`` if there is none."""
         from catalog.ingest.readers.mail.message import (
             parse,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from catalog.core.documents import ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import Places, PlacesBuilder
 from catalog.core.text import storable
 from catalog.ingest.chunking.boundaries import iter_lines
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, read_bytes
+from catalog.ingest.readers.base import Items, JoinedText, ReadFailure, ReadLimits, read_bytes
 from catalog.ingest.readers.decoding import decode
 from catalog.ingest.readers.html import HtmlReader
 from catalog.ingest.readers.markdown import scan_markdown
@@ -23,16 +21,13 @@ _MAX_OUTPUT = 2000
 _EMBEDDED = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]+")
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _NO_TEXT = ("image/", "application/vnd.jupyter.widget", "application/javascript")
-_ENDS = "\r\n"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
 class NotebookReader:
     """Read the cells in order; pictures and controls in the outputs are left out."""
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the document of the file, and a remark if long outputs are cut.
 
         ``kernel`` is the language of its code. Raises ``ReadError`` if it is not a notebook of
@@ -41,27 +36,24 @@ class NotebookReader:
         cells, metadata = _parse(decode(read_bytes(handle, limits.document_bytes)))
         fields, joined, cut = _fields_of(metadata), JoinedText(limits, "cell"), 0
         for number, cell in enumerate(cells, start=1):
-            if not isinstance(cell, dict):
-                continue
+            cell = cell if isinstance(cell, dict) else {}
             source = _EMBEDDED.sub("", _join_lines(cell.get("source")))
+            shown, here = source.strip("\r\n").rstrip(), Places("cell", (0,), (number,))
             if cell.get("cell_type") == "code":
-                if source.strip():
-                    block = _fence(source, fields["kernel"] or "")
+                if shown:
+                    block = _fence(shown, fields["kernel"] or "")
                     places = _places(number, source, block, fence=1)
                     joined.add(block, atomic=[(0, len(block))], places=places)
                 for output in filter(None, map(_read_output, _objects(cell.get("outputs")))):
                     cut += len(output) > _MAX_OUTPUT
                     block = _fence(output[:_MAX_OUTPUT] + "…" * (len(output) > _MAX_OUTPUT), "")
-                    places = Places("cell", (0,), (number,))
-                    joined.add(block, atomic=[(0, len(block))], places=places)
+                    joined.add(block, atomic=[(0, len(block))], places=here)
                 continue
-            prose = source.strip("\r\n").rstrip()
             is_markdown = cell.get("cell_type") in ("markdown", "html")
-            headings, atomic, tables, _ = scan_markdown(prose) if is_markdown else ((),) * 4
-            places = _places(number, source, prose)
-            joined.add(prose, headings, atomic, places=places, tables=tables)
-        title = joined.headings[0].title if joined.headings else metadata.get("title")
-        yield joined.document(path, title=title, file_type="ipynb", metadata=normalise(fields))
+            headings, atomic, tables, _ = scan_markdown(shown) if is_markdown else ((),) * 4
+            places = _places(number, source, shown)
+            joined.add(shown, headings, atomic, places=places, tables=tables)
+        yield joined.document(path, file_type="ipynb", metadata=normalise(fields))
         if cut:
             yield ReadFailure(path, f"{cut:,} outputs are cut after {_MAX_OUTPUT:,} characters")
 
@@ -95,7 +87,6 @@ def _fields_of(metadata: dict[str, Any]) -> dict[str, Any]:
     stated = ((metadata.get("language_info"), "name"), (metadata.get("kernelspec"), "language"))
     languages = (str(one.get(key)) for one, key in stated if isinstance(one, dict) and one.get(key))
     kernel = next(filter(_LANGUAGE.fullmatch, languages), None)
-    plain.pop("title", None)
     return {**plain, **stated_levels(metadata), "kernel": kernel, "author": author}
 
 
@@ -117,7 +108,7 @@ def _places(number: int, source: str, block: str, *, fence: int = 0) -> Places:
 def _fence(text: str, language: str) -> str:
     """Return a fenced block whose fence is longer than any in the text."""
     fence = "`" * (1 + max((len(mark) for mark in re.findall("`{3,}", text)), default=2))
-    return f"{fence}{language}\n{text.strip(_ENDS).rstrip()}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _read_output(raw: dict[str, Any]) -> str:

@@ -2,140 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import BinaryIO
 
 from lxml import etree
 
-from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.archive import (
-    Archive,
-    Element,
-    inside,
-    local_name,
-    named,
-    open_archive,
-    parse_xml,
-    text_of,
-)
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, file_type, read_bytes
+from catalog.ingest.readers import archive as zipped
+from catalog.ingest.readers.archive import Archive, Element, local_name, named, parse_xml, text_of
+from catalog.ingest.readers.base import Items, JoinedText, ReadLimits, file_type, read_bytes
+from catalog.ingest.readers.formulas import formula_text
 from catalog.ingest.readers.html import extract
-from catalog.ingest.readers.metadata import LEVEL, normalise, take_title
+from catalog.ingest.readers.metadata import LEVEL, normalise
 
-_TAGS = {
-    "list": "ul", "list-item": "li", "list-header": "li", "table": "table", "table-row": "tr",
-    "table-header-rows": "thead", "table-cell": "td", "text-box": "div", "g": "div", "frame": "div",
-    "notes": "div", "line-break": "br", "p": "p", "math": "math",
-}  # fmt: skip
-_DROPPED = frozenset((
-    "tracked-changes", "annotation", "forms", "ruby-text", "covered-table-cell", "binary-data",
-    "title", "desc", "table-of-content-source", "image", "object-ole", "master-page",
-    "page-number", "date-time", "footer", "header",
-))  # fmt: skip
-"""Elements, and classes of frames, that are left out."""
-_FIELDS = {
-    "title": "title", "subject": "subject", "description": "description", "language": "language",
-    "initial-creator": "author", "creator": "author", "creation-date": "created",
-    "date": "modified",
-}  # fmt: skip
+_TAGS = dict.fromkeys(["body", "page", "text-box", "g", "frame", "notes", "note-body"], "div")
+_TAGS |= {"list": "ul", "list-item": "li", "list-header": "li", "line-break": "br", "p": "p"}
+_TAGS |= {"table": "table", "table-row": "tr", "table-cell": "td"}
+_DROPPED = """tracked-changes annotation forms ruby-text covered-table-cell binary-data title desc
+    table-of-content-source image object-ole math page-number date-time footer header"""
+_TAGS |= dict.fromkeys(_DROPPED.split(), "template")  # elements, and classes of frames
+_FIELDS = dict.fromkeys(["initial-creator", "creator"], "author") | {"creation-date": "created"}
+_FIELDS |= {"date": "modified", **{it: it for it in ("title", "description", "language")}}
 
 
 class OpenDocumentReader:
     """Read a text with its footnotes at the end, or the slides of a presentation with notes."""
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the one document; raise ``ReadError`` if broken, protected, too large or empty."""
-        archive = open_archive(handle, limits) if handle.read(2) == b"PK" else None
-        handle.seek(0)
-        fields = read_opendocument_properties(archive) if archive else {}
-        whole = (
-            archive.read("content.xml") if archive else read_bytes(handle, limits.document_bytes)
-        )
-        root = parse_xml(whole)
-        metadata = normalise(fields or _properties(root))
-        body = next(iter(named(root, "body")), None)
-        slides = [] if body is None else named(body, "page")
-        if body is None or len(slides) > limits.pages:
-            raise ReadError("not a document" if body is None else f"over {limits.pages:,} slides")
-        scripts = _scripts(root)
+        data, archive = read_bytes(handle, limits.document_bytes), None
+        if data[:2] == b"PK":
+            data, archive = b"<none/>", zipped.open_archive(handle, limits)
+        metadata = normalise(read_opendocument_properties(archive, data))
+        root = parse_xml(archive.read("content.xml") if archive else data)
+        slides = named(root, "page")
+        if not (parts := slides or named(root, "body")) or len(slides) > limits.pages:
+            raise ReadError(f"over {limits.pages:,} slides" if parts else "not a document")
         joined, pages = JoinedText(limits, "slide" if slides else "paragraph"), list[int]()
-        for part in slides or [body]:
-            pages.append(joined.following)
-            _rename(part, scripts, archive)
-            page = extract(etree.tostring(part, encoding="unicode", method="html", with_tail=False))
-            places = None if slides else page.places
-            joined.add(page.text, page.headings, page.atomic, places=places, tables=page.tables)
-        title, form, pages = take_title(metadata), file_type(path), pages if slides else []
-        yield joined.document(path, title=title, file_type=form, metadata=metadata, pages=pages)
+        _rename(root, parts[-1], archive)
+        for part in parts:
+            pages += [joined.following] if slides else []
+            one = extract(etree.tostring(part, encoding="unicode", method="html", with_tail=False))
+            joined.add(one.text, one.headings, one.atomic, places=one.places, tables=one.tables)
+        yield joined.document(path, file_type=file_type(path), metadata=metadata, pages=pages)
 
 
-def read_opendocument_properties(archive: Archive) -> dict[str, object]:
-    """Return the fields of ``meta.xml``; raise ``ReadError`` for an encrypted file."""
+def read_opendocument_properties(archive: Archive | None, flat: bytes) -> dict[str, object]:
+    """Return the fields of ``meta.xml``, else of a flat file; raise ``ReadError`` if encrypted."""
     manifest = "META-INF/manifest.xml"
-    if manifest in archive and b":encryption-data" in archive.read(manifest):
+    if archive and manifest in archive and b":encryption-data" in archive.read(manifest):
         raise ReadError("protected by a password")
-    return _properties(parse_xml(archive.read("meta.xml"))) if "meta.xml" in archive else {}
-
-
-def _properties(root: Element) -> dict[str, object]:
-    fields: dict[str, object] = {}
+    root = parse_xml(archive.read("meta.xml") if archive and "meta.xml" in archive else flat)
+    fields: dict[str, object] = {"keywords": [text_of(one) for one in named(root, "keyword")]}
     for element in (one for meta in named(root, "meta") for one in meta):
-        name, value, own = local_name(element), text_of(element), _attribute(element, "name")
-        if name == "user-defined" and LEVEL in own.casefold():
-            fields[own] = value
-        elif name in _FIELDS and value:
-            fields.setdefault(_FIELDS[name], value)
-    return fields | {"keywords": [text_of(one) for one in named(root, "keyword")]}
+        name, own = _FIELDS.get(local_name(element), ""), _attribute(element, "name")
+        if name or LEVEL in own.casefold():
+            fields.setdefault(name or own, text_of(element))
+    return fields
 
 
 def _attribute(element: Element, name: str) -> str:
     return next((text for key, text in element.items() if key.endswith(f"}}{name}")), "")
 
 
-def _scripts(root: Element) -> dict[str, str]:
-    """Return the tag for each style of raised or lowered text."""
-    styles = {}
-    for style in named(root, "style"):
-        for element in named(style, "text-properties"):
-            position = _attribute(element, "text-position")  # super 58%, -33% 58%
-            if position[:1] not in ("", "0"):
-                tag = "sub" if position.startswith(("sub", "-")) else "sup"
-                styles[_attribute(style, "name")] = tag
-    return styles
-
-
-def _rename(root: Element, scripts: dict[str, str], archive: Archive | None) -> None:
-    """Give the elements the names of HTML; the notes move to the end and leave their mark."""
+def _rename(root: Element, last: Element, archive: Archive | None) -> None:
+    moved = {_attribute(one.getparent(), "name"): _attribute(one, "text-position")
+             for one in named(root, "text-properties")}  # fmt: skip
     for element in list(root.iter("*")):
         name, kind = local_name(element), _attribute(element, "class")
-        element.tag = _TAGS.get(name, "span") if element is not root else "div"
-        if name in _DROPPED or kind in _DROPPED - {"title"}:
-            element.tag = "template"
-        elif name == "h" or (name in ("p", "frame") and kind == "title"):
+        element.tag = _TAGS.get(kind) or _TAGS.get(name, "span")
+        if name == "h" or (name in ("p", "frame") and kind == "title"):
             level = _attribute(element, "outline-level")
             element.tag = f"h{level}" if level in [*"23456"] else "h1"
-        elif name == "span":
-            element.tag = scripts.get(_attribute(element, "style-name"), "span")
+        elif name == "span" and (at := moved.get(_attribute(element, "style-name"))):
+            element.tag = {"s": at[:3], "-": "sub", "0": "span"}.get(at[0], "sup")  # -33% 58%
         elif name in ("s", "tab"):
             element.text = " "
-        elif name == "table-cell" and element.getparent().getparent().tag == "thead":
-            element.tag = "th"
-        elif name == "notes" and text_of(element):
-            element.insert(0, etree.Element("p"))
-            element[0].text = "Notes:"
         elif name == "note":
-            mark = "".join(text_of(one) for one in named(element, "note-citation"))
-            for at, block in enumerate(b for one in named(element, "note-body") for b in one):
-                block.text = f"[{mark}] {block.text or ''}" if at == 0 else block.text
-                root.append(block)
+            mark = f"[{''.join(map(text_of, named(element, 'note-citation')))}]"
+            for first in element.iterfind("{*}note-body/{*}p[1]"):
+                first.text = f"{mark} {first.text or ''}"
+            last.extend(named(element, "note-body"))  # notes stand at the end
             element.clear(keep_tail=True)
-            element.tag, element.text = "span", f"[{mark}]"
-        elif name == "object" and archive is not None:
-            part = inside("content.xml", _attribute(element, "href") + "/content.xml") or ""
-            if part in archive and local_name(formula := parse_xml(archive.read(part))) == "math":
-                element.append(formula)
-                for one in formula.iter("*"):
-                    one.tag = local_name(one)
+            element.tag, element.text = "span", mark
+        elif name == "object":
+            part = zipped.inside("content.xml", f"{_attribute(element, 'href')}/content.xml") or ""
+            whole = parse_xml(archive.read(part)) if archive and part in archive else element
+            element.text = "".join(map(formula_text, named(whole, "math")[:1]))

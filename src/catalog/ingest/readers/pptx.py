@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from catalog.core.documents import Heading, ParsedDocument
+from catalog.core.documents import Heading
 from catalog.core.errors import ReadError
+from catalog.ingest.readers import base
 from catalog.ingest.readers.archive import BrokenPartError, Element, local_name, named, text_of
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits, cap_failures, one_line
-from catalog.ingest.readers.metadata import take_title
-from catalog.ingest.readers.office import A, Package, drawn_lines
+from catalog.ingest.readers.base import Items, JoinedText, ReadFailure, ReadLimits, one_line
+from catalog.ingest.readers.office import A, Package, R, drawn_lines
 
 _FURNITURE = ("sldNum", "dt", "ftr")
 _ROW_FRACTION = 30
@@ -23,13 +23,10 @@ _Places = dict[str, tuple[int, int]]
 class PptxReader:
     """Read presentations: a slide is a page, its title a heading, its shapes in reading order."""
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the one document, after a failure for each slide that is missing or damaged."""
         package = Package(handle, limits, "ppt/presentation.xml")
         metadata = package.metadata()
-        title = take_title(metadata)
         root = package.root(package.main)
         entries = named(root, "sldId")
         if len(entries) > limits.pages:
@@ -39,15 +36,17 @@ class PptxReader:
         for number, entry in enumerate(entries, 1):
             pages.append(joined.following)
             try:
-                blocks = list(slides.read(package.linked(package.main, entry)))
+                linked = package.related(package.main, entry.get(f"{R}id", ""))
+                unread = (part for part in linked if part not in package.read)
+                blocks = list(slides.read(next(unread, "")))
             except BrokenPartError:
                 broken.append(ReadFailure(f"{path}:slide {number}", "a broken slide"))
                 continue
             for text, kind in blocks:
                 headings = [Heading(0, len(text), 1, one_line(text))] if kind == "title" else []
                 joined.add(text, headings, [(0, len(text))] if kind == "table" else [])
-        yield from cap_failures(broken)
-        yield joined.document(path, title=title, file_type="pptx", metadata=metadata, pages=pages)
+        yield from base.cap_failures(broken)
+        yield joined.document(path, file_type="pptx", metadata=metadata, pages=pages)
         yield from package.left_out(path)
 
 

@@ -8,8 +8,10 @@ from statistics import median
 
 from catalog.core.documents import Table
 
-_NUMBER = re.compile(r"[-+(]?[$€£¥]?(?=[.,' ]*+\d)[\d.,' ]++(?:[%$€£¥]|[A-Z]{3})?\)?")
 _DATE = re.compile(r"(?:19|20)\d\d(?:-\d\d-\d\d)?(?: \d\d:\d\d)?")
+_COUNTED = re.compile(
+    r"[-+(]?[$€£¥]?(?=[.,' ]*+\d)[\d.,' ]++(?:[%$€£¥]|[A-Z]{3})?\)?|" + _DATE.pattern
+)
 _SIGN_OF_VALUE = re.compile(r"[^\d@]*+[\d@]|.{41}|.*:\Z", re.DOTALL)
 _USUAL_NAMES = """
     address amount author category city code country date description email id language name
@@ -28,24 +30,21 @@ def names_columns(rows: Sequence[Sequence[str]], *, may_be_form: bool = True) ->
     one. Two columns of words may be a form, with a name in the first cell of each row.
     """
     row, below = list(rows[0]) if rows else [], rows[1:COMPARED_ROWS]
-    texts = list(filter(None, row))
-    dates = [text for text in texts if _DATE.fullmatch(text)]
-    words = [text for text in texts if not _is_counted(text)]
-    if len(texts) < 2 or len(words) + len(dates) < len(texts) or texts[0].endswith(":"):
-        return False
-    if not below or (not words and (row[0] or not below[0][0])):
-        return False
     over = [(name, [one[at] for one in below if one[at:] and one[at]])
-            for at, name in enumerate(row)]  # fmt: skip
-    if any(name in dates and 2 * sum(map(bool, map(_DATE.fullmatch, under))) > len(under)
-           for name, under in over):  # fmt: skip
+            for at, name in enumerate(row) if name]  # fmt: skip
+    if not below or len(over) < 2 or over[0][0].endswith(":"):
         return False
-    if not words or any(name and _is_unlike(name, under) for name, under in over):
-        return True
-    if len(row) == 2 and may_be_form and _is_form([row, *below]):
-        return False
+    is_unlike = False
+    for name, under in over:
+        is_dated = 2 * sum(map(bool, map(_DATE.fullmatch, under))) > len(under)
+        if _COUNTED.fullmatch(name) and (is_dated or not _DATE.fullmatch(name)):  # 2023 is a name
+            return False
+        is_counted = 2 * sum(map(bool, map(_COUNTED.fullmatch, under))) > len(under)
+        is_unlike |= is_counted or median(map(len, under or [""])) > _LONGER * len(name)
+    if is_unlike or (len(row) == 2 and may_be_form and _is_form([row, *below])):
+        return is_unlike
     is_usual = any(name.casefold() in _USUAL for name in row)
-    return is_usual or any(name and _is_written_apart(name, under) for name, under in over)
+    return is_usual or any(_is_written_apart(name, under) for name, under in over)
 
 
 def _is_form(rows: Sequence[Sequence[str]]) -> bool:
@@ -54,15 +53,6 @@ def _is_form(rows: Sequence[Sequence[str]]) -> bool:
     is_named = any(row and row[0].endswith(":") for row in rows)
     is_first = any(map(_SIGN_OF_VALUE.match, rows[0]))
     return len(rows) < _FEWEST_ROWS or is_named or is_first or 0 < 2 * numbered <= len(rows)
-
-
-def _is_counted(text: str) -> bool:
-    return bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
-
-
-def _is_unlike(name: str, under: Sequence[str]) -> bool:
-    is_counted = 2 * sum(map(_is_counted, under)) > len(under)
-    return is_counted or (bool(under) and median(map(len, under)) > _LONGER * len(name))
 
 
 def _is_written_apart(name: str, under: Sequence[str]) -> bool:

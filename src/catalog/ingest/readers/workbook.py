@@ -25,7 +25,7 @@ from catalog.ingest.readers import base
 from catalog.ingest.readers.archive import local_name, named, text_of
 from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits
 from catalog.ingest.readers.metadata import normalise, take_title
-from catalog.ingest.readers.office import Package, drawn_lines
+from catalog.ingest.readers.office import Package, R, drawn_lines
 from catalog.ingest.readers.opendocument import read_opendocument_properties
 from catalog.ingest.readers.tables import COMPARED_ROWS, LONGEST_REPEATED, names_columns
 
@@ -119,8 +119,8 @@ class _Workbook(Package):
                 raise ReadError(_TOO_FAR)
             self._mended |= {"content.xml": mended} if mended != xml else {}
         for sheet in named(self.root(self.main), "sheet") if ".xml" in self.main else ():
-            name, part = sheet.get("name", ""), self.linked(self.main, sheet)
-            self._sheets[name] = part
+            name, linked = sheet.get("name", ""), self.related(self.main, sheet.get(f"{R}id", ""))
+            self._sheets[name] = part = next(iter(linked), "")
             xml = self.archive.read(part) if part else b""
             places = [(_column(letters), int(row)) for letters, row in _CELL.findall(xml)]
             spans = [max(numbers) - min(numbers) + 1 for numbers in zip(*places, strict=True)]
@@ -132,7 +132,7 @@ class _Workbook(Package):
     def metadata(self) -> dict[str, MetadataValue]:
         """Return the properties of either kind of workbook."""
         if "content.xml" in self.archive:
-            return normalise(read_opendocument_properties(self.archive))
+            return normalise(read_opendocument_properties(self.archive, b"<none/>"))
         return super().metadata()
 
     def mended(self, handle: BinaryIO) -> BinaryIO:
