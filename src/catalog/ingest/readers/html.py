@@ -27,13 +27,12 @@ _DROPPED_TAGS = """
 _PARAGRAPH_TAGS = """
     address article aside blockquote body details div dl fieldset figure footer form h1 h2 h3 h4
     h5 h6 header hr main ol p pre section table ul ac:parameter ac:plain-text-body"""
-_DROPPED = frozenset(_DROPPED_TAGS.split())
+_LEFT_OUT = {**dict.fromkeys(_DROPPED_TAGS.split(), "dropped"), "nav": "navigation"}
 _BREAKS = dict.fromkeys(_PARAGRAPH_TAGS.split(), 2) | dict.fromkeys(
     ("caption", "dd", "dt", "figcaption", "legend", "li", "summary", "tr"), 1
 )
 """Line breaks before and after an element."""
-_SOFT = frozenset(["div", "p"])
-"""Blocks that set the text of a cell rather than part it from the next cell."""
+_SOFT = frozenset(["div", "p"])  # set the text of a cell, and do not part it from the next one
 _HEADINGS = frozenset(["h1", "h2", "h3", "h4", "h5", "h6"])
 _SCRIPTS = {"sup": RAISED, "sub": LOWERED}
 _MARKED = frozenset(["pre", "table", *_SCRIPTS])
@@ -78,8 +77,7 @@ class HtmlReader(base.WholeFileReader):
         page = extract(text, unit=self.unit)
         if not page.text:
             raise EmptyDocumentError("empty: no visible text")
-        first = page.headings[0].title if page.headings else None
-        title = base.choose_title(path, page.title, first)
+        title = base.choose_title(path, page.title, *(one.title for one in page.headings[:1]))
         return replace(page, path=path, title=title, file_type=base.file_type(path))
 
 
@@ -95,8 +93,7 @@ class MhtmlReader(HtmlReader):
         )  # which reads pages in mails with this
 
         archive, _ = parse(base.read_bytes(handle, limits.text_bytes))
-        parts = (part for part in archive.walk() if part.get_content_type() == "text/html")
-        page = next(parts, None)
+        page = next((one for one in archive.walk() if one.get_content_type() == "text/html"), None)
         if page is None:
             raise ReadError("a web archive without a page")
         charset = page.get_content_charset("").encode()
@@ -124,26 +121,21 @@ class _Page:
     """Receive a parser's events, and write text with white space as in a browser."""
 
     def __init__(self, unit: _Unit, shown: str) -> None:
-        self.line = 1  # that is being parsed
-        self.length = 0
+        self.line, self.length = 1, 0  # that is being parsed, and of the text
         self.left_out: dict[str, list[str]] = defaultdict(list)  # by the reason
         self._shown = shown  # the reason that does not count
-        self._skipped, self._why = 0, ""  # open elements that are left out
-        self._is_raw = False
-        self._data: list[str] = []
+        self._skipped, self._why, self._is_raw = 0, "", False  # open elements left out
+        self._data, self._pieces = list[str](), list[str]()
         self._data_line = 1  # on which the data ends
-        self._pieces: list[str] = []
         self._places = PlacesBuilder(unit)
         self._breaks, self._space = [0, 0, 0], ""  # before the next text: of blocks, soft, of <br>
         self._paragraph = self._preformatted = 0
         self._cell_start = -1  # in the row
-        self._marks: list[_Mark] = []
-        self._waiting: list[_Mark] = []  # for their text
+        self._marks, self._waiting = list[_Mark](), list[_Mark]()  # waiting for their text
         self._heading: _Mark | None = None
-        self._headings: list[Heading] = []
+        self._headings, self._tables = list[Heading](), list[Table]()
         self._atomic: list[tuple[int, int]] = []
         self._table_end = -1  # of the last table
-        self._tables: list[Table] = []
         self._meta: dict[str, str] = {}
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -192,12 +184,10 @@ class _Page:
         )
 
     def _why_left_out(self, tag: str, attributes: Mapping[str, str]) -> str:
-        if tag in _DROPPED and not (tag == "button" and self._heading):
-            return "dropped"
+        if tag in _LEFT_OUT and not (tag == "button" and self._heading):
+            return _LEFT_OUT[tag]
         if tag == "title":
             return "dropped" if self.left_out["title"] else "title"
-        if tag == "nav":
-            return "navigation"
         if tag == "dialog" and "open" not in attributes:
             return "hidden"
         if not attributes or _TELLING.isdisjoint(attributes):  # asking for each takes long

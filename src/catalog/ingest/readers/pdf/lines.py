@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
@@ -30,20 +30,18 @@ _REPLACED: dict[int, str | None] = {
     **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF, 0xFFFF)),
     **dict.fromkeys((0x02, 0xFFFE), "-"),  # PDFium's marks for a hyphen at the end of a line
     **dict(zip(range(0xFB00, 0xFB07), ("ff", "fi", "fl", "ffi", "ffl", "st", "st"), strict=True)),
-    0xF0B7: "•",
 }
 _ACCENTS = str.maketrans("´¨ˆ˜¯˘˙˚ˇ", "\u0301\u0308\u0302\u0303\u0304\u0306\u0307\u030a\u030c")
 _ACCENTED = re.compile(r"([´¨ˆ˜¯˘˙˚ˇ])([^\W\d_])")  # TeX draws an accent, then the letter under it
 _LINE, _WORD = re.compile("(?=\\S)[^\r\n\x02\ufffe]+[\x02\ufffe]?"), re.compile(r"\S+")
 _BOLD = re.compile(rb"bold|black|heavy|demi|cmbx|sfbx|sfbi|-bd|medi(?!um|a)", re.IGNORECASE)
 _SKEW = 0.09  # quarter turns by which text may lean and still count as straight
-# In sizes of letters: white space that parts words, cells, and words within one object; the width
-# of a usual letter (gaps inside an object are looked for above it).
-_GAP, _CELL_GAP, _JUMP, _WIDTH = 0.18, 1.0, 0.2, 0.5
+# In sizes of letters: white space that parts words, cells, and pieces of a word.
+_GAP, _CELL_GAP, _JUMP = 0.18, 1.0, 0.2
 _SMALL, _MOVED = 0.85, 0.08  # raised and lowered letters: largest size, smallest move
 _MAY_BE_MARKED = re.compile(r"[^\W_](?:[^\W_]|[+−-])|[.,;:!?)”\"][^\W_]")
 _SPACED_OUT = re.compile(r"(?:[^\W\d_] ){4,}[^\W\d_]")
-_FEWEST_NUMBERS, _NUMBERED = 4, re.compile(r"(\d{1,4})(?:\s+|$)")
+_FEWEST_NUMBERS, _NUMBERED = 4, re.compile(r"\A(\d{1,4})(?:\s+|$)")
 _MARGIN = 0.1  # part of a page's height at its top and bottom in which running titles stand
 
 
@@ -59,21 +57,18 @@ class _Style(NamedTuple):
 
 @dataclass(slots=True)
 class TextLine:
-    """A line of a page, measured in points.
+    """A line of a page, measured in points; ``base`` and ``x0`` in the direction of reading.
 
-    ``base`` is the distance of its baseline from the page's top in the direction of reading, ``y``
-    its height above the page's origin. ``first`` and ``stop`` delimit its characters in PDFium's
-    numbering, ``start`` and ``end`` in the document. ``starts``: a paragraph begins with it.
-    ``margin`` is "top", "bottom", "aside" for text in another direction, or "". ``cells`` have wide
-    gaps between.
+    ``first`` and ``stop`` delimit its characters in PDFium's numbering, ``start`` and ``end`` in
+    the document. ``starts``: a paragraph begins with it. ``cells`` have wide gaps between.
     """
 
     text: str
-    base: float = 0.0
+    base: float = 0.0  # distance of its baseline from the page's top
     size: float = 0.0
     bold: bool = False
     turn: int | None = 0
-    y: float = 0.0
+    y: float = 0.0  # height above the page's origin
     x0: float = 0.0
     x1: float = 0.0
     first: int = 0
@@ -81,7 +76,7 @@ class TextLine:
     start: int = 0
     end: int = 0
     starts: bool = True
-    margin: str = "aside"
+    margin: str = "aside"  # text in another direction; or "top", "bottom" or ""
     cells: tuple[str, ...] = ()
 
 
@@ -93,12 +88,9 @@ class _Scan:
         left, bottom, right, top = self.bounds
         self.sizes = (right - left, top - bottom)
         # Addresses as numbers take half the time; an object that PDFium made up has none.
-        get_object = ctypes.CFUNCTYPE(address, address, ctypes.c_int)(
-            ctypes.cast(pdfium.FPDFText_GetTextObject, address).value or 0
-        )
-        self._object: Callable[[int], int | None] = partial(
-            get_object, ctypes.cast(textpage.raw, address).value
-        )
+        place = ctypes.cast(pdfium.FPDFText_GetTextObject, address).value or 0
+        get_object = ctypes.CFUNCTYPE(address, address, ctypes.c_int)(place)
+        self._object = partial(get_object, ctypes.cast(textpage.raw, address).value)
         self._styles: dict[int | None, _Style] = {}
         from_right, from_left = rtl.count_directions("" if self.text.isascii() else self.text)
         self.is_mirrored = from_right > from_left
@@ -169,13 +161,10 @@ class _Scan:
 
     def _spell(self, line: TextLine) -> None:
         words = [match.span() for match in _WORD.finditer(self.text, line.first, line.stop)]
-        is_wide = line.x1 - line.x0 > _WIDTH * line.size * (line.stop - line.first)
-        if not is_wide and self._object(line.first) == self._object(line.stop - 1):
-            words = [(line.first, line.stop)]
         cells, last = [""], line.first
         for start, end in words:
             gap = 0.0
-            if last > line.first and (is_wide or self._object(start) != self._object(last - 1)):
+            if last > line.first:
                 gap = self.edges(start, line.turn)[0] - self.edges(last - 1, line.turn)[1]
             if gap > _CELL_GAP * line.size:
                 cells.append("")
@@ -184,11 +173,8 @@ class _Scan:
             cells[-1] += self._mark(start, end, line)
             last = end
         if not cells[1:] and _SPACED_OUT.fullmatch(cells[0]):
-            letters = [
-                (self.text[at], *self.edges(at, line.turn))
-                for at in range(line.first, line.stop)
-                if not self.text[at].isspace()
-            ]
+            places = (at for at in range(line.first, line.stop) if not self.text[at].isspace())
+            letters = [(self.text[at], *self.edges(at, line.turn)) for at in places]
             usual = median(after[1] - before[2] for before, after in pairwise(letters))
             cells = [rtl.join_letters(letters, 1.5 * usual)]
         cells = [text for cell in cells if (text := _clean(cell))]
@@ -277,38 +263,27 @@ def read_lines(page: PdfPage, textpage: PdfTextPage) -> list[TextLine]:
             is_in_latin = not scan.is_mirrored and from_left > from_right
             line.text = rtl.to_logical(line.text, is_in_latin=is_in_latin)
         line.text = rtl.mend_brackets(line.text)
-    turns = Counter[int]()
-    for line in lines:
-        turns[line.turn or 0] += len(line.text) if line.turn is not None else 0
-    main = max(turns, key=lambda turn: turns[turn], default=0)
+    turns = Counter(line.turn for line in lines for _ in line.text if line.turn is not None)
+    main = max(turns, key=turns.__getitem__, default=0)
     top, bottom = (part * scan.sizes[main % 2 == 0] for part in (_MARGIN, 1 - _MARGIN))
     for line in lines:
         if line.turn == main:
             line.margin = "bottom" if line.base >= bottom else "top" if line.base <= top else ""
-    lines = _drop_line_numbers(lines, scan)
+    lines = _drop_line_numbers(lines)
     _find_paragraphs([line for line in lines if line.margin != "aside"])
     return lines
 
 
-def _drop_line_numbers(lines: list[TextLine], scan: _Scan) -> list[TextLine]:
-    """Leave out numbers beside running text that count its lines, or each fifth of them."""
-    rests = [(0, 0.0, line.x0, line.text) for line in lines]  # number, its end, what follows
-    for at, line in enumerate(lines):
-        if match := _NUMBERED.match(line.text):
-            stop = line.first + len(match[1])
-            after = _WORD.search(scan.text, stop, line.stop)
-            edge = scan.edges(after.start(), line.turn)[0] if after else math.inf
-            end = scan.edges(stop - 1, line.turn)[1]
-            rests[at] = int(match[1]), end, edge, line.text[match.end() :]
-    texts = [(edge, text) for _, _, edge, text in rests if text]
-    block = median(edge for edge, _ in texts) if texts else 0.0
-    beside = [at for at, (number, end, *_) in enumerate(rests) if number and end <= block]
-    steps = {rests[after][0] - rests[at][0] for at, after in pairwise(beside)}
-    is_prose = 3 * sum(text[0].islower() for _, text in texts) >= len(texts)
-    is_counted = len(beside) >= _FEWEST_NUMBERS and steps in ({1}, {5}) and is_prose
-    if is_counted and max(steps) * len(beside) >= 0.6 * len(texts):
-        for at in beside:
-            lines[at].x0, lines[at].text, lines[at].cells = *rests[at][2:], ()
+def _drop_line_numbers(lines: list[TextLine]) -> list[TextLine]:
+    """Leave out numbers at the start of running text that count its lines, or each fifth."""
+    counted = [(line, at) for line in lines if (at := _NUMBERED.match(line.text))]
+    steps = {int(after[1]) - int(at[1]) for (_, at), (_, after) in pairwise(counted)}
+    rests = [text for line in lines if (text := _NUMBERED.sub("", line.text, count=1))]
+    is_prose = 3 * sum(text[0].islower() for text in rests) >= len(rests)
+    is_counted = len(counted) >= _FEWEST_NUMBERS and steps in ({1}, {5}) and is_prose
+    if is_counted and max(steps) * len(counted) >= 0.6 * len(rests):
+        for line, at in counted:
+            line.text, line.cells = line.text[at.end() :], ()
     return [line for line in lines if line.text]
 
 
@@ -336,7 +311,6 @@ _PAGE, _OF = r"(?:(?:page|p[áa]gina|seite|p\.)\s*)?", r"(?:\s*(?:/|of|de|von)\s
 _COUNTED = re.compile(  # a page number at the beginning or the end of a line in small letters
     rf"^[-–—•|\s]*{_PAGE}(\d{{1,5}}){_OF}(?![^\s|])|(?<![^\s|]){_PAGE}(\d{{1,5}}){_OF}[-–—•|\s.]*$"
 )
-_ROMAN = re.compile(rf"[-–—•|\s]*{_PAGE}[ivxlc]{{1,7}}[-–—•|\s.]*")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LONE = "#"
 _Key = tuple[str, str, int | None, int]  # margin, text around a number, its lead, height
@@ -353,9 +327,9 @@ def body_size(pages: Sequence[Sequence[TextLine]]) -> float:
 def drop_running_lines(pages: Sequence[list[TextLine]]) -> None:
     """Take page numbers from the pages, and all but one copy of each running title.
 
-    A line in the top or bottom tenth of its page, or at an angle, repeats if it is at the same
-    height on at least four pages, and on half of those from the first to the last one with it. A
-    number in it may differ if it counts the pages; a lone one needs two. The last line stays.
+    A line in a margin or at an angle repeats if it is at the same height on four pages, and on half
+    of those from the first to the last one. A number in it may count the pages; a lone one needs
+    two. The last line of a page stays.
     """
     body = body_size(pages)
     keys = [[list(_keys(line, page, body)) for line in on] for page, on in enumerate(pages)]
@@ -392,8 +366,6 @@ def _keys(line: TextLine, page: int, body: float) -> Iterator[_Key]:
         is_apart = line.x1 - line.x0 > line.size * len(text)
         if rest == _LONE or is_apart or len(_LETTERS.findall(rest)) != 1:
             yield line.margin, rest, int(match[1] or match[2]) - page, height
-    if _ROMAN.fullmatch(text):
-        yield line.margin, _LONE, None, height
     yield line.margin, text, None, height
 
 
@@ -406,10 +378,9 @@ _ALWAYS = frozenset(["well", "self", "half", "quasi", "vice"])  # keep their hyp
 def join_pages(pages: Sequence[Sequence[TextLine]]) -> tuple[str, tuple[int, ...]]:
     """Return the text of all pages and the start of each page, and set the places of the lines.
 
-    Lines end with a line feed, paragraphs and pages with a blank line. A page without text begins
-    where the next one does. A word broken at the end of a line is joined there. Its hyphen stays if
-    the word has more hyphens, if it is written with one elsewhere in the document, or if only its
-    halves are words there.
+    Lines end with a line feed, paragraphs and pages with a blank line. A word broken at the end of
+    a line is joined; its hyphen stays if the word has more hyphens, is written with one elsewhere,
+    or if only its halves are words there.
     """
     lines = "\n".join(line.text for line in chain.from_iterable(pages))
     inner = _BROKEN_PAIR.sub(" ", lines.casefold().replace("‐", "-"))

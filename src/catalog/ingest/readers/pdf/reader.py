@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain, groupby, islice, pairwise, takewhile
@@ -25,24 +25,13 @@ from catalog.core.documents import Heading, MetadataValue, ParsedDocument
 from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import WITHIN, Places
 from catalog.core.text import clean
-from catalog.ingest.readers.base import (
-    ReadFailure,
-    ReadLimits,
-    cap_failures,
-    choose_title,
-    one_line,
-    read_bytes,
-)
+from catalog.ingest.readers import base
+from catalog.ingest.readers.base import Items, ReadFailure, ReadLimits, choose_title, one_line
 from catalog.ingest.readers.mail.message import number_name, read_attached
 from catalog.ingest.readers.metadata import normalise
+from catalog.ingest.readers.pdf import lines as layout
 from catalog.ingest.readers.pdf.annotations import read_annotations, read_string
-from catalog.ingest.readers.pdf.lines import (
-    TextLine,
-    body_size,
-    drop_running_lines,
-    join_pages,
-    read_lines,
-)
+from catalog.ingest.readers.pdf.lines import TextLine, body_size, read_lines
 from catalog.ingest.readers.pdf.tables import find_tables
 
 _MOST_BOOKMARKS, _DEEPEST, _MOST_NAMED = 20_000, 9, 20
@@ -88,9 +77,7 @@ class PdfReader:
     on their pages, or else lines in larger or bold numbered letters.
     """
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the document, the attached files, and failures for pages that cannot be read.
 
         Raises ``ReadError`` if the file is broken, protected by a password or over a limit,
@@ -98,7 +85,7 @@ class PdfReader:
         """
         if path.count(WITHIN) > _DEEPEST_FILE:
             raise ReadError("attached too deep: save it as a file")
-        data = read_bytes(handle, limits.document_bytes)
+        data = base.read_bytes(handle, limits.document_bytes)
         try:
             opened = PdfDocument(data)
         except pdfium.PdfiumError as error:
@@ -113,10 +100,10 @@ class PdfReader:
             broken = [page for page, why in unread.items() if why == _BROKEN]
             if len(broken) == count:
                 raise ReadError("broken PDF: none of its pages can be read")
-            drop_running_lines(pages)
+            layout.drop_running_lines(pages)
             fields = _read_metadata(document, data)
             if any(pages):
-                text, page_starts = join_pages(pages)
+                text, page_starts = layout.join_pages(pages)
                 headings = _outline_headings(document, pages)
                 if len(headings) < 2:  # the letters say more than such an outline, if anything
                     headings = _font_headings(pages) or headings
@@ -138,7 +125,8 @@ class PdfReader:
             size = "1 page" if count == 1 else f"{count:,} pages"
             kind = "with an unreadable text layer" if _GARBLED in unread.values() else "of images"
             raise EmptyDocumentError(f"no text in {size} {kind}; run OCR first")
-        yield from cap_failures([ReadFailure(f"{path}#page={page}", _BROKEN) for page in broken])
+        failures = [ReadFailure(f"{path}#page={page}", _BROKEN) for page in broken]
+        yield from base.cap_failures(failures)
         for why in (_PICTURES, _GARBLED):
             if those := [page for page, one in unread.items() if one == why]:
                 yield ReadFailure(path, why.format(_name_pages(those)))
@@ -182,7 +170,7 @@ def _read_pages(
 
 def _read_attached(
     document: PdfDocument, path: str, fields: Mapping[str, MetadataValue], limits: ReadLimits
-) -> Iterator[ParsedDocument | ReadFailure]:
+) -> Items:
     names = Counter[str]()
     for index in range(min(document.count_attachments(), _MOST_ATTACHED)):
         handle = raw.FPDFDoc_GetAttachment(document, index)
