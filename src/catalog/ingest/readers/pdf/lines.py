@@ -36,8 +36,9 @@ _ACCENTED = re.compile(r"([´¨ˆ˜¯˘˙˚ˇ])([^\W\d_])")  # TeX draws an acce
 _LINE, _WORD = re.compile("(?=\\S)[^\r\n\x02\ufffe]+[\x02\ufffe]?"), re.compile(r"\S+")
 _BOLD = re.compile(rb"bold|black|heavy|demi|cmbx|sfbx|sfbi|-bd|medi(?!um|a)", re.IGNORECASE)
 _SKEW = 0.09  # quarter turns by which text may lean and still count as straight
-# In sizes of letters: white space that parts words, cells, and pieces of a word.
-_GAP, _CELL_GAP, _JUMP = 0.18, 1.0, 0.2
+# In sizes of letters: white space that parts words, cells, and pieces of a word; the width of a
+# usual letter, above which gaps inside an object are looked for.
+_GAP, _CELL_GAP, _JUMP, _WIDTH = 0.18, 1.0, 0.2, 0.5
 _SMALL, _MOVED = 0.85, 0.08  # raised and lowered letters: largest size, smallest move
 _MAY_BE_MARKED = re.compile(r"[^\W_](?:[^\W_]|[+−-])|[.,;:!?)”\"][^\W_]")
 _SPACED_OUT = re.compile(r"(?:[^\W\d_] ){4,}[^\W\d_]")
@@ -161,10 +162,13 @@ class _Scan:
 
     def _spell(self, line: TextLine) -> None:
         words = [match.span() for match in _WORD.finditer(self.text, line.first, line.stop)]
+        is_wide = line.x1 - line.x0 > _WIDTH * line.size * (line.stop - line.first)
+        if not is_wide and self._object(line.first) == self._object(line.stop - 1):
+            words = [(line.first, line.stop)]
         cells, last = [""], line.first
         for start, end in words:
             gap = 0.0
-            if last > line.first:
+            if last > line.first and (is_wide or self._object(start) != self._object(last - 1)):
                 gap = self.edges(start, line.turn)[0] - self.edges(last - 1, line.turn)[1]
             if gap > _CELL_GAP * line.size:
                 cells.append("")
