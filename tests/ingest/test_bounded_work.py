@@ -162,10 +162,8 @@ PARTS = {
 _NOT_YET = [
     "md: headings",
     "md: underlined",
-    "md: list nested",
     "md: fences",
     "md: rules",
-    "md: times",
     "md: cues",
     "rst: underlined",
     "rst: fences",
@@ -178,7 +176,6 @@ _NOT_YET = [
     "html: formulas, markup",
     "json: segments",
     "docx: paragraphs",
-    "jsonl: records",
     "mbox: mails",
 ]
 """Rows whose readers cost more today; some only did on a busy machine."""

@@ -38,7 +38,8 @@ def test_each_conversation_is_a_document_with_the_branch_that_was_kept() -> None
     chat = {"title": "Knots", "create_time": 1767340000.1, "current_node": "c", "mapping": tree}
     first, second, third = read([chat, chat, {**chat, "title": "", "id": "x7"}])[0]
     assert first.text == (
-        'Knots\n\nuser: Which knot holds?\nI have "slippery" cord.\nassistant: Use a timber hitch.'
+        'Knots\n\nuser: Which knot holds?\nI have "slippery" cord.\n\n'
+        "assistant: Use a timber hitch."
     )
     assert (first.path, first.title) == ("export.json › Knots", "Knots")
     assert (second.path, third.path) == ("export.json › Knots (2)", "export.json › x7")
@@ -50,10 +51,10 @@ def test_a_conversation_with_pieces_and_senders_is_read_too() -> None:
     said = {"text": "", "content": [{"type": "text", "text": "Tar it."}], "sender": "assistant"}
     asked = {"text": "How?", "sender": "human", "created_at": "2026-03-05T10:12:00Z"}
     (document,) = read([{"uuid": "u", "name": "Rope", "chat_messages": [asked, said]}])[0]
-    assert document.text == "Rope\n\nhuman: How?\nassistant: Tar it."
+    assert document.text == "Rope\n\nhuman: How?\n\nassistant: Tar it."
 
 
-def test_messages_without_titles_are_lines_of_one_document_parted_by_days() -> None:
+def test_messages_without_titles_are_paragraphs_of_one_document() -> None:
     pieces = ["Meet at the ", {"type": "bold", "text": "lantern"}, " house."]
     messages = [
         {"id": 1, "date": "2026-03-14T18:03:11", "from": "Ilse Moor", "text": pieces,
@@ -64,7 +65,7 @@ def test_messages_without_titles_are_lines_of_one_document_parted_by_days() -> N
     ]  # fmt: skip
     (document,) = read({"name": "Regatta crew", "id": 77, "messages": messages})[0]
     assert document.text == (
-        "Regatta crew\n\nIlse Moor, 2026-03-14 18:03: Meet at the lantern house.\n"
+        "Regatta crew\n\nIlse Moor, 2026-03-14 18:03: Meet at the lantern house.\n\n"
         "Jory Penn, 2026-03-14 18:04: Паруса\n\nJory Penn, 2026-03-15 08:00: Late."
     )
     assert (document.path, document.title) == ("export.json", "Regatta crew")
@@ -159,7 +160,7 @@ def test_notes_of_evernote_are_documents_without_markup() -> None:
     assert dict(first.metadata) == {
         "author": "Ilse Moor", "tags": ("boat",), "created": "2025-01-02T09:00",
     }  # fmt: skip
-    assert remarks == ["2 attachments of its notes are not read"]
+    assert remarks == ["fields that are not read: data"]
 
 
 @pytest.mark.parametrize(

@@ -135,18 +135,6 @@ def test_a_file_emptied_to_nothing_no_longer_answers(tmp_path, notes):
         assert paths(library, "bake bread", mode="lexical") == []
 
 
-def test_a_note_is_found_by_its_aliases_until_they_change(tmp_path, notes):
-    note = "---\naliases: [Haven, Roadstead]\n---\n# Port\n\nBoats lie here in storms.\n"
-    (notes / "port.md").write_text(note)
-    with open_library(tmp_path / "home") as library:
-        Indexer(library).build(notes, "notes")
-        assert paths(library, "roadstead", mode="lexical") == ["port.md"]
-        (notes / "port.md").write_text(note.replace("Roadstead", "Anchorage"))
-        Indexer(library).update("notes")
-        assert paths(library, "anchorage", mode="lexical") == ["port.md"]
-        assert paths(library, "roadstead", mode="lexical") == []
-
-
 @pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.epub", "a.pptx"])
 def test_a_document_cut_to_nothing_keeps_its_text_until_it_is_whole(tmp_path, notes, name):
     # Under any name text is read as text, so the stored document need not be of the format.

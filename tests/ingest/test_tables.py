@@ -162,13 +162,6 @@ def test_a_search_shows_the_names_of_the_columns_of_what_it_finds(tmp_path):
     assert best["text"].splitlines() == lines
 
 
-@pytest.mark.parametrize("directive", ["sep=;", "SEP=;", '"sep=;"'])
-def test_a_first_line_with_the_delimiter_is_no_row(directive):
-    document = read("a.csv", f"{directive}\r\nName;Town, state\r\nBo;Bern, BE\r\n".encode())
-    assert document.text == "\r\nName;Town, state\r\nBo;Bern, BE\r\n"
-    assert [table.columns for table in document.tables] == ["| Name | Town, state |"]
-
-
 @pytest.mark.parametrize(
     ("rows", "is_table"),
     [

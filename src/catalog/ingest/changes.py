@@ -35,8 +35,6 @@ from catalog.store.recordings import read_originals
 RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change unseen
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 _SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
-
-
 _UNMOUNTED = "the drive is not mounted; if it is gone permanently, run again with --allow-deletions"
 
 
@@ -95,11 +93,10 @@ class StoredFiles:
 class FolderChanges:
     """The comparison of a listing with the store; ``vanished`` are the missing files, sorted.
 
-    ``unseen`` are files that may still exist, by name, with the reason why the run could not look.
-    ``pipeline`` identifies how this run cuts and embeds documents. With ``reread`` no file counts
-    as unchanged. With ``allow_deletions`` files on a drive that is not mounted count as vanished.
-    ``owners`` has the file of each document path: of several the first, but a file that could not
-    be read keeps its paths. ``deprived`` files lost a path to an earlier one in this run.
+    ``unseen`` are files that may still exist, with the place where the run could not look.
+    ``pipeline`` identifies how this run cuts and embeds. With ``allow_deletions`` files on a drive
+    that is not mounted count as vanished. ``owners`` has the file of each document path: the first,
+    but a file that could not be read keeps its paths. ``deprived`` files lost one in this run.
     """
 
     def __init__(
@@ -296,11 +293,10 @@ def date_of(parsed: ParsedDocument, file: SourceFile) -> str | None:
 class SyncPreview:
     """The changes that a run would make, by file.
 
-    ``added`` and ``changed`` files would be read, the latter for the given reason. ``removed``
-    files are gone. ``kept`` files keep their documents, because they or a folder above them cannot
-    be read. ``remarks`` are about files; ``unchanged`` counts the rest. ``stopped`` says why the
-    run would stop before any change. ``settings`` has, by name, the values of the call and of the
-    dataset if they differ; with the call's, ``recut_documents`` would be cut differently.
+    ``added`` and ``changed`` files would be read. ``kept`` files, or folders above them, cannot be
+    read, so they keep their documents. ``stopped`` says why the run would stop before any change.
+    ``settings`` has, by name, the values of the call and of the dataset if they differ; with the
+    call's, ``recut_documents`` would be cut differently.
     """
 
     dataset: str

@@ -34,11 +34,10 @@ _MAX_IGNORE_FILE = 100_000  # bytes; each listed file is compared with every lin
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file to read.
+    """A file to read; ``path`` is relative to the root, with ``/``, in Unicode NFC.
 
-    ``path`` is relative to the root, with ``/``, in Unicode NFC: the document's name on every
-    system. ``absolute`` has symlinks resolved. The numbers are signed, of 64 bits. ``mount`` is the
-    nearest folder above it where a drive is mounted (``.`` for the root), if that is in the root.
+    ``absolute`` has symlinks resolved. ``mount`` is the nearest folder above it in the root where a
+    drive is mounted (``.`` for the root). The numbers have 64 bits.
     """
 
     path: str
@@ -52,10 +51,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file or folder that was not listed, and why; ``path`` can always be printed.
-
-    ``place`` was not searched for that reason, with everything below it; the root is "".
-    """
+    """A file or folder that was not listed, and why; nothing below ``place`` was searched."""
 
     path: str
     reason: str
@@ -66,11 +62,10 @@ class SkippedFile:
 class Listing:
     """The listed and the skipped files, both sorted by path; ``top`` is the resolved root.
 
-    ``mounts`` are the folders where a drive is mounted, named as in :class:`SourceFile`.
-    ``left_out`` are those that patterns or ignore rules exclude. ``beside`` are the sidecars by
-    path, whatever patterns and rules say (see :mod:`~.sidecars`); a misnamed one is ``None``.
-    ``links`` has the paths to which listed symlinks lead. ``unmatched`` names the patterns that
-    matched nothing in the folder.
+    ``mounts`` are the folders where a drive is mounted, ``left_out`` those that patterns or ignore
+    rules exclude. ``beside`` are the sidecars by path, whatever these say; a misnamed one is
+    ``None``. ``links`` has the paths to which listed symlinks lead; ``unmatched`` names the
+    patterns that matched nothing.
     """
 
     top: Path
@@ -93,14 +88,12 @@ def discover(
     """List the files under ``root``, or ``root`` itself if it is a file, whatever its name.
 
     ``include`` and ``exclude`` are patterns as in ``.gitignore``, relative to the root; an empty
-    ``include`` means everything. Hidden files and folders (except ``.converted``, for converters),
-    ``node_modules``, ``__pycache__`` and names in ``.gitignore`` or ``.catalogignore`` files are
-    left out silently. Everything else that is not listed is ``skipped`` with a reason. Symlinks to
-    folders, and those that lead out of the root, are not followed. ``limits`` sets the largest
-    file; JSON Lines and mailboxes are streamed, so they may have 2 GB.
+    ``include`` means everything. Hidden names (except ``.converted``), ``node_modules``,
+    ``__pycache__`` and what ignore files name are left out silently. Everything else that is not
+    listed is ``skipped`` with a reason: links to folders or out of the root, too large files.
 
-    Raises ``SourceError`` if ``root`` does not exist, cannot be listed, or is neither file nor
-    folder, and ``InputError`` for an invalid pattern.
+    Raises ``SourceError`` if ``root`` is neither file nor folder or cannot be listed, and
+    ``InputError`` for an invalid pattern.
     """
     named, included = _printable(str(root)), include and GlobRules.compile(map(nfc, include))
     excluded = GlobRules.compile(map(nfc, exclude))
@@ -126,10 +119,7 @@ def discover(
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk through one folder; its rules are the ignore files that apply, nearest first.
-
-    ``base`` is always the path of a folder with a slash at its end, or empty for the root.
-    """
+    """A walk through one folder; a ``base`` in it ends with a slash, or is empty for the root."""
 
     found: Listing
     include: GlobRules | None
@@ -156,19 +146,16 @@ class _Walk:
             device = device_of(self.found.top / base) or device_around
             if device_around not in (device, 0):
                 self.found.mounts.add(nfc(base.rstrip("/")) or ".")
-            lines = self._ignore_lines(base, entries)
-            if lines is None:
+            if (lines := self._ignore_lines(base, entries)) is None:
                 continue
-            if lines:
-                rules = ((base, GlobRules.compile(lines)), *rules)
+            rules = ((base, GlobRules.compile(lines)), *rules) if lines else rules
             waiting.extend((folder, rules, device) for folder in self._visit(base, entries, rules))
 
     def listing(self) -> Listing:
         """Return the files by path; if names differ in Unicode form only, the NFC file gets NFC."""
         files: dict[str, SourceFile] = {}
-        for path, absolute, info in sorted(
-            self.files, key=lambda one: (nfc(one[0]) != one[0], one[0])
-        ):
+        self.files.sort(key=lambda one: (nfc(one[0]) != one[0], one[0]))
+        for path, absolute, info in self.files:
             name = path if nfc(path) in files else nfc(path)
             mtime_ns, ctime_ns = (min(ns, LATEST_NS) for ns in (info.st_mtime_ns, info.st_ctime_ns))
             above = folders_above(name) if self.found.mounts else ()
@@ -191,27 +178,20 @@ class _Walk:
             return []
 
     def _ignore_lines(self, base: str, entries: Sequence[os.DirEntry[str]]) -> list[str] | None:
-        """Return the folder's own rules; ``None`` if they exist and cannot be read now.
-
-        Then the folder is skipped, because its ignored files are unknown. A folder or symlink with
-        the name of an ignore file has no rules, as in git.
-        """
+        """Return the folder's own rules; ``None`` if they cannot be read: then it is skipped."""
         lines: list[str] = []
         for name in filter({entry.name for entry in entries}.__contains__, IGNORE_FILES):
             try:
                 with open_regular(self.found.top / base / name) as handle:
-                    content, fault = handle.read(_MAX_IGNORE_FILE + 1), ""
+                    content = handle.read(_MAX_IGNORE_FILE + 1)
+                if len(content) > _MAX_IGNORE_FILE:
+                    raise TransientReadError(f"it has over {_MAX_IGNORE_FILE:,} bytes")  # noqa: TRY301
+                lines += content.decode("utf-8-sig", "surrogateescape").splitlines()
             except TransientReadError as error:
-                content, fault = b"", str(error)
+                self._skip(base + name, _NO_RULES + str(error), place=base)
+                return None
             except ReadError as error:
                 self._skip(base + name, f"not an ignore file: {error}", place=base)
-                continue
-            if len(content) > _MAX_IGNORE_FILE:
-                fault = f"it is longer than {_MAX_IGNORE_FILE:,} bytes"
-            if fault:
-                self._skip(base + name, _NO_RULES + fault, place=base)
-                return None
-            lines += content.decode("utf-8-sig", "surrogateescape").splitlines()
         return lines
 
     def _visit(self, base: str, entries: list[os.DirEntry[str]], rules: _Rules) -> Iterator[str]:
@@ -238,9 +218,8 @@ class _Walk:
         self, path: str, entry: os.DirEntry[str], rules: _Rules, *, is_folder: bool
     ) -> bool:
         """Add one file, or return whether the entry is a folder to enter."""
-        if is_passed_over(entry.name, is_folder=is_folder) or not self._is_named_well(
-            path, "folder" if is_folder else "file"
-        ):
+        kind = "folder" if is_folder else "file"
+        if is_passed_over(entry.name, is_folder=is_folder) or not self._is_named_well(path, kind):
             return False
         info = entry.stat(follow_symlinks=False)
         if self._is_left_out(path + "/" * is_folder, rules):
@@ -319,9 +298,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def is_passed_over(name: str, *, is_folder: bool) -> bool:
     """Return whether the name of a file or folder below the root excludes it."""
-    if is_folder and name == CONVERTED_FOLDER:
-        return False
-    return name.startswith(".") or name in IGNORED_FOLDERS
+    is_converted = is_folder and name == CONVERTED_FOLDER
+    return not is_converted and (name.startswith(".") or name in IGNORED_FOLDERS)
 
 
 def _printable(path: str) -> str:

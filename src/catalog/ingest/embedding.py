@@ -6,7 +6,7 @@ read what waits ─> close the transaction ─> ask the model ─> open one to s
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,10 +36,7 @@ _MADE_READY = 128  # windows made ready at once, from which batches of like leng
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingReport:
-    """The number of texts the model embedded, those it failed on, and notes.
-
-    ``failed_chunks`` are ids of chunks; ``usage`` has a server's requests, tokens and cost.
-    """
+    """The number of embedded texts, what failed (``failed_chunks`` by id), a server's usage."""
 
     embedded: int = 0
     failed: tuple[Failure, ...] = ()
@@ -61,9 +58,8 @@ def embed_waiting(
     """Embed waiting passages, each batch in one transaction; searches find them from then on.
 
     If ``pause`` returns true after a batch, the rest is left to the next run. Documents indexed
-    after ``since`` (seconds from 1970) come first, the newest first. ``spread`` asks the model,
-    here or on other machines. The caller holds the dataset's lock. The report names texts that the
-    model fails on, and the next run tries them again; so with all texts if it is down.
+    after ``since`` (seconds from 1970) come first. ``spread`` asks the model, here or on other
+    machines. The caller holds the dataset's lock. The next run tries again what failed.
     """
     with database.write() as connection:  # a vector may have been lost without a note
         if not settle_waiting(connection, dataset):
@@ -80,8 +76,6 @@ def embed_waiting(
 
 
 class _EmbeddingRun:
-    """One pass over the waiting passages, with a record of the results."""
-
     def __init__(
         self, database: Database, dataset: str, pipeline: Pipeline, waiting: Sequence[WaitingChunk]
     ) -> None:
@@ -92,14 +86,11 @@ class _EmbeddingRun:
         self._owners: dict[str, tuple[WaitingChunk, str]] = {}  # chunk and path of a text, by key
         self._failed: dict[int, tuple[str, str]] = {}  # path and reason, by chunk
         self._failed_keys: list[str] = []
-        self._computed, self._done = 0, 0.0  # texts, passages
-        usage = self._model.usage
-        self._usage = usage and usage - usage
+        self._computed, self._done, self._unlike = 0, 0.0, 0  # texts, passages, passages
+        self._usage = self._model.usage and self._model.usage - self._model.usage
         self._notes: list[str] = []
-        self._unlike = 0
 
     def embed(self, progress: Progress, pause: Callable[[], bool], spread: Map) -> None:
-        """Embed waiting passages until all are done, the model is down, or ``pause`` says so."""
         pace, outages, count = Pace(0), 0, len(self._waiting)
         work = partial(ask, self._model, self._model.encoder.fingerprint)
         progress.start(0, "starting the model")
@@ -176,17 +167,14 @@ class _EmbeddingRun:
         return tokens, path
 
     def report(self) -> EmbeddingReport:
-        by_path = defaultdict[str, list[str]](list)
-        for path, reason in self._failed.values():
-            by_path[path].append(reason)
+        counts = Counter(path for path, _ in self._failed.values())
+        reasons = dict(reversed(self._failed.values()))  # of each path the first
         failed = tuple(
-            Failure(path, f"{len(why)} passage{'s' * (len(why) > 1)} not embedded: {why[0]}")
-            for path, why in by_path.items()
+            Failure(path, f"{count} passage{'s' * (count > 1)} not embedded: {reasons[path]}")
+            for path, count in counts.items()
         )
-        if self._usage is not None and self._usage.requests:
-            self._notes.append(_ESTIMATED)
-        if self._unlike:
-            self._notes.append(f"{self._unlike} {_UNLIKE}")
+        self._notes += [_ESTIMATED] if self._usage and self._usage.requests else []
+        self._notes += [f"{self._unlike} {_UNLIKE}"] if self._unlike else []
         with self._database.read() as connection:
             chunks = find_waiting_for(connection, self._dataset, self._failed_keys)
         return EmbeddingReport(
@@ -198,10 +186,7 @@ Answer = tuple[EmbeddingResult | EmbeddingServerError, float, EmbeddingUsage | N
 
 
 def ask(model: EmbeddingModel, fingerprint: str, texts: Sequence[str]) -> Answer:
-    """Embed texts, here or in a worker; return the result or outage, its seconds and usage.
-
-    Raises :class:`ConfigError` where the model of that name has another fingerprint.
-    """
+    """Embed texts, here or in a worker; return the result or outage, its seconds and usage."""
     if model.encoder.fingerprint != fingerprint:
         raise ConfigError(
             f"a worker has another {model.encoder.model} ({model.encoder.fingerprint}) than this "
@@ -221,11 +206,8 @@ def keep_vectors(
     database: Database, model: EmbeddingModel, keys: Sequence[str], vectors: Sequence[Vector | None]
 ) -> dict[str, Vector]:
     """Store the vectors that are not ``None``, and return them by key."""
-    pairs = zip(keys, vectors, strict=True)
-    computed = {key: vector for key, vector in pairs if vector is not None}
-    fingerprint = model.encoder.fingerprint
+    computed = {key: it for key, it in zip(keys, vectors, strict=True) if it is not None}
+    stamp, now = model.encoder.fingerprint, time.time()
     with database.write() as connection:
-        embedding_cache.save(
-            connection, computed, fingerprint=fingerprint, side="document", now=time.time()
-        )
+        embedding_cache.save(connection, computed, fingerprint=stamp, side="document", now=now)
     return computed

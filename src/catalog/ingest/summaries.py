@@ -26,8 +26,7 @@ _MARKUP = re.compile(
 def summarise(text: str) -> str:
     """Return the first 800 characters of prose, or without prose those of the text, on one line."""
     beginning = text[:20_000]  # so that the time does not grow with the text
-    prose = _NO_PROSE.sub("\n", beginning)
-    shown = (_MARKUP.sub(_show, one).split() for one in (prose, beginning))
+    shown = (_MARKUP.sub(_show, one).split() for one in (_NO_PROSE.sub("\n", beginning), beginning))
     return shorten(" ".join(next(filter(None, shown), ())), MAX_CHARS)
 
 

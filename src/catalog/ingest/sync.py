@@ -55,9 +55,8 @@ def sync(
     """Index the changes of a folder or file, and remove vanished files.
 
     ``made_with`` is stored as the settings of the pipeline, ``patterns`` as the included and
-    excluded ones. The caller holds the dataset's lock. Raises :class:`MassDeletionError` if most
-    files vanished (unless that is allowed); then nothing has changed. A failing file or document is
-    named in the report instead.
+    excluded ones. The caller holds the dataset's lock. A failing file or document is named in the
+    report. Raises :class:`MassDeletionError`, and changes nothing, if most files vanished.
     """
     started, progress = time.monotonic(), progress or Silent()
     changes.check_deletions(settings.max_missing_fraction)

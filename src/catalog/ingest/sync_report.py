@@ -32,13 +32,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """The outcome of a run.
+    """The outcome of a run; ``documents``, ``chunks`` and ``files`` are the dataset's now.
 
-    ``documents``, ``chunks`` and ``embedded_chunks`` (with a vector) are the dataset's present
-    counts. ``reused`` texts had a vector already. ``added`` and the like count texts, several of
-    which may be one document. ``incomplete`` documents are not all embedded, ``unfinished`` files
-    cut short. ``kept`` documents could not be looked at. ``left_out`` of the ``files`` have no text
-    in the index. After ``words_seconds`` all was found by its words. ``failed_chunks`` are ids.
+    ``incomplete`` documents are not all embedded, ``unfinished`` files cut short, ``kept``
+    documents could not be looked at. ``left_out`` files have no text in the index.
     """
 
     documents: int
@@ -92,11 +89,10 @@ class Pace:
 
     def advance(self, amount: float) -> None:
         """Add the work done since the last call."""
-        if amount <= 0:
-            return
         now, last = self._clock(), self._last
-        self._left, self._last = self._left - amount, now
-        if last is not None:
+        if amount > 0:
+            self._left, self._last = self._left - amount, now
+        if amount > 0 and last is not None:
             fading = 0.5 ** ((now - last) / 30.0)
             self._work = self._work * fading + amount
             self._seconds = self._seconds * fading + now - last

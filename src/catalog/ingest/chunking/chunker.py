@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from catalog.core.documents import (
@@ -25,16 +25,11 @@ from catalog.ingest.chunking.sections import TRANSCRIPTS, Outline, Section, spli
 from catalog.ingest.chunking.windows import split_windows
 
 SMALLEST_CHUNK_SIZE = 16
-_ALIASES = ("alias", "aliases")
-_MOST_NAMES, _LONGEST_NAME = 50, 200
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The passages of one document, in order of their start.
-
-    ``fallback`` says in which unit sizes were counted, and why, if not in the model's tokens.
-    """
+    """The passages of one document in order; ``fallback`` says why their sizes are estimates."""
 
     spans: tuple[ChunkSpan, ...]
     fallback: str | None = None
@@ -44,22 +39,10 @@ class DocumentChunker:
     """Cut text by size, transcripts by time, and frames one by one.
 
     ``doc.text[span.start:span.end]`` is a passage. Starts strictly increase, and together the
-    passages contain every character from ``doc.body_start`` on except for white space. A passage of
-    plain text keeps the indentation of its first line. Equal documents give equal spans.
-
-    Sizes are the counter's tokens, but at least one for eight characters. A section of ``min_size``
-    to ``chunk_size`` tokens is one passage; a smaller one is joined with its neighbours. A larger
-    section is cut at paragraphs, else sentences, else words, else anywhere; its consecutive
-    passages share up to ``chunk_overlap`` tokens. ``chunk_size`` is never exceeded; ``min_size`` is
-    reached wherever the document and its tables allow it.
-
-    A transcript becomes windows of about ``window_seconds``, which do not overlap. If that is 0, it
-    is cut by size, preferably before another speaker. A video frame is one passage, or several with
-    the same time. OCR text and captions are cut like text. Headings directly above any of these,
-    with nothing else below them, begin its first passage.
-
-    Raises ``ConfigError`` unless ``chunk_size >= 16``, ``0 <= chunk_overlap < chunk_size / 2``,
-    ``min_size >= 0`` (``chunk_size - 1`` at most counts) and ``window_seconds >= 0``.
+    passages contain every character from ``doc.body_start`` on except for white space. Sizes are
+    the counter's tokens, but at least one for eight characters; ``chunk_size`` is never exceeded.
+    Passages within one section share up to ``chunk_overlap`` tokens; windows of ``window_seconds``
+    share none. Raises ``ConfigError`` for values out of range.
     """
 
     def __init__(
@@ -75,10 +58,9 @@ class DocumentChunker:
             raise ConfigError(f"chunk_size is {chunk_size}: use {SMALLEST_CHUNK_SIZE} or more")
         if not 0 <= 2 * chunk_overlap < chunk_size:
             raise ConfigError(f"chunk_overlap is {chunk_overlap}: use 0 to {(chunk_size - 1) // 2}")
-        if min_size < 0:
-            raise ConfigError(f"min_size is {min_size}: use 0 or more")
-        if not window_seconds >= 0:
-            raise ConfigError(f"window_seconds is {window_seconds}: use 0 or more")
+        for name, value in {"min_size": min_size, "window_seconds": window_seconds}.items():
+            if not value >= 0:
+                raise ConfigError(f"{name} is {value}: use 0 or more")
         self._counter = counter
         self._band = Band(chunk_size, chunk_overlap, min(min_size, chunk_size - 1))
         self._seconds = window_seconds
@@ -86,10 +68,7 @@ class DocumentChunker:
     def cut(self, doc: ParsedDocument) -> Cut:
         """Return the passages, and whether their tokens were counted by a substitute."""
         sizes, fallback = TokenSizes.count(doc.text, self._counter)
-        spans = list(_DocumentCutter(doc, sizes, self._band).spans(self._seconds))
-        if spans and (names := _other_names(doc)):
-            spans[0] = replace(spans[0], context=names)
-        return Cut(tuple(spans), fallback)
+        return Cut(tuple(_DocumentCutter(doc, sizes, self._band).spans(self._seconds)), fallback)
 
     def cut_at(self, doc: ParsedDocument, ranges: Sequence[tuple[int, int]]) -> Cut:
         """Return passages that were cut elsewhere at ``[start, end)``, with their places."""
@@ -113,17 +92,16 @@ class _DocumentCutter:
         by_time = Cutter(self._doc, self.outline, self._sizes, self._band._replace(overlap=0))
         for start, end, segments in split_streams(self._doc, self.outline):
             modality = segments[0].modality if segments else "text"
+            cues = [_cue(segment) for segment in segments]
             if not segments or segments[0].time_start is None:
                 for passage in by_size.cut(self.outline.sections(start, end)):
                     yield self.span(passage, modality)
-                continue
-            cues = [_cue(segment) for segment in segments]
-            if modality not in TRANSCRIPTS or not seconds:
+            elif modality in TRANSCRIPTS and seconds:
+                windows = split_windows(self._doc.text, cues, start, seconds, self._fits)
+                for begin, window in windows:
+                    yield from self._cut_cues(by_time, begin, window, modality)
+            else:
                 yield from self._cut_cues(by_size, start, cues, modality)
-                continue
-            windows = split_windows(self._doc.text, cues, start, seconds, self._fits)
-            for begin, window in windows:
-                yield from self._cut_cues(by_time, begin, window, modality)
 
     def _cut_cues(
         self, cutter: Cutter, start: int, cues: Sequence[Cue], modality: Modality
@@ -141,11 +119,10 @@ class _DocumentCutter:
         self, passage: Section, modality: Modality = "text", cues: Sequence[Cue] = ()
     ) -> ChunkSpan:
         """Add its places to a passage. Its time runs from the first cue's start to the last end."""
-        start, end, path = passage
+        (start, end, path), pages = passage, self._doc.pages
         if not self._doc.segments:
             indented = indentation_start(self._doc.text, start, self._doc.body_start)
             start = indented if self._fits(indented, end) else start
-        pages = self._doc.pages
         page = bisect_right(pages, start)
         breaks = pages[page : bisect_left(pages, end)]
         places = self._doc.places.part(start, end)
@@ -185,14 +162,12 @@ class _DocumentCutter:
 
 
 def _cue(segment: Segment) -> Cue:
-    start = segment.time_start or 0.0
-    return Cue(
-        segment.start, segment.end, start, max(start, segment.time_end or start), segment.speaker
-    )
+    times = segment.time_start or 0.0, segment.time_end or 0.0
+    return Cue(segment.start, segment.end, times[0], max(times), segment.speaker)
 
 
 def _part_of_cue(cue: Cue, passage: Section, modality: Modality) -> Cue:
-    """Return the part of a cue that is in a passage; speech takes time for its characters."""
+    """Return the part of a cue in a passage; speech takes time for its characters."""
     start, end = max(cue.start, passage.start), min(cue.end, passage.end)
     if modality not in TRANSCRIPTS:
         return cue._replace(start=start, end=end)
@@ -200,10 +175,3 @@ def _part_of_cue(cue: Cue, passage: Section, modality: Modality) -> Cue:
     first = cue.time_start + pace * (start - cue.start)
     last = cue.time_end - pace * (cue.end - end)
     return cue._replace(start=start, end=end, time_start=first, time_end=max(first, last))
-
-
-def _other_names(doc: ParsedDocument) -> tuple[str, ...]:
-    """Return the names in ``aliases``, by which people look for a note."""
-    values = [value for name, value in doc.metadata.items() if name.casefold() in _ALIASES]
-    names = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
-    return tuple(" ".join(str(name).split())[:_LONGEST_NAME] for name in names[:_MOST_NAMES])

@@ -31,11 +31,9 @@ class TokenSizes:
     def __init__(self, spans: npt.NDArray[np.int64]) -> None:
         import numpy as np
 
-        starts, ends = np.asarray(spans, dtype=np.int64).reshape(-1, 2).T.copy()
-        starts, ends = starts[ends > starts], ends[ends > starts]
-        if (starts[1:] < starts[:-1]).any():
-            order = np.argsort(starts, kind="stable")
-            starts, ends = starts[order], ends[order]
+        spans = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
+        spans = spans[spans[:, 1] > spans[:, 0]]
+        starts, ends = spans[np.argsort(spans[:, 0], kind="stable")].T.copy()
         # Bisecting plain arrays is many times faster than bisecting NumPy's.
         self._starts = array("q", starts.tobytes())
         self._ends = array("q", np.maximum.accumulate(ends).tobytes())
@@ -80,33 +78,23 @@ class Band(NamedTuple):
         return size >= self.least if size <= self.most else self._further(size, self._room) > 0
 
     def first(self, size: int) -> Span:
-        """Return the sizes that the first passage of a larger text may have, so the rest fits too.
-
-        If that cannot be (110 tokens are neither one passage of 70 to 100 nor two), these are the
-        lower end of the band.
-        """
-        further = self._further(size, self._room) or self._further(size, 0)
-        if not further:
-            return self.least, self.least + self._room
-        least = max(self.least, size - further * (self.most - self.overlap))
-        return least, min(self.most, size - further * self.least)
+        """Return the sizes of a larger text's first passage with which the rest fits, if any do."""
+        if further := self._further(size, self._room) or self._further(size, 0):
+            least = max(self.least, size - further * (self.most - self.overlap))
+            return least, min(self.most, size - further * self.least)
+        return self.least, self.least + self._room
 
     @property
-    def _room(self) -> int:
-        """Tokens that several passages should have to spare, so that breaks can be chosen."""
+    def _room(self) -> int:  # that several passages have to spare, so that breaks can be chosen
         return (self.most - self.least) // 4
 
-    def _further(self, size: int, room: int) -> int:
-        """Return how many passages follow the first one, each with an overlap; 0 for too small."""
+    def _further(self, size: int, room: int) -> int:  # passages after the first, 0 if too small
         further = -((self.most - size - room) // (self.most - self.overlap))
         return further if (further + 1) * self.least + room <= size else 0
 
 
 class Cutter:
-    """Cut sections into passages within a band of sizes, each at the best break it can have.
-
-    The document's atoms (tables, fences) stay whole if they fit; otherwise they are cut at lines.
-    """
+    """Cut sections into passages within a band; atoms (tables, fences) stay whole if they fit."""
 
     def __init__(
         self, doc: ParsedDocument, outline: Outline, sizes: TokenSizes, band: Band
@@ -127,8 +115,7 @@ class Cutter:
     def _groups(self, sections: Iterable[Section]) -> list[list[Section]]:
         """Return the sections in the smallest groups that can be cut within the band.
 
-        One that is too small is joined with those after it, or with those before it if it is the
-        last one, or if the next one would no longer fit into its passage.
+        A small one joins those after it; if the next one would not fit, or is none, those before.
         """
         groups: list[list[Section]] = []
         pending: list[Section] = []
@@ -149,13 +136,9 @@ class Cutter:
         return self._band.holds(self._sizes.size(group[0].start, group[-1].end))
 
     def _split(self, group: list[Section], breaks: list[Span]) -> Iterator[Section]:
-        """Yield the passages of a group, which begins and ends with a visible character.
-
-        ``core`` is the start of a passage's new text. The stretch before it is overlap, which only
-        passages within one section have.
-        """
-        starts = [section.start for section in group]
-        start, core, end = group[0].start, group[0].start, group[-1].end
+        """Yield the passages of a group; only those within one section overlap."""
+        starts, end = [section.start for section in group], group[-1].end
+        start = core = starts[0]  # the passage's new text begins at its core
         while core < end:
             start, cut = self._next(start, core, end, breaks)
             section = group[bisect_right(starts, start) - 1]
@@ -170,7 +153,7 @@ class Cutter:
                 start = next((at for at in shared if not around(self._atoms, at)), core)
 
     def _next(self, start: int, core: int, end: int, breaks: list[Span]) -> Span:
-        """Return the passage's end, and its start: later than proposed if the overlap must go."""
+        """Return the passage's start, later than proposed if the overlap must go, and its end."""
         sizes = self._sizes
         if self._fits(start, end):
             return start, end

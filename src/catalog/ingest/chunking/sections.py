@@ -31,8 +31,7 @@ class Outline:
         self._headings = sorted(headings, key=lambda heading: heading.start)
         self._starts = [heading.start for heading in self._headings]
         self._paths: list[tuple[str, ...]] = []
-        levels: list[int] = []
-        titles: list[str] = []
+        levels, titles = list[int](), list[str]()
         for heading in self._headings:
             while levels and levels[-1] >= heading.level:
                 levels.pop()
@@ -48,8 +47,7 @@ class Outline:
 
     def sections(self, start: int, end: int) -> Iterator[Section]:
         """Yield the sections of ``text[start:end]`` in order, without empty ones."""
-        path = self.path_at(start)
-        level = 0  # of a heading that has no text of its own; 0 for none
+        path, level = self.path_at(start), 0  # the level of a heading without a text of its own
         for at in range(bisect_left(self._starts, start), bisect_left(self._starts, end)):
             heading = self._headings[at]
             if not 0 < level < heading.level:
@@ -82,15 +80,14 @@ class Outline:
         return skip_space(self._text, begin, end)
 
 
-# Start and end of a stretch of one modality, and the segments in it (none in plain text).
-Stream = tuple[int, int, tuple[Segment, ...]]
+Stream = tuple[int, int, tuple[Segment, ...]]  # start and end of one modality, its segments
 
 
 def split_streams(doc: ParsedDocument, outline: Outline) -> Iterator[Stream]:
     """Yield the streams of a document's body, in order; together they have all visible text.
 
     Neighbouring segments of one modality are one stream, unless text is between them; frames stay
-    separate. Headings directly above a segment, with nothing else below them, belong to it.
+    separate. Headings directly above a segment belong to it.
     """
     text, end = doc.text, len(doc.text)
     at = start = skip_space(text, doc.body_start, end)

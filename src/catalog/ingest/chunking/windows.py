@@ -27,8 +27,7 @@ def split_windows(
     nearest to ``seconds``, then in the longest pause, then wherever necessary. A single cue that is
     too long or too large is a window by itself.
     """
-    windows: list[tuple[int, int]] = []
-    begin = 0
+    windows, begin = list[tuple[int, int]](), 0
     while begin < len(cues):
         windows.append((begin, start if begin == 0 else cues[begin].start))
         begin = _close(text, cues, begin, windows[-1][1], seconds, fits)

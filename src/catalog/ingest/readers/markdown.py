@@ -10,13 +10,12 @@ import html
 import re
 import string
 from bisect import bisect_right
-from functools import cache
 from itertools import islice
 
 from markdown_it import MarkdownIt
 
-from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Table
-from catalog.ingest.chunking.boundaries import Line, iter_lines
+from catalog.core.documents import Heading, ParsedDocument, Table
+from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
 from catalog.ingest.readers.metadata import (
     LEVEL,
@@ -32,34 +31,27 @@ from catalog.ingest.readers.timed.frames import normalise_recording
 
 
 class MarkdownReader(WholeFileReader):
-    """Read text as written; front matter becomes metadata and is not part of the body.
-
-    Text converted from a recording or image loses the timecodes before its cues. The facts that the
-    converter wrote below the title become metadata. No line is ever removed.
-    """
+    """Read text as written, without the front matter and the header of a converter."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document; its title is in front matter, the first heading or the stem."""
         front_matter, body_start, problem = read_front_matter(text)
-        metadata, recording = normalise(front_matter), dict[str, MetadataValue]()
-        header, fields = read_converter_header(text, body_start), front_matter
-        if header is not None:
-            header_fields, text = header
-            fields, recording = {**header_fields, **fields}, normalise_recording(header_fields)
+        metadata, recording, fields = normalise(front_matter), {}, front_matter
+        if header := read_converter_header(text, body_start):
+            told, text = header
+            fields, recording = {**told, **fields}, normalise_recording(told)
         title = take_title(metadata)
         is_shown = not body_start and (problem or front_matter)  # fields that stay part of the text
         start = end_of_front_matter(text) if is_shown else body_start
         headings, atomic, tables, tags = scan_markdown(text, start)
         level = one_level(recording.get(LEVEL), metadata.get(LEVEL))
-        fields_with_tags = {**recording, **metadata, **level}
-        if tags:
-            fields_with_tags |= normalise({"tags": metadata.get("tags"), "keywords": tags})
+        tagged = normalise({"tags": metadata.get("tags"), "keywords": tags}) if tags else {}
         document = ParsedDocument(
             path=path,
             text=text,
             title=choose_title(path, title, headings[0].title if headings else None),
             file_type=file_type(path),
-            metadata=fields_with_tags,
+            metadata={**recording, **metadata, **level, **tagged},
             headings=headings,
             atomic=atomic,
             tables=tables,
@@ -72,6 +64,7 @@ class MarkdownReader(WholeFileReader):
 
 _CODE = re.compile(r"(?<!`)(`++)(.+?)(?<!`)\1(?!`)|\\([!-/:-@\[-`{-~])")
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])")
+_PLAIN = re.compile(r"[^`\\\[<&*_~{\ue000-\ue07f]*+")
 _MARKS = re.compile(
     r"<(?P<address>(?:https?|mailto|ftp):[^<>\s]++)>|</?[A-Za-z][^<>]*+>"
     r"|(?<!\s)\s*+\{[#.:][^{}]*+\}\s*+\Z"  # {#anchor}
@@ -85,6 +78,8 @@ _SHOW = {0xE000 + code: code for code in range(128)}
 
 def plain_title(markup: str) -> str:
     """Return a heading as plain text; text in backticks stays unchanged."""
+    if _PLAIN.fullmatch(markup):
+        return one_line(markup)
     text = markup[:400].translate(dict.fromkeys(_SHOW))  # a title has 300
     text = _CODE.sub(lambda mark: (mark[2] or mark[3]).strip().translate(_HIDE), text)
     text = _LINK.sub(r"\1", _LINK.sub(r"\1", text))  # also a link round an image
@@ -92,13 +87,10 @@ def plain_title(markup: str) -> str:
     return one_line(html.unescape(text).translate(_SHOW))
 
 
-_PLAIN = re.compile(
-    r"( {0,12}(?:(?:[-*+]|\d{1,9}[.)]) {1,4}|> )?(?=[^\W\d_][^|<>]*\Z)|\|(?=.*\w))[^<>]*+"
-)
 _OUTLINE = re.compile(r"\s*+(?:[\w./-]++::[^\n]*+\n\s*+)*+- ")
+_ROW = re.compile(r"\|(?=.*\w)[^<>]*+")
 _BAR = re.compile(r"(?<!\\)\|")
-_MAX_SETEXT_LINES = 3
-"""Lines of an underlined heading: a longer paragraph above a rule is a paragraph above a rule."""
+_MAX_SETEXT_LINES = 3  # a longer paragraph above a rule is no underlined heading
 _HTML_HEADING = re.compile(
     r"<h([1-6])\b[^<>]*+>((?:(?!</?h[1-6]\b).){1,400}+)</h\1>", re.IGNORECASE | re.DOTALL
 )
@@ -108,13 +100,8 @@ _TAG = re.compile(
     r"(?<!\S)(?<!\]: )#(?!(?=[a-f]*\d)(?:[\da-f]{3}){1,2}\b)([^\W\d_][\w/-]{0,99})(?![\w/#-])"
 )
 _MOST_TAGS = 100
-
-
-@cache
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"maxNesting": 24}).enable("table").disable("reference")
-    parser.core.ruler.enableOnly(["block"])
-    return parser
+_PARSER = MarkdownIt("commonmark", {"maxNesting": 24}).enable("table").disable("reference")
+_PARSER.core.ruler.enableOnly(["block"])
 
 
 def scan_markdown(
@@ -125,8 +112,12 @@ def scan_markdown(
     Such spans are code fences and tables. Headings in lists and quotations do not count, except in
     a text that is one list from its beginning, as Logseq writes it.
     """
-    lines = _leave_out_plain(text, start)
-    tokens = _parser().parse("\n".join(text[line.start : line.end] for line in lines))
+    all_lines = list(iter_lines(text, start))
+    is_row = [_ROW.fullmatch(text, line.start, line.end) is not None for line in all_lines]
+    around = zip(all_lines, [False, *is_row], is_row, [*is_row[1:], False], strict=False)
+    # The parser takes long for a row of a table; those between two others change nothing.
+    lines = [line for line, *rows in around if not all(rows)]
+    tokens = _PARSER.parse("\n".join(text[line.start : line.end] for line in lines))
     is_outline = _OUTLINE.match(text, start) is not None
     headings, atomic, tables, apart = list[Heading](), [], list[Table](), [(start, start)]
     for token, inner in zip(tokens, tokens[1:] + tokens[-1:], strict=True):
@@ -159,28 +150,3 @@ def scan_markdown(
     headings.sort(key=lambda heading: heading.start)
     tags = islice(filter(is_text, _TAG.finditer(text, start)), _MOST_TAGS)
     return tuple(headings), tuple(atomic), tuple(tables), tuple(match[1] for match in tags)
-
-
-def _leave_out_plain(text: str, start: int) -> list[Line]:
-    """Return the lines without the middle of long runs of plain ones.
-
-    The parser takes some 30 µs for a line, and these neither begin nor end anything.
-    """
-    lines: list[Line] = []
-    kinds: list[str | None] = []
-    run, kind = 0, None
-    for line in iter_lines(text, start):
-        match = _PLAIN.fullmatch(text, line.start, line.end)
-        prefix = match[1] if match is not None else ""
-        new = f"{len(prefix)}{prefix.strip()[-1:]}" if match is not None else None
-        is_blank = match is None and not text[line.start : line.end].strip(" \t")
-        if kind == "1|" if is_blank else new is None or new != kind:
-            run, kind = 0, new
-        lines.append(line)
-        kinds.append("" if is_blank else new)
-        run += 1
-        at = len(lines) - 6
-        if run > 10 and (kinds[at] or not kinds[at - 1] or not kinds[at + 1]):
-            del lines[at], kinds[at]
-            run -= 1
-    return lines

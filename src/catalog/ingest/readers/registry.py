@@ -71,7 +71,7 @@ FORMATS = (
     Format("bibtex", "text.BibtexReader", "bib"),
     Format("subtitles", "timed.subtitles.SubtitleReader", "srt vtt sbv ass ssa ttml dfxp lrc"),
     Format("csv", "text.CsvReader", "csv tsv tab psv"),
-    Format("yaml", "text.YamlReader", "yaml yml"),
+    Format("yaml", "text.CodeReader", "yaml yml"),
     Format("code", "text.CodeReader", _CODE),
     Format("plain", "text.PlainTextReader"),
     Format("notebook", "notebook.NotebookReader", "ipynb", is_document=True),
