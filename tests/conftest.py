@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import hypothesis
 import pytest
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Connection, Engine
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 import postgres
-from catalog.store import Database, postgres_pool, sqlite_pool
+from catalog.store import Database
 from catalog.store import database as store_database
+from catalog.store import postgres as store_postgres
+from catalog.store import sqlite as store_sqlite
 from small_documents import write_notes
 
 for variable in [name for name in os.environ if name.startswith("IDX_") and "TEST" not in name]:
@@ -47,32 +47,31 @@ _OF_FILE = Database.__dict__["at"]
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_first_schema():
-    """Run the migrations on the first empty store of a process; the next ones copy its pages."""
-    upgrade = store_database._upgrade
-    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as made:
+    """Compile the schema for the first store of a process; the next ones repeat its statements."""
+    create, made = store_database.create_schema, []
+    of_it = (
+        "SELECT sql FROM sqlite_master WHERE sql > '' AND "
+        "(type <> 'table' OR name NOT GLOB 'sqlite_*' AND name NOT GLOB '*_fts_*')"
+    )
 
-        def upgrade_or_copy(engine: Engine) -> None:
-            if engine.dialect.name != "sqlite":
-                upgrade(engine)
-                return
-            with closing(engine.raw_connection()) as pooled:
-                is_empty = not inspect(engine).get_table_names()
-                if is_empty and made.execute("SELECT 1 FROM sqlite_master").fetchone():
-                    made.backup(pooled.driver_connection)
-                    return
-                upgrade(engine)
-                if is_empty:
-                    pooled.driver_connection.backup(made)
+    def create_or_repeat(connection: Connection) -> None:
+        is_of_file = connection.dialect.name == "sqlite"
+        is_new = is_of_file and not connection.exec_driver_sql(of_it).first()
+        for statement in made if is_new else ():
+            connection.exec_driver_sql(statement)
+        if not (is_new and made):
+            create(connection)
+            made.extend(connection.exec_driver_sql(of_it).scalars() if is_new else ())
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store_database, "_upgrade", upgrade_or_copy)
-            yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_database, "create_schema", create_or_repeat)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_compilation():
     """Let the stores of a process share their compiled statements; a command has one store."""
-    compiled, create = LRUCache(10_000), sqlite_pool.create_engine
+    compiled, create = LRUCache(10_000), store_sqlite.create_engine
 
     def create_sharing(*arguments, **options) -> Engine:
         engine = create(*arguments, **options)
@@ -80,7 +79,7 @@ def _one_compilation():
         return engine
 
     with pytest.MonkeyPatch.context() as patch:
-        for pool in (sqlite_pool, postgres_pool):
+        for pool in (store_sqlite, store_postgres):
             patch.setattr(pool, "create_engine", create_sharing)
         for dialect in (SQLiteDialect_pysqlite, PGDialect_psycopg):
             patch.setattr(dialect, "__hash__", lambda dialect: hash(type(dialect)))

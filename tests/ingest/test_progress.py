@@ -9,7 +9,7 @@ import pytest
 from catalog.ingest.sync_report import Pace, next_batch
 from catalog.interfaces.cli.output import TerminalProgress, time_left
 from catalog.library.indexing import Indexer
-from catalog.store.locks import hold_lock
+from catalog.store.database import hold_lock
 from fakes import WordEncoder, open_library, write
 
 

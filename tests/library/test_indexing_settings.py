@@ -14,8 +14,8 @@ from catalog.embedding.model import EmbeddingModel
 from catalog.library.health import diagnose
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
+from catalog.store.database import hold_lock
 from catalog.store.engine_types import Restriction
-from catalog.store.locks import hold_lock
 from catalog.store.schema import chunks
 from fakes import WordEncoder, open_library
 

@@ -2,17 +2,15 @@
 
 import os
 import shutil
-import sqlite3
-import subprocess
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 from llama_index.core.schema import Document
-from sqlalchemy import event, inspect, select, text
+from sqlalchemy import inspect, select, text
 
 from catalog.answers.risk import RiskBound, find_bound, save_bound
-from catalog.core.errors import InputError, StoreBusyError, StoreFullError, UnknownDatasetError
+from catalog.core.errors import InputError, StoreBusyError, UnknownDatasetError
 from catalog.library.health import diagnose
 from catalog.library.indexes import Indexes
 from catalog.library.indexing import Indexer
@@ -21,9 +19,9 @@ from catalog.retrieval.search_parts import SearchParts
 from catalog.search_v2.ingestion import IngestionPipelineBuilderV2
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import llm_cache
+from catalog.store.database import hold_lock
 from catalog.store.engine_types import Restriction
 from catalog.store.llm_cache import CacheEntry
-from catalog.store.locks import hold_lock
 from catalog.store.portable import Import
 from catalog.store.schema import metadata
 from catalog.store.vectors import qdrant_server
@@ -360,80 +358,6 @@ def test_a_pipeline_fills_it_anew_and_an_import_that_goes_on_is_refused(tmp_path
         run.opened.append("gone")
         with pytest.raises(UnknownDatasetError):
             run.hold("gone")
-
-
-@contextmanager
-def full_disk(library, most):
-    """Refuse a dataset's deletion, and that of more than ``most`` documents, as SQLite would."""
-
-    def refuse(connection, cursor, statement, values, *_):
-        of_documents = statement.startswith("DELETE FROM documents") and len(values) > most
-        count = "SELECT count(*) FROM documents WHERE dataset = 'old'"
-        (left,) = cursor.connection.execute(count).fetchone()
-        of_dataset = statement.startswith("DELETE FROM datasets") and left > most
-        if of_documents or of_dataset:
-            raise sqlite3.OperationalError("database or disk is full")
-
-    event.listen(library.database.engine, "before_cursor_execute", refuse)
-    try:
-        yield
-    finally:
-        event.remove(library.database.engine, "before_cursor_execute", refuse)
-
-
-@pytest.mark.both_stores
-@pytest.mark.of_sqlite
-def test_a_dataset_is_removed_on_a_disk_with_room_for_some_documents(tmp_path):
-    texts = {f"n{number}_dot_md": f"# Walrus {number}\n\nA walrus.\n" for number in range(9)}
-    write(tmp_path / "old", **texts)
-    with open_qdrant_library(tmp_path / "home") as library:
-        build(library, tmp_path, "kept")
-        before = rows(library)
-        Indexer(library).build(tmp_path / "old", "old")
-        with full_disk(library, most=2):
-            removal = Indexer(library).remove("old")
-        assert (removal.documents, removal.chunks, removal.notes) == (9, 9, ())
-        assert rows(library) == before
-        assert library.datasets() == ["kept"]
-        assert [check for check in diagnose(library) if not check.ok] == []
-
-
-@pytest.mark.both_stores
-@pytest.mark.of_sqlite
-def test_without_room_for_one_document_the_dataset_stays_and_the_error_says_so(tmp_path):
-    with open_library(tmp_path / "home") as library:
-        build(library, tmp_path, "old")
-        with full_disk(library, most=0), pytest.raises(StoreFullError, match="free some space"):
-            Indexer(library).remove("old")
-        assert sorted(search(library, "old")) == ["seal.md", "walrus.md"]
-
-
-@pytest.mark.both_stores
-@pytest.mark.of_sqlite
-def test_a_dataset_is_removed_on_a_disk_without_a_free_byte(tmp_path):
-    """For real, where this process may mount."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounting = ["mount", "-t", "tmpfs", "-o", "size=160m", "none", disk]
-    if not shutil.which("mount") or subprocess.run(mounting, capture_output=True).returncode:
-        pytest.skip("this process may not mount a file system")
-    try:
-        texts = {f"n{n}_dot_md": f"# Walrus {n}\n\n" + f"A walrus {n}. " * 90 for n in range(60)}
-        write(tmp_path / "old", **texts)
-        with open_qdrant_library(disk / "home") as library:
-            build(library, tmp_path, "kept")
-            Indexer(library).build(tmp_path / "old", "old")
-        with (disk / "fill").open("wb", buffering=0) as fill, suppress(OSError):
-            while fill.write(b"\0" * 4096):
-                pass
-        with open_qdrant_library(disk / "home") as library:
-            assert Indexer(library).remove("old").documents == 60
-        (disk / "fill").unlink()
-        with open_qdrant_library(disk / "home") as library:
-            assert library.datasets() == ["kept"]
-            assert [check for check in diagnose(library) if not check.ok] == []
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.mark.parametrize("name", ["seal.md", "notes:seal.md", "#docid"])

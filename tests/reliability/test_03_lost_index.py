@@ -11,7 +11,7 @@ from catalog.core.errors import InputError, StoreBusyError, StoreDamagedError
 from catalog.library.indexing import Indexer
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store.backup import back_up, restore
-from catalog.store.locks import hold_lock
+from catalog.store.database import hold_lock
 from catalog.store.vectors.edge import EdgeEngine
 from fakes import WordEncoder, open_qdrant_library, write
 from vector_bench import DATASET, DIM, FINGERPRINT, Bench, bench, everything, paths_of, vector

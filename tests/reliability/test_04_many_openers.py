@@ -88,7 +88,7 @@ def test_eight_processes_open_a_new_store_at_once_and_make_it_once(tmp_path):
             opener.kill()
     with closing(sqlite3.connect(home / "catalog.db")) as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert store.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
+        assert store.execute("SELECT count(*) FROM meta WHERE key = 'store_id'").fetchone() == (1,)
     assert {path.stat().st_mode & 0o077 for path in home.iterdir()} == {0}
 
 

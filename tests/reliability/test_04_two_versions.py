@@ -45,7 +45,7 @@ def change(home: Path, *statements: str) -> None:
 
 
 def set_version(version: str) -> str:
-    return f"UPDATE alembic_version SET version_num = '{version}'"
+    return f"UPDATE meta SET value = '{version}' WHERE key = 'schema'"
 
 
 def test_a_store_of_a_newer_release_is_refused_and_not_touched(sound, tmp_path):

@@ -28,9 +28,9 @@ from catalog.retrieval import adaptive
 from catalog.retrieval.caches import ModelCache
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
-from catalog.store.database import WRITE
 from catalog.store.llm_cache import CacheEntry
 from catalog.store.log_entries import LogEntry, add_entries
+from catalog.store.sqlite import WRITE
 from catalog.store.vectors.outbox import read_changes
 from fakes import open_qdrant_library, write
 from reliability.chaos import seeds

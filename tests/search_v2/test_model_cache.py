@@ -5,7 +5,6 @@ import threading
 import pytest
 
 from builders import make_database
-from catalog.core.errors import StoreError
 from catalog.core.ids import sha1_hex
 from catalog.library.indexing import Indexer
 from catalog.retrieval.caches import ModelCache
@@ -146,19 +145,6 @@ def test_a_store_another_writer_holds_is_read_at_once_and_not_written_to(make, d
         cache.put(entries(b="2"), model="m")
         assert cache.get(["b"]) == {"b": "2"}
     holder.close()
-    assert stored(database) == [("a", "1", 0)]
-
-
-def test_a_read_only_store_answers_and_is_not_written_to(make, database, clock, tmp_path):
-    make().put(entries(a="1"), model="m")
-    read_only = Database(f"sqlite:///file:{tmp_path / 'catalog.db'}?mode=ro&uri=true")
-    cache = ModelCache(read_only, kind="rerank", lifetime=60, clock=clock)
-    assert cache.get(["a"]) == {"a": "1"}
-    cache.put(entries(b="2"), model="m")
-    assert cache.get(["a", "b"]) == {"a": "1", "b": "2"}
-    with pytest.raises(StoreError, match="readonly"), read_only.write() as connection:
-        llm_cache.clear(connection)
-    read_only.close()
     assert stored(database) == [("a", "1", 0)]
 
 

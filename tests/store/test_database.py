@@ -6,7 +6,6 @@ import subprocess
 import threading
 
 import pytest
-from sqlalchemy import URL
 
 from builders import make_database, put
 from catalog.core.errors import (
@@ -17,7 +16,7 @@ from catalog.core.errors import (
     StoreVersionError,
 )
 from catalog.store import Database
-from catalog.store.sqlite_pool import SqlitePool
+from catalog.store.database import SCHEMA
 from catalog.store.statistics import count_orphans, find_damage
 from processes import Forked
 
@@ -25,6 +24,7 @@ OPEN = """
 import sys
 from pathlib import Path
 from catalog.store import Database
+from catalog.store.database import SCHEMA
 from catalog.store.revisions import ensure_dataset
 database = Database.at(Path(sys.argv[1]))
 with database.write() as connection:
@@ -39,9 +39,9 @@ def test_eight_processes_may_open_a_new_store_at_the_same_moment(tmp_path):
     assert [process.returncode for process in running] == [0] * 8, errors
     with Database.at(tmp_path / "home").read() as connection:
         names = connection.exec_driver_sql("SELECT name FROM datasets ORDER BY name").all()
-        versions = connection.exec_driver_sql("SELECT version_num FROM alembic_version").all()
+        stores = connection.exec_driver_sql("SELECT key FROM meta WHERE key = 'store_id'").all()
     assert [name for (name,) in names] == [f"d{n}" for n in range(8)]
-    assert len(versions) == 1
+    assert len(stores) == 1
 
 
 def test_a_snapshot_holds_one_state_for_all_reads_of_its_thread(tmp_path):
@@ -108,6 +108,24 @@ def test_a_writer_that_will_not_wait_is_told_the_store_is_busy(tmp_path):
         pass
 
 
+def test_a_store_of_schema_2_is_brought_up_to_date_and_keeps_its_id(tmp_path):
+    database = make_database(tmp_path)
+    put(database, "d", "a.md", "kept")
+    before = database.meta("store_id")
+    with database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM meta WHERE key = 'schema'")
+        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.exec_driver_sql("DROP TABLE document_cards_fts")
+    database.close()
+    opened = Database.at(tmp_path)
+    assert (opened.meta("store_id"), opened.meta("schema")) == (before, SCHEMA)
+    with opened.read() as connection:
+        assert connection.exec_driver_sql("SELECT text FROM chunks").scalar() == "kept"
+        names = set(connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars())
+    assert "document_cards_fts" in names
+    assert "alembic_version" not in names
+
+
 def test_deleting_a_document_leaves_no_row_of_it(tmp_path):
     database = make_database(tmp_path)
     put(database, "d", "a.md", ["one", "two"], sections=["H"], embed_keys=["k1", "k2"])
@@ -148,7 +166,7 @@ def test_a_database_with_flipped_bytes_is_found_out(tmp_path):
 def test_a_store_of_a_newer_release_is_refused(tmp_path):
     database = make_database(tmp_path)
     with database.write() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        connection.exec_driver_sql("UPDATE meta SET value = '9999' WHERE key = 'schema'")
     database.close()
     with pytest.raises(StoreVersionError, match="9999"):
         Database.at(tmp_path)
@@ -185,9 +203,9 @@ def test_a_store_waits_for_a_process_that_writes_to_it_while_its_log_is_made(tmp
     writer.execute("BEGIN IMMEDIATE")
     leaving = threading.Timer(0.3, lambda: writer.execute("COMMIT"))
     leaving.start()
-    pool = SqlitePool(URL.create("sqlite", database=str(file)))
-    with pool.engine.connect() as connection:
+    database = Database.at(tmp_path)
+    with database.read() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
     leaving.join()
-    pool.engine.dispose()
+    database.close()
     writer.close()

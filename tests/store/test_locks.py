@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.core.errors import StoreBusyError, StoreError
-from catalog.store.locks import hold_lock
+from catalog.store.database import hold_lock
 
 
 def test_a_second_holder_of_the_lock_gets_the_callers_message(tmp_path):

@@ -173,10 +173,6 @@ class StoreBusyError(StoreError):
     """Another process holds the write lock: try again in a moment."""
 
 
-class StoreFullError(StoreError):
-    """The disk has no room for the change: free some space, and run it again."""
-
-
 class StoreUnreachableError(StoreError):
     """The database server is away, or a connection to it broke: try again when it answers.
 

@@ -16,9 +16,15 @@ from pathlib import Path
 
 from catalog.core.errors import ConfigError
 
-_ACCESS = (errno.EACCES, errno.EPERM)
-_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_HANDLES = (errno.EMFILE, errno.ENFILE)
+_REMEDIES = {
+    errno.EACCES: "let this user read and write {place}",
+    errno.EPERM: "let this user read and write {place}",
+    errno.EROFS: "{place} is on a read-only file system: mount it for writing",
+    errno.ENOSPC: "free some space on the disk of {place}",
+    errno.EDQUOT: "free some space on the disk of {place}",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "raise the limit on open files (ulimit -n)",
+}
 _RUST_ERRNO = re.compile(r"\(os error (\d+)\)")  # in messages of libraries written in Rust
 OTHERS = 0o077  # the rights of group and others
 _NOT_IN_KEY = ("IDX_HOME", "IDX_PRESET", "IDX_LOG_LEVEL", "IDX_SERVE__")
@@ -32,15 +38,9 @@ def describe_os_error(path: Path, error: OSError) -> str:
 
 def remedy(code: int | None, path: Path) -> str:
     """Return what to do about an ``errno`` at a path; "" if unknown."""
-    if code in _ACCESS:
-        return _access_remedy(path)
-    if code == errno.EROFS:
-        return f"{_nearest_existing(path)} is on a read-only file system: mount it for writing"
-    if code in _SPACE:
-        return f"free some space on the disk of {_nearest_existing(path)}"
-    if code in _HANDLES:
-        return "raise the limit on open files (ulimit -n)"
-    return ""
+    candidates = (path.absolute(), *path.absolute().parents)
+    place = next((one for one in candidates if os.access(one, os.F_OK)), path)
+    return _REMEDIES.get(code or 0, "").format(place=place)
 
 
 def errno_of(error: BaseException) -> int | None:
@@ -53,41 +53,6 @@ def errno_of(error: BaseException) -> int | None:
             return int(match[1])
         cause = cause.__cause__
     return None
-
-
-def _access_remedy(path: Path) -> str:
-    """Explain who can give this user access, and to which folder or file."""
-    obstacle = _find_obstacle(path)
-    try:
-        status = obstacle.stat()
-    except OSError:
-        return f"get access to {obstacle} from its owner"
-    mode = f"its mode is {status.st_mode & 0o777:03o}"
-    if status.st_uid == getattr(os, "getuid", int)():
-        return f"give yourself access to {obstacle} ({mode})"
-    return f"get access to {obstacle} from its owner, {_owner_name(obstacle)} ({mode})"
-
-
-def _find_obstacle(path: Path) -> Path:
-    """Return the first parent that cannot be entered, else the path or its nearest parent."""
-    for folder in reversed(path.absolute().parents):
-        if folder.is_dir() and not os.access(folder, os.X_OK):
-            return folder
-    return path if os.path.lexists(path) else _nearest_existing(path)
-
-
-def _nearest_existing(path: Path) -> Path:
-    """Return the path itself if it exists, else the nearest folder above it that does."""
-    absolute = path.absolute()
-    candidates = (absolute, *absolute.parents)
-    return next((path for path in candidates if os.access(path, os.F_OK)), absolute)
-
-
-def _owner_name(path: Path) -> str:
-    try:
-        return path.owner()
-    except (KeyError, NotImplementedError):
-        return f"user {path.stat().st_uid}"
 
 
 def make_folder(folder: Path) -> None:
@@ -127,14 +92,8 @@ def make_private(*files: Path) -> None:
 
 def find_open_to_others(*paths: Path) -> list[Path]:
     """Return the paths that the group or other users may read, write or enter."""
-    return [path for path in paths if os.name == "posix" and _is_open_to_others(path)]
-
-
-def _is_open_to_others(path: Path) -> bool:
-    try:
-        return bool(path.stat().st_mode & OTHERS)
-    except OSError:
-        return False
+    there = [path for path in paths if os.name == "posix" and path.exists()]
+    return [path for path in there if path.stat().st_mode & OTHERS]
 
 
 def default_home() -> Path:

@@ -1,49 +1,14 @@
-"""Services that stay open between calls, one for each set of settings, also across forks.
-
-The parent's threads do not exist in a forked child, and native libraries wait for them when an
-object is destroyed. So a child opens its own services, and never destroys inherited ones.
-"""
+"""Services that stay open between calls, one for each set of settings."""
 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
-import sys
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Generic, Protocol, TypeVar
 
-_OPENED: WeakKeyDictionary[object, Callable[[Any], None] | None] = WeakKeyDictionary()
-
-
-def survive_forks(opened: object, then: Callable[[Any], None] | None = None) -> None:
-    """Never destroy the object in a forked child; call ``then`` with it there."""
-    _OPENED[opened] = then
-
-
-def _after_fork() -> None:
-    for opened, then in list(_OPENED.items()):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
-        if then is not None:
-            then(opened)
-    if "onnxruntime" in sys.modules:
-        _skip_exit_handlers()
-
-
-def _skip_exit_handlers() -> None:
-    """Make this process end without C's exit handlers, like children of multiprocessing.
-
-    In a forked child, onnxruntime's handlers wait for its parent's threads, or abort.
-    """
-    library = ctypes.CDLL(None)
-    if hasattr(library, "on_exit"):  # it calls _exit with the exit status
-        library.on_exit(library._exit, None)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+from catalog.core.errors import ForkedError
 
 
 class Closable(Protocol):
@@ -58,35 +23,38 @@ ServiceT = TypeVar("ServiceT", bound=Closable)
 
 
 class OpenServices(Generic[ServiceT]):
-    """Open a service at the first call for a key; close all on :meth:`close` and at exit.
-
-    A forked child opens its own.
-    """
+    """Open a service at the first call for a key; close all on :meth:`close` and at exit."""
 
     def __init__(self) -> None:
         self._services: dict[str, ServiceT] = {}
-        self._lock = Lock()
-        survive_forks(self, OpenServices._leave_to_parent)
+        self._lock, self._process = Lock(), 0
 
     def __len__(self) -> int:
         return len(self._services)
 
     def get(self, key: str, make: Callable[[], ServiceT]) -> ServiceT:
-        """Return the service of a key, made on first use; thread-safe."""
+        """Return the service of a key, made on first use; thread-safe.
+
+        Raises :class:`ForkedError` in a fork of a process that has a service: the threads of the
+        parent's models and indexes do not exist here, and whoever waits for them waits for ever.
+        """
+        if self._services and self._process != os.getpid():
+            raise ForkedError(
+                f"process {self._process} searched before it forked this one ({os.getpid()}): "
+                "search only after the fork"
+            )
         with self._lock:
             if key not in self._services:
-                if not self._services:
+                if self._process != os.getpid():
+                    self._process = os.getpid()
                     atexit.register(self.close)
                 self._services[key] = make()
             return self._services[key]
 
-    def _leave_to_parent(self) -> None:
-        atexit.unregister(self.close)
-        self._of_parent = self._services  # never destroyed here
-        self._services, self._lock = {}, Lock()
-
     def close(self) -> None:
-        """Close every service; the next call opens a new one."""
+        """Close every service; the next call opens a new one. A fork leaves them to its parent."""
+        if self._process != os.getpid():
+            return
         with self._lock:
             opened = list(self._services.values())
             self._services.clear()

@@ -22,7 +22,7 @@ from catalog.core.files import errno_of, find_open_to_others, remedy
 from catalog.core.scope import Scope
 from catalog.library.library import Library
 from catalog.library.names import role_scope, roles_in_force
-from catalog.store import Database, embedding_cache, llm_cache
+from catalog.store import embedding_cache, llm_cache
 from catalog.store.backup import KEPT, find_stale_drafts
 from catalog.store.cards import count_damaged_cards
 from catalog.store.checksums import (
@@ -254,7 +254,7 @@ def describe_store(library: Library, role: str | None = None) -> dict[str, Any]:
         datasets = [asdict(dataset_stats(library, name)) for name in names]
     return {
         "home": str(settings.home.resolve()),
-        "store": _address(library.database),
+        "store": library.database.address,
         "model": model.model if model else None,
         "fingerprint": model.fingerprint if model else None,
         "dim": model.dim if model else None,
@@ -276,15 +276,6 @@ def _seen_stats(library: Library, dataset: str, seen: Scope) -> dict[str, Any]:
             "embedded": count_embedded(connection, dataset, allowed.clause()),
             "modalities": modalities,
         }
-
-
-def _address(database: Database) -> str:
-    """Return the store's file, or where its database is, without the password."""
-    if database.url.get_backend_name() == "sqlite":
-        return str(database.file.absolute())
-    from catalog.store.postgres_pool import address_of
-
-    return address_of(database.url)
 
 
 def diagnose(library: Library) -> list[Check]:

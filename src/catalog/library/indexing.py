@@ -44,6 +44,7 @@ from catalog.store.chunks import (
     list_datasets,
     require_dataset,
 )
+from catalog.store.database import RESTORE_LOCK, hold_lock
 from catalog.store.embedding_cache import (
     StoredModel,
     adopt_model,
@@ -54,7 +55,6 @@ from catalog.store.embedding_cache import (
     settle_waiting,
 )
 from catalog.store.full_text import rebuild_full_text
-from catalog.store.locks import RESTORE_LOCK, hold_lock
 from catalog.store.manifest import files_of_paths, forget
 from catalog.store.portable import Import, portable_file
 from catalog.store.revisions import (
@@ -305,8 +305,8 @@ class Indexer:
             with library.database.read() as connection:
                 root = find_root(connection, dataset)
                 documents, chunks = count_rows(connection, dataset)
-            folders = library.indexes.remove_folders
-            remove_stored(library.database, dataset, lambda: list(folders(dataset)))
+            with library.database.write() as connection:
+                remove_stored(connection, dataset, time.time())
             notes = tuple(library.indexes.remove(dataset))
             if not notes:
                 with library.database.write() as connection:

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError, InputError, StoreError
-from catalog.core.open_services import survive_forks
 from catalog.core.params import Profile
 from catalog.core.scope import ALL, Scope
 from catalog.core.settings import Settings, load_settings
@@ -48,7 +47,6 @@ class Library:
         url, home = settings.database_url, settings.home
         self.database = Database(url, home) if url else Database.at(home)
         self.indexes = Indexes(settings, self.database, lambda: self.wanted_model)
-        survive_forks(self)
         self.log = QueryLog(self.database, settings)
         self._retrieval_log = RetrievalLog(settings.home, is_on=settings.log.retrieval)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.core.errors import ConfigError
 from catalog.core.lru_cache import LRUCache
-from catalog.core.open_services import survive_forks
 from catalog.core.settings import RAGv2Settings, Settings
 from catalog.core.settings.loading import needs_rebuild, with_rag
 from catalog.library.library import Library
@@ -97,7 +96,6 @@ class SearchParts:
         self._has_told_foreign = False
         self.on_stage: OnStage | None = None
         self._lock = Lock()
-        survive_forks(self)
 
     def with_settings(self, changes: Mapping[str, Any]) -> SearchParts:
         """Return the parts for other v2 settings; models and threads are shared.

@@ -80,8 +80,7 @@ class Searcher:
 
     def run(self, params: SearchParams) -> SearchResults:
         """Return the results of a search; see :meth:`search`."""
-        database = self.library.database
-        with searching(str(self.library.settings.home)), database.tell_damage():
+        with searching(str(self.library.settings.home)):
             return search(self.parts, params, self._baseline)
 
     def run_logged(self, params: SearchParams) -> SearchResults:

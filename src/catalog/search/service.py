@@ -11,7 +11,6 @@ from llama_index.core.schema import NodeWithScore
 
 from catalog.core.errors import ConfigError
 from catalog.core.ids import check_dataset_name
-from catalog.core.open_services import survive_forks
 from catalog.core.settings import Settings
 from catalog.core.text import storable
 from catalog.ingest.sync_report import Progress
@@ -49,7 +48,6 @@ class SearchService:
         self._database = Database(url, settings.home) if url else Database.at(settings.home)
         self._indexes: dict[str, LoadedIndex] = {}
         self._lock = Lock()
-        survive_forks(self)
 
     @overload
     def search(self, query: SearchCriteria) -> BaselineResults: ...

@@ -1,11 +1,6 @@
-"""Back up a store, restore it, or copy it into another database.
+"""Back up a store in a file, and restore it, by SQLite's own API (https://sqlite.org/backup.html).
 
-Back-ups and restores use SQLite's own backup (https://sqlite.org/backup.html), so other processes
-may read and write the store meanwhile.
-
-Between databases, also of different kinds, a store is copied row by row in one transaction: a copy
-that is interrupted leaves nothing behind and can be started again. Before the transaction ends, the
-copied rows are counted and compared with their checksums.
+Other processes may read and write the store meanwhile.
 """
 
 from __future__ import annotations
@@ -19,26 +14,27 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from filelock import BaseFileLock, FileLock, Timeout
 from sqlalchemy import true, update
 from sqlalchemy.engine import URL
 
 from catalog.core.errors import InputError, StoreDamagedError, StoreError
 from catalog.core.files import describe_os_error
 from catalog.store.checksums import seal_rows
-from catalog.store.database import BUSY_TIMEOUT_MS, Database, forget_indexes
-from catalog.store.locks import RESTORE_LOCK, hold_lock
-from catalog.store.schema import chunks, datasets, documents, outbox, query_log
-from catalog.store.sqlite_pool import translate_errors
+from catalog.store.database import (
+    RESTORE_LOCK,
+    Database,
+    forget_indexes,
+    hold_lock,
+)
+from catalog.store.schema import datasets
+from catalog.store.sqlite import BUSY_TIMEOUT_MS, translate_errors
 
 Progress = Callable[[int, int], None]  # pages copied, pages in all
 KEPT = ".before-restore"
-_MAGIC = b"SQLite format 3\0"
 _PAGES = 2_000  # copied between two calls of progress; signals such as Ctrl-C wait for a call
-_DRAFT = ".catalog-draft-"
-_OF_DRAFT = re.compile(rf"{re.escape(_DRAFT)}[0-9a-f]{{32}}(?!\.lock)")  # not a lock file
+_DRAFT = re.compile(r"\.catalog-draft-([0-9]+)-[0-9a-f]{32}")  # with the number of its process
+_drafts: set[Path] = set()  # that this process writes
 _NOT_WRITERS = frozenset({"serve.lock", RESTORE_LOCK})
-_NUMBERED = (documents, chunks, outbox, query_log)
 
 
 def back_up(store: Path, to: Path, *, force: bool = False, progress: Progress | None = None) -> int:
@@ -72,10 +68,8 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
     :class:`StoreBusyError` while a dataset is being updated; ``locks`` is the folder of the
     datasets' locks.
     """
-    if not copy.exists():
-        raise InputError(f"{copy} does not exist")
-    if not _is_sqlite(copy):
-        raise InputError(f"{copy} is not a copy of a store")
+    if not copy.is_file():
+        raise InputError(f"there is no copy of a store at {copy}")
     if store.exists() and copy.samefile(store):
         raise InputError(f"{copy} is the store itself, not a copy of it")
     kept = store.with_name(store.name + KEPT)
@@ -97,47 +91,27 @@ def restore(copy: Path, store: Path, *, locks: Path, force: bool = False) -> Pat
             return None
         try:
             back_up(store, kept, force=True)
-            with translate_errors(store):
-                _copy(draft, store)
+            _copy(draft, store)
         except StoreDamagedError:
-            _move_aside(store, kept)
+            for ending in ("", "-wal", "-shm"):  # so that the rest can be rescued
+                with suppress(FileNotFoundError):
+                    Path(f"{store}{ending}").replace(f"{kept}{ending}")
             draft.replace(store)
     return kept
-
-
-def _is_sqlite(file: Path) -> bool:
-    """Return whether a file begins like an SQLite file (https://sqlite.org/fileformat2.html)."""
-    if not file.is_file():
-        return False
-    try:
-        with file.open("rb") as opened:
-            return opened.read(len(_MAGIC)) == _MAGIC
-    except OSError as error:
-        raise StoreError(f"cannot read {describe_os_error(file, error)}") from error
 
 
 def _copy(source: Path, target: Path, progress: Progress | None = None) -> None:
     """Copy one state of a database into another file, or over a database that may be open."""
     tell = (lambda _, left, of: progress(of - left, of)) if progress else (lambda *_: None)
-    with translate_errors(source), ExitStack() as opened:
-        read = opened.enter_context(closing(_open_to_read(source)))
-        write = sqlite3.connect(target, timeout=BUSY_TIMEOUT_MS / 1000)
-        opened.enter_context(closing(write))
-        read.isolation_level = None
+    uri, seconds = f"{source.absolute().as_uri()}?mode=ro", BUSY_TIMEOUT_MS / 1000
+    with (
+        translate_errors(source),
+        closing(sqlite3.connect(uri, uri=True, timeout=seconds, isolation_level=None)) as read,
+        closing(sqlite3.connect(target, timeout=seconds)) as write,
+    ):
         read.execute("BEGIN")  # one state, however many steps it takes
         read.execute("SELECT count(*) FROM sqlite_master").fetchone()
         read.backup(write, pages=_PAGES, progress=tell)
-
-
-def _open_to_read(file: Path) -> sqlite3.Connection:
-    uri = f"{file.absolute().as_uri()}?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError:  # WAL mode needs a folder that can be written to
-        connection.close()
-        return sqlite3.connect(f"{uri}&immutable=1", uri=True)
-    return connection
 
 
 def _require_sound(file: Path) -> None:
@@ -147,7 +121,7 @@ def _require_sound(file: Path) -> None:
         if first != "ok":
             raise StoreDamagedError(f"the store is damaged: {first}")
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if not {"alembic_version", "meta", "datasets"} <= tables:
+    if not {"meta", "datasets", "chunks"} <= tables:
         raise InputError("the file is a SQLite database, but not a store of catalog")
 
 
@@ -163,13 +137,6 @@ def _prepare(draft: Path) -> None:
         database.close()
 
 
-def _move_aside(store: Path, kept: Path) -> None:
-    """Rename a store that SQLite cannot open, with its log, so that the rest can be rescued."""
-    for ending in ("", "-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            Path(f"{store}{ending}").replace(f"{kept}{ending}")
-
-
 @contextmanager
 def draft_beside(file: Path) -> Iterator[Path]:
     """Give an empty file in the same folder, readable by this user only; remove it afterwards.
@@ -177,53 +144,43 @@ def draft_beside(file: Path) -> Iterator[Path]:
     The draft of a killed process remains; the next draft in that folder removes it.
     """
     remove_stale_drafts(file.parent)
-    draft = file.with_name(f"{_DRAFT}{uuid.uuid4().hex}")
-    lock = _draft_lock(draft)
+    draft = file.with_name(f".catalog-draft-{os.getpid()}-{uuid.uuid4().hex}")
+    _drafts.add(draft)
     try:
-        with suppress(NotImplementedError, OSError):  # a file system without locks
-            lock.acquire()
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield draft
     except OSError as error:
         raise StoreError(f"cannot write {describe_os_error(file, error)}") from error
     finally:
-        _remove_draft(draft, lock)
+        _remove(draft)
+        _drafts.discard(draft)
 
 
 def remove_stale_drafts(folder: Path) -> None:
     """Remove the drafts that :func:`find_stale_drafts` returns."""
     for draft in find_stale_drafts(folder):
-        _remove_draft(draft, _draft_lock(draft))
+        _remove(draft)
 
 
 def find_stale_drafts(folder: Path) -> list[Path]:
-    """Return the drafts that killed processes left in the folder, sorted.
-
-    A locked draft belongs to a running process.
-    """
-    names = {
-        found[0] for path in folder.glob(f"{_DRAFT}*") if (found := _OF_DRAFT.match(path.name))
-    }
-    return [draft for name in sorted(names) if not _is_locked(draft := folder / name)]
+    """Return the drafts that killed processes left in the folder, sorted."""
+    found = filter(None, (_DRAFT.match(path.name) for path in folder.glob(".catalog-draft-*")))
+    drafts = {folder / match[0]: int(match[1]) for match in found}
+    return sorted(draft for draft, process in drafts.items() if not _is_written(draft, process))
 
 
-def _is_locked(draft: Path) -> bool:
-    lock = _draft_lock(draft)
-    try:
-        if Path(lock.lock_file).exists():
-            lock.acquire()
-    except (Timeout, NotImplementedError, OSError):
-        return True
-    lock.release()
-    return False
+def _is_written(draft: Path, process: int) -> bool:
+    """Return whether the process that the draft's name tells still runs."""
+    if process == os.getpid():  # or had, as in a container, the same number
+        return draft in _drafts
+    with suppress(PermissionError):  # somebody else's
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+    return True
 
 
-def _draft_lock(draft: Path) -> BaseFileLock:
-    return FileLock(f"{draft}.lock", timeout=0, mode=0o600)
-
-
-def _remove_draft(draft: Path, lock: BaseFileLock) -> None:
-    for ending in ("", "-journal", "-wal", "-shm", ".init-lock"):
+def _remove(draft: Path) -> None:
+    for ending in ("", "-journal", "-wal", "-shm"):
         Path(f"{draft}{ending}").unlink(missing_ok=True)
-    lock.release()  # after the draft: without a lock it would be taken for a stale one
-    Path(lock.lock_file).unlink(missing_ok=True)

@@ -36,7 +36,7 @@ from catalog.store.schema import (
     embeddings,
     revisions,
 )
-from catalog.store.sqlite_pool import is_damage
+from catalog.store.sqlite import is_damage
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement

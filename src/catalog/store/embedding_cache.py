@@ -282,7 +282,7 @@ def adopt_model(database: Database, model: StoredModel) -> None:
     with database.write() as connection:
         bound = read_meta(connection, _MODEL)
         if bound is not None and _is_of(bound, model):
-            set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=True)
+            set_meta(connection, _MODEL, json.dumps(asdict(model)))
             return
         for table in (chunk_windows, outbox):
             connection.execute(delete(table))
@@ -294,7 +294,7 @@ def adopt_model(database: Database, model: StoredModel) -> None:
         connection.execute(update(datasets).values(changed))
         seal_rows(connection, datasets, true())
         seal_again(connection)  # digests cover the windows
-        set_meta(connection, _MODEL, json.dumps(asdict(model)), replace=True)
+        set_meta(connection, _MODEL, json.dumps(asdict(model)))
 
 
 @dataclass(frozen=True, slots=True)

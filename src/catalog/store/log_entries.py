@@ -65,10 +65,12 @@ def hash_query(connection: Connection, query: str) -> str:
     The hash is HMAC-SHA-256 with a random key of the store. So hashes differ between stores, and
     nobody can test guesses without the store.
     """
-    set_meta(connection, _KEY, secrets.token_hex(32), replace=False)
-    key = bytes.fromhex(read_meta(connection, _KEY) or "")
+    if (key := read_meta(connection, _KEY)) is None:
+        set_meta(connection, _KEY, key := secrets.token_hex(32))
     words = " ".join(compose(query).casefold().split())
-    return hmac.new(key, storable(words).encode(), hashlib.sha256).hexdigest()[:_HASH_DIGITS]
+    return hmac.new(bytes.fromhex(key), storable(words).encode(), hashlib.sha256).hexdigest()[
+        :_HASH_DIGITS
+    ]
 
 
 def add_entries(connection: Connection, entries: Iterable[LogEntry], *, keep_text: bool) -> None:

@@ -103,16 +103,11 @@ def create_functions(connection: Connection) -> None:
 
 
 def create_derived(connection: Connection) -> None:
-    """Create the words of passages, and the order of rows."""
+    """Create the order of rows, and the words of passages and cards."""
     for table in _UNORDERED:
-        order = f"ALTER TABLE {table} ADD COLUMN rowid bigint GENERATED ALWAYS AS IDENTITY"
-        connection.exec_driver_sql(order)
-    chunk_words.create(connection)
-
-
-def create_cards_index(connection: Connection) -> None:
-    """Create the full text of cards."""
-    card_words.create(connection)
+        order = f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS rowid bigint GENERATED ALWAYS AS "
+        connection.exec_driver_sql(f"{order} IDENTITY")
+    metadata.create_all(connection)
 
 
 def _casefold_function() -> str:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 
 from catalog.core import ids
 from catalog.core.documents import ChunkSpan, MetadataValue, ParsedDocument
-from catalog.core.errors import StoreDamagedError, StoreFullError
+from catalog.core.errors import StoreDamagedError
 from catalog.store import embedding_cache, llm_cache
 from catalog.store.checksums import (
     find_damaged_documents,
@@ -30,7 +29,7 @@ from catalog.store.checksums import (
     seal_rows,
 )
 from catalog.store.chunks import write_headings
-from catalog.store.database import INDEX_TOKENS, Database, read_meta, set_meta
+from catalog.store.database import INDEX_TOKENS, read_meta, set_meta
 from catalog.store.document_names import document_date, field_rows
 from catalog.store.embedding_cache import note_waiting, settle_waiting
 from catalog.store.engine_types import change_stamp
@@ -53,7 +52,6 @@ from catalog.store.schema import (
 if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector
 
-_GROUP = 64  # documents
 _NOTE = "removed:"  # prefix of a removed dataset's key, while derived files may still exist
 _OF_DATASET = ("agreement:", "answer_bound:", "answers:", "waiting:", _NOTE, INDEX_TOKENS)
 _LEARNT = "balance:"  # prefix of keys that end in a hash; the value names its dataset
@@ -398,24 +396,8 @@ def count_rows(connection: Connection, dataset: str) -> tuple[int, int]:
     return of_documents, of_chunks
 
 
-def remove_stored(database: Database, dataset: str, make_room: Callable[[], object]) -> None:
+def remove_stored(connection: Connection, dataset: str, now: float) -> None:
     """Remove a dataset with all its rows, and cached entries that only this dataset used.
-
-    Searches see the whole dataset or nothing of it. On a full disk ``make_room`` is called and
-    documents are removed in groups, because SQLite's log must hold every page that a transaction
-    changes. Searches meanwhile find the remaining documents. Raises :class:`StoreFullError` if
-    there is not even room to remove one document.
-    """
-    try:
-        with database.write() as connection:
-            _remove_whole(connection, dataset, time.time())
-    except StoreFullError:
-        make_room()
-        _remove_in_groups(database, dataset)
-
-
-def _remove_whole(connection: Connection, dataset: str, now: float) -> None:
-    """Remove a dataset in one transaction.
 
     A new token makes all its indexes outdated. A note says that its derived files are to be
     removed, until :func:`forget_removal`. Answers that an interrupted evaluation cached are dropped
@@ -432,32 +414,6 @@ def _remove_whole(connection: Connection, dataset: str, now: float) -> None:
     embedding_cache.purge_unused(connection)
     llm_cache.purge(connection, before=0.0)
     llm_cache.drop_expired(connection, "answer", before=now)
-
-
-def _remove_in_groups(database: Database, dataset: str) -> None:
-    size, is_left = _GROUP, True
-    while is_left:
-        try:
-            with database.write() as connection:
-                is_left = _remove_some(connection, dataset, size)
-        except StoreFullError:
-            if size == 1:
-                raise
-            size //= 2
-    with database.write() as connection:
-        _remove_whole(connection, dataset, time.time())
-    database.engine.dispose()  # its connections checkpoint at each commit, which is slow
-
-
-def _remove_some(connection: Connection, dataset: str, size: int) -> bool:
-    """Remove some documents and their vectors; return whether there were any."""
-    connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 1")  # reuse the space of the log
-    of_it = select(documents.c.id).where(documents.c.dataset == dataset)
-    numbers = list(connection.scalars(of_it.order_by(documents.c.id).limit(size)))
-    connection.execute(delete(documents).where(among(documents.c.id, numbers)))
-    change_stamp(connection, dataset, time.time())
-    embedding_cache.purge_unused(connection)
-    return bool(numbers)
 
 
 def is_removed(connection: Connection, dataset: str) -> bool:

@@ -1,4 +1,4 @@
-"""The tables of the store, as SQLAlchemy Core; the migrations create exactly these.
+"""The tables of the store, as SQLAlchemy Core, and SQLite's full text of passages and cards.
 
 datasets ─┬─ dataset_settings   the settings it was made with
           └─< documents ─ revisions (the live text)
@@ -307,3 +307,39 @@ query_log = Table(
     Index("query_log_asked", "asked_at"),
     sqlite_autoincrement=True,
 )
+
+# External content: the text is stored once, in chunks; triggers keep the index equal to the rows.
+# The texts of a card are in several tables or in none: its index stores its own copy.
+FULL_TEXT = """
+CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts
+USING fts5(
+    title, headings, text,
+    content='chunks', content_rowid='seq', tokenize="porter unicode61 remove_diacritics 2"
+);
+
+CREATE TRIGGER IF NOT EXISTS chunks_fts_insert AFTER INSERT ON chunks BEGIN
+    INSERT INTO chunks_fts(rowid, title, headings, text)
+    VALUES (new.seq, new.title, new.headings, new.text);
+END;
+
+CREATE TRIGGER IF NOT EXISTS chunks_fts_delete AFTER DELETE ON chunks BEGIN
+    INSERT INTO chunks_fts(chunks_fts, rowid, title, headings, text)
+    VALUES ('delete', old.seq, old.title, old.headings, old.text);
+END;
+
+CREATE TRIGGER IF NOT EXISTS chunks_fts_update AFTER UPDATE OF title, headings, text ON chunks BEGIN
+    INSERT INTO chunks_fts(chunks_fts, rowid, title, headings, text)
+    VALUES ('delete', old.seq, old.title, old.headings, old.text);
+    INSERT INTO chunks_fts(rowid, title, headings, text)
+    VALUES (new.seq, new.title, new.headings, new.text);
+END;
+
+CREATE VIRTUAL TABLE IF NOT EXISTS document_cards_fts
+USING fts5(
+    title, name, headings, summary, metadata, tokenize="porter unicode61 remove_diacritics 2"
+);
+
+CREATE TRIGGER IF NOT EXISTS document_cards_fts_delete AFTER DELETE ON document_cards BEGIN
+    DELETE FROM document_cards_fts WHERE rowid = old.document_id;
+END
+"""

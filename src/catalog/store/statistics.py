@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Table, distinct, func, select, text, true
-from sqlalchemy.exc import DatabaseError, SQLAlchemyError
+from sqlalchemy.exc import DatabaseError
 
-from catalog.store.cards import count_damaged_cards
-from catalog.store.checksums import count_damaged_rows, find_damaged_documents
 from catalog.store.document_names import find_groups
 from catalog.store.filter_sql import DatasetNames, of_datasets
 from catalog.store.full_text import is_postgres
@@ -29,7 +27,6 @@ from catalog.store.schema import (
     outbox,
     revisions,
 )
-from catalog.store.sqlite_pool import is_busy
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -66,31 +63,6 @@ def _are_of_indexes(connection: Connection, pages: set[int]) -> bool:
         return not pages or pages <= set(connection.scalars(query))
     except DatabaseError:
         return False
-
-
-def describe_damage(connection: Connection) -> str | None:
-    """Describe rows that changed since they were stored, ``None`` if there are no such rows.
-
-    Also ``None`` if the database cannot be read at the moment.
-    """
-    try:
-        tables = (datasets, dataset_settings, manifest)
-        notes = [it.name for it in tables if count_damaged_rows(connection, it, true())]
-        orphans = [name for name, count in count_orphans(connection).items() if count]
-        names = connection.scalars(select(datasets.c.name)).all()
-        found = [it for name in names for _, it in find_damaged_documents(connection, name)]
-        cards = sum(count_damaged_cards(connection, name) for name in names)
-    except (SQLAlchemyError, LookupError, TypeError, ValueError) as error:
-        if isinstance(error, DatabaseError) and (is_postgres(connection) or is_busy(error)):
-            return None  # for example Postgres after a failed statement
-        return f"the store has rows that cannot be read ({type(error).__name__})"
-    if found:
-        return f"{len(found)} documents are damaged, such as {found[0]}"
-    if cards:
-        notes.append(document_cards.name)
-    if notes or orphans:
-        return f"the store has damaged rows in {', '.join(dict.fromkeys((*notes, *orphans)))}"
-    return None
 
 
 def count_orphans(connection: Connection) -> dict[str, int]:

@@ -78,7 +78,7 @@ def announce(home: Path) -> Iterator[Callable[[Announcement], None]]:
     been deleted and restored). Raises :class:`ConfigError` if the store has a server already or the
     file cannot be written, and :class:`StoreError` for a lock that cannot be opened.
     """
-    from catalog.store.locks import hold_lock
+    from catalog.store.database import hold_lock
 
     published: list[Announcement] = []
 

@@ -46,7 +46,7 @@ from catalog.core.ids import sha1_hex
 from catalog.core.settings.text_search import TsvectorSettings
 from catalog.store.database import Database
 from catalog.store.engine_types import read_stamp
-from catalog.store.postgres_pool import begin_derived
+from catalog.store.postgres import begin_derived
 from catalog.store.schema import chunks, document_fields, documents
 
 RULES = 3  # raise it with every change that gives a text other words
@@ -124,7 +124,9 @@ class TsvectorTables:
         process updates them for longer than ``seconds``.
         """
         try:
-            with begin_derived(self._database, self.words.name, seconds) as connection:
+            with begin_derived(
+                self._database.engine, self._database.url, self.words.name, seconds
+            ) as connection:
                 if read_stamp(connection, self._dataset) is None:
                     names = inspect(connection).get_table_names()
                     self._drop(connection, [n for n in names if n.startswith(self._family)])
@@ -166,7 +168,9 @@ class TsvectorTables:
 
     def clear(self) -> None:
         """Drop the tables; the next update makes them again."""
-        with begin_derived(self._database, self.words.name, 5.0) as connection:
+        with begin_derived(
+            self._database.engine, self._database.url, self.words.name, 5.0
+        ) as connection:
             self._drop(connection, [self.words.name, self.counts.name])
 
     def _create(self, connection: Connection) -> None:

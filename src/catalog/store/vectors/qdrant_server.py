@@ -352,9 +352,11 @@ class CollectionTurns:
     def _hold_shared(self, seconds: float) -> AbstractContextManager[object]:
         if self._database.engine.dialect.name != "postgresql":
             return nullcontext()
-        from catalog.store.postgres_pool import begin_derived
+        from catalog.store.postgres import begin_derived
 
-        return begin_derived(self._database, f"collection {self._collection}", seconds)
+        return begin_derived(
+            self._database.engine, self._database.url, f"collection {self._collection}", seconds
+        )
 
 
 class CollectionVersions:

@@ -1,1 +1,0 @@
-"""The Alembic environment of the store."""

@@ -1,0 +1,272 @@
+"""A store in Postgres: its connections, transactions, locks and errors.
+
+A reader sees one state of the store until it is done (REPEATABLE READ). A writer first takes an
+advisory lock (https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS), which
+excludes writers on all machines. Each of its statements then reads what is committed (READ
+COMMITTED). With one writer at a time it sees the same as in SQLite.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from catalog.core.errors import (
+    CatalogError,
+    ConfigError,
+    MissingExtraError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreUnreachableError,
+)
+from catalog.core.files import make_folder
+from catalog.core.ids import sha1_hex
+from catalog.store.sqlite import BUSY_TIMEOUT_MS
+
+_log = logging.getLogger(__name__)
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # its errors are raised, too
+
+_WRITER_BUSY = "another process is writing to the store; try again"
+_TOO_MANY = "the database server has too many connections; try again, or raise its limit"
+_STARTING = "the database server is starting or stopping; try again"
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_BY_STATE: dict[str, tuple[type[StoreError], str]] = {
+    "55P03": (StoreBusyError, _WRITER_BUSY),
+    "40001": (StoreBusyError, "another process changed the same rows; try again"),
+    "40P01": (StoreBusyError, "another process changed the same rows; try again"),
+    "53300": (StoreBusyError, _TOO_MANY),
+    "57P03": (StoreBusyError, _STARTING),
+    "53100": (StoreError, "the disk of the database server is full: free some space there"),
+    "53200": (StoreError, "the database server is out of memory"),
+    "25006": (StoreError, "the database is read-only: use the address of a writable one"),
+    "42501": (StoreError, "the user has no right to do that: grant rights on the store's tables"),
+    "57014": (StoreError, "the server cancelled the statement: it took longer than its timeout"),
+    "XX001": (StoreDamagedError, "it cannot be read: restore a copy"),
+    "XX002": (StoreDamagedError, "it cannot be read: restore a copy"),
+    "42P01": (StoreDamagedError, "it lacks a table: restore a copy"),
+    "42703": (StoreDamagedError, "it lacks a column: restore a copy"),
+}
+_AT_CONNECTING: tuple[tuple[str, type[StoreError], str], ...] = (  # libpq gives no SQLSTATE there
+    (r"FATAL: (sorry, )?too many|remaining connection slots", StoreBusyError, _TOO_MANY),
+    ("FATAL: the database system is", StoreBusyError, _STARTING),
+    ("password authentication failed", StoreError, "it refuses the user or the password"),
+    ("no password supplied", StoreError, "it needs a password, but the address has none"),
+    ("pg_hba.conf", StoreError, "it accepts no connection of that user from this machine"),
+    ("FATAL: role", StoreError, "that user does not exist"),
+    ("FATAL: database", StoreError, "that database does not exist: run createdb, or correct it"),
+)
+# An advisory lock is for the whole database, which may have a store in each of its schemas.
+_LOCK = "hashtext('catalog ' || :purpose || current_schema())::bigint"
+_LIMIT = "SELECT set_config('lock_timeout', :milliseconds, true)"
+_WAIT = text(f"{_LIMIT}, pg_advisory_xact_lock({_LOCK})")
+_TRY = text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
+_HOLD = text(f"{_LIMIT}, pg_advisory_lock({_LOCK})")  # until release or disconnection
+_TRY_TO_HOLD = text(f"SELECT pg_try_advisory_lock({_LOCK})")
+_RELEASE = text(f"SELECT pg_advisory_unlock({_LOCK})")
+_PATIENCE = {  # without these a connection to a host that is gone waits for hours or for ever
+    "connect_timeout": "10",  # seconds, for each address of a host
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",  # milliseconds
+}
+_NAME_BYTES = 1500  # an entry of an index has at most 2,704 bytes, not all for the name
+
+
+class PostgresServer:
+    """The connections to one database; ``home`` is the folder for local files."""
+
+    identity = None
+
+    def __init__(self, url: URL, home: Path) -> None:
+        with suppress(OSError):  # the first use of the folder reports the error
+            make_folder(home)
+        self._url, self.address = url, address_of(url)
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", url.database or "postgres")
+        self.file = home / f"{name}-{sha1_hex(self.address)[:12]}"
+        self.engine: Engine = _make_engine(url)
+        self._thread = threading.local()  # the connections that hold a dataset's lock
+
+    def identify(self) -> None:
+        """Return nothing: connections are to a database by its name, which stays the same."""
+
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """Turn the driver's errors into ours."""
+        return translate_errors(self._url)
+
+    def describe_unfit(self, *names: str) -> str | None:
+        """Explain which of these names (document's path, fields) is too long for this store."""
+        long = (name for name in names if len(name.encode("utf-8", "replace")) > _NAME_BYTES)
+        if (name := next(long, None)) is None:
+            return None
+        limit = f"a name in Postgres may have {_NAME_BYTES} bytes"
+        return f"{name[:40]}… is too long: {limit}; shorten it"
+
+    @contextmanager
+    def begin_write(self, *, wait: bool) -> Iterator[Connection]:
+        """Give a connection in a transaction that holds the write lock; commit on leaving."""
+        with self.engine.connect() as connection:
+            writing = connection.execution_options(isolation_level="READ COMMITTED")
+            with writing.begin():
+                if wait:
+                    _wait_for_lock(writing, "write", BUSY_TIMEOUT_MS)
+                elif not writing.scalar(_TRY, {"purpose": "write"}):
+                    raise StoreBusyError(_WRITER_BUSY)
+                self._require_dataset_locks()
+                yield writing
+
+    @contextmanager
+    def hold_dataset(
+        self, dataset: str, *, seconds: float, busy: str, on_wait: Callable[[], None]
+    ) -> Iterator[None]:
+        """Hold the lock for indexing the dataset, across homes and machines."""
+        named = {"purpose": f"dataset {dataset} "}
+        with self.translate_errors(), self.engine.connect() as connection:
+            alone = connection.execution_options(isolation_level="AUTOCOMMIT")
+            if not alone.scalar(_TRY_TO_HOLD, named):
+                on_wait()
+                most = max(1, round(seconds * 1000)) if seconds >= 0 else 0  # 0: for ever
+                try:
+                    with self.translate_errors():
+                        alone.execute(_HOLD, {**named, "milliseconds": str(most)})
+                except StoreBusyError as error:
+                    raise StoreBusyError(busy) from error
+            held: list[Connection] = vars(self._thread).setdefault("held", [])
+            held.append(alone)
+            try:
+                yield
+            finally:
+                held.remove(alone)
+                with suppress(SQLAlchemyError):  # a lost connection has released the lock
+                    alone.execute(_RELEASE, named)
+
+    def _require_dataset_locks(self) -> None:
+        """Raise :class:`StoreUnreachableError` if this thread has lost the lock of a dataset.
+
+        The server releases the lock with the connection, and another run may have begun since then.
+        """
+        for connection in getattr(self._thread, "held", ()):
+            with suppress(DBAPIError):
+                if not connection.invalidated and connection.scalar(text("SELECT 1")):
+                    continue
+            raise StoreUnreachableError(
+                f"the connection to {self.address} that held this run's lock was lost, so another "
+                "run may have started"
+            )
+
+
+def address_of(url: URL) -> str:
+    """Return the address of a database without its password."""
+    host = url.host or str(url.query.get("host", "")) or None
+    shown = URL.create("postgresql", url.username, None, host, url.port, url.database)
+    return shown.render_as_string()
+
+
+@contextmanager
+def begin_derived(engine: Engine, url: URL, name: str, seconds: float) -> Iterator[Connection]:
+    """Give a connection in a transaction that changes derived tables only.
+
+    It needs no write lock. Transactions of one ``name`` run one at a time. Raises
+    :class:`StoreBusyError` after waiting ``seconds`` for another one.
+    """
+    with translate_errors(url), engine.connect() as connection:
+        own = connection.execution_options(isolation_level="READ COMMITTED")
+        with own.begin():
+            _wait_for_lock(own, f"derive {name} ", max(1, round(seconds * 1000)))
+            yield own
+
+
+def has_schema(url: URL) -> bool:
+    """Return whether the database contains a store."""
+    engine = _make_engine(url)
+    try:
+        with translate_errors(url), engine.connect() as connection:
+            return inspect(connection).has_table("meta")
+    finally:
+        engine.dispose()
+
+
+def _make_engine(url: URL) -> Engine:
+    url = url.set(drivername="postgresql+psycopg", query={**_PATIENCE, **url.query})
+    try:
+        engine = create_engine(
+            url,
+            isolation_level="REPEATABLE READ",
+            pool_pre_ping=True,
+            max_overflow=60,  # our server answers on 40 threads
+            hide_parameters=True,  # keep text of documents out of errors
+        )
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("a store in Postgres", "postgres") from error
+    event.listen(engine, "connect", _require_unicode, insert=True)  # the dialect reads texts next
+    event.listen(engine, "connect", _read_numbers)
+    return engine
+
+
+def _wait_for_lock(connection: Connection, purpose: str, milliseconds: int) -> None:
+    connection.execute(_WAIT, {"purpose": purpose, "milliseconds": str(milliseconds)})
+
+
+def _require_unicode(connection: Any, _record: object) -> None:
+    """Raise :class:`ConfigError` for a database whose encoding lacks characters."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in ("UTF8", None):  # None: a proxy hides it
+        raise ConfigError(
+            f"the database stores texts as {encoding}, which lacks characters: create one with "
+            "createdb --encoding=UTF8 --template=template0"
+        )
+
+
+def _read_numbers(connection: Any, _record: object) -> None:
+    """Return sums of whole numbers as ``int``, as SQLite does."""
+    from psycopg.adapt import Loader
+
+    class _NumberLoader(Loader):
+        def load(self, data: Any) -> int | float:
+            digits = bytes(data).decode()
+            return int(digits) if digits.lstrip("-").isdigit() else float(digits)
+
+    connection.adapters.register_loader("numeric", _NumberLoader)
+
+
+@contextmanager
+def translate_errors(url: URL) -> Iterator[None]:
+    """Turn the driver's errors into ours, which name the cause and what to do.
+
+    They quote nothing of the server but what it says at connecting: the rest may repeat documents.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        raise _store_error(error, address_of(url), url.password) from None
+
+
+def _store_error(error: DBAPIError, place: str, password: object) -> CatalogError:
+    state, told = getattr(error.orig, "sqlstate", None), str(error.orig)
+    if state in _BY_STATE:
+        kind, meaning = _BY_STATE[state]
+        return kind(f"the store {place}: {meaning}")
+    hidden = told.replace(str(password), "…") if password else told
+    told = " ".join(hidden.split())[:300]
+    if state is None and type(error).__name__ == "ProgrammingError":
+        return ConfigError(f"the address of the database {place} is wrong: {told}")
+    if state is None or error.connection_invalidated or state.startswith(("08", "57P")):
+        for pattern, kind, meaning in _AT_CONNECTING:
+            if re.search(pattern, told):
+                return kind(f"the database server refuses {place}: {meaning}")
+        return StoreUnreachableError(
+            f"the database {place} cannot be reached: {told}; check IDX_DATABASE_URL, and that "
+            "the server runs"
+        )
+    _log.error("Postgres reports %s of: %s", state, error.statement)  # no value is in it
+    return StoreError(f"the store {place} failed: {type(error.orig).__name__} ({state})")
