@@ -289,7 +289,7 @@ def test_a_title_that_the_text_begins_with_is_not_repeated(tmp_path: Path) -> No
     ("line", "reason"),
     [
         ("{broken", "not valid JSON"),
-        ("[1]", "not a JSON object"),
+        ("[1]", "no _id"),
         ('{"text": "x"}', "no _id"),
         ('{"_id": "", "text": "x"}', "no _id"),
         ('{"_id": "2"}', "no text"),

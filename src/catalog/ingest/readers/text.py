@@ -1,7 +1,6 @@
 r"""Text as written: plain text, tables, code, calendars, and markup whose headings are one line.
 
-Lines in literal blocks of Org, AsciiDoc and LaTeX (``#+begin_src``, ``----``,
-``\begin{verbatim}``) are no headings, and these blocks stay whole.
+Literal blocks (``#+begin_src``, ``----``, ``\begin{verbatim}``) stay whole and have no headings.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ import quopri
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import ClassVar
 
 from catalog.core.documents import Heading, ParsedDocument
 from catalog.core.places import PlacesBuilder
@@ -33,67 +31,50 @@ class CodeReader(WholeFileReader):
     declares_encoding = True
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document unchanged."""
-        title = choose_title(path)
-        return ParsedDocument(path=path, text=text, title=title, file_type=file_type(path))
+        return ParsedDocument(path, text, choose_title(path), file_type(path))
 
 
 class PlainTextReader(WholeFileReader):
-    """Read text unchanged, except if its lines begin with times."""
+    """Read text unchanged, but as a transcript if its lines begin with times; a log stays a log."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document unchanged, or as a transcript; a ``.log`` stays a log."""
-        document = CodeReader().parse(text, path)
-        is_log = ".log" in PurePosixPath(path.lower()).suffixes
-        return document if is_log else add_segments(document, {})
+        document, suffixes = CodeReader().parse(text, path), PurePosixPath(path.lower()).suffixes
+        return document if ".log" in suffixes else add_segments(document, {})
 
 
 class CsvReader(PlainTextReader):
     """Read rows unchanged; the names of their columns go with each passage of them.
 
-    Of the delimiters it is the one that gives most of the first rows one number of columns. Lines
-    above the first row that fills as many cells as most are text.
+    The delimiter is the one that gives most of the first rows one number of columns. Lines above
+    the first row that fills as many cells are text.
     """
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document with its table and rows of several lines, or as a transcript."""
-        document, lines = super().parse(text, path), list(iter_lines(text))
-        tried = []
+        document, lines, tried = super().parse(text, path), list(iter_lines(text)), [(0, 1, 0, ",")]
         for at, mark in enumerate(",;\t|"):
-            rows = [row for row, *_ in islice(_read_rows(text, lines, mark), COMPARED_ROWS)]
-            tried.append((*_most_common(map(len, rows)), -at, mark, rows))
-        times, columns, _, mark, rows = max(tried)
+            first_rows = islice(_read_rows(text, lines, mark), COMPARED_ROWS)
+            counts = Counter(len(row) for row, *_ in first_rows if len(row) > 1)
+            tried += ((times, columns, -at, mark) for columns, times in counts.items())
+        times, columns, _, mark = max(tried)
         if document.segments or not times:
             return document
+        rows = list(_read_rows(text, lines, mark))
         least = max(2, columns - 1)  # a column of numbers may have no name
-        full = (
-            at
-            for at, row in enumerate(rows)
-            if len(row) >= columns and sum(map(bool, row)) >= least
-        )
-        first = next(full, 0)
-        spans = [(begin, last) for _, begin, last in _read_rows(text, lines, mark)]
-        atomic = [(lines[begin].start, lines[last].end) for begin, last in spans if begin < last]
-        has_names = columns > 1 and names_columns(rows[first:], may_be_form=False)
-        start = lines[spans[first][0]].start
-        tables = make_table(start, len(text), [rows[first]]) if has_names else ()
+        is_full = [
+            len(row) >= columns and sum(map(bool, row)) >= least for row, *_ in rows[:COMPARED_ROWS]
+        ]
+        top = rows[is_full.index(True) if any(is_full) else 0 : COMPARED_ROWS]
+        has_names = names_columns([row for row, *_ in top], may_be_form=False)
+        tables = make_table(lines[top[0][1]].start, len(text), [top[0][0]]) if has_names else ()
+        atomic = [(lines[begin].start, lines[last].end) for _, begin, last in rows if begin < last]
         return replace(document, tables=tuple(tables), atomic=tuple(atomic))
 
 
-def _most_common(numbers: Iterable[int]) -> tuple[int, int]:
-    """Return how often the most frequent number over 1 occurs, and that number."""
-    counts = Counter(number for number in numbers if number > 1)
-    return max(((count, number) for number, count in counts.items()), default=(0, 1))
-
-
 def _read_rows(text: str, lines: list[Line], mark: str) -> Iterator[tuple[list[str], int, int]]:
-    """Yield the cells of each row, and the indexes of its first and last line.
-
-    It ends at a row that the library refuses, such as one with a quotation that is not closed.
-    """
+    """Yield the cells of each row, and its first and last line."""
     reader = csv.reader((text[line.start : line.next] for line in lines), delimiter=mark)
     begin = 0
-    with suppress(csv.Error):
+    with suppress(csv.Error):  # such as a quotation that is not closed
         for row in reader:
             if row:
                 yield [cell.strip() for cell in row], begin, reader.line_num - 1
@@ -157,7 +138,6 @@ class BibtexReader(CodeReader):
     """Read references in BibTeX, with TeX's accents as such and without braces inside a field."""
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document, line by line as in the file."""
         return super().parse(_IN_BRACES.sub(r"\1\2", _tex_letters(text)), path)
 
 
@@ -165,34 +145,30 @@ class OrgReader(PlainTextReader):
     """Read Org, where stars begin a heading; the document's title is a heading without a mark."""
 
     heading = re.compile(r"(?:(?P<mark>\*{1,12}) |(?i:#\+title:))(?P<title>.*)")
-    levels: ClassVar[Sequence[str]] = ["*" * count for count in range(1, 13)]
-    noise = re.compile(
-        r"\A(?:(?:TODO|DONE|NEXT|WAITING|CANCELLED)\s{1,9})?(?:\[#\w\]\s{1,9})?"
-        r"|\s:[\w@#%:]{1,200}:\Z"
-    )
+    levels: Sequence[str] = ()  # the marks, if their length is not the level
+    noise = re.compile(r"\A(?:(?:TODO|DONE|NEXT|WAITING) )?(?:\[#\w\] )?|\s:[\w@#%:]{1,200}:\Z")
     opener = re.compile(r"\s{0,40}#\+begin_(?P<block>\w{1,40})\b.*", re.IGNORECASE)
     closer = "#+end_{}"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
-        """Return the document unchanged, with its headings, or as a transcript."""
-        document = super().parse(text, path)
-        if document.segments:
+        if (document := super().parse(text, path)).segments:
             return document
         titles, headings, atomic = list[str](), list[Heading](), list[tuple[int, int]]()
-        closer, began = None, 0
+        closer, began = "", 0
         for line in iter_lines(text):
             raw = text[line.start : line.end].rstrip() if line.end - line.start < 1000 else ""
-            if closer is not None:
+            if closer:
                 if raw.strip().casefold() == closer:
                     atomic.append((began, line.end))
-                    closer = None
+                    closer = ""
             elif opener := self.opener.fullmatch(raw):
                 closer, began = self.closer.format(opener["block"]).casefold(), line.start
             elif match := self.heading.fullmatch(raw):
                 title = one_line(self.noise.sub("", _tex_letters(match["title"].strip())))
-                titles += [] if match["mark"] else [title]
-                if title and match["mark"]:
-                    level = 1 + self.levels.index(match["mark"])
+                if not (mark := match["mark"]):
+                    titles.append(title)
+                elif title:
+                    level = 1 + self.levels.index(mark) if self.levels else len(mark)
                     headings.append(Heading(line.start, line.end, level, title))
         title = choose_title(path, *titles, *(heading.title for heading in headings[:1]))
         return replace(document, title=title, headings=tuple(headings), atomic=tuple(atomic))
@@ -202,7 +178,6 @@ class AsciiDocReader(OrgReader):
     """Read AsciiDoc, where equals signs begin a heading."""
 
     heading = re.compile(r"(?P<mark>={1,6})[ \t](?P<title>.*)")
-    levels: ClassVar[Sequence[str]] = ["=" * count for count in range(1, 7)]
     noise = re.compile(r"(?!)")
     opener = re.compile(r"(?P<block>-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,})")
     closer = "{}"
