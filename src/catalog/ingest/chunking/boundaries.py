@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from array import array
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -35,18 +33,6 @@ def iter_lines(text: str, start: int = 0) -> Iterator[Line]:
         start = line_break.end()
     if start < len(text):
         yield Line(start, len(text), len(text))
-
-
-class LineIndex:
-    """Find the line of any offset of one text in logarithmic time."""
-
-    def __init__(self, text: str) -> None:
-        self._starts = array("q", [0])
-        self._starts.extend(line_break.end() for line_break in _BREAK.finditer(text))
-
-    def line_of(self, offset: int) -> int:
-        """Return the line, from 1, that contains the character at ``offset``."""
-        return bisect_right(self._starts, offset)
 
 
 END_MARK = re.compile("[.!?…。！？｡]")  # no sentence ends without one of these

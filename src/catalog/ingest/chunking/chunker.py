@@ -19,7 +19,7 @@ from catalog.core.documents import (
 )
 from catalog.core.errors import ConfigError
 from catalog.core.tokens import TokenCounter
-from catalog.ingest.chunking.boundaries import LineIndex, indentation_start
+from catalog.ingest.chunking.boundaries import indentation_start, iter_lines
 from catalog.ingest.chunking.cut import Band, Cutter, TokenSizes
 from catalog.ingest.chunking.sections import TRANSCRIPTS, Outline, Section, split_streams
 from catalog.ingest.chunking.windows import split_windows
@@ -67,29 +67,27 @@ class DocumentChunker:
 
     def cut(self, doc: ParsedDocument) -> Cut:
         """Return the passages, and whether their tokens were counted by a substitute."""
-        sizes, fallback = TokenSizes.count(doc.text, self._counter)
-        return Cut(tuple(_DocumentCutter(doc, sizes, self._band).spans(self._seconds)), fallback)
+        cutter = _DocumentCutter(doc, self._counter, self._band)
+        return Cut(tuple(cutter.spans(self._seconds)), cutter.sizes.fallback)
 
     def cut_at(self, doc: ParsedDocument, ranges: Sequence[tuple[int, int]]) -> Cut:
         """Return passages that were cut elsewhere at ``[start, end)``, with their places."""
-        sizes, fallback = TokenSizes.count(doc.text, self._counter)
-        cutter = _DocumentCutter(doc, sizes, self._band)
+        cutter = _DocumentCutter(doc, self._counter, self._band)
         spans = (cutter.span(Section(*one, cutter.outline.path_at(one[0]))) for one in ranges)
-        return Cut(tuple(spans), fallback)
+        return Cut(tuple(spans), cutter.sizes.fallback)
 
 
 class _DocumentCutter:
     """Cut one document whose tokens are counted."""
 
-    def __init__(self, doc: ParsedDocument, sizes: TokenSizes, band: Band) -> None:
-        self._doc, self._sizes, self._band = doc, sizes, band
-        self.outline = Outline(doc)
-        self._lines = LineIndex(doc.text)
-        self._tables = sorted(doc.tables)
+    def __init__(self, doc: ParsedDocument, counter: TokenCounter, band: Band) -> None:
+        self._doc, self._band, self._tables = doc, band, sorted(doc.tables)
+        self.sizes, self.outline = TokenSizes(doc.text, counter), Outline(doc)
+        self._lines = [line.start for line in iter_lines(doc.text)]
 
     def spans(self, seconds: float) -> Iterator[ChunkSpan]:
-        by_size = Cutter(self._doc, self.outline, self._sizes, self._band)
-        by_time = Cutter(self._doc, self.outline, self._sizes, self._band._replace(overlap=0))
+        by_size = Cutter(self._doc, self.outline, self.sizes, self._band)
+        by_time = Cutter(self._doc, self.outline, self.sizes, self._band._replace(overlap=0))
         for start, end, segments in split_streams(self._doc, self.outline):
             modality = segments[0].modality if segments else "text"
             cues = [_cue(segment) for segment in segments]
@@ -120,17 +118,17 @@ class _DocumentCutter:
     ) -> ChunkSpan:
         """Add its places to a passage. Its time runs from the first cue's start to the last end."""
         (start, end, path), pages = passage, self._doc.pages
-        if not self._doc.segments:
-            indented = indentation_start(self._doc.text, start, self._doc.body_start)
-            start = indented if self._fits(indented, end) else start
+        indented = indentation_start(self._doc.text, start, self._doc.body_start)
+        if not self._doc.segments and self._fits(indented, end):
+            start = indented
         page = bisect_right(pages, start)
         breaks = pages[page : bisect_left(pages, end)]
         places = self._doc.places.part(start, end)
         locator = Locator(
             page=page or None,
             page_end=last_page(page or None, breaks),
-            line_start=self._lines.line_of(start),
-            line_end=self._lines.line_of(end - 1),
+            line_start=bisect_right(self._lines, start),
+            line_end=bisect_right(self._lines, end - 1),
             time_start=cues[0].time_start if cues else None,
             time_end=max(cue.time_end for cue in cues) if cues else None,
         )
@@ -140,7 +138,7 @@ class _DocumentCutter:
             path,
             modality,
             locate(places, 0, end - start, locator),
-            tokens=self._sizes.size(start, end),
+            tokens=self.sizes.size(start, end),
             cues=tuple(cue._replace(start=cue.start - start, end=cue.end - start) for cue in cues),
             page_breaks=tuple(offset - start for offset in breaks),
             sections=self.outline.sections_within(start, end, path),
@@ -158,7 +156,7 @@ class _DocumentCutter:
         return ()
 
     def _fits(self, start: int, end: int) -> bool:
-        return self._sizes.size(start, end) <= self._band.most
+        return self.sizes.size(start, end) <= self._band.most
 
 
 def _cue(segment: Segment) -> Cue:

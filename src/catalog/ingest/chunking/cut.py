@@ -5,16 +5,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from catalog.core.documents import ParsedDocument
 from catalog.core.tokens import CharTokenCounter, TokenCounter
 from catalog.ingest.chunking import boundaries
 from catalog.ingest.chunking.sections import Outline, Section
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 Span = tuple[int, int]
 FindBreak = Callable[[str, int, int], int | None]
@@ -26,27 +22,26 @@ _LINE_ORIENTED = """
 
 
 class TokenSizes:
-    """Sizes of stretches of one text: the tokens that touch it, or an eighth of its characters."""
+    """Sizes of stretches of one text: the tokens that touch it, or an eighth of its characters.
 
-    def __init__(self, spans: npt.NDArray[np.int64]) -> None:
+    ``fallback`` says why four characters were counted as a token, if they were.
+    """
+
+    def __init__(self, text: str, counter: TokenCounter) -> None:
         import numpy as np
 
-        spans = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
+        self.fallback: str | None = None
+        try:
+            spans = counter.spans(text)
+        except Exception as error:  # noqa: BLE001  tokenizers raise bare exceptions; reported
+            reason, substitute = f"{type(error).__name__}: {error}", CharTokenCounter()
+            spans = substitute.spans(text)
+            self.fallback = f"{counter.name} failed ({reason}); {substitute.name} used"
         spans = spans[spans[:, 1] > spans[:, 0]]
         starts, ends = spans[np.argsort(spans[:, 0], kind="stable")].T.copy()
         # Bisecting plain arrays is many times faster than bisecting NumPy's.
         self._starts = array("q", starts.tobytes())
         self._ends = array("q", np.maximum.accumulate(ends).tobytes())
-
-    @classmethod
-    def count(cls, text: str, counter: TokenCounter) -> tuple[TokenSizes, str | None]:
-        """Count ``text`` once; also return why four characters a token were used, if they were."""
-        try:
-            return cls(counter.spans(text)), None
-        except Exception as error:  # noqa: BLE001  tokenizers raise bare exceptions; reported
-            substitute = CharTokenCounter()
-            reason = f"{counter.name} failed ({type(error).__name__}: {error}); "
-            return cls(substitute.spans(text)), f"{reason}{substitute.name} used"
 
     def size(self, start: int, end: int) -> int:
         """Return the size of ``[start, end)``."""
@@ -117,20 +112,17 @@ class Cutter:
 
         A small one joins those after it; if the next one would not fit, or is none, those before.
         """
-        groups: list[list[Section]] = []
-        pending: list[Section] = []
+        groups: list[list[Section]] = [[]]  # the last one is still too small
         for section in sections:
-            is_over = bool(pending) and not self._fits(pending[0].start, section.end)
-            if is_over and groups and self._fits(groups[-1][0].start, pending[-1].end):
-                groups[-1] += pending
-                pending = []
-            pending.append(section)
-            if self._is_held(pending):
-                groups.append(pending)
-                pending = []
-        while pending and groups and not self._is_held(pending):
-            pending = groups.pop() + pending
-        return [*groups, pending] if pending else groups
+            is_over = bool(groups[-1]) and not self._fits(groups[-1][0].start, section.end)
+            if is_over and groups[1:] and self._fits(groups[-2][0].start, groups[-1][-1].end):
+                groups[-2:] = [groups[-2] + groups[-1], []]
+            groups[-1].append(section)
+            if self._is_held(groups[-1]):
+                groups.append([])
+        while groups[-1] and groups[1:] and not self._is_held(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+        return groups if groups[-1] else groups[:-1]
 
     def _is_held(self, group: list[Section]) -> bool:
         return self._band.holds(self._sizes.size(group[0].start, group[-1].end))
@@ -172,7 +164,7 @@ class Cutter:
         """Return the best break in ``(low, high]``, better in the second half of the passage."""
         kinds = [boundaries.last_paragraph, boundaries.last_sentence, boundaries.last_line]
         if self._is_code or around(self._large_atoms, high):
-            kinds[1:] = reversed(kinds[1:])
+            kinds[1:] = kinds[:0:-1]
         reach = boundaries.skip_space(self._text, high, end)
         for bottom in dict.fromkeys((max(low, (core + high) // 2), low)):
             for find in kinds:
