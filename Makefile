@@ -1,23 +1,28 @@
-# make demo | test | docs | ray | lint | bench | bench-scale | chaos — each sets up what it needs in .venv first.
+# make demo | test | test-slow | docs | ray | lint | bench | bench-scale | chaos — each sets up what it needs in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+WORKERS := -n logical --dist loadfile --no-loadscope-reorder
 CHAOS_SECONDS ?= 180
 CHUNKS ?= 10000 50000
 KEEP ?= .bench
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test docs ray lint bench bench-scale chaos clean
+.PHONY: demo test test-slow docs ray lint bench bench-scale chaos clean
 
 demo: .venv/demo.stamp
 	$(BIN)/python examples/demo.py
 
+# All tests of under a second of CPU; make test-slow runs the others.
 # Compiled modules are kept, or the many processes of the tests would compile them again and again: the first time, beside the type checker, which
-# leaves a core free. Three workers on two cores: tests wait for processes they start, but each worker reads every test first. In the order
-# of their files, since those of the fewest tests take longest.
+# leaves a core free. As many workers as cores, since each worker reads every test first. In the order of their files, since those of the
+# fewest tests take longest.
 test: .venv/dev.stamp
 	test -d tests/__pycache__ || { $(PYTEST) --collect-only > /dev/null & }; $(MAKE) lint && wait
-	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) $(WORKERS) -m "not slow"
+
+test-slow: .venv/dev.stamp
+	$(PYTEST) $(WORKERS) -m slow
 
 # The site of docs/, in site/: broken links and unlisted pages fail. The pictures: python docs/pictures/draw.py
 docs: .venv/docs.stamp

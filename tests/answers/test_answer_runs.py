@@ -107,6 +107,7 @@ def test_two_runs_are_compared_on_the_questions_of_which_both_have_a_score(measu
     assert any(line.startswith("Support") for line in diff_lines(difference))
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_where_it_was(measure):
     more = [GoldenQuery(id=f"q{n}", query=CANCEL["query"]) for n in range(3)]
     three = GoldenSet("three", tuple(more))

@@ -69,6 +69,7 @@ def test_a_question_may_ask_for_what_voids_it(bounded):
     assert any("changed since it was made: asked.top_k;" in one for one in answer.notes)
 
 
+@pytest.mark.slow
 def test_the_commands_make_a_bound_from_labels_and_take_it_back(project, tmp_path, monkeypatch):
     home = shutil.copytree(project, tmp_path / "home")
     monkeypatch.setenv("IDX_HOME", str(home))

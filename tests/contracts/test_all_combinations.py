@@ -15,9 +15,12 @@ from conftest import DATA
 from fakes import open_library
 from qdrant_protocol import qdrant_protocol
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Payload indexes have no effect in the local Qdrant:UserWarning"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(
+        "ignore:Payload indexes have no effect in the local Qdrant:UserWarning"
+    ),
+]
 DECISIONS = sorted((Path(__file__).parents[2] / "docs" / "decisions").glob("*.md"))
 PAGES = [page.stem for page in DECISIONS]
 QUERIES = (

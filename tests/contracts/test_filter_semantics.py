@@ -384,6 +384,7 @@ def test_a_field_that_no_passage_has(reading):
     assert answer(Condition("never", Op.LT, 5), Scope.all()) == set()
 
 
+@pytest.mark.slow
 def test_lists_of_thousands_of_values(reading):
     passages, answer = reading
     many = parse_filters({"path": [*PATHS[:3], *(f"{index}.txt" for index in range(5000))]})

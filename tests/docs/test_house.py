@@ -51,6 +51,7 @@ def is_property(function):
     return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
+@pytest.mark.slow
 def test_no_two_public_classes_share_a_name():
     places = defaultdict(list)
     for path, tree in trees():

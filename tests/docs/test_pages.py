@@ -292,6 +292,7 @@ def postgres_server():
         yield {"postgresql://user:password@host/catalog": url}
 
 
+@pytest.mark.slow
 @needs_model
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_a_page_can_be_followed_from_top_to_bottom(page, reader, request):

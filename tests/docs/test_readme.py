@@ -27,6 +27,7 @@ def run(line, monkeypatch, capsys):
     return [each.rstrip() for each in capsys.readouterr().out.rstrip().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other Pythons have other pages")
 def test_a_stranger_gets_the_answers_that_the_readme_shows(tmp_path, monkeypatch, capsys):
     if packaged.locate(packaged.BGE_SMALL) is None:

@@ -237,6 +237,7 @@ def run_catalog(home, server, *arguments, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_build_that_is_ended_midway_goes_on_where_it_was(tmp_path, server, folder, ending):
     begun = []

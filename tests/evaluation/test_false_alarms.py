@@ -33,6 +33,7 @@ def alarms(comparison, *texts, **options):
     return {one.gate: one.share for one in found}
 
 
+@pytest.mark.slow
 def test_a_gate_at_five_per_cent_fires_in_about_five_per_cent():
     comparison = compared(QUERIES, ranked(1), ranked(2), repeats=0)
     texts = ("ndcg@10 worse", "rr@10 worse", "ndcg@10 worse by 0.05")

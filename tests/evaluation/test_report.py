@@ -374,6 +374,7 @@ def test_few_queries_are_too_few_to_tell_in_every_stratum():
     assert "only 24 questions" in page["lead"][0]
 
 
+@pytest.mark.slow
 def test_five_hundred_queries_stay_under_three_megabytes():
     filler = [RankedHit(f"docs/part/{n}.md", 1 / n, "words " * 400) for n in range(1, 40)]
     queries = [question(n) for n in range(500)]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from catalog.core.errors import InputError
 from catalog.evaluation.significance import (
@@ -127,6 +126,8 @@ def test_a_drawn_p_lies_near_the_counted_one():
 @pytest.mark.parametrize("n", [2, 5, 9, 12])
 @pytest.mark.parametrize("gain", [0.0, 0.1, -0.3])
 def test_counted_p_values_are_scipys(n, gain):
+    from scipy import stats
+
     before, after = noisy_pair(n, gain=gain, seed=n)
     expected = stats.permutation_test(
         (before, after),
@@ -140,6 +141,8 @@ def test_counted_p_values_are_scipys(n, gain):
 
 @pytest.mark.parametrize("n", [30, 200])
 def test_drawn_p_values_are_the_t_tests_when_differences_are_normal(n):
+    from scipy import stats
+
     # the two tests agree closely (Fisher 1935, §21); the bound is five standard errors of a drawn p
     before, after = noisy_pair(n, gain=0.03, seed=n)
     expected = stats.ttest_rel(before, after).pvalue
@@ -239,6 +242,8 @@ def test_many_queries_have_the_normal_interval():
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
 @pytest.mark.parametrize("n", [3, 15, 120])
 def test_the_interval_is_scipys_percentile_interval(n, confidence):
+    from scipy import stats
+
     gains = np.random.default_rng(n).exponential(0.1, n) - 0.05
     expected = stats.bootstrap(
         (gains,),
@@ -324,6 +329,8 @@ def test_queries_both_answer_or_neither_do_not_count():
     ("gained", "lost"), [(0, 1), (3, 2), (4, 9), (30, 12), (100, 101), (560, 480), (5100, 4900)]
 )
 def test_mcnemars_p_is_scipys_binomial_test(gained, lost):
+    from scipy import stats
+
     expected = stats.binomtest(gained, gained + lost, 0.5).pvalue
     assert mcnemar_exact(*outcomes(gained=gained, lost=lost)).p == pytest.approx(expected, rel=1e-9)
     assert mcnemar_exact(*outcomes(gained=lost, lost=gained)).p == pytest.approx(expected, rel=1e-9)

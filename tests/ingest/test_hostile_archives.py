@@ -63,6 +63,7 @@ def test_sizes_that_lie_are_not_believed(tmp_path):
     assert refused(tmp_path, "a.docx", large).startswith("too large: over ")
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_entries_are_refused(tmp_path):
     parts = dict.fromkeys((f"x{number}" for number in range(100_000)), b"")
     data = zips.packed({**parts, "word/document.xml": b""}, method=zipfile.ZIP_STORED)

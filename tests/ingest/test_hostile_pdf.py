@@ -54,6 +54,7 @@ def test_a_page_tree_of_any_depth_ends(tmp_path):
     assert refused(tmp_path, "a.pdf", pdf.deep_tree(50_000)).startswith("broken PDF: ")
 
 
+@pytest.mark.slow
 def test_a_page_that_unpacks_to_far_more_than_the_memory_allowed_is_skipped(tmp_path):
     bomb = pdf.bomb(3, 1 << 29)
     assert len(bomb) < 10_000
@@ -67,6 +68,7 @@ def test_structures_that_name_themselves_are_read_once(tmp_path, make):
     assert document(tmp_path, "a.pdf", make()).text == "Found."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data", [pdf.looping_forms(), pdf.doubling_forms(40)], ids=["looping", "doubling"]
 )

@@ -96,6 +96,7 @@ def test_entities_of_a_page_are_neither_expanded_nor_fetched(tmp_path, head, use
     assert document(tmp_path, "a.xhtml", page).text == f"{use}\n\nword"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [b"<", b"<!--", b"&#0", b"<a ", b"&", b"]]>", b"<table>"])
 def test_half_a_tag_a_million_times_costs_little(tmp_path, piece):
     data = b"<p>word</p>" + piece * (1_000_000 // len(piece))

@@ -70,6 +70,7 @@ def test_a_file_over_the_limit_of_time_is_a_read_error_and_the_next_one_is_read(
     assert readable() == "# Walrus"
 
 
+@pytest.mark.slow
 def test_a_file_over_the_limit_of_memory_is_a_read_error_and_the_next_one_is_read():
     greedy = b'{"cells": [' + b"0," * 60_000_000 + b"0]}"
     with pytest.raises(ReadError, match="memory"):

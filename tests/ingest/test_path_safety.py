@@ -108,6 +108,7 @@ def watched_build(folder, home, outside):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_build_stores_nothing_from_outside_and_opens_nothing_there(tmp_path, vault, outside):
     report = watched_build(vault, tmp_path / "home", outside)
     assert report["opened_outside"] == []
@@ -119,6 +120,7 @@ def test_a_build_stores_nothing_from_outside_and_opens_nothing_there(tmp_path, v
     )
 
 
+@pytest.mark.slow
 def test_the_watch_itself_sees_what_is_read(tmp_path, outside):
     report = watched_build(outside, tmp_path / "home", outside)
     assert SECRET in report["texts"]["secret.txt"]

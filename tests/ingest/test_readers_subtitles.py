@@ -250,6 +250,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert_sound(doc)
 
 
+@pytest.mark.slow
 def test_fifty_thousand_cues_are_read() -> None:
     text = "".join(
         f"{at}\n{format_timecode(at)},000 --> {format_timecode(at)},900\nline {at}\n\n"

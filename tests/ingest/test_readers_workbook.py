@@ -265,6 +265,7 @@ def test_a_broken_workbook_is_refused():
     assert [one.path for one in failures] == ["a/budget.xlsx › Rest"]
 
 
+@pytest.mark.slow
 def test_a_bomb_and_a_sheet_of_a_million_rows_end_within_the_limits():
     with pytest.raises(ReadError, match="over 200 times its size"):
         read(workbook({"Costs": COSTS}, xl__media_dot_bin=b"\0" * 60_000_000))

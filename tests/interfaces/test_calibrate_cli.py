@@ -207,6 +207,7 @@ def stages(answer):
     return {one["name"]: one["status"] for one in answer["stages"]}
 
 
+@pytest.mark.slow
 def test_when_to_answer_is_fitted_to_questions_with_and_without_an_answer(catalog, tmp_path):
     lines = [json.loads(line) for line in written(tmp_path, TOPICS).read_text().splitlines()]
     lines += [

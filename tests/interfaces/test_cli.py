@@ -130,6 +130,7 @@ def test_a_near_miss_whose_name_has_a_line_break_is_told_on_one_line(catalog, no
     assert err == "catalog: no document 'oddname.md'; did you mean notes:odd name.md?\n"
 
 
+@pytest.mark.slow
 def test_update_stats_status_and_doctor_agree_with_the_folder(catalog, built):
     (built / "new.md").write_text("# New\n\nA page about turnips.\n")
     _, out, _ = catalog("index", "update", "--dataset", "notes", "--json")
@@ -299,6 +300,7 @@ def test_help_and_import_load_no_heavy_library():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_an_interrupted_build_says_how_to_continue_and_the_next_run_does(notes, tmp_path):
     for number in range(15):
         (notes / f"more{number}.md").write_text(
@@ -711,6 +713,7 @@ def test_a_wrong_value_of_an_option_ends_with_code_two_and_names_what_is_allowed
     assert told in err
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_the_terminal_but_paths_links_and_commands(
     catalog, shared, golden, monkeypatch
 ):

@@ -320,6 +320,7 @@ def test_a_gate_that_cannot_be_read_stops_before_anything_is_asked(catalog, gold
     assert recorded(catalog) == []
 
 
+@pytest.mark.slow
 def test_aa_tells_how_often_gates_fire_for_nothing_and_fails_nothing(catalog, golden):
     base = ["compare", "--golden", golden, "--repeats", "0", "--aa",
             "--baseline", "own_zoo:first", "--candidate", "own_zoo:last"]  # fmt: skip
@@ -352,6 +353,7 @@ def test_more_metrics_are_shown_when_they_are_named(catalog, golden):
     assert "no metric 'ndcg@3'; known: nDCG@10, RR@10" in err
 
 
+@pytest.mark.slow
 def test_the_first_comparison_says_that_v1_indexes_and_the_second_does_not(catalog, golden):
     base = ["compare", "--golden", golden, "--repeats", "0", "-k", "10"]
     code, _, err = catalog(*base)
@@ -408,6 +410,7 @@ def test_a_call_that_cannot_work_is_one_sentence_and_exit_code_one(
 # eval
 
 
+@pytest.mark.slow
 def test_eval_measures_every_mode_by_default(catalog, golden):
     code, out, err = catalog("eval", "--golden", golden)
     assert code == 0, err
@@ -525,6 +528,7 @@ def asked(monkeypatch):
     return queries
 
 
+@pytest.mark.slow
 def test_reuse_asks_nothing_again_while_nothing_changed(catalog, golden, asked):
     base = ["eval", "--golden", golden, "--mode", "vector", "--mode", "lexical"]
     assert catalog(*base)[0] == 0

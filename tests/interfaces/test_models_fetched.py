@@ -106,6 +106,7 @@ def cache(served, monkeypatch):
     return served[1]
 
 
+@pytest.mark.slow
 def test_a_model_is_fetched_into_the_cache_without_unneeded_files(served):
     fetch, cache, names = served
     run = fetch(NAME)
@@ -146,6 +147,7 @@ def test_a_fetched_file_that_changed_is_found_by_its_hash(served, catalog, cache
     assert catalog("models", "check", NAME)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_cache_without_links_vouches_for_nothing(served, catalog, cache, tmp_path, monkeypatch):
     served[0](NAME)
     shutil.copytree(cache, tmp_path / "copied", symlinks=False)

@@ -51,6 +51,7 @@ def test_a_full_standard_output_is_told_likewise(catalog, command, unbuffered, w
     assert catalog(">/dev/full", command, PYTHONUNBUFFERED=unbuffered) == (1, "", said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redirection", ["2>&-", pytest.param("2>/dev/full", marks=full)])
 def test_a_standard_error_that_takes_nothing_fails_no_answer(catalog, redirection):
     code, out, _ = catalog(redirection, "browse", "--dataset", "none")
@@ -60,12 +61,14 @@ def test_a_standard_error_that_takes_nothing_fails_no_answer(catalog, redirectio
     assert "vector_engine" in out
 
 
+@pytest.mark.slow
 def test_a_store_opened_without_standard_streams_is_not_printed_into(catalog, tmp_path):
     code, _, _ = catalog("<&- >&- 2>&-", "status")
     assert code == 1
     assert catalog("", "doctor")[1].startswith("ok    database: sound")
 
 
+@pytest.mark.slow
 @full
 def test_an_agents_server_whose_output_is_full_ends_with_a_sentence(catalog):
     ping = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'

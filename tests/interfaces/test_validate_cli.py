@@ -108,6 +108,7 @@ def test_a_suite_or_a_report_that_cannot_be_used_is_refused_before_anything_is_a
     assert command("validate", "--example", "--suite", tmp_path / "birds.toml")[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_a_stranger_sees_the_example_ready_in_one_command(command, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -230,6 +230,7 @@ def test_while_the_folder_or_most_files_are_away_the_index_stays_and_the_watch_g
     assert done == [False] * 5
 
 
+@pytest.mark.slow
 def test_an_update_without_news_is_not_reported(tmp_path, monkeypatch):
     folder = tmp_path / "notes"
     write(folder, a_dot_md="A walrus.", b_dot_bin="\0")

@@ -217,6 +217,7 @@ def test_an_endless_answer_is_read_no_further_than_its_bound(server, status):
         ask(server, (status, {"Content-Type": EVENTS}, content))
 
 
+@pytest.mark.slow
 def test_a_command_that_asks_a_server_loads_no_llama_index(server, notes, tmp_path):
     home = tmp_path / "home"
     with open_library(home) as library:

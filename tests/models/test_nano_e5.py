@@ -55,6 +55,7 @@ def model():
     return get_model(load_settings(preset="multilingual").settings.embedding)
 
 
+@pytest.mark.slow
 def test_vectors_are_those_of_the_package_within_a_hundredth():
     given = model()
     vectors = given.embed([given.document_prefix + text for text in TEXTS]).vectors
@@ -68,6 +69,7 @@ def test_texts_are_cut_into_the_same_number_of_tokens():
     assert tuple(tokens + 2 for tokens in counted) == TOKENS  # two are at the ends of each text
 
 
+@pytest.mark.slow
 def test_a_damaged_converted_file_is_made_again():
     folder = files().folder
     weights = folder / "model.onnx"
@@ -96,6 +98,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         _ = files().folder
 
 
+@pytest.mark.slow
 def test_a_german_question_finds_the_japanese_document_by_meaning(tmp_path):
     write(
         tmp_path / "notes",

@@ -22,7 +22,7 @@ from catalog.evaluation.runs import run_backends
 from catalog.library.indexing import Indexer
 from catalog.library.library import Library
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.slow]
 GOLDEN = Path(__file__).parents[2] / "golden_queries" / "python-docs.jsonl"
 PAGES = {f"{name}.rst": text for name, text in topics.items() if len(text) < 11_000}
 

@@ -97,6 +97,7 @@ def test_the_skill_lets_an_agent_read_and_change_nothing():
     assert "Bash(*" not in HEAD["allowed-tools"]
 
 
+@pytest.mark.slow
 def test_llamahub_lists_public_parts_of_llamaindex_kinds():
     hub = PROJECT["tool"]["llamahub"]
     assert hub["import_path"] == search_v2.__name__

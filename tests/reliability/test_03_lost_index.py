@@ -154,6 +154,7 @@ def paths(desk: Bench, engine) -> list[str]:
     return sorted(paths_of(desk.database, [hit.seq for hit in hits]))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning")
 def test_two_engines_on_one_store_both_find_all(tmp_path):
     with bench(tmp_path, "qdrant-memory") as desk:

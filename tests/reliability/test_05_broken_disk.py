@@ -89,6 +89,7 @@ def trial(home: Path, untouched: Path, expected) -> str:
     return outcome
 
 
+@pytest.mark.slow
 def test_flipped_bits_change_no_answer_unseen(sound, tmp_path):
     with open_qdrant_library(shutil.copytree(sound, tmp_path / "first")) as library:
         expected = answers(library)
@@ -398,6 +399,7 @@ def test_a_damaged_note_on_a_dataset_is_a_typed_error_or_is_not_used(sound, tmp_
                 call()
 
 
+@pytest.mark.slow
 def test_no_changed_value_of_a_column_ends_in_an_error_of_the_program(sound, tmp_path):
     with open_qdrant_library(shutil.copytree(sound, tmp_path / "first")) as library:
         expected = answers(library)

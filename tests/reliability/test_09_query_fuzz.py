@@ -33,6 +33,7 @@ def engine(tmp_path_factory):
         yield engine
 
 
+@pytest.mark.slow
 def test_no_text_raises_anything_but_an_input_error_whoever_is_asked(engine):
     texts = st.one_of(
         st.text(max_size=80),

@@ -73,6 +73,7 @@ def test_a_value_is_looked_for_letter_by_letter(store, value, found):
     assert paths(store, filters=held[0]) == found
 
 
+@pytest.mark.slow
 def test_whatever_is_typed_narrows_or_is_refused_and_changes_nothing(store):
     draw = random.Random(SEED)  # for texts, not for secrets
     before = store.ask("status", {})["datasets"]

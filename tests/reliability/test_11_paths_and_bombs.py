@@ -87,6 +87,7 @@ def test_what_is_linked_from_outside_was_not_indexed(engine):
     assert [entry["path"] for entry in engine.ask("browse", {})["entries"]] == ["a.md"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"),
     [("page.html", "<" * 1_000_000), ("line.txt", "word " * 200_000)],

@@ -239,6 +239,7 @@ def seen(tmp_path_factory):
     service.close()
 
 
+@pytest.mark.slow
 def test_no_document_that_states_a_confidentiality_is_seen_without_it(seen):
     assert seen == {"open.md"}
 

@@ -13,6 +13,7 @@ from fakes import open_library, write
 from growth import assert_linear
 from hostile.texts import clock, srt
 
+pytestmark = pytest.mark.slow
 MANY = 1_500
 SAME, ALL = (clock(1), clock(2)), (clock(0), clock(90_000))
 CORPORA = {

@@ -7,6 +7,7 @@ import pytest
 from hostile.patterns import patterns_of_package, slow_texts
 
 
+@pytest.mark.slow
 def test_every_pattern_takes_time_linear_in_the_text():
     found = patterns_of_package()
     assert len(found) > 300

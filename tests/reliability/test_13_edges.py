@@ -28,6 +28,7 @@ from fakes import open_library, write
 from reliability.chaos import seeds
 
 
+@pytest.mark.slow
 def test_no_text_of_a_request_takes_longer_than_its_length_lets_it():
     child = Path(__file__).with_name("request_parsers.py")
     for seed in seeds():

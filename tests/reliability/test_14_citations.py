@@ -96,6 +96,7 @@ def hits(engine, query, **more):
     return answer["results"]
 
 
+@pytest.mark.slow
 def test_every_passage_and_snippet_is_the_text_that_its_offsets_name(engine, folder):
     @given(st.lists(st.sampled_from((*WORDS, "line", "stands")), min_size=1, max_size=3))
     def holds(words):

@@ -50,6 +50,7 @@ def folder(tmp_path):
     return tmp_path / "notes"
 
 
+@pytest.mark.slow
 def test_every_process_and_hash_seed_gives_the_same_answers_ties_included(tmp_path, folder):
     told = []
     for seed in ("0", "4242"):

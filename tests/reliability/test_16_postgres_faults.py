@@ -83,6 +83,7 @@ def build_again(corpus, home, url):
         return state_of(library)
 
 
+@pytest.mark.slow
 def test_a_build_killed_at_random_statements_ends_as_if_nothing_had_happened(
     corpus, uninterrupted, url, tmp_path
 ):
@@ -158,6 +159,7 @@ def test_a_run_that_lost_the_lock_of_its_dataset_writes_no_more(
     assert build_again(corpus, tmp_path / "home", url) == uninterrupted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_behind", some(True, False, count=1))
 def test_a_failover_in_the_middle_of_a_build(
     corpus, uninterrupted, server, url, way, tmp_path, is_behind

@@ -163,6 +163,7 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
 
+@pytest.mark.slow
 def test_no_module_of_it_imports_v2():
     code = (
         "import importlib, pkgutil, sys, catalog.search\n"

@@ -91,6 +91,7 @@ def test_every_mode_finds_the_document_and_gives_a_part_of_its_text(serve, index
         assert hit.text in (notes / hit.path).read_text()
 
 
+@pytest.mark.slow
 def test_a_long_document_is_cut_and_every_chunk_is_in_it(serve, database):
     text = " ".join(f"Sentence number {i} is about apples." for i in range(1000))
     put(database, "long", "apples.md", text, title="Apples")
@@ -348,6 +349,7 @@ service.index("notes")
 """
 
 
+@pytest.mark.slow
 def test_a_build_that_was_killed_leaves_nothing_half_made(serve, indexed, home, notes):
     serve().index("notes")
     (notes / "new.md").write_text("A new note on pears.")

@@ -117,6 +117,7 @@ def test_a_cached_step_between_prefix_and_model_does_not_lose_the_prefix(seen, m
     assert vectors[0] == vectors[1] == vectors[2]
 
 
+@pytest.mark.slow
 def test_workers_embed_with_the_prefix():
     steps = [EmbeddingPrefixTransform(prefix="passage: "), Records()]
     many = [TextNode(text=TEXT, metadata=SAID) for _ in range(2)]

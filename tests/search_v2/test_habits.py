@@ -293,6 +293,7 @@ def test_chats_stream(service):
         assert len(chat.chat_history) == 0
 
 
+@pytest.mark.slow
 def test_chats_stream_in_a_running_loop(service):
     llm = Scripted(reply="Bake at 230 degrees.")
     question = "At how many degrees is bread baked?"

@@ -66,6 +66,7 @@ def test_every_part_is_imported_from_one_place():
         _ = search_v2.Retriever
 
 
+@pytest.mark.slow
 def test_importing_search_loads_no_llama_index_until_a_part_is_asked_for():
     code = (
         "import sys, catalog, catalog.search_v2\n"
@@ -97,6 +98,7 @@ except SystemExit as ended:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [SEARCH, BUILD], ids=["search", "index build"])
 def test_neither_a_search_nor_a_build_loads_llama_index(tmp_path, notes, code):
     home = tmp_path / "cold"

@@ -454,6 +454,7 @@ def test_a_query_engine_answers_with_sources_and_asks_no_model(service):
     assert {node.metadata["path"] for node in found} == {"keys.md"}
 
 
+@pytest.mark.slow
 @pytest.mark.both_stores
 @pytest.mark.parametrize("mode", MODES)
 def test_a_search_is_whole_even_when_documents_change_during_every_attempt(

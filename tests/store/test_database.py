@@ -60,6 +60,7 @@ def test_a_snapshot_holds_one_state_for_all_reads_of_its_thread(tmp_path):
     assert texts() == ["second"]
 
 
+@pytest.mark.slow
 def test_readers_see_whole_revisions_while_one_writer_replaces_them(tmp_path):
     database = make_database(tmp_path)
     put(database, "d", "a.md", ["v0"] * 5)

@@ -117,6 +117,7 @@ def test_a_second_writer_gets_the_error_that_the_store_is_busy(database):
         pytest.fail(f"two writers: {connection}")
 
 
+@pytest.mark.slow
 def test_a_writer_that_waited_sees_what_the_one_before_wrote(database, tmp_path):
     code = (
         "import sys; from sqlalchemy import text; from catalog.store import Database\n"
@@ -135,6 +136,7 @@ def test_a_writer_that_waited_sees_what_the_one_before_wrote(database, tmp_path)
     assert database.meta("n") == "50"
 
 
+@pytest.mark.slow
 def test_several_processes_may_make_the_store_at_the_same_moment(url, tmp_path):
     code = "import sys; from catalog.store import Database; Database(sys.argv[1]).close()"
     address = url.render_as_string(hide_password=False)

@@ -351,6 +351,7 @@ def test_every_window_of_a_deleted_chunk_leaves_the_index(desk: Bench):
     assert engine._open().count == 12
 
 
+@pytest.mark.slow
 def test_deleted_points_are_cleared_out_by_refreshes(desk: Bench):
     engine = engine_of(desk)
     for round_ in range(4):
@@ -448,6 +449,7 @@ def test_a_folder_that_may_not_be_used_blocks_the_index(desk: Bench):
         answers(desk, engine_of(desk))
 
 
+@pytest.mark.slow
 def test_no_changed_bit_of_the_mappings_ends_the_process(desk: Bench):
     engine = engine_of(desk)
     engine.refresh()

@@ -33,6 +33,7 @@ def test_every_schema_is_one_that_validates():
             assert "$id" not in json.dumps(schema)
 
 
+@pytest.mark.slow
 def test_every_answer_fits_its_published_schema(answered):
     schemas = {
         name: Draft202012Validator(tool.output_schema()) for name, tool in AGENT_TOOLS.items()

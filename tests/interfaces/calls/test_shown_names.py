@@ -73,6 +73,7 @@ def shown(engine):
     yield "https://e.org/?a=1", {"web.md"}
 
 
+@pytest.mark.slow
 def test_a_name_that_is_shown_finds_its_document_wherever_a_name_is_taken(engine):
     tools = AgentTools(engine)
     names = dict(shown(engine))

@@ -122,6 +122,7 @@ def test_a_client_that_is_gone_ends_the_process_quietly(process):
     assert process.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_who_left_in_the_middle_of_a_call_may_come_again(tmp_path):
     server = stdio_server(of_stubs("stdio"), tmp_path)
     with talk(server) as session:
@@ -143,6 +144,7 @@ def configured(home):
     return entry | {"env": {**entry["env"], "IDX_HOME": str(home), "PATH": path}}
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_an_agent_starts_it_as_its_configuration_says(tmp_path, notes):
     from mcp import StdioServerParameters

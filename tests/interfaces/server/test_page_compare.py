@@ -430,6 +430,7 @@ def test_a_role_may_not_compare_since_other_searches_know_no_roles(client, team,
     assert not any(query.preferences for query in team())
 
 
+@pytest.mark.slow
 def test_a_person_judges_with_one_key_each(app, browser, team):  # noqa: F811
     with listening(app) as server, browser.new_context() as context:
         page = context.new_page()

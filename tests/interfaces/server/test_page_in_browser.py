@@ -11,9 +11,8 @@ from catalog.interfaces.server.security import Address
 from interfaces.server.browser import browser  # noqa: F401
 from interfaces.server.conftest import SECRET, listening
 
+pytestmark = pytest.mark.slow
 HERE = Address("127.0.0.1", 8180)
-
-
 PAGES = (
     "/",
     "/?q=rotate+keys&tag=ops",

@@ -281,6 +281,7 @@ def test_what_keeps_it_from_being_announced_is_one_sentence(built):
     assert err == f"catalog: cannot announce the server in {built / 'serve.json'}: Is a directory\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_it_serves_though_nothing_can_be_written_to_standard_output(built):
     command = f"exec '{sys.executable}' '{SCRIPT}' serve --http 127.0.0.1:0 >/dev/full"
@@ -297,6 +298,7 @@ def test_it_serves_though_nothing_can_be_written_to_standard_output(built):
     assert (code, err) == (0, "")
 
 
+@pytest.mark.slow
 def test_connections_that_do_not_fit_are_reported_in_one_line(built):
     command = f"ulimit -n 48; exec '{sys.executable}' '{SCRIPT}' serve --http 127.0.0.1:0"
     server = subprocess.Popen(
@@ -428,6 +430,7 @@ class Balancer:
         return (name, 200) in self.statuses
 
 
+@pytest.mark.slow
 def test_no_request_fails_while_two_servers_of_a_store_restart(serve, built, tmp_path):
     def other_home(name):
         return {

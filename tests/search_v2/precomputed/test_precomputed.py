@@ -154,6 +154,7 @@ def test_retriever_single_query(fixture_embeddings_small: Path, fixture_query_ve
     assert found(retriever.retrieve(list(fixture_query_vector * 7), top_k=3)) == found(chunks)
 
 
+@pytest.mark.slow
 def test_retriever_batch_query(fixture_embeddings_large: Path):
     config = RetrieverConfig(cache_dir=fixture_embeddings_large, batch_size=3)
     retriever = SemanticContextRetriever(config=config)
