@@ -20,7 +20,6 @@ from catalog.core.errors import (
 )
 from catalog.core.places import AS_IN_FILE
 from catalog.ingest.readers.base import DEFAULT_LIMITS, ReadFailure, ReadLimits
-from catalog.ingest.readers.isolated import Began
 from catalog.ingest.readers.mail.message import MailReader
 from catalog.ingest.readers.mail.quotes import tell_kinds
 from catalog.ingest.readers.registry import read_file, sniff
@@ -662,7 +661,7 @@ class Crashing:
     """A process that ends when it comes to ``bad.csv``."""
 
     def ask(self, request):
-        yield Began("mail")
+        yield "mail"
         if request.limits.attachment in (None, "mail.eml › bad.csv"):
             raise TransientReadError("the reader crashed (exit -11)")
         with Path(request.absolute).open("rb") as handle:

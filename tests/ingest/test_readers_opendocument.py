@@ -113,12 +113,6 @@ def test_a_flat_opendocument_text_is_read_like_an_archive():
     assert (document.title, document.text) == ("Cellar", "Cider\n\nTwelve perry casks.")
 
 
-def test_an_excel_workbook_of_2003_as_xml_is_refused_with_advice():
-    book = b'<Workbook xmlns="urn:schemas-microsoft-com:office:spreadsheet"><Worksheet/></Workbook>'
-    with pytest.raises(ReadError, match=r"save it as \.xlsx"):
-        read(book, "a/ledger.xls")
-
-
 def test_an_opendocument_presentation_is_read_slide_by_slide():
     slide = (
         "<draw:page>{title}<draw:frame><draw:text-box><text:p>{text}</text:p></draw:text-box>"

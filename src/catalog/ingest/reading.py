@@ -29,7 +29,7 @@ TOLD_BY_CONTENT = ("media", "media_file")
 _REFUSED = "{} is set only from names and content"
 _UNREAD = f"the {LEVEL} in its metadata file cannot be read: only who may see everything finds it"
 _MAX_WORD = 100  # characters of a source type
-_DATES = frozenset(key for keys in DATE_KEYS.values() for key in keys)
+_DATES = frozenset(" ".join(DATE_KEYS.values()).split())
 
 
 def drop_claims(parsed: ParsedDocument) -> ParsedDocument:

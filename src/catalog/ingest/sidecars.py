@@ -1,8 +1,6 @@
-"""Files with the metadata, or with the text, of other files.
+"""Find files with the metadata of documents, and files from which texts were made.
 
-Files with metadata are next to documents: ``report.pdf.meta.yaml``, ``.catalog.yaml``.
 docs/decisions/0020-metadata-from-beside.md has the rules for finding, reading and refusing them.
-Files with text were made from a recording, picture or document that is listed, too.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 
-from catalog.core.documents import MetadataValue, ParsedDocument
-from catalog.core.errors import ReadError, TransientReadError
+from catalog.core.documents import MetadataValue, Modality, ParsedDocument
+from catalog.core.errors import ReadError
 from catalog.core.ids import sha1_hex
 from catalog.core.text import nfc
 from catalog.ingest.readers.metadata import LEVEL, UNREADABLE, normalise, parse_yaml
@@ -60,21 +58,18 @@ class Originals:
         if any(segment.time_start is not None for segment in document.segments):
             return self._of_recording(document, file)
         named = [one for one in self.beside(file) if _is_conversion(file, one)]
-        if len(named) != 1:
-            return document
-        return add_segments(document, {"source_file": named[0]})
+        return add_segments(document, {"source_file": named[0]}) if len(named) == 1 else document
 
     def _of_recording(self, document: ParsedDocument, file: str) -> ParsedDocument:
         has_frames = any(segment.modality == "video_frame" for segment in document.segments)
         by_type = {file_type_of(one): one for one in reversed(self.beside(file))}
-        kind = next((one for one in RECORDINGS[: 1 if has_frames else None] if one in by_type), "")
-        if not kind:
+        kinds = RECORDINGS[: 1 if has_frames else None]
+        if (kind := next(filter(by_type.__contains__, kinds), None)) is None:
             return document
         segments = document.segments
-        if kind == "audio":
-            segments = tuple(replace(segment, modality="audio_transcript") for segment in segments)
-        elif document.file_type == "audio":  # a text without a name of its recording
-            segments = tuple(replace(segment, modality="video_transcript") for segment in segments)
+        if "audio" in (kind, document.file_type):  # or a text without a name of its recording
+            told: Modality = "audio_transcript" if kind == "audio" else "video_transcript"
+            segments = tuple(replace(segment, modality=told) for segment in segments)
         media = {"media": split_extension(by_type[kind])[0], "media_file": by_type[kind]}
         file_type = kind if document.file_type in RECORDINGS else document.file_type
         metadata = {**document.metadata, **media}
@@ -100,10 +95,7 @@ def is_metadata(path: str) -> bool:
 
 
 def is_rightly_named(name: str, files: Collection[str]) -> bool:
-    """Return whether a metadata file can be read; ``files`` are the names of its folder's files.
-
-    The file that it is for may be missing, as a transcript may have been made from it.
-    """
+    """Return whether a metadata file can be read; ``files`` are the names in its folder."""
     target = name.removesuffix(SIDECAR)
     is_known = target in files or split_extension(target)[1].lower() in EXTENSIONS
     is_for_one = target != name and (is_known or file_type_of(target) is not None)
@@ -154,7 +146,7 @@ class Sidecars:
         """Return the folded levels of a file by its metadata files; raise if one is unreadable."""
         fields = self.fields_of(ParsedDocument(path, "", "", ""), path)
         level = next((one[LEVEL] for one in fields if LEVEL in one), ())
-        levels = level if isinstance(level, list | tuple) else (level,)
+        levels = level if isinstance(level, tuple) else (level,)
         return frozenset(str(one).casefold() for one in levels)
 
     def fingerprint(self, path: str) -> str:
@@ -193,8 +185,8 @@ class Sidecars:
 
     def _is_closed(self, path: str) -> bool:
         paths = {path, self._links.get(path, path), path.replace(f"{CONVERTED}/", "")}
-        ends = ((one, end) for one in paths for end in range(len(one) + 1))
-        return bool(self._closed) and any(one[:end] in self._closed for one, end in ends)
+        starts = {one[:end] for one in paths for end in range(len(one) + 1)} if self._closed else ()
+        return not self._closed.isdisjoint(starts)
 
     def _hash_folder(self, folder: str) -> str:
         return sha1_hex("|".join(map(self._digest, self._by_folder[folder])))
@@ -211,8 +203,8 @@ class Sidecars:
 
     def _fields(self, file: str) -> dict[str, MetadataValue]:
         if isinstance(fields := self._load(file), ReadError):
-            kind = TransientReadError if isinstance(fields, TransientReadError) else ReadError
-            raise kind(f"{file} cannot be read, so its documents keep their last state: {fields}")
+            reason = f"{file} cannot be read, so its documents keep their last state: {fields}"
+            raise type(fields)(reason)
         return fields
 
     def _parse(self, file: str) -> dict[str, MetadataValue] | ReadError:
@@ -224,10 +216,9 @@ class Sidecars:
             return error.with_traceback(None)
         if not isinstance(fields, Mapping):
             return ReadError("it has no fields (name: value)")
-        stated = normalise(fields)
         if file.endswith(FOLDER_FILE):  # its title is the folder's own
-            stated = {name: value for name, value in stated.items() if name.casefold() != "title"}
-        return stated
+            fields = {name: it for name, it in fields.items() if str(name).casefold() != "title"}
+        return normalise(fields)
 
 
 def _folders_above(path: str) -> Iterator[str]:

@@ -19,7 +19,6 @@ from catalog.ingest.chunking.boundaries import iter_lines
 from catalog.ingest.readers.base import WholeFileReader, choose_title, file_type, one_line
 from catalog.ingest.readers.metadata import (
     LEVEL,
-    end_of_front_matter,
     normalise,
     one_level,
     read_front_matter,
@@ -35,15 +34,14 @@ class MarkdownReader(WholeFileReader):
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document; its title is in front matter, the first heading or the stem."""
-        front_matter, body_start, problem = read_front_matter(text)
+        front_matter, body_start, end, problem = read_front_matter(text)
         metadata, recording, fields = normalise(front_matter), {}, front_matter
         if header := read_converter_header(text, body_start):
             told, text = header
             fields, recording = {**told, **fields}, normalise_recording(told)
         title = take_title(metadata)
         is_shown = not body_start and (problem or front_matter)  # fields that stay part of the text
-        start = end_of_front_matter(text) if is_shown else body_start
-        headings, atomic, tables, tags = scan_markdown(text, start)
+        headings, atomic, tables, tags = scan_markdown(text, end if is_shown else body_start)
         level = one_level(recording.get(LEVEL), metadata.get(LEVEL))
         tagged = normalise({"tags": metadata.get("tags"), "keywords": tags}) if tags else {}
         document = ParsedDocument(

@@ -13,81 +13,52 @@ from pathlib import Path
 
 from catalog.core.errors import ReadError, TransientReadError
 
-_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
+_NAMES = ("O_NONBLOCK", "O_NOFOLLOW", "O_CLOEXEC", "O_BINARY")
+_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in _NAMES)
+_KINDS = {
+    stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "symlink", stat.S_IFIFO: "FIFO",
+    stat.S_IFSOCK: "socket", stat.S_IFCHR: "character device", stat.S_IFBLK: "block device",
+}  # fmt: skip
 
 
 @contextmanager
 def open_regular(path: Path, *, root: Path | None = None) -> Iterator[BufferedReader]:
     """Open a file to read bytes.
 
-    Raises ``ReadError`` with the reason if it vanished, may not be read, or is not a regular file.
-    A symlink as the last part of the path is refused, too, because discovery returns resolved
-    paths. With ``root``, a folder above the file, no folder between may be a symlink either, so one
-    that has replaced a folder since the listing leads nowhere. Errors of the file system during
-    reading become ``ReadError``, too.
+    Raises ``ReadError`` with the reason if it vanished, may not be read, or is not a regular file;
+    a symlink is none. With ``root``, a folder above the file, no folder between may be a symlink.
     """
-    with _open_handle(path, root) as handle:
-        try:
+    try:
+        if root is None or root == path or os.open not in os.supports_dir_fd:
+            number = _open(path, None)
+        else:
+            number = _open_beneath(root, path)
+        with os.fdopen(number, "rb") as handle:
+            _refuse_irregular(os.fstat(number).st_mode)
             yield handle
-        except OSError as error:
-            raise TransientReadError(f"cannot be read: {error.strerror or error}") from error
+    except FileNotFoundError as error:
+        raise TransientReadError("disappeared since it was listed") from error
+    except OSError as error:
+        raise TransientReadError(f"cannot be read: {error.strerror or error}") from error
 
 
 def digest_file(path: Path, *, root: Path) -> str:
     """Return a hash of a file's bytes, hexadecimal; raises like :func:`open_regular`."""
     with open_regular(path, root=root) as handle:
-        digest = hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=20))
-        return digest.hexdigest()
+        return hashlib.file_digest(handle, partial(hashlib.blake2b, digest_size=20)).hexdigest()
 
 
 def file_kind(mode: int) -> str:
     """Return the kind of a file from its ``st_mode``, in one word or two."""
-    kinds = {
-        stat.S_IFREG: "file",
-        stat.S_IFDIR: "folder",
-        stat.S_IFLNK: "symlink",
-        stat.S_IFIFO: "FIFO",
-        stat.S_IFSOCK: "socket",
-        stat.S_IFCHR: "character device",
-        stat.S_IFBLK: "block device",
-    }
-    return kinds.get(stat.S_IFMT(mode), "special file")
+    return _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
 def device_of(folder: Path) -> int:
-    """Return a number that folders of one file system share; 0 if it cannot be read.
-
-    This is valid for folders only: some file systems have other numbers for their files.
-    """
+    """Return a number that folders (not files) of one file system share; 0 if it is unknown."""
     try:
         return folder.stat().st_dev
     except OSError:
         return 0
-
-
-def _open_handle(path: Path, root: Path | None) -> BufferedReader:
-    try:
-        if root is None or root == path or os.open not in os.supports_dir_fd:
-            handle = os.fdopen(_open(path, None), "rb")
-        else:
-            handle = os.fdopen(_open_beneath(root, path.relative_to(root).parts), "rb")
-    except FileNotFoundError as error:
-        raise TransientReadError("disappeared since it was listed") from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise TransientReadError(f"cannot be read: {reason or error}") from error
-    try:
-        _refuse_irregular(os.fstat(handle.fileno()).st_mode)
-    except ReadError:
-        handle.close()
-        raise
-    return handle
 
 
 def _open(path: str | Path, folder: int | None) -> int:
@@ -96,9 +67,10 @@ def _open(path: str | Path, folder: int | None) -> int:
     return os.open(path, _FLAGS, dir_fd=folder)
 
 
-def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
+def _open_beneath(root: Path, path: Path) -> int:
     """Open one folder after the other, each by its name in the previous one."""
-    if any(part in ("", ".", "..") for part in parts):
+    parts = path.relative_to(root).parts if path.is_relative_to(root) else ("..",)
+    if ".." in parts:
         raise ReadError("not below the folder")
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:

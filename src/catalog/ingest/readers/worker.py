@@ -1,12 +1,8 @@
-"""The process that reads files: ``python -m catalog.ingest.readers.worker BYTES PARENT``.
-
-It answers requests on its standard input until that ends. Before the first one it gives up
-everything that reading does not need: memory over the limit, connections, programs, files opened
-for writing.
-"""
+"""The process that reads files: ``python -m catalog.ingest.readers.worker BYTES PARENT``."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -18,10 +14,10 @@ from typing import BinaryIO, NoReturn
 
 from catalog.core.errors import ReadError
 from catalog.ingest.readers import isolated
+from catalog.ingest.readers.base import ReadLimits
 from catalog.ingest.readers.opening import open_regular
 from catalog.ingest.readers.registry import read_open
 
-_BASELINE_BYTES = 500_000_000  # address space of the interpreter and its libraries
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _FORBIDDEN = (
     "socket.connect", "socket.bind", "socket.getaddrinfo", "urllib.Request", "subprocess.Popen",
@@ -31,56 +27,47 @@ _FORBIDDEN = (
 
 
 def main() -> None:
-    """Answer requests until the input ends."""
+    """Give up what reading does not need, then answer requests until the input ends."""
     requests, answers = own_pipes()
     drop_rights(int(sys.argv[1]))
-    threading.Thread(target=exit_with, args=(int(sys.argv[2]),), daemon=True).start()
-    while (request := isolated.receive_request(requests)) is not None:
+    threading.Thread(target=_exit_with, args=(int(sys.argv[2]),), daemon=True).start()
+    for line in requests:
+        absolute, root, path, limits = json.loads(line)
+        request = isolated.Request(absolute, root, path, ReadLimits(*limits))
         isolated.send(answers, _serve(request, answers))
 
 
 def _serve(request: isolated.Request, answers: BinaryIO) -> isolated.Ended:
-    """Send the format and the items of a file; return the end of the answer.
-
-    Each of them may take ``limits.seconds``. The time that the parent takes does not count.
-    """
-    limits = request.limits
-    root = None if request.root is None else Path(request.root)
+    """Send the format and the items of a file, each within the limit of time; return the end."""
+    limits, root = request.limits, None if request.root is None else Path(request.root)
+    # The system ends this process, even within a library. Windows has no such alarm.
+    alarm = getattr(signal, "setitimer", lambda *_: None)
     try:
-        _set_alarm(limits.seconds)
+        alarm(0, limits.seconds)
         with open_regular(Path(request.absolute), root=root) as handle:
             for item in read_open(handle, request.path, limits=limits):
-                _set_alarm(0)
-                message = isolated.Began(item) if isinstance(item, str) else item
-                isolated.send(answers, message)
-                _set_alarm(limits.seconds)
+                alarm(0, 0)  # the time that the parent takes does not count
+                isolated.send(answers, item)
+                alarm(0, limits.seconds)
     except ReadError as error:
         return isolated.Ended(type(error).__name__, str(error))
-    except MemoryError:
-        reason = f"reading needs more than {limits.memory_bytes:,} bytes of memory"
-        return isolated.Ended("ReadError", reason)
-    except RecursionError:
-        return isolated.Ended("ReadError", "it is nested too deeply")
-    except Exception as error:  # noqa: BLE001 - a library's defect on an odd file; reported
+    except (MemoryError, RecursionError) as error:
+        large = f"reading needs more than {limits.memory_bytes:,} bytes of memory"
+        is_deep = isinstance(error, RecursionError)
+        return isolated.Ended("ReadError", "it is nested too deeply" if is_deep else large)
+    except Exception as error:  # noqa: BLE001 - a defect that a later release may mend; reported
         reason = f"the reader failed: {type(error).__name__}: {error}"
-        return isolated.Ended("TransientReadError", reason)  # a later release may do better
+        return isolated.Ended("TransientReadError", reason)
     finally:
-        _set_alarm(0)
+        alarm(0, 0)
     return isolated.Ended("")
-
-
-def _set_alarm(seconds: float) -> None:
-    """Let the system end this process after that time, even within a library; 0 for never."""
-    with suppress(AttributeError):  # not on Windows
-        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def own_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Return standard input and output, separated from anything a library prints or reads."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
+    for standard in (0, 1):
+        os.dup2(os.open(os.devnull, os.O_RDWR), standard)
     return requests, answers
 
 
@@ -90,23 +77,21 @@ def drop_rights(memory_bytes: int) -> None:
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        limit = memory_bytes + _BASELINE_BYTES
+        limit = memory_bytes + 500_000_000  # address space of the interpreter and its libraries
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.addaudithook(_refuse)
 
 
 def _refuse(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "open":
-        mode, flags = arguments[1], arguments[2]
-        writes = isinstance(flags, int) and flags & _WRITING
-        if writes or (isinstance(mode, str) and set(mode) & set("wax+")):
-            raise PermissionError("readers may not write files")
-    elif event.startswith(_FORBIDDEN):
+    mode, flags = arguments[1:3] if event == "open" else ("", 0)
+    if (isinstance(flags, int) and flags & _WRITING) or set(str(mode or "")) & set("wax+"):
+        raise PermissionError("readers may not write files")
+    if event.startswith(_FORBIDDEN):
         raise PermissionError(f"readers may not do this: {event}")
 
 
-def exit_with(parent: int) -> NoReturn:
+def _exit_with(parent: int) -> NoReturn:
     """End when the parent is gone, even while a file is being read."""
     while os.getppid() == parent:
         time.sleep(1.0)
