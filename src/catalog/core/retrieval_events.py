@@ -10,20 +10,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
 from catalog.core.errors import InputError
 
+ValueT = TypeVar("ValueT")
 Edge = Literal["cli", "http", "mcp", "python"]
 _EDGE: ContextVar[Edge | None] = ContextVar("catalog_edge", default=None)
 _REQUEST_ID: ContextVar[str] = ContextVar("catalog_request_id", default="")
 LOGGER = logging.getLogger("catalog.retrieval")
 LOGGER.propagate = False  # messages for users are printed elsewhere
-_HEARD: ContextVar[list[str] | None] = ContextVar("catalog_failures", default=None)
+LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a program's own
+_HEARD: ContextVar[list[str]] = ContextVar("catalog_failures")
 _CAUSES = 6  # of an error, that are named
+
+
+@contextmanager
+def _with(variable: ContextVar[ValueT], value: ValueT) -> Iterator[ValueT]:
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
 
 
 def current_edge() -> Edge | None:
@@ -31,14 +42,9 @@ def current_edge() -> Edge | None:
     return _EDGE.get()
 
 
-@contextmanager
-def asked_at(edge: Edge) -> Iterator[None]:
+def asked_at(edge: Edge) -> AbstractContextManager[object]:
     """Set the edge of the calls in the block, unless an outer block has set another."""
-    token = _EDGE.set(_EDGE.get() or edge)
-    try:
-        yield
-    finally:
-        _EDGE.reset(token)
+    return _with(_EDGE, _EDGE.get() or edge)
 
 
 def current_request_id() -> str:
@@ -46,17 +52,9 @@ def current_request_id() -> str:
     return _REQUEST_ID.get()
 
 
-@contextmanager
-def answering_request(request_id: str) -> Iterator[str]:
+def answering_request(request_id: str) -> AbstractContextManager[str]:
     """Set the id of the HTTP request that the block answers, and yield it."""
-    token = _REQUEST_ID.set(request_id)
-    try:
-        yield request_id
-    finally:
-        _REQUEST_ID.reset(token)
-
-
-LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a program's own
+    return _with(_REQUEST_ID, request_id)
 
 
 class _Search(NamedTuple):
@@ -82,34 +80,24 @@ def searching(home: str) -> Iterator[None]:
     if _SEARCH.get().home == home:
         yield
         return
-    token = _SEARCH.set(_Search(current_request_id() or uuid4().hex[:12], home))
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        _tell("search", "failed", error_text(error))
-        raise
-    finally:
-        _SEARCH.reset(token)
+    with _with(_SEARCH, _Search(current_request_id() or uuid4().hex[:12], home)):
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            _tell("search", "failed", error_text(error))
+            raise
 
 
-@contextmanager
-def hearing_failures() -> Iterator[list[str]]:
+def hearing_failures() -> AbstractContextManager[list[str]]:
     """Yield a list to which each failed step of a search in the block is added, with its error."""
-    failures: list[str] = []
-    token = _HEARD.set(failures)
-    try:
-        yield failures
-    finally:
-        _HEARD.reset(token)
+    return _with(_HEARD, [])
 
 
 def tell_failure(step: str, error: BaseException) -> None:
     """Log a failed step; the search continues without it."""
-    heard = _HEARD.get()
-    if heard is not None:
-        heard.append(f"stage {step} failed: {type(error).__name__}: {error}")
+    _HEARD.get([]).append(f"stage {step} failed: {type(error).__name__}: {error}")
     _tell(step, "failed", error_text(error))
 
 
