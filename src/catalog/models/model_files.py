@@ -39,8 +39,8 @@ _NEEDS: dict[tuple[Kind, str], tuple[str, tuple[str, ...]]] = {
 def find_table(file: Path) -> tuple[str, int, tuple[int, int]]:
     """Return dtype, first byte and shape ``(tokens, dim)`` of a safetensors file's only table.
 
-    Such a file has the length of its header in eight bytes, the header as JSON with type, shape
-    and place of each tensor, and the tensors. Raises :class:`ModelUnavailableError` without one.
+    Eight bytes have the header's length; the header is JSON with type, shape and place of each
+    tensor. Raises :class:`ModelUnavailableError` without one.
     """
     try:
         with file.open("rb") as opened:
@@ -239,17 +239,13 @@ def hash_weights(weights: Path) -> str:
 
 
 def list_configured(settings: Settings) -> Iterator[ModelFiles]:
-    """Yield the embedding model, the reranker, and the language models of all profiles, each once.
-
-    A reranker that is a language model is not listed separately.
-    """
+    """Yield the embedding model, a reranker that is none of the language models, and these."""
     yield embedding_model(settings)
     if settings.rag_v2.rerank_provider != "llm":
         yield reranker(settings, is_on=settings.rag_v2.rerank_enabled)
     if settings.llm.provider != "none":
-        profiles = (settings.llm.of_profile(profile) for profile in get_args(Profile))
-        chosen = ((one.provider, one.model) for one in (settings.llm, *profiles))
-        for provider, model in dict.fromkeys(chosen):
+        models = [settings.llm, *map(settings.llm.of_profile, get_args(Profile))]
+        for provider, model in dict.fromkeys((one.provider, one.model) for one in models):
             yield ModelFiles("language model", provider, model or provider)
 
 
@@ -261,9 +257,9 @@ def embedding_model(settings: Settings) -> ModelFiles:
 
 def reranker(settings: Settings, *, is_on: bool) -> ModelFiles:
     """Return the reranker that the settings name."""
-    rag, offline = settings.rag_v2, settings.embedding.offline
-    name = rag.rerank_model
-    return ModelFiles("reranker", rag.rerank_provider, name, offline=offline, is_on=is_on)
+    provider, name = settings.rag_v2.rerank_provider, settings.rag_v2.rerank_model
+    offline = settings.embedding.offline
+    return ModelFiles("reranker", provider, name, offline=offline, is_on=is_on)
 
 
 def require_models(settings: Settings, *, mode: str = "hybrid", rerank: bool | None = None) -> None:
