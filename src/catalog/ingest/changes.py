@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -36,29 +37,6 @@ RACY_SECONDS = 2.0  # a file changed this shortly before it was read may change 
 BRAKE_FROM = 10  # fewer vanished files than this never stop a run, unless all are gone
 _SIDECARS = re.compile(r"\+[0-9a-f]{16}")  # in a fingerprint
 _UNMOUNTED = "the drive is not mounted; if it is gone permanently, run again with --allow-deletions"
-
-
-def find_unmounted(entries: Iterable[ManifestEntry], listing: Listing) -> dict[str, SkippedFile]:
-    """Return the files on a drive that is no longer mounted, without excluded ones."""
-    return {
-        entry.file: SkippedFile(entry.mount, _UNMOUNTED, entry.mount)
-        for entry in entries
-        if entry.mount is not None
-        and entry.mount not in listing.mounts
-        and listing.left_out.isdisjoint(folders_above(entry.file))
-    }
-
-
-def find_unseen(files: Iterable[str], skipped: Iterable[SkippedFile]) -> dict[str, SkippedFile]:
-    """Return the files at or below a skipped place, with the topmost such place."""
-    places = {file.place: file for file in skipped}
-    unseen = {}
-    for path in files if places else ():
-        names = nfc(path).split("/")
-        above = ("/".join(names[:depth]) for depth in range(len(names) + 1))
-        if place := next((places[one] for one in above if one in places), None):
-            unseen[path] = place
-    return unseen
 
 
 @dataclass(frozen=True)
@@ -120,10 +98,17 @@ class FolderChanges:
         # A former document that has become a sidecar is neither a document nor unseen.
         missing = sorted(stored.entries.keys() - self._listed)
         documents = [file for file in missing if file not in listing.beside]
-        self.unseen = find_unseen(documents, listing.skipped)
-        if not allow_deletions and stored.root == str(self.top):
-            unlisted = (stored.entries[file] for file in documents if file not in self.unseen)
-            self.unseen |= find_unmounted(unlisted, listing)
+        self.unseen: dict[str, SkippedFile] = {}
+        places = {skipped.place: skipped for skipped in listing.skipped}
+        is_same_root = not allow_deletions and stored.root == str(self.top)
+        for file in documents:
+            names, mount = nfc(file).split("/"), stored.entries[file].mount
+            above = ("/".join(names[:depth]) for depth in range(len(names) + 1))
+            if place := next(filter(None, map(places.get, above)), None):
+                self.unseen[file] = place
+            elif is_same_root and mount is not None and mount not in listing.mounts:
+                is_listed = listing.left_out.isdisjoint(folders_above(file))
+                self.unseen |= {file: SkippedFile(mount, _UNMOUNTED, mount)} if is_listed else {}
         self.vanished = [file for file in missing if file not in self.unseen]
         present = {*self._listed, *self.unseen}
         skipped = {file.path for file in listing.skipped}  # too large to read, most of them
@@ -227,18 +212,14 @@ class FolderChanges:
             return f"it was not wholly indexed: {entry.reason or 'the last run did not end'}"
         if len(self.stored.paths_of(file.path)) != entry.documents:
             return "the store lacks documents of it"
-        if (entry.ctime_ns, entry.inode) != (file.ctime_ns, file.inode):
-            doubt = "another file may have replaced it"
-        elif entry.seen_at - max(file.mtime_ns, file.ctime_ns) / 1e9 <= RACY_SECONDS:
-            doubt = "it may have changed since it was read"
-        else:
+        begun_at, digest = self._clock(), None
+        is_same_file = (entry.ctime_ns, entry.inode) == (file.ctime_ns, file.inode)
+        if is_same_file and entry.seen_at - max(file.mtime_ns, file.ctime_ns) / 1e9 > RACY_SECONDS:
             return None
-        begun_at = self._clock()
-        try:
-            if entry.digest != digest_file(file.absolute, root=self.top):
-                return doubt
-        except ReadError:
-            return doubt
+        with suppress(ReadError):
+            digest = digest_file(file.absolute, root=self.top)
+        if digest is None or entry.digest != digest:
+            return "it may have changed since it was read"
         entry = replace(entry, ctime_ns=file.ctime_ns, inode=file.inode, seen_at=begun_at)
         self._compared[file.path] = entry
         return None
@@ -253,27 +234,20 @@ class FolderChanges:
         said = [f"{pattern} matched nothing" for pattern in self.listing.unmatched]
         if not self._listed:
             said.append(f"{self.top} has no file to index; hidden and ignored files do not count")
-        kept = defaultdict[SkippedFile, int](int)
+        kept = Counter[SkippedFile]()
         for file, place in self.unseen.items():
             kept[place] += len(self.stored.paths_of(file))
-        said += (
-            f"kept {count} document{'s' * (count > 1)} below {place.path}, which cannot be read "
-            f"({place.reason})"
-            for place, count in kept.items()
-            if count
-        )
+        for place, count in (+kept).items():
+            documents = f"{count} document{'s' * (count > 1)} below {place.path}"
+            said.append(f"kept {documents}, which cannot be read ({place.reason})")
         return tuple(said)
 
     def change_of(self, parsed: ParsedDocument, file: SourceFile) -> Source | None:
         """Return a document of the file to publish, ``None`` if it has not changed."""
         source = Source(self.stored.dataset, file.path, parsed, date_of(parsed, file))
-        now = {
-            "file": file.path,
-            "content_hash": source.content_hash,
-            "pipeline": source.fingerprint(self._pipeline),
-        }
-        known = self.stored.documents.get(parsed.path, {})
-        is_same = all(known.get(name) == value for name, value in now.items())
+        pipeline, known = source.fingerprint(self._pipeline), self.stored.documents.get(parsed.path)
+        now = {"file": file.path, "content_hash": source.content_hash, "pipeline": pipeline}
+        is_same = known is not None and now.items() <= known.items()
         return None if is_same and not self.reread else source
 
 
@@ -317,26 +291,27 @@ def preview_sync(
     database: Database, changes: FolderChanges, max_missing_fraction: float
 ) -> SyncPreview:
     """Return what :func:`catalog.ingest.sync.sync` would do."""
-    stopped = None
+    stopped, known = None, changes.stored.entries
     try:
         changes.check_deletions(max_missing_fraction)
     except MassDeletionError as error:
         stopped = str(error)
-    known = changes.stored.entries
     told = {path for path, entry in known.items() if entry.pipeline == changes.told_fingerprint}
     with database.read() as connection:
         told |= changes.originals.converted & read_originals(connection, changes.stored.dataset)
-    reasons = {
-        file.path: None if file.path in told else changes.reason_to_read(file)
-        for file in changes.listing.files
-    }
-    read = [Failure(path, reason) for path, reason in reasons.items() if reason is not None]
-    left = [known[path] for path, reason in reasons.items() if reason is None]
     kept = [Failure(path, place.reason) for path, place in changes.unseen.items()]
-    kept += [Failure(entry.file, entry.reason or "") for entry in left if entry.state == "kept"]
     remarks = [Failure(file.path, file.reason) for file in changes.listing.skipped]
-    told_of = (entry for entry in left if entry.state != "kept")
-    remarks += [Failure(entry.file, entry.reason) for entry in told_of if entry.reason is not None]
+    read, unchanged = list[Failure](), 0
+    for file in changes.listing.files:
+        reason = None if file.path in told else changes.reason_to_read(file)
+        if reason is not None:
+            read.append(Failure(file.path, reason))
+            continue
+        entry = known[file.path]
+        unchanged += entry.reason is None
+        if entry.state == "kept" or entry.reason is not None:
+            named = kept if entry.state == "kept" else remarks
+            named.append(Failure(file.path, entry.reason or ""))
     return SyncPreview(
         dataset=changes.stored.dataset,
         root=str(changes.top),
@@ -345,6 +320,6 @@ def preview_sync(
         removed=tuple(changes.vanished),
         kept=tuple(kept),
         remarks=tuple(remarks),
-        unchanged=sum(entry.reason is None for entry in left),
+        unchanged=unchanged,
         stopped=stopped,
     )

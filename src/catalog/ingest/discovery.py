@@ -28,7 +28,6 @@ _MISNAMED = (
     "not read, so documents that begin with its name up to the dot have an unreadable level: name "
     "it name.ext.meta.yaml, for the file name.ext, or .catalog.yaml, for its folder"
 )
-_NO_RULES = "its rules cannot be read, so the files next to it were skipped: "
 _MAX_IGNORE_FILE = 100_000  # bytes; each listed file is compared with every line
 
 
@@ -188,7 +187,8 @@ class _Walk:
                     raise TransientReadError(f"it has over {_MAX_IGNORE_FILE:,} bytes")  # noqa: TRY301
                 lines += content.decode("utf-8-sig", "surrogateescape").splitlines()
             except TransientReadError as error:
-                self._skip(base + name, _NO_RULES + str(error), place=base)
+                told = f"its rules cannot be read, so the files next to it were skipped: {error}"
+                self._skip(base + name, told, place=base)
                 return None
             except ReadError as error:
                 self._skip(base + name, f"not an ignore file: {error}", place=base)
@@ -201,9 +201,8 @@ class _Walk:
         for entry in entries:
             path, is_folder = base + entry.name, entry.name in folders
             named = nfc(path) + "/" * is_folder
-            for pattern, rule in list(self.unmatched.items()):
-                if rule.verdict(named) is not None:
-                    del self.unmatched[pattern]
+            rules_left = self.unmatched.items()
+            self.unmatched = {one: rule for one, rule in rules_left if rule.verdict(named) is None}
             try:
                 if is_metadata(path):  # a folder of that name, too
                     self._add_beside(path, files)
@@ -221,8 +220,10 @@ class _Walk:
         kind = "folder" if is_folder else "file"
         if is_passed_over(entry.name, is_folder=is_folder) or not self._is_named_well(path, kind):
             return False
-        info = entry.stat(follow_symlinks=False)
-        if self._is_left_out(path + "/" * is_folder, rules):
+        info, named = entry.stat(follow_symlinks=False), path + "/" * is_folder
+        verdicts = (spec.verdict(named[len(base) :]) for base, spec in rules)
+        said = next((verdict for verdict in verdicts if verdict is not None), False)
+        if said or self.exclude.match(nfc(named)):  # the nearest rules decide, as in git
             self.found.left_out.update([nfc(path)] * is_folder)
         elif is_folder:
             return True
@@ -269,13 +270,6 @@ class _Walk:
             self._skip(path, f"too large: {info.st_size:,} bytes; the limit is {limit:,}")
         else:
             self.files.append((path, absolute, info))
-
-    def _is_left_out(self, path: str, rules: _Rules) -> bool:
-        """Apply ``exclude``, then the rules nearest to the file, as git does."""
-        if self.exclude.match(nfc(path)):
-            return True
-        verdicts = (spec.verdict(path[len(base) :]) for base, spec in rules)
-        return next((verdict for verdict in verdicts if verdict is not None), False)
 
     def _is_named_well(self, path: str, kind: str) -> bool:
         if _printable(path) == path:

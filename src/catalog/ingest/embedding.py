@@ -6,7 +6,7 @@ read what waits ─> close the transaction ─> ask the model ─> open one to s
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from catalog.store.embedding_cache import Vector, WaitingChunk
 
 _OUTAGES = 3  # batches in a row on which a server fails before the rest is left to the next run
-_FIRST_BATCH = 2  # texts: even with a slow model, something is stored soon
-_ESTIMATED = (
-    "token counts are estimates (four letters per token), as the model's tokenizer is on its server"
-)
+_ESTIMATED = "token counts are estimates, four letters each: the tokenizer is on the server"
 _UNLIKE = "passages do not fit these settings: run 'catalog index update --reread' to embed them"
 _MADE_READY = 128  # windows made ready at once, from which batches of like length are taken
 
@@ -81,10 +78,10 @@ class _EmbeddingRun:
     ) -> None:
         self._database, self._dataset, self._pipeline = database, dataset, pipeline
         self._model, self._waiting = pipeline.model, waiting
-        self._size = _FIRST_BATCH  # texts of the next batch
+        self._size = 2  # texts of the next batch: even with a slow model, something is stored soon
         self._asked: deque[tuple[list[str], list[str]]] = deque()  # keys, those without a vector
         self._owners: dict[str, tuple[WaitingChunk, str]] = {}  # chunk and path of a text, by key
-        self._failed: dict[int, tuple[str, str]] = {}  # path and reason, by chunk
+        self._failed: dict[str, dict[int, str]] = {}  # reason by chunk, by path
         self._failed_keys: list[str] = []
         self._computed, self._done, self._unlike = 0, 0.0, 0  # texts, passages, passages
         self._usage = self._model.usage and self._model.usage - self._model.usage
@@ -108,7 +105,7 @@ class _EmbeddingRun:
                 if pause():
                     return
         except EmbeddingError as error:
-            missing = min(count - round(self._done) + len(self._failed), count)
+            missing = min(count - round(self._done) + sum(map(len, self._failed.values())), count)
             found = "passages are found only by their words until the next run"
             self._notes.append(f"{error}; {missing} {found}")
 
@@ -162,24 +159,21 @@ class _EmbeddingRun:
             tokens += chunk.tokens / len(chunk.keys)
             self._done += 1 / len(chunk.keys)
             if key in reasons:
-                self._failed.setdefault(chunk.seq, (path, reasons[key]))
+                self._failed.setdefault(path, {}).setdefault(chunk.seq, reasons[key])
         self._failed_keys += reasons
         return tokens, path
 
     def report(self) -> EmbeddingReport:
-        counts = Counter(path for path, _ in self._failed.values())
-        reasons = dict(reversed(self._failed.values()))  # of each path the first
-        failed = tuple(
-            Failure(path, f"{count} passage{'s' * (count > 1)} not embedded: {reasons[path]}")
-            for path, count in counts.items()
-        )
+        failed = list[Failure]()
+        for path, reasons in self._failed.items():
+            count, first = len(reasons), next(iter(reasons.values()))
+            failed += [Failure(path, f"{count} passage{'s' * (count > 1)} not embedded: {first}")]
         self._notes += [_ESTIMATED] if self._usage and self._usage.requests else []
         self._notes += [f"{self._unlike} {_UNLIKE}"] if self._unlike else []
         with self._database.read() as connection:
-            chunks = find_waiting_for(connection, self._dataset, self._failed_keys)
-        return EmbeddingReport(
-            self._computed, failed, tuple(chunks), self._usage, tuple(self._notes)
-        )
+            chunks = tuple(find_waiting_for(connection, self._dataset, self._failed_keys))
+        notes = tuple(self._notes)
+        return EmbeddingReport(self._computed, tuple(failed), chunks, self._usage, notes)
 
 
 Answer = tuple[EmbeddingResult | EmbeddingServerError, float, EmbeddingUsage | None]

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
@@ -69,6 +70,18 @@ class Source:
         """The id of this content of the document."""
         return ids.revision_id(self.source_doc_id, self.content_hash)
 
+    def revision(
+        self,
+        chunks: Iterable[NewChunk],
+        pipeline: str,
+        embedded_by: str,
+        vectors: Mapping[str, Vector] | None = None,
+    ) -> NewRevision:
+        """Return the revision to publish; chunks without a vector wait for it."""
+        what = self.dataset, self.file, self.parsed, self.content_hash, tuple(chunks)
+        how = self.fingerprint(pipeline), self.modified, vectors or {}, embedded_by
+        return NewRevision(*what, *how)
+
     def chunk_id(self, span: ChunkSpan) -> str:
         """Return the id of one passage of the document."""
         return ids.chunk_id(self.revision_id, span.modality, span.start)
@@ -99,8 +112,7 @@ class EmbeddedText:
         elif self.context:
             names = (document.title, *span.heading_path, *span.sections)
             lead = format_place(document.path, names, text)
-        if span.context:
-            lead += "\n".join((*span.context, "\n"))
+        lead += "\n".join((*span.context, "\n")) if span.context else ""
         windows = self.model.windows(text, lead, tokens=span.tokens or None)
         for part in split_by_time(text, span.cues, self.part_seconds):
             windows += self.model.windows(part, lead)
@@ -158,15 +170,12 @@ class Pipeline:
 
     def prepare(self, source: Source) -> tuple[NewRevision, str | None]:
         """Cut a document to publish; the second value says why a tokenizer did not count."""
-        cut = cut_document(self.chunker, source)
-        windows = (self.embedded.windows(source.parsed, span) for span in cut.spans)
-        chunks = [
-            NewChunk(source.chunk_id(span), span, embed_keys(self.model, texts))
-            for span, texts in zip(cut.spans, windows, strict=True)
-        ]
+        cut, chunks = cut_document(self.chunker, source), list[NewChunk]()
+        for span in cut.spans:
+            keys = embed_keys(self.model, self.embedded.windows(source.parsed, span))
+            chunks.append(NewChunk(source.chunk_id(span), span, keys))
         embedded_by = self.model.encoder.fingerprint
-        revision = make_revision(source, chunks, self.fingerprint, embedded_by=embedded_by)
-        return revision, cut.fallback
+        return source.revision(chunks, self.fingerprint, embedded_by), cut.fallback
 
     def stored_texts(self, chunks: Iterable[Chunk]) -> dict[str, str]:
         """Return the texts to embed for stored chunks, by key."""
@@ -199,38 +208,15 @@ def cut_document(
     """Cut a document; ``ranges`` are passages that were cut elsewhere."""
     document = source.parsed
     cut = chunker.cut(document) if ranges is None else chunker.cut_at(document, ranges)
-    if cut.fallback is None:
-        return cut
     # sizes in other tokens than the model's cannot show whether a passage fits its window
-    return Cut(tuple(replace(span, tokens=0) for span in cut.spans), cut.fallback)
+    spans = (replace(span, tokens=0) if cut.fallback else span for span in cut.spans)
+    return Cut(tuple(spans), cut.fallback)
 
 
 def embed_keys(model: EmbeddingModel, windows: Iterable[str]) -> tuple[str, ...]:
     """Return the cache keys for the vectors of these texts."""
     fingerprint = model.encoder.fingerprint
     return tuple(embedding_cache.embed_key(fingerprint, "document", text) for text in windows)
-
-
-def make_revision(
-    source: Source,
-    chunks: Iterable[NewChunk],
-    pipeline: str,
-    *,
-    embedded_by: str,
-    vectors: Mapping[str, Vector] | None = None,
-) -> NewRevision:
-    """Return the revision of a document to publish; chunks without a vector wait for it."""
-    return NewRevision(
-        dataset=source.dataset,
-        file=source.file,
-        document=source.parsed,
-        content_hash=source.content_hash,
-        chunks=tuple(chunks),
-        pipeline=source.fingerprint(pipeline),
-        modified=source.modified,
-        vectors=vectors or {},
-        embedded_by=embedded_by,
-    )
 
 
 def publish(
@@ -252,22 +238,16 @@ def split_by_time(text: str, cues: Sequence[Cue], part_seconds: float) -> list[s
 
     Return no parts if there would be a single one, or if ``part_seconds`` is 0.
     """
-    if part_seconds <= 0 or len(cues) < 2:
-        return []
-    begin = cues[0].time_start
-    duration = max(cue.time_end for cue in cues) - begin
-    count = min(round(duration / part_seconds), len(cues))
-    if count < 2:
-        return []
+    begin = cues[0].time_start if cues else 0.0
+    duration = max((cue.time_end for cue in cues), default=begin) - begin
+    count = min(round(duration / part_seconds), len(cues)) if part_seconds > 0 else 0
     ends: dict[int, int] = {}
-    for cue in cues:
+    for cue in cues if count > 1 else ():
         middle = (cue.time_start + cue.time_end) / 2 - begin
         part = max(max(ends, default=0), min(count - 1, int(middle * count / duration)))
         ends[part] = cue.end
-    if len(ends) < 2:
-        return []
-    starts = [cues[0].start, *list(ends.values())[:-1]]
-    return [text[start:end].strip() for start, end in zip(starts, ends.values(), strict=True)]
+    bounds = [cues[0].start, *ends.values()] if len(ends) > 1 else []
+    return [text[start:end].strip() for start, end in pairwise(bounds)]
 
 
 _SUFFIX = re.compile(r"\.\w{1,8}$")

@@ -138,9 +138,11 @@ class SyncRun:
         if (unfit := self._database.describe_unfit(file.path)) is not None:
             self.failed.append(Failure(file.path, unfit))  # its name cannot be stored either
             return
+        entry, known = self._stored.entries.get(file.path), self._stored.paths_of(file.path)
         for parsed in outcome.read(changes):
-            if self._stays(parsed.path, outcome):
-                continue
+            is_same = entry and (entry.state, entry.digest) == ("done", outcome.digest)
+            if known and entry and not is_same and outcome.is_refused(parsed.path):
+                continue  # its file was cut short: it keeps its earlier text
             if (unfit := self._database.describe_unfit(parsed.path, *parsed.metadata)) is not None:
                 outcome.fail(parsed.path, unfit)
             elif (owner := changes.claim(parsed.path, file.path)) != file.path:
@@ -148,28 +150,17 @@ class SyncRun:
                 outcome.fail(parsed.path, reason, retry=True)  # until the owner gives it up
             else:
                 outcome.paths.add(parsed.path)
-                if (source := changes.change_of(parsed, file)) is not None:
-                    self._collect(source, outcome)
+                if (source := changes.change_of(parsed, file)) is None:
+                    outcome.unchanged += 1
+                    if "modified" not in parsed.metadata:
+                        outcome.dates[parsed.path] = date_of(parsed, file)
                     continue
-                outcome.unchanged += 1
-                if "modified" not in parsed.metadata:
-                    outcome.dates[parsed.path] = date_of(parsed, file)
-        known = self._stored.paths_of(file.path)
+                self._group.append((source, outcome))
+                self._collected_chars += len(parsed.text)
+                if self._collected_chars >= self._group_chars:
+                    self.publish_group()
         changes.release(file.path, known - outcome.paths - outcome.unread(known))
         self._files_read.append(outcome)
-
-    def _stays(self, path: str, outcome: FileOutcome) -> bool:
-        """Return whether a document keeps its earlier text, because its file was cut short."""
-        file = outcome.file.path
-        entry = self._stored.entries.get(file) if self._stored.paths_of(file) else None
-        is_read = entry is None or (entry.state == "done" and entry.digest == outcome.digest)
-        return not is_read and outcome.is_refused(path)
-
-    def _collect(self, source: Source, outcome: FileOutcome) -> None:
-        self._group.append((source, outcome))
-        self._collected_chars += len(source.parsed.text)
-        if self._collected_chars >= self._group_chars:
-            self.publish_group()
 
     def leave_to_conversions(self, file: SourceFile) -> bool:
         """Drop the documents of a converted file; return whether its conversion is indexed."""
@@ -193,10 +184,7 @@ class SyncRun:
         self._note_begun(outcome.file for _, outcome in group)
         revisions: list[NewRevision] = []
         for source, outcome in group:
-            revision = self._cut(source, outcome)
-            if revision is not None and not revision.chunks:
-                outcome.fail(source.parsed.path, "it has no text to search")
-            elif revision is not None:
+            if (revision := self._cut(source, outcome)) is not None:
                 is_new = source.parsed.path not in self._stored.documents
                 self._added += is_new
                 self._updated += not is_new
@@ -216,7 +204,9 @@ class SyncRun:
             return None
         if fallback is not None:
             self._uncounted[source.source_doc_id] = fallback
-        return revision
+        if not revision.chunks:
+            outcome.fail(source.parsed.path, "it has no text to search")
+        return revision if revision.chunks else None
 
     def _note_begun(self, files: Iterable[SourceFile]) -> None:
         """Record new files as begun: else documents could stay after their files are gone.
@@ -235,15 +225,15 @@ class SyncRun:
         self._files_deprived |= deprived
 
     def _note_read(self) -> None:
-        outcomes, self._files_read = self._files_read, []
-        if not outcomes:
+        if not self._files_read:
             return
         with self._database.write() as connection:
-            entries = [self._settle(connection, outcome) for outcome in outcomes]
+            entries = [self._settle(connection, outcome) for outcome in self._files_read]
             files = [entry.file for entry in entries]
             counts = manifest.count_documents(connection, self._dataset, files)
             entries = [replace(entry, documents=counts[entry.file]) for entry in entries]
             manifest.record(connection, self._dataset, *entries)
+        self._files_read = []
 
     def _settle(self, connection: Connection, outcome: FileOutcome) -> ManifestEntry:
         """Remove a file's documents that are gone from it; return its manifest entry."""
@@ -251,8 +241,7 @@ class SyncRun:
         self._unchanged += outcome.unchanged
         self._unfinished += outcome.is_cut_short
         file, known = outcome.file, self._stored.paths_of(outcome.file.path)
-        unread = outcome.unread(known)
-        if unread:
+        if unread := outcome.unread(known):
             self._kept[file.path] = len(unread)
             outcome.retry = outcome.retry or outcome.is_whole
         state = "kept" if unread and not outcome.retry else outcome.state
@@ -266,8 +255,10 @@ class SyncRun:
     def _entry(
         self, file: SourceFile, state: State, reason: str | None, seen_at: float
     ) -> ManifestEntry:
-        fingerprint = self._changes.fingerprint(file.path, reason)
-        stamps = file.size, file.mtime_ns
+        fingerprint, stamps = (
+            self._changes.fingerprint(file.path, reason),
+            (file.size, file.mtime_ns),
+        )
         entry = ManifestEntry(file.path, *stamps, fingerprint, state, reason, seen_at)
         return replace(entry, mount=file.mount, ctime_ns=file.ctime_ns, inode=file.inode)
 
@@ -291,6 +282,17 @@ class SyncRun:
 
     def report(self, seconds: float) -> SyncReport:
         """Return the report of the run, with the dataset's present counts."""
+        notes, kept, files_kept = (
+            [*self._changes.notes()],
+            sum(self._kept.values()),
+            len(self._kept),
+        )
+        if files_kept:
+            they = f"{kept} document{'s' * (kept > 1)} of {files_kept} file{'s' * (files_kept > 1)}"
+            notes.append(f"kept {they} unchanged: the new content could not be read")
+        for first in list(self._uncounted.values())[:1]:
+            said = f"the size of {len(self._uncounted)} documents is an estimate"
+            notes.append(f"{said}, 4 characters per token: {first}")
         unseen = (len(self._stored.paths_of(file)) for file in self._changes.unseen)
         dataset, skipped = self._dataset, {file.path for file in self._changes.listing.skipped}
         with self._database.read() as connection:
@@ -314,17 +316,6 @@ class SyncRun:
             unchanged=self._unchanged,
             removed=self._removed,
             unfinished=self._unfinished,
-            kept=sum(unseen) + sum(self._kept.values()),
-            notes=self._changes.notes() + self._notes(),
+            kept=sum(unseen) + kept,
+            notes=tuple(notes),
         )
-
-    def _notes(self) -> tuple[str, ...]:
-        notes: list[str] = []
-        if self._kept:
-            kept, files = sum(self._kept.values()), len(self._kept)
-            they = f"{kept} document{'s' * (kept > 1)} of {files} file{'s' * (files > 1)}"
-            notes.append(f"kept {they} unchanged: the new content could not be read")
-        for first in list(self._uncounted.values())[:1]:
-            said = f"the size of {len(self._uncounted)} documents is an estimate"
-            notes.append(f"{said}, 4 characters per token: {first}")
-        return tuple(notes)

@@ -112,8 +112,7 @@ def in_groups(
     items: Iterable[_Item], size_of: Callable[[_Item], int], enough: int
 ) -> Iterator[list[_Item]]:
     """Yield groups of items in order; a group is complete when its sizes reach ``enough``."""
-    group: list[_Item] = []
-    size = 0
+    group, size = list[_Item](), 0
     for item in items:
         group.append(item)
         size += size_of(item)

@@ -18,7 +18,7 @@ from llama_index.core.schema import (
 from pydantic import PrivateAttr
 
 from catalog.core.documents import part_label
-from catalog.ingest.pipeline import TOGETHER, make_revision
+from catalog.ingest.pipeline import TOGETHER
 from catalog.ingest.sync_report import in_groups
 from catalog.search_v2.ingestion_nodes import ChunkNode, GivenDocuments
 from catalog.search_v2.nodes import PassageNode, link_neighbours
@@ -118,12 +118,11 @@ class ChunkPersistenceTransform(TransformComponent):
             if isinstance(node, ChunkNode):
                 groups.setdefault(node.source.source_doc_id, []).append(node)
         for group in groups.values():
-            group[0].revision = make_revision(
-                group[0].source,
+            group[0].revision = group[0].source.revision(
                 [NewChunk(chunk.node_id, chunk.span, chunk.embed_keys) for chunk in group],
                 self.pipeline,
-                embedded_by=group[0].embedded_by,
-                vectors={key: vector for chunk in group for key, vector in chunk.vectors.items()},
+                group[0].embedded_by,
+                {key: vector for chunk in group for key, vector in chunk.vectors.items()},
             )
         return list(nodes)
 
