@@ -61,7 +61,6 @@ def embed_waiting(
     with database.write() as connection:  # a vector may have been lost without a note
         if not settle_waiting(connection, dataset):
             return EmbeddingReport()
-    with database.read() as connection:
         waiting = list_waiting(connection, dataset, since)
     run = _EmbeddingRun(database, dataset, pipeline, waiting)
     try:
@@ -142,8 +141,7 @@ class _EmbeddingRun:
     def _settle(self, answer: Answer) -> tuple[float, str]:
         """Store the vectors of a batch; return its size in tokens, and a path for it."""
         (keys, missing), (result, seconds, usage) = self._asked.popleft(), answer
-        if usage is not None:
-            self._usage = self._usage + usage if self._usage else usage
+        self._usage = self._usage + usage if self._usage and usage else self._usage or usage
         if isinstance(result, EmbeddingServerError):
             reasons = dict.fromkeys(missing, str(result))
         else:
@@ -187,13 +185,13 @@ def ask(model: EmbeddingModel, fingerprint: str, texts: Sequence[str]) -> Answer
             f"machine ({fingerprint}): install the same model on every machine"
         )
     started, before = time.monotonic(), model.usage
-    result: EmbeddingResult | EmbeddingServerError
+    result: EmbeddingResult | EmbeddingServerError = EmbeddingResult((), {})
     try:
-        result = model.embed(texts) if texts else EmbeddingResult((), {})
+        result = model.embed(texts) if texts else result
     except EmbeddingServerError as error:
         result = error
-    after = model.usage
-    return result, time.monotonic() - started, after - before if after and before else None
+    used = model.usage - before if model.usage and before else None
+    return result, time.monotonic() - started, used
 
 
 def keep_vectors(

@@ -18,7 +18,6 @@ from catalog.ingest.readers.base import one_line
 from catalog.ingest.readers.metadata import DATE_KEYS, LEVEL, UNREADABLE, take_title
 from catalog.ingest.readers.opening import digest_file
 from catalog.ingest.readers.registry import EXTENSIONS
-from catalog.ingest.sidecars import Sidecars
 from catalog.ingest.sync_report import METADATA, Failure
 from catalog.store.manifest import State
 
@@ -67,11 +66,10 @@ def describe(
     title = take_title(stated)
     accepted = _accepted(own, remarks)
     known = {name: value for name, value in parsed.metadata.items() if name not in own}
-    metadata = {**known, **stated, **accepted}
     said = {**stated, **accepted}
     described = replace(
         parsed,
-        metadata=metadata,
+        metadata={**known, **said},
         title=parsed.title if "title" in parsed.written else one_line(title or parsed.title),
         file_type=str(said.get("file_type", parsed.file_type)),
         source_type=str(said.get("source_type", parsed.source_type)),
@@ -92,12 +90,11 @@ def _accepted(fields: Mapping[str, MetadataValue], remarks: list[str]) -> dict[s
             if name in DATE_KEYS:
                 del accepted[name]
         elif name == "file_type":
-            kind = known_file_type(value, EXTENSIONS) if isinstance(value, str) else None
-            if kind is None:
-                remarks.append(f"file_type {_shown(value)} is not a known type such as pdf")
-                del accepted[name]
-            else:
+            if kind := known_file_type(value, EXTENSIONS) if isinstance(value, str) else None:
                 accepted[name] = kind
+                continue
+            remarks.append(f"file_type {_shown(value)} is not a known type such as pdf")
+            del accepted[name]
         elif name == "source_type" and (isinstance(value, tuple) or len(str(value)) > _MAX_WORD):
             remarks.append(f"source_type {_shown(value)} must be one short text, such as memo")
             del accepted[name]
@@ -153,9 +150,19 @@ class FileOutcome:
                     self.refused |= {item.document} if item.document is not None else set()
                     continue
                 named = changes.originals.name_original(drop_claims(item), file.path)
-                document = self._described(named, changes.sidecars)
-                if document is not None:
-                    yield document
+                try:
+                    beside = changes.sidecars.fields_of(named, file.path)
+                except ReadError as error:
+                    self.fail(named.path, str(error))
+                    self.refused.add(named.path)
+                    continue
+                document, remarks = describe(named, beside)
+                self._noted += bool(remarks)
+                if remarks and self._noted <= _MAX_REMARKS:
+                    is_last = self._noted == _MAX_REMARKS
+                    more = "; further ones in this file are not listed" if is_last else ""
+                    self.fail(named.path, f"{METADATA}{'; '.join(remarks)}{more}")
+                yield document
         except EmptyDocumentError as error:
             self.fail(file.path, str(error))
         except ReadError as error:
@@ -175,21 +182,6 @@ class FileOutcome:
     def is_refused(self, path: str) -> bool:
         """Return whether the part of the file with this document, or one around it, is unread."""
         return any(name in self.refused for name in enclosing(path))
-
-    def _described(self, parsed: ParsedDocument, sidecars: Sidecars) -> ParsedDocument | None:
-        """Return the document with its sidecars' metadata; ``None`` if those cannot be read."""
-        try:
-            document, remarks = describe(parsed, sidecars.fields_of(parsed, self.file.path))
-        except ReadError as error:
-            self.fail(parsed.path, str(error))
-            self.refused.add(parsed.path)
-            return None
-        self._noted += bool(remarks)
-        if remarks and self._noted <= _MAX_REMARKS:
-            is_last = self._noted == _MAX_REMARKS
-            more = "; further ones in this file are not listed" if is_last else ""
-            self.fail(parsed.path, f"{METADATA}{'; '.join(remarks)}{more}")
-        return document
 
     @property
     def reason(self) -> str | None:

@@ -73,8 +73,7 @@ class Progress(Protocol):
 class Silent:
     """A progress that shows nothing."""
 
-    def start(self, *args: object, **more: object) -> None:
-        """Do nothing."""
+    def start(self, *args: object, **more: object) -> None: ...
 
     advance = start
 

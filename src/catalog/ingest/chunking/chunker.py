@@ -24,8 +24,6 @@ from catalog.ingest.chunking.cut import Band, Cutter, TokenSizes
 from catalog.ingest.chunking.sections import TRANSCRIPTS, Outline, Section, split_streams
 from catalog.ingest.chunking.windows import split_windows
 
-SMALLEST_CHUNK_SIZE = 16
-
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -54,8 +52,8 @@ class DocumentChunker:
         min_size: int = 64,
         window_seconds: float = 60.0,
     ) -> None:
-        if chunk_size < SMALLEST_CHUNK_SIZE:
-            raise ConfigError(f"chunk_size is {chunk_size}: use {SMALLEST_CHUNK_SIZE} or more")
+        if chunk_size < 16:
+            raise ConfigError(f"chunk_size is {chunk_size}: use 16 or more")
         if not 0 <= 2 * chunk_overlap < chunk_size:
             raise ConfigError(f"chunk_overlap is {chunk_overlap}: use 0 to {(chunk_size - 1) // 2}")
         for name, value in {"min_size": min_size, "window_seconds": window_seconds}.items():
@@ -95,8 +93,8 @@ class _DocumentCutter:
                 for passage in by_size.cut(self.outline.sections(start, end)):
                     yield self.span(passage, modality)
             elif modality in TRANSCRIPTS and seconds:
-                windows = split_windows(self._doc.text, cues, start, seconds, self._fits)
-                for begin, window in windows:
+                text = self._doc.text
+                for begin, window in split_windows(text, cues, start, seconds, self._fits):
                     yield from self._cut_cues(by_time, begin, window, modality)
             else:
                 yield from self._cut_cues(by_size, start, cues, modality)
@@ -149,10 +147,9 @@ class _DocumentCutter:
     def _columns(self, start: int, end: int) -> tuple[str, ...]:
         """Return the column names of the table in which the passage begins, or which fills it."""
         first = max(0, bisect_right(self._tables, (start, end)) - 1)
-        for table in self._tables[first : first + 2]:
-            shared = min(end, table.end) - max(start, table.start)
-            if table.start <= start < table.end or 2 * shared > end - start:
-                return (table.columns,)
+        for begin, stop, columns in self._tables[first : first + 2]:
+            if begin <= start < stop or 2 * (min(end, stop) - max(start, begin)) > end - start:
+                return (columns,)
         return ()
 
     def _fits(self, start: int, end: int) -> bool:

@@ -13,7 +13,6 @@ from catalog.ingest.chunking import boundaries
 from catalog.ingest.chunking.sections import Outline, Section
 
 Span = tuple[int, int]
-FindBreak = Callable[[str, int, int], int | None]
 CHARS_PER_SIZE = 8  # at most: a tokenizer may call a megabyte of base64 one token
 _LINE_ORIENTED = """
     bash bat c cc cfg clj conf cpp cs css csv cxx dart env erl ex exs fish go gradle h hh hpp hs
@@ -37,8 +36,7 @@ class TokenSizes:
             reason, substitute = f"{type(error).__name__}: {error}", CharTokenCounter()
             spans = substitute.spans(text)
             self.fallback = f"{counter.name} failed ({reason}); {substitute.name} used"
-        spans = spans[spans[:, 1] > spans[:, 0]]
-        starts, ends = spans[np.argsort(spans[:, 0], kind="stable")].T.copy()
+        starts, ends = spans[spans[:, 1] > spans[:, 0]].T
         # Bisecting plain arrays is many times faster than bisecting NumPy's.
         self._starts = array("q", starts.tobytes())
         self._ends = array("q", np.maximum.accumulate(ends).tobytes())
@@ -175,10 +173,11 @@ class Cutter:
         words = (self._outside_atoms(boundaries.last_word, least, reach) for least in (low, core))
         return next(filter(None, words), None) or boundaries.last_character(self._text, core, high)
 
-    def _outside_atoms(self, find: FindBreak, low: int, high: int) -> int | None:
+    def _outside_atoms(
+        self, find: Callable[[str, int, int], int | None], low: int, high: int
+    ) -> int | None:
         while high > low and (cut := find(self._text, low, high)) is not None:
-            atom = around(self._atoms, cut)
-            if atom is None:
+            if (atom := around(self._atoms, cut)) is None:
                 return cut if cut > low else None
             high = atom[0]
         return None

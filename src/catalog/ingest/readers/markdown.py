@@ -10,6 +10,7 @@ import html
 import re
 import string
 from bisect import bisect_right
+from dataclasses import replace
 from itertools import islice
 
 from markdown_it import MarkdownIt
@@ -44,19 +45,14 @@ class MarkdownReader(WholeFileReader):
         headings, atomic, tables, tags = scan_markdown(text, end if is_shown else body_start)
         level = one_level(recording.get(LEVEL), metadata.get(LEVEL))
         tagged = normalise({"tags": metadata.get("tags"), "keywords": tags}) if tags else {}
+        named = choose_title(path, title, *(heading.title for heading in headings[:1]))
         document = ParsedDocument(
-            path=path,
-            text=text,
-            title=choose_title(path, title, headings[0].title if headings else None),
-            file_type=file_type(path),
-            metadata={**recording, **metadata, **level, **tagged},
-            headings=headings,
-            atomic=atomic,
-            tables=tables,
-            body_start=body_start,
-            written=frozenset(metadata) | ({"title"} if title else set()),
-            remarks=(problem,) if problem else (),
+            path, text, named, file_type(path), remarks=(problem,) * bool(problem)
         )
+        document = replace(document, headings=headings, atomic=atomic, tables=tables)
+        metadata, written = {**recording, **metadata, **level, **tagged}, frozenset(metadata)
+        written |= {"title"} if title else set()
+        document = replace(document, metadata=metadata, written=written, body_start=body_start)
         return add_segments(document, fields, has_header=header is not None)
 
 
@@ -88,7 +84,6 @@ def plain_title(markup: str) -> str:
 _OUTLINE = re.compile(r"\s*+(?:[\w./-]++::[^\n]*+\n\s*+)*+- ")
 _ROW = re.compile(r"\|(?=.*\w)[^<>]*+")
 _BAR = re.compile(r"(?<!\\)\|")
-_MAX_SETEXT_LINES = 3  # a longer paragraph above a rule is no underlined heading
 _HTML_HEADING = re.compile(
     r"<h([1-6])\b[^<>]*+>((?:(?!</?h[1-6]\b).){1,400}+)</h\1>", re.IGNORECASE | re.DOTALL
 )
@@ -97,7 +92,6 @@ _RAW_HTML = re.compile(r"\s*<(?:!--|pre|script|style|textarea)", re.IGNORECASE)
 _TAG = re.compile(
     r"(?<!\S)(?<!\]: )#(?!(?=[a-f]*\d)(?:[\da-f]{3}){1,2}\b)([^\W\d_][\w/-]{0,99})(?![\w/#-])"
 )
-_MOST_TAGS = 100
 _PARSER = MarkdownIt("commonmark", {"maxNesting": 24}).enable("table").disable("reference")
 _PARSER.core.ruler.enableOnly(["block"])
 
@@ -125,7 +119,7 @@ def scan_markdown(
         begin, end = lines[first].start, lines[last - 1].end
         if token.type == "heading_open" and (is_outline or not token.level):
             apart.append((begin, end))
-            is_rule = token.markup in "=-" and last - first > _MAX_SETEXT_LINES + 1
+            is_rule = token.markup in "=-" and last - first > 4  # under a longer paragraph
             title = plain_title(inner.content) or one_line(inner.content)
             if title and not is_rule:
                 headings.append(Heading(begin, end, int(token.tag[1]), title))
@@ -146,5 +140,5 @@ def scan_markdown(
         if title := plain_title(match[2]) or one_line(" ".join(_ALT.findall(match[2]))):
             headings.append(Heading(match.start(), match.end(), int(match[1]), title))
     headings.sort(key=lambda heading: heading.start)
-    tags = islice(filter(is_text, _TAG.finditer(text, start)), _MOST_TAGS)
+    tags = islice(filter(is_text, _TAG.finditer(text, start)), 100)
     return tuple(headings), tuple(atomic), tuple(tables), tuple(match[1] for match in tags)
