@@ -1,32 +1,24 @@
 """Text made from a recording or an image: frames, transcripts, captions, OCR text.
 
 A converter names the original below the title: in fields between ``---`` lines (``video_source:
-`lecture.mp4```), or in lines in italics (``*Original file: `photo.png`*``). Ordinary Markdown is
-not changed.
+`lecture.mp4```), or in lines in italics (``*Original file: `photo.png`*``).
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from catalog.core.documents import MetadataValue, Modality, ParsedDocument, Segment
+from catalog.core.documents import Modality, ParsedDocument, Segment
 from catalog.ingest.chunking.boundaries import skip_space, trim_end
+from catalog.ingest.chunking.cut import Span
 from catalog.ingest.readers.base import choose_title
-from catalog.ingest.readers.timed.frames import (
-    CONVERTED,
-    RECORDINGS,
-    file_type_of,
-    find_frames,
-    find_medium,
-    media_file_name,
-    read_seconds,
-    title_without_time,
-)
+from catalog.ingest.readers.timed import frames
+from catalog.ingest.readers.timed.frames import RECORDINGS, file_type_of, find_medium
 from catalog.ingest.readers.timed.transcripts import find_cues
 
 _NAME, _NEXT = r"[A-Za-z][\w -]{0,40}:", r"[ \t]*+(?:\r\n?|\n)[ \t]*+"
@@ -37,7 +29,6 @@ _HEADER = re.compile(
     rf"|{_ITALIC}(?:{_NEXT}{_ITALIC}){{0,120}})"
 )
 _FIELD = re.compile(r"(?:^|[\r\n])[ \t]*+[*_]?([A-Za-z][\w -]{0,40}):([^\r\n]*)")
-_BREAK = re.compile(r"\r\n?|\n")
 _CONVERTER_FIELDS = """
     source_file source_format source_url video_source original_file media frame_file thumbnail_file
     timestamp video_id modality ocr_model transcription_model transcript_source vision_model"""
@@ -46,8 +37,7 @@ _CONVERTER_FIELDS = """
 def read_converter_header(text: str, start: int) -> tuple[dict[str, str], str] | None:
     """Return the fields of a converter's header in ``text[start:]``, and the text without it.
 
-    Names are in lower case with ``_`` for blanks. Its lines stay in the text as empty lines, so
-    that later lines keep their numbers. A header must have a heading above it.
+    Names are in lower case with ``_`` for blanks. Its lines stay as empty lines.
     """
     if (header := _HEADER.match(text, start)) is None:
         return None
@@ -59,16 +49,17 @@ def read_converter_header(text: str, start: int) -> tuple[dict[str, str], str] |
             key += "_again"
     if not fields.keys() & set(_CONVERTER_FIELDS.split()):  # somebody's text between two rules
         return None
-    breaks = "".join(_BREAK.findall(header["block"]))
+    breaks = re.sub(r"[^\r\n]+", "", header["block"])
     return fields, text[: header.start("block")] + breaks + text[header.end() :]
 
 
-_SOURCE_KEYS = ("video_source", "source_file", "original_file", "media_file")
-_MEDIA_KEYS = ("source", "media", "video", "audio", "recording", "image")
+_FILES = ("video_source", "source_file", "original_file", "media_file")
+_MEDIA = ("source", "media", "video", "audio", "recording", "image")
 _KINDS = {"thumbnail_file": "image", "video_source": "video", "video_id": "video"}
 _MODALITIES: tuple[Modality, ...] = ("ocr", "image_caption", "video_transcript", "audio_transcript")
+_NO = ("", "no", "none", "false")
 _PART = re.compile(
-    r"(?P<ocr>ocr(?: text| output| result)?|text(?: in (?:the )?image)?"
+    r"(?i)(?P<ocr>ocr(?: text| output| result)?|text(?: in (?:the )?image)?"
     r"|(?:extracted|recogni[sz]ed|visible|transcribed) text)"
     r"|(?:(?:image|thumbnail|visual) )?description|(?:image )?caption|alt(?: text)?"
 )
@@ -79,107 +70,91 @@ def add_segments(
 ) -> ParsedDocument:
     """Return the document with its segments and source, without timecodes before its cues.
 
-    ``stated`` are the fields at its top. ``image: cover.png`` in front matter does not say where a
-    text comes from, and neither does ``source: paper.pdf``: only a converter's header or its own
-    terms do. A frame's title is replaced by the recording's name.
+    ``stated`` are the fields at its top. ``image: cover.png`` and ``source: paper.pdf`` in front
+    matter do not say where a text comes from: only a converter's header or its own terms do.
     """
-    fields = {str(key).casefold(): value for key, value in stated.items()}
+    path, said = document.path, {str(key).casefold(): value for key, value in stated.items()}
+    fields = {key: it for key, it in said.items() if str(it).lower() not in _NO}
     modality = next((one for one in _MODALITIES if fields.get("modality") == one), None)
-    files = [media_file_name(fields.get(key)) for key in _SOURCE_KEYS]
-    media = [media_file_name(fields.get(key)) for key in _MEDIA_KEYS]
-    name = next(filter(None, files + media if has_header or modality else files), None)
-    medium = find_medium(document.path, name)
-    recording = next((it for it in files + media if file_type_of(it or "") in RECORDINGS), None)
-    is_converted = CONVERTED in document.path.split("/")
-    is_named = bool(name) or is_converted or medium.file_type in RECORDINGS  # not by scan.pdf.md
+    named = {key: frames.media_file_name(fields.get(key)) for key in (*_FILES, *_MEDIA)}
+    name = next(filter(None, map(named.get, named if has_header or modality else _FILES)), None)
+    recording = next((it for it in named.values() if file_type_of(it or "") in RECORDINGS), None)
+    title, medium_type, medium = find_medium(path, name)
+    is_converted = frames.CONVERTED in path.split("/")
     kinds = [kind for key, kind in _KINDS.items() if has_header and key in fields]
     kinds += filter(None, [file_type_of(f"x.{fields.get('source_format')}")])
-    file_type = next(iter(kinds), medium.file_type if is_named else None)
-    is_declared = has_header or is_converted or bool(file_type or modality)
-    length = read_seconds(fields.get("duration")) or None
-    told: dict[str, MetadataValue] = {"duration": length} if length else {}
-    headings = [heading for heading in document.headings if heading.start >= document.body_start]
-    frames, no_frame = find_frames(document, headings, fields)
-    is_told = is_declared or recording is not None or bool(frames)
-    cues, no_transcript = find_cues(document, headings, frames, is_declared=is_told, length=length)
-    if not frames and not cues:
+    if medium_type and (name or is_converted or medium_type in RECORDINGS):  # not scan.pdf.md
+        kinds.append(medium_type)
+    is_declared = bool(has_header or is_converted or kinds or modality)
+    length = frames.read_seconds(fields.get("duration"))
+    shown, no_frame = frames.find_frames(document, fields)
+    is_named = bool(is_declared or recording or shown)
+    cues, no_transcript = find_cues(document, shown, is_named=is_named, length=length)
+    if shown or cues:
+        name = recording or (None if kinds[:1] == ["image"] else name)  # a frame's own picture
+        title, medium_type, medium = find_medium(path, name, is_frame=not cues)
+        kinds = [kind for kind in (*kinds[:1], medium_type) if kind in RECORDINGS]
+        is_call = path.lower().endswith(".txt") and not (shown or modality or kinds)
+        is_audio = "audio" in kinds or modality == "audio_transcript" or is_call
+        spoken: Modality = "audio_transcript" if is_audio else "video_transcript"
+        kinds.append(spoken.removesuffix("_transcript"))
+        segments = [*shown, *(replace(cue, modality=spoken) for cue, _ in cues)]
+        own = document.title
+        if shown and (own == choose_title(path) or own != frames.title_without_time(own)):
+            document = replace(document, title=title)
+    else:
         document = replace(document, untimed=no_frame or no_transcript)
-        said = {str(fields.get(key, "no")).lower() for key in ("ocr", "ocr_model")}
-        is_scanned = modality == "ocr" or "ocr" in str(fields.get("method")).lower()
-        is_scanned |= not said <= {"", "no", "none", "false", "0"}
-        is_image = is_scanned or file_type == "image" or modality == "image_caption"
+        told = f"{modality} {fields.get('method')}".lower()
+        ocr = "ocr" in told or "ocr" in fields or "ocr_model" in fields
+        is_image = ocr or kinds[:1] == ["image"] or modality == "image_caption"
         if not is_declared and not is_image:
             return document
-        file_type = file_type or medium.file_type
-        told |= medium.metadata() if file_type else {}
-        file_type = file_type or document.file_type
-        document = replace(document, file_type=file_type, source_type="converted")
-        parts = _image_segments(document, "ocr" if is_scanned else "image_caption")
-        return _place(document, parts if is_image else [], [], told)
-    name = recording or (None if file_type == "image" else name)
-    medium = find_medium(document.path, name, is_frame=not cues)
-    is_seen = bool(frames or {"video", "image"} & {file_type, medium.file_type})
-    is_call = document.path.lower().endswith(".txt") and not is_seen and modality is None
-    known = [one for one in (file_type, medium.file_type) if one in RECORDINGS]
-    is_audio = modality == "audio_transcript" or "audio" in known or is_call
-    spoken: Modality = "audio_transcript" if is_audio else "video_transcript"
-    title = document.title
-    if frames and (title_without_time(title) != title or title == choose_title(document.path)):
-        document = replace(document, title=medium.title)
-    segments = [*frames, *(replace(cue, modality=spoken) for cue, _ in cues)]
-    document = _place(document, segments, [cut for _, cut in cues], told | medium.metadata())
+        segments = _parts(document, "ocr" if ocr else "image_caption") if is_image else []
+        medium = medium if kinds or medium_type else {}
+    document = _cut(document, segments, [cut for _, cut in cues])
+    metadata = {**document.metadata, **({"duration": length} if length else {}), **medium}
+    written = document.written - ({"media", "media_file"} & medium.keys())
+    document = replace(document, metadata=metadata, written=written)
     covered = sum(segment.end - segment.start for segment in document.segments)
     if not is_declared and 2 * covered < len(document.text) - document.body_start:
-        return document
-    file_type = (*known, "audio" if is_audio else "video")[0]
+        return document  # a note with a short transcript in it
+    file_type = next(filter(None, [*kinds, medium_type]), document.file_type)
     return replace(document, file_type=file_type, source_type="transcript" if cues else "converted")
 
 
-def _image_segments(document: ParsedDocument, default: Modality) -> list[Segment]:
+def _parts(document: ParsedDocument, default: Modality) -> list[Segment]:
     """Return the whole body, cut where captions and OCR text follow each other."""
     parts = [(document.body_start, default)]
     for heading in document.headings:
-        part = _PART.fullmatch(heading.title.casefold().strip().rstrip(":"))
+        part = _PART.fullmatch(heading.title.strip().rstrip(":"))
         modality = default if part is None else "ocr" if part["ocr"] else "image_caption"
-        if modality != parts[-1][1] and heading.start >= document.body_start:
-            parts.append((heading.start, modality))
+        parts += [(heading.start, modality)] if modality != parts[-1][1] else []
     ends = [*(start for start, _ in parts[1:]), len(document.text)]
     return [Segment(at, end, kind) for (at, kind), end in zip(parts, ends, strict=True)]
 
 
-def _place(
-    document: ParsedDocument,
-    segments: Iterable[Segment],
-    cuts: Sequence[tuple[int, int]],
-    told: Mapping[str, MetadataValue],
-) -> ParsedDocument:
-    """Return the document with its medium and its segments, without the disjoint cuts."""
-    starts = [start for start, _ in cuts]
-    ends = [0, *(end for _, end in cuts)]
-    cut_before = [0, *accumulate(end - start for start, end in cuts)]
+def _cut(document: ParsedDocument, segments: list[Segment], cuts: list[Span]) -> ParsedDocument:
+    """Return the document with its segments and without the disjoint cuts."""
+    starts, ends = [start for start, _ in cuts], [0, *(end for _, end in cuts)]
+    removed = [0, *accumulate(end - start for start, end in cuts)]
 
     def move(offset: int) -> int:
         at = bisect_right(starts, offset)
-        return offset - cut_before[at] + max(0, ends[at] - offset)
+        return max(offset, ends[at]) - removed[at]
 
     kept = zip(ends, [*starts, len(document.text)], strict=True)
-    text = "".join(document.text[start:end] for start, end in kept)
-    placed = []
+    text, placed = "".join(document.text[start:end] for start, end in kept), list[Segment]()
     for segment in sorted(segments, key=lambda segment: segment.start):
         start = skip_space(text, move(segment.start), end := move(segment.end))
         if start < (end := trim_end(text, start, end)):
             placed.append(replace(segment, start=start, end=end))
     headings = [replace(one, start=move(one.start), end=move(one.end)) for one in document.headings]
     tables = [one._replace(start=move(one.start), end=move(one.end)) for one in document.tables]
-    metadata = {key: it for key, it in document.metadata.items() if key.casefold() != "duration"}
     return replace(
         document,
         text=text,
         headings=tuple(headings),
         atomic=tuple((move(start), move(end)) for start, end in document.atomic),
         tables=tuple(tables),
-        body_start=move(document.body_start),
         segments=tuple(placed),
-        metadata={**metadata, **told},
-        written=document.written - ({"media", "media_file"} & told.keys()),
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from operator import itemgetter
 from typing import NamedTuple
 
 from catalog.core.documents import Modality, Segment
@@ -41,32 +43,28 @@ def valid_seconds(value: object, limit: float = MAX_SECONDS) -> float | None:
     """Return a number (or its digits) of seconds from 0 to under 1000 hours; else ``None``."""
     if isinstance(value, bool) or not isinstance(value, int | float | str) or len(str(value)) > 30:
         return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < limit else None
+    with suppress(ValueError):
+        return seconds if 0 <= (seconds := float(value)) < limit else None
+    return None
 
 
 _PREFIX = re.compile(
-    r"(?:>{2,3}[ ]?|[-–—>][ ])?"
-    r"(?:\*\*(?P<bold>[^*:：\n]{1,48}?)(?:[:：]\*\*|\*\*[:：])(?:\s|$)"
-    r"|(?P<name>[^\W_][^:：;,!?<>\[\](){}\n]{0,47}?)(?:[ ]?[(（][^()（）\n]{1,24}[)）])?"
-    r"(?:[ ]?:(?:\s|$)|：))"
+    r"(?:>{2,3} ?|[-–—>] )?(?P<bold>\*\*)?(?P<name>[^\W_][^*:：;,!?<>\[\](){}\n]{0,47}?)"
+    r"(?(bold)(?:[:：]\*\*|\*\*[:：])(?:\s|$)|(?: ?[(（][^()（）\n]{1,24}[)）])?(?: ?:(?:\s|$)|：))"
 )
 _CHANGE = re.compile(r">{2,3}|[-–—][ ]?\w")
 _NUMBERED = re.compile(r"(?i)(?:speaker|spk|voice|person|participant|sprecher(?:in)?)[ _-]?\w{1,3}")
 _PARTICLES = "van von der den de da di del la le bin al of the"
 _NOT_NAMES = """
-    note notes warning caution example examples question answer step chapter part section hint tip
-    summary remark figure table theorem proof definition lemma error info debug todo update http
-    https important result results problem solution source edit ps so first second third"""
+    note warning caution example question answer step chapter part section hint tip summary remark
+    figure table theorem proof definition lemma error info debug todo update http important result
+    problem solution source edit p so first second third"""
 
 
 def is_name(text: str) -> bool:
     """Return whether the text looks like a person's name or role, in at most five words."""
     words = text.split()
-    if not 1 <= len(words) <= 5 or words[0].casefold().rstrip(".") in _NOT_NAMES.split():
+    if not 1 <= len(words) <= 5 or words[0].casefold().rstrip(".s") in _NOT_NAMES.split():
         return False
     # A capital, or a letter of a script that has none (田); a digit only from the second word on.
     firsts = [word[0] for word in words if word.casefold() not in _PARTICLES.split()]
@@ -83,8 +81,7 @@ def find_speakers(texts: Sequence[str]) -> list[str | None]:
     applies to the following cues until another name, ``>>`` or a dialogue dash marks a change.
     """
     found = [_PREFIX.match(text) for text in texts]
-    names = [(it["bold"] or it["name"]).strip() if it else "" for it in found]
-    names = [name if is_name(name) else "" for name in names]
+    names = [it["name"].strip() if it and is_name(it["name"].strip()) else "" for it in found]
     counts = Counter(filter(None, names))
     known = {name for it, name in zip(found, names, strict=True) if name and it and it["bold"]}
     known |= {name for name, count in counts.items() if count > 1 or _NUMBERED.fullmatch(name)}
@@ -111,20 +108,19 @@ class Caption(NamedTuple):
 
 
 def build_transcript(
-    captions: Sequence[Caption], modality: Modality
+    captions: Sequence[Caption], file_type: str | None
 ) -> tuple[str, tuple[Segment, ...], Places]:
     """Return a text with one line for each cue, in order of time, with segments and places.
 
-    Places are lines of the file, or only times if the cues have none. A repeated caption line is in
-    the text once. A known speaker's name comes before the first words of each turn.
+    Places are lines of the file, or times. A speaker's name comes before each turn that lacks it.
     """
-    cues = [cue for cue in _drop_repeats(_in_order(captions)) if any(map(storable, cue.lines))]
+    cues = _in_order(captions)
     words = [storable(" ".join(cue.lines)) for cue in cues]
-    names = [cue.speaker for cue in cues]
-    is_told = any(names)
-    names = names if is_told else find_speakers(words)
-    texts, segments, places = list[str](), list[Segment](), PlacesBuilder("line")
-    at, before = 0, None
+    is_told = any(cue.speaker for cue in cues)
+    names = [cue.speaker for cue in cues] if is_told else find_speakers(words)
+    modality: Modality = "audio_transcript" if file_type == "audio" else "video_transcript"
+    texts, segments, at, before = list[str](), list[Segment](), 0, None
+    places = PlacesBuilder("line" if any(cue.numbers for cue in cues) else "time")
     for cue, spoken, name in zip(cues, words, names, strict=True):
         is_turn = is_told and name and name != before and not spoken.startswith(f"{name}:")
         begin, lead, before = at, f"{name}: " if is_turn else "", name
@@ -133,39 +129,27 @@ def build_transcript(
             begin += len(line) + 1 + (len(lead) if begin == at else 0)
         texts.append(lead + spoken)
         end = at + len(texts[-1])
-        segments.append(Segment(at, end, modality, cue.start or 0.0, cue.end or 0.0, name))
+        segments.append(Segment(at, end, modality, cue.start, cue.end, name))
         at = end + 1
-    has_lines = any(cue.numbers for cue in cues)
-    return "\n".join(texts), tuple(segments), places.places() if has_lines else Places("time")
+    return "\n".join(texts), tuple(segments), places.places()
 
 
 def _in_order(captions: Sequence[Caption]) -> list[Caption]:
-    """Return the cues in order of their start; what has no time takes it from its neighbours."""
-    cues, at = list[Caption](), 0.0
+    """Return the cues in order, all with times, without lines that roll-up captions repeat."""
+    timed, until = list[tuple[float, Caption]](), 0.0
     for cue in captions:
-        cues.append(cue._replace(start=at if cue.start is None else cue.start))
-        at = max(cues[-1].start or 0.0, cue.end or 0.0)
-    cues.sort(key=lambda cue: cue.start or 0.0)
-    starts = [cue.start or 0.0 for cue in cues]
-    return [
-        cue if cue.end is not None and cue.end >= start else cue._replace(end=max(start, following))
-        for cue, start, following in zip(cues, starts, [*starts[1:], 0.0], strict=False)
-    ]
-
-
-def _drop_repeats(cues: Sequence[Caption]) -> list[Caption]:
-    """Return cues without the lines, up to three, that roll-up captions repeat."""
-    kept: list[Caption] = []
-    shown: tuple[str, ...] = ()
-    until = 0.0
-    for cue in cues:
-        start, end = cue.start or 0.0, cue.end or 0.0
+        start = until if cue.start is None else cue.start
+        timed.append((start, cue))
+        until = max(start, cue.end or 0.0)
+    timed.sort(key=itemgetter(0))
+    kept, shown, until = list[Caption](), tuple[str, ...](), 0.0
+    for (start, cue), (following, _) in zip(timed, timed[1:] + timed[-1:], strict=True):
+        end = following if cue.end is None or cue.end < start else cue.end
         is_next = kept and start - until <= 0.25 and cue.speaker == kept[-1].speaker
-        sizes = range(min(3, len(shown), len(cue.lines)), 0, -1) if is_next else ()
-        repeated = next((size for size in sizes if shown[-size:] == cue.lines[:size]), 0)
-        shown, until = cue.lines, max(until, end)
-        if repeated == len(cue.lines) and kept:
-            kept[-1] = kept[-1]._replace(end=max(kept[-1].end or 0.0, end))
+        repeated = max((n for n in (1, 2, 3) if is_next and shown[-n:] == cue.lines[:n]), default=0)
+        lines, shown, until = cue.lines[repeated:], cue.lines, max(until, end)
+        if lines:
+            kept.append(Caption(lines, start, end, cue.speaker, cue.numbers[repeated:]))
         else:
-            kept.append(cue._replace(lines=cue.lines[repeated:], numbers=cue.numbers[repeated:]))
+            kept[-1] = kept[-1]._replace(end=max(kept[-1].end or 0.0, end))
     return kept

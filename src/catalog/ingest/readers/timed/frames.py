@@ -10,27 +10,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from catalog.core.dates import read_written_date
-from catalog.core.documents import Heading, MetadataValue, Modality, ParsedDocument, Segment
+from catalog.core.documents import Heading, MetadataValue, ParsedDocument, Segment
 from catalog.ingest.readers.base import choose_title
 from catalog.ingest.readers.metadata import is_web_address, normalise
 from catalog.ingest.readers.timed.cues import CODE, parse_timecode, valid_seconds
 
 _TITLE = re.compile(
-    r"(?ai)^(?:visual |video |key ?)?(?:frame|screenshot|snapshot)(?: #?\d{1,6})?"
-    rf"(?: at| @|:)? ?[\[(]?({CODE})(?![\d:])"
+    r"(?ai)^(?P<frame>(?:visual |video |key ?)?(?:frame|screenshot|snapshot)(?: #?\d{1,6})?"
+    rf"(?: at| @|:)? ?)?[\[(]?(?P<time>{CODE})(?![\d:])[\])]?[ :–—-]{{0,4}}"
 )
-_TIMED_TITLE = re.compile(rf"(?:^[\[(]?|(?:\bat|@|[\[(]) ?)({CODE})(?![\d:])", re.ASCII | re.I)
-_TIMED_START = re.compile(rf"[\[(]?(?:{CODE})[\])]?[ :–—-]{{0,4}}(?=\w)", re.ASCII)
 _LABELLED = re.compile(
     r"(?aim)^[ \t>*_-]{0,8}(?:frame |video )?(?:time|position|time ?stamp|time ?code)[*_]{0,3}:"
     rf"[*_ \t`\[(]{{0,8}}({CODE}|\d{{1,7}}(?:[.,]\d{{1,9}})?)[\])*_`. \t]{{0,8}}$"
 )
-_LABELLED_WITHIN = 2000  # characters of a file in which a line with its time is looked for
 _TIME_KEYS = ("timestamp", "timecode", "frame_time", "time", "time_seconds", "seconds", "position")
 _FILE_KEYS = ("frame_file", "frame", "image_file", "image")
 _FOLDER = re.compile(r"(?:.+[-_. ])?(?:key|video)?frames", re.IGNORECASE)
@@ -62,12 +58,12 @@ def time_in_name(stem: str) -> float | None:
 
 def is_frame_title(title: str) -> bool:
     """Return whether a heading only says that a frame follows."""
-    return _TITLE.match(title) is not None
+    return bool((match := _TITLE.match(title)) and match["frame"])
 
 
 def title_without_time(title: str) -> str:
     """Return a heading without a frame's time: "" for ``Frame at 01:12``."""
-    return "" if is_frame_title(title) else _TIMED_START.sub("", title)
+    return "" if is_frame_title(title) else _TITLE.sub("", title)
 
 
 def is_time_line(line: str) -> bool:
@@ -76,7 +72,7 @@ def is_time_line(line: str) -> bool:
 
 
 def find_frames(
-    document: ParsedDocument, headings: Sequence[Heading], fields: Mapping[str, object]
+    document: ParsedDocument, fields: Mapping[str, object]
 ) -> tuple[list[Segment], str | None]:
     """Return the frames of a document; if it should be one and tells no second, also the reason.
 
@@ -87,33 +83,29 @@ def find_frames(
     stem = _EXTENSION.sub("", path.name)
     is_told = "frame_file" in fields or {"video_source", "timestamp"} <= fields.keys()
     is_named = _FOLDER.fullmatch(path.parent.name) or _FOLDER.fullmatch(stem) or _NAME.match(stem)
-    frames = list(_under_headings(headings, end, _TITLE))
+    frames = list(_under_headings(document.headings, end, is_known=False))
     if frames or not (is_told or is_named):
         return frames, None
-    line = _LABELLED.search(document.text, start, start + _LABELLED_WITHIN)
+    line = _LABELLED.search(document.text, start, start + 2000)  # characters
     names = [PurePosixPath(str(fields[key])).name for key in _FILE_KEYS if key in fields]
-    seconds = [
-        *(read_seconds(fields.get(key)) for key in _TIME_KEYS),
-        read_seconds(line and line[1]),
-        *(time_in_name(_EXTENSION.sub("", name)) for name in (*names, stem)),
-    ]
-    for second in seconds:
-        if second is not None:
-            return [Segment(start, end, "video_frame", second, second)], None
-    frames = list(_under_headings(headings, end, _TIMED_TITLE))
+    told = [*(fields.get(key) for key in _TIME_KEYS), line and line[1]]
+    seconds = [*map(read_seconds, told)]
+    seconds += [time_in_name(_EXTENSION.sub("", name)) for name in (*names, stem)]
+    if (second := next((it for it in seconds if it is not None), None)) is not None:
+        return [Segment(start, end, "video_frame", second, second)], None
+    frames = list(_under_headings(document.headings, end, is_known=True))
     return frames, None if frames else (
         "read as text, not as a frame: neither its headings nor its name have a time; name "
         "it frame_01m12s, or begin it with '# Frame at 01:12'"
     )
 
 
-def _under_headings(
-    headings: Sequence[Heading], end: int, pattern: re.Pattern[str]
-) -> Iterator[Segment]:
+def _under_headings(headings: Sequence[Heading], end: int, *, is_known: bool) -> Iterator[Segment]:
+    """Yield the frames; in a file known to have frames a heading's time is enough."""
     frame: tuple[Heading, float] | None = None
     for heading in [*headings, Heading(end, end, 0, "")]:
-        match = pattern.search(heading.title)
-        time = parse_timecode(match[1]) if match else None
+        match = _TITLE.match(heading.title)
+        time = parse_timecode(match["time"]) if match and (is_known or match["frame"]) else None
         if frame is not None and (time is not None or heading.level <= frame[0].level):
             yield Segment(frame[0].start, heading.start, "video_frame", frame[1], frame[1])
             frame = None
@@ -138,53 +130,30 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?=\S)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029\ufffd]")
 
 
-@dataclass(frozen=True, slots=True)
-class Medium:
-    """The recording, image or document from which a text was made.
-
-    ``key`` groups the texts of one medium: its path, for a recording without extension. ``file`` is
-    its path if its own name is known; ``language`` is that in the text's own name.
-    """
-
-    key: str
-    file: str | None
-    file_type: str | None
-    language: str | None
-
-    @property
-    def title(self) -> str:
-        """Return the medium's name without folder and extension."""
-        return choose_title(self.key, self.key.rpartition("/")[2])
-
-    @property
-    def transcript_modality(self) -> Modality:
-        """Return the modality of the words spoken in it."""
-        return "audio_transcript" if self.file_type == "audio" else "video_transcript"
-
-    def metadata(self) -> dict[str, MetadataValue]:
-        """Return ``media``, and ``media_file`` and ``language`` if known."""
-        known = {"media": self.key, "media_file": self.file, "language": self.language}
-        return {name: value for name, value in known.items() if value}
-
-
-def find_medium(path: str, name: str | None = None, *, is_frame: bool = False) -> Medium:
-    """Return the medium of the text at ``path``.
+def find_medium(
+    path: str, name: str | None = None, *, is_frame: bool = False
+) -> tuple[str, str | None, dict[str, MetadataValue]]:
+    """Return the title, type and metadata of what the text at ``path`` was made of.
 
     Its ``name`` is as the text gives it, else in the text's own name (``talk.mp4.en.srt``). A frame
     (told by ``is_frame`` or its name) in ``talk_frames`` belongs to ``talk`` next to that folder.
+    ``media`` groups the texts of one medium: its path, for a recording without extension.
     """
     parts = [part for part in path.split("/") if part not in ("", ".", "..", CONVERTED)]
     *folder, own_name = parts or [path]
     stem, language = _split_language(split_extension(own_name)[0])
     if (is_frame or _NAME.match(stem)) and folder and _OF_FRAMES.fullmatch(folder[-1]):
         stem = folder.pop().removesuffix("_frames")
-    file_name = media_file_name(name) or (stem if file_type_of(stem) else None)
-    file_type = file_type_of(file_name) if file_name else None
-    key = file_name or stem
-    if file_type in RECORDINGS:
-        key = split_extension(key)[0]
-    file = "/".join([*folder, file_name]) if file_name else None
-    return Medium("/".join([*folder, key]), file, file_type, language)
+    file = media_file_name(name) or (stem if file_type_of(stem) else None)
+    file_type = file_type_of(file or "")
+    key = split_extension(file or stem)[0] if file_type in RECORDINGS else file or stem
+    found = {
+        "media": "/".join([*folder, key]),
+        "media_file": "/".join([*folder, file]) if file else None,
+        "language": language,
+    }
+    metadata: dict[str, MetadataValue] = {key: value for key, value in found.items() if value}
+    return choose_title(path, key, stem), file_type, metadata
 
 
 def possible_originals(path: str) -> Iterator[str]:
@@ -222,8 +191,8 @@ def _split_language(stem: str) -> tuple[str, str | None]:
 
 def split_extension(name: str) -> tuple[str, str]:
     """Split off the extension without its dot; a leading dot does not begin an extension."""
-    stem, dot, extension = name.rpartition(".")
-    return (stem, extension) if dot and stem else (name, "")
+    stem, _, extension = name.rpartition(".")
+    return (stem, extension) if stem else (name, "")
 
 
 _RECORDING_KEYS = "channel upload_date duration source_url source_type media media_file"

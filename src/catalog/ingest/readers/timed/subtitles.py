@@ -56,15 +56,15 @@ class SubtitleReader(WholeFileReader):
             return document if document.segments else replace(document, untimed=reason)
         if all(_PICTURE.fullmatch(" ".join(caption.lines)) for caption in captions):
             raise EmptyDocumentError("no speech: its cues name the pictures of a preview")
-        medium = find_medium(path)
-        transcript, segments, places = build_transcript(captions, medium.transcript_modality)
+        title, file_type, metadata = find_medium(path)
+        transcript, segments, places = build_transcript(captions, file_type)
         return ParsedDocument(
             path=path,
             text=transcript,
-            title=medium.title,
-            file_type=medium.file_type or "video",
+            title=title,
+            file_type=file_type or "video",
             source_type="subtitles",
-            metadata={**medium.metadata(), **({"language": language[1]} if language else {})},
+            metadata={**metadata, **({"language": language[1]} if language else {})},
             segments=segments,
             places=places,
         )
