@@ -1,7 +1,4 @@
-"""PDF: one document for each file, and one for each file attached to it.
-
-Headings come from the bookmarks, or else from larger or bold letters.
-"""
+"""PDF: one document for each file, and one for each file attached to it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import chain, groupby, islice, pairwise, takewhile
+from functools import cache
+from itertools import chain, dropwhile, groupby, islice, pairwise, product, takewhile
 from posixpath import splitext
 from typing import BinaryIO
 
@@ -34,35 +32,29 @@ from catalog.ingest.readers.pdf.annotations import read_annotations, read_string
 from catalog.ingest.readers.pdf.lines import TextLine, body_size, read_lines
 from catalog.ingest.readers.pdf.tables import find_tables
 
-_MOST_BOOKMARKS, _DEEPEST, _MOST_NAMED = 20_000, 9, 20
+_MOST_BOOKMARKS, _DEEPEST, _MOST_NAMED, _MOST_ATTACHED, _DEEPEST_FILE = 20_000, 9, 20, 1000, 3
 _MOST_PLACES = 50  # of a page that are compared with a bookmark
-_MOST_ATTACHED, _DEEPEST_FILE = 1000, 3
 _MOST_LINES, _LONGEST, _MOST_SIZES = 3, 150, 5  # of a heading; levels told apart by size
 # A heading's size in sizes of the body, and the share of all letters that headings may be.
 _LARGER, _LARGEST_SHARE = 1.15, 0.25
 _MAX_DRAWN = 4  # times the characters allowed: white space and what is left out is drawn, too
-_NO_STRUCTURE = "broken PDF: it has no readable structure"
-_REFUSED = {
-    raw.FPDF_ERR_PASSWORD: "protected by a password",
-    raw.FPDF_ERR_SECURITY: "its protection is not supported",
-}
+_REFUSED = {raw.FPDF_ERR_PASSWORD: "protected by a password"}
+_REFUSED[raw.FPDF_ERR_SECURITY] = "its protection is not supported"
 _BROKEN = "broken page"
 _PICTURES = "no text on {}, only pictures; run OCR first"
 _GARBLED = "the text layer of {} has no letters; run OCR first"
 _NUMBER = re.compile(
-    r"\A(?:(?:chapter|appendix|section|part|kapitel|anhang)\s+)?"
-    r"(?:\d+|[A-Z]|[IVXLC]+)(?:\.\d+)*(?:[.:)]\s*|\s+)(?=\S)",
-    re.IGNORECASE,
+    r"(?i)\A(?:(?:chapter|appendix|section|part|kapitel|anhang)\s+)?"
+    r"(?:\d+|[A-Z]|[IVXLC]+)(?:\.\d+)*(?:[.:)]\s*|\s+)(?=\S)"
 )
 _NO_LETTER = re.compile(r"[\W_]+")
 _NUMBERED = re.compile(r"((?:\d{1,3}|[A-Z])(?:\.\d{1,3})*)\.?\s+[^\W\d_]")
 _UNREADABLE = re.compile("[\ufffd\ue000-\uf8ff]")
 _DATE = re.compile(r"(?:D:)?\s*(\d{4})(\d\d)?(\d\d)?((?:\d\d){1,3})?\s*(Z|[+-]\d\d'?(?:\d\d)?)?")
 _NO_TITLE = re.compile(
-    r"[\W\d_]*|(?:untitled|unbenannt|sans titre|title|titel|slide|folie|document|dokument|"
+    r"(?i)\A(?:[\W\d_]*|(?:untitled|unbenannt|sans titre|title|titel|slide|folie|document|dokument|"
     r"presentation)[\s\d.-]*|powerpoint[ -]pr.sentation|microsoft (?:word|powerpoint|excel) - .*|"
-    r"none|null|\S*\.(?:docx?|odt|rtf|txt|pdf|tex|dvi|ps|indd|qxd|pptx?|xlsx?|html?|md|fm|p65|pmd|cdr|ai)",
-    re.IGNORECASE,
+    r"none|null|\S*\.(?:docx?|od[tp]|rtf|txt|pdf|tex|dvi|ps|indd|qxd|pptx?|xlsx?|html?|md))\Z"
 )
 _LABEL = re.compile(rb"/([\w.-]{0,20}confidentiality[\w.-]{0,20})", re.IGNORECASE)
 # Names that are asked for, besides those in the file, which may be packed.
@@ -73,8 +65,8 @@ _Pages = Sequence[Sequence[TextLine]]
 class PdfReader:
     """Read the text of a PDF with PDFium, and the files attached to it.
 
-    Filled form fields and comments follow the text of their page. Headings are the bookmarks found
-    on their pages, or else lines in larger or bold numbered letters.
+    Filled form fields and comments follow the text of their page. Headings are the bookmarks, or
+    else lines in larger or bold numbered letters.
     """
 
     def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
@@ -89,7 +81,9 @@ class PdfReader:
         try:
             opened = PdfDocument(data)
         except pdfium.PdfiumError as error:
-            raise ReadError(_REFUSED.get(error.err_code, _NO_STRUCTURE)) from error
+            raise ReadError(
+                _REFUSED.get(error.err_code, "broken PDF: it has no readable structure")
+            ) from error
         with opened as document:
             count = len(document)
             if count > limits.pages:
@@ -108,11 +102,10 @@ class PdfReader:
                 if len(headings) < 2:  # the letters say more than such an outline, if anything
                     headings = _font_headings(pages) or headings
                 title = one_line(_property(document, "Title"))
-                title = "" if _NO_TITLE.fullmatch(title) else title
                 yield ParsedDocument(
                     path=path,
                     text=text,
-                    title=choose_title(path, title, _largest_text(pages)),
+                    title=choose_title(path, _NO_TITLE.sub("", title), _largest_text(pages)),
                     file_type="pdf",
                     metadata=fields,
                     headings=tuple(heading for heading in headings if heading.end > heading.start),
@@ -122,11 +115,10 @@ class PdfReader:
                 )
             yield from _read_attached(document, path, fields, limits)
         if not any(pages):
-            size = "1 page" if count == 1 else f"{count:,} pages"
             kind = "with an unreadable text layer" if _GARBLED in unread.values() else "of images"
+            size = f"{count:,} page{'s' * (count > 1)}"
             raise EmptyDocumentError(f"no text in {size} {kind}; run OCR first")
-        failures = [ReadFailure(f"{path}#page={page}", _BROKEN) for page in broken]
-        yield from base.cap_failures(failures)
+        yield from base.cap_failures([ReadFailure(f"{path}#page={one}", _BROKEN) for one in broken])
         for why in (_PICTURES, _GARBLED):
             if those := [page for page, one in unread.items() if one == why]:
                 yield ReadFailure(path, why.format(_name_pages(those)))
@@ -156,7 +148,7 @@ def _read_pages(
                 if lines and sum(bad) >= 0:
                     unread[number] = _GARBLED
                     lines = [line for line, rest in zip(lines, bad, strict=True) if rest < 0]
-                lines += [TextLine(text) for text in read_annotations(page)]
+                lines += [TextLine(text, margin="aside") for text in read_annotations(page)]
                 if not lines and raw.FPDFPage_CountObjects(page.raw) > 0:
                     unread.setdefault(number, _PICTURES)
         except pdfium.PdfiumError:
@@ -188,42 +180,40 @@ def _read_attached(
 def _outline_headings(document: PdfDocument, pages: _Pages) -> list[Heading]:
     """Return the bookmarks that occur as up to three lines of their page, in the text's order.
 
-    Case, punctuation and a leading number do not count. If several lines match, the one nearest to
-    the bookmark's place is taken; a line is the heading of one bookmark only.
+    Case, punctuation and a leading number do not count. The place nearest to the bookmark's counts.
     """
-    marks: dict[int, list[tuple[str, int, float]]] = defaultdict(list)
+    headings, taken = list[Heading](), set[tuple[int, int]]()
+    find = cache(lambda page: _find_places(pages[page]))
     for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS):
         title = one_line(read_string(raw.FPDFBookmark_GetTitle, mark, max_bytes=4096))
         place = mark.get_dest()
         page = place.get_index() if place is not None else None
-        if title and place is not None and page is not None and page < len(pages):
-            top = (*place.get_view()[1], None, None)[1]  # of left, top and zoom
-            marks[page].append((title, mark.level + 1, top or math.inf))
-    headings: list[Heading] = []
-    for page, on_page in marks.items():
-        lines, taken = pages[page], set[int]()
-        places: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for first, stop in ((at, at + many) for at in range(len(lines)) for many in (1, 2, 3)):
-            for key in set(_keys(" ".join(line.text for line in lines[first:stop]))):
-                places[key] += [(first, stop)] if len(places[key]) < _MOST_PLACES else []
-        for title, level, top in on_page:
-            spans = [
-                (abs(lines[first].y - top), first, min(stop, len(lines)))
-                for key in filter(None, dict.fromkeys(_keys(title)))
-                for first, stop in places.get(key, ())
-                if taken.isdisjoint(range(first, stop))
-            ]
-            if spans:
-                _, first, stop = min(spans)
-                taken.update(range(first, stop))
-                headings.append(Heading(lines[first].start, lines[stop - 1].end, level, title))
+        if place is not None and page is not None and page < len(pages):
+            lines, top = pages[page], (*place.get_view()[1], None, None)[1] or math.inf
+            spans = {span for key in _keys(title) for span in find(page).get(key, ())}
+            free = [span for span in sorted(spans) if (page, span[0]) not in taken]
+            if free:
+                first, stop = min(free, key=lambda span: abs(lines[span[0]].y - top))
+                taken.add((page, first))
+                end = lines[stop - 1].end
+                headings.append(Heading(lines[first].start, end, mark.level + 1, title))
     return sorted(headings, key=lambda heading: heading.start)
 
 
-def _keys(text: str) -> tuple[str, str]:
+def _find_places(lines: Sequence[TextLine]) -> dict[str, list[tuple[int, int]]]:
+    places = defaultdict[str, list[tuple[int, int]]](list)
+    for first, many in product(range(len(lines)), (1, 2, 3)):
+        stop = min(first + many, len(lines))
+        for key in _keys(" ".join(line.text for line in lines[first:stop])):
+            places[key] += [(first, stop)] if len(places[key]) < _MOST_PLACES else []
+    return places
+
+
+def _keys(text: str) -> set[str]:
+    """Return the letters of a text, with and without a number at its beginning."""
     folded = unicodedata.normalize("NFKC", text).strip()
-    bare = _NUMBER.sub("", folded, count=1)
-    return _NO_LETTER.sub("", folded.casefold()), _NO_LETTER.sub("", bare.casefold())
+    both = (folded, _NUMBER.sub("", folded, count=1))
+    return {_NO_LETTER.sub("", one.casefold()) for one in both} - {""}
 
 
 def _font_headings(pages: _Pages) -> list[Heading]:
@@ -231,16 +221,15 @@ def _font_headings(pages: _Pages) -> list[Heading]:
 
     The largest size is level 1, and so on. Bold lines come below, by the parts of their number.
     """
-    body = body_size(pages)
-    found: list[tuple[float, Heading]] = []
+    body, found = body_size(pages), list[tuple[float, Heading]]()
     for lines in pages:
-        begins = [at for at, line in enumerate(lines) if line.starts]
-        for first, end in pairwise([*begins, len(lines)]):
-            level = _heading_level(lines[first:end], body)
+        begins = [at for at, line in enumerate(lines) if line.starts or at == 0]
+        for part in (lines[first:end] for first, end in pairwise([*begins, len(lines)])):
+            level = _heading_level(part, body)
             if level is not None:
-                title = one_line(" ".join(line.text for line in lines[first:end]))
-                heading = Heading(lines[first].start, lines[end - 1].end, level, title)
-                found.append((0.0 if level else lines[first].size, heading))
+                title = one_line(" ".join(line.text for line in part))
+                heading = Heading(part[0].start, part[-1].end, level, title)
+                found.append((0.0 if level else part[0].size, heading))
     letters = sum(len(line.text) for line in chain.from_iterable(pages))
     if sum(len(heading.title) for _, heading in found) > _LARGEST_SHARE * letters:
         return []
@@ -272,18 +261,13 @@ def _read_metadata(document: PdfDocument, data: bytes) -> dict[str, MetadataValu
     language = read_string(raw.FPDFCatalog_GetLanguage, document, max_bytes=256)
     is_language = re.fullmatch(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8})*", language)
     labels = islice(dict.fromkeys(match[1].decode() for match in _LABEL.finditer(data)), 20)
-    stated = {name: _property(document, name) for name in dict.fromkeys([*_LABELS, *labels])}
-    return normalise(
-        {
-            "author": _property(document, "Author"),
-            "subject": _property(document, "Subject"),
-            "keywords": _property(document, "Keywords").replace(";", ","),
-            "created": iso_date(_property(document, "CreationDate")),
-            "modified": iso_date(_property(document, "ModDate")),
-            "language": language if is_language else "",
-            **{name: value for name, value in stated.items() if value},
-        }
-    )
+    fields: dict[str, object] = {name: _property(document, name) for name in (*_LABELS, *labels)}
+    fields |= {name.lower(): _property(document, name) for name in ("Author", "Subject")}
+    fields["keywords"] = _property(document, "Keywords").replace(";", ",")
+    fields["created"] = iso_date(_property(document, "CreationDate"))
+    fields["modified"] = iso_date(_property(document, "ModDate"))
+    fields["language"] = language if is_language else ""
+    return normalise({name: value for name, value in fields.items() if value})
 
 
 def _property(document: PdfDocument, key: str) -> str:
@@ -296,8 +280,8 @@ def _largest_text(pages: _Pages) -> str:
     """Return the first page's lines in its largest letters, or "" if they are no title."""
     upright = [line for line in pages[0] if line.margin != "aside"]
     largest = max((line.size for line in upright), default=0.0)
-    first = next((at for at, line in enumerate(upright) if line.size >= 0.97 * largest), 0)
-    parts = takewhile(lambda line: line.size >= 0.97 * largest, upright[first : first + 4])
+    rest = dropwhile(lambda line: line.size < 0.97 * largest, upright)
+    parts = takewhile(lambda line: line.size >= 0.97 * largest, islice(rest, 4))
     title = one_line(" ".join(line.text for line in parts))
     is_title = 4 <= len(title) <= 200 and sum(map(str.isalpha, title)) >= 3
     return title if is_title and largest >= 1.2 * body_size(pages) else ""
@@ -309,9 +293,7 @@ def iso_date(value: str) -> str | None:
     A missing month or day becomes 1, a missing time is left out. ``None`` if it is not a date.
     """
     match = _DATE.match(value)
-    if match is None:
-        return None
-    year, month, day, time, zone = match.groups(default="")
+    year, month, day, time, zone = match.groups(default="") if match else [""] * 5
     date = f"{year}{month or '01'}{day or '01'}"
     try:
         if not time:
