@@ -14,9 +14,8 @@ from urllib.parse import unquote
 
 from lxml import etree
 
-from catalog.core.documents import ParsedDocument
 from catalog.core.errors import ReadError
-from catalog.ingest.readers.base import ReadFailure, ReadLimits
+from catalog.ingest.readers.base import Items, ReadLimits
 from catalog.ingest.readers.registry import FORMATS, Format, load_reader
 
 Element = Any
@@ -28,13 +27,13 @@ def parse_xml(data: bytes, *, is_lenient: bool = False) -> Element:
 
     Broken XML and entities raise it, too, unless ``is_lenient``, which repairs and ignores them.
     """
+    safe = {"resolve_entities": False, "no_network": True, "load_dtd": False}
+    parser = etree.XMLParser(**safe, remove_comments=True, remove_pis=True, recover=is_lenient)
     try:
-        safe = {"resolve_entities": False, "no_network": True, "load_dtd": False}
-        parser = etree.XMLParser(**safe, remove_comments=True, remove_pis=True, recover=is_lenient)
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        deep = "depth" in str(error)
-        raise ReadError("nested too deeply" if deep else "its XML is broken") from error
+        is_deep = "depth" in str(error)
+        raise ReadError("nested too deeply" if is_deep else "its XML is broken") from error
     if root is None:
         raise ReadError("its XML is broken")
     if not is_lenient and root.getroottree().docinfo.internalDTD is not None:
@@ -58,23 +57,18 @@ def text_of(element: Element) -> str:
 
 
 _MAX_ENTRIES = 20_000
-_LARGE = 50_000_000
-_HIGHEST_RATIO = 200
-"""What unpacks to over ``_LARGE`` bytes and 200 times its size is a bomb; XML shrinks to 5 %."""
+# What unpacks to over 50 MB and 200 times its size is a bomb; XML shrinks to 5 %.
+_LARGE, _HIGHEST_RATIO = 50_000_000, 200
 _LOCAL_HEADER, _PIECE, _ENCRYPTED_BIT = 30, 1 << 20, 0x1
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _SPREADSHEET = b"application/vnd.oasis.opendocument.spreadsheet"
-
-
 _IWORK = "a file of Pages, Numbers or Keynote: export it as PDF or Word"
 
 
 class ArchiveReader:
     """Read any ZIP archive that is a document of a known format."""
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the document; raise ``ReadError`` for any other archive."""
         archive = open_archive(handle, limits)
         is_sheet = "mimetype" in archive and archive.read("mimetype").startswith(_SPREADSHEET)

@@ -125,20 +125,15 @@ def read_bytes(handle: BinaryIO, limit: int) -> bytes:
     return data
 
 
-_MAX_FAILURES = 20
-
-
 def cap_failures(failures: Sequence[ReadFailure]) -> Iterator[ReadFailure]:
     """Yield the first 20 failures of a file; if there are more, one that says how many."""
-    yield from failures[:_MAX_FAILURES]
-    rest = failures[_MAX_FAILURES:]
-    if rest:
+    yield from failures[:20]
+    if rest := failures[20:]:
         others = f", and {len(rest) - 1:,} after it" if len(rest) > 1 else ""
         yield ReadFailure(rest[0].path, rest[0].reason + others)
 
 
-MAX_TITLE = 300
-"""Characters of a title at most."""
+MAX_TITLE = 300  # characters
 _EXTENSION = re.compile(r"[a-z][a-z0-9_+-]{0,15}")
 
 
@@ -162,9 +157,6 @@ def one_line(value: object) -> str:
     return storable(" ".join(str(value).split())[:MAX_TITLE].rstrip())
 
 
-_GAP = "\n\n"
-
-
 @dataclass(slots=True)
 class JoinedText:
     """Blocks separated by blank lines; a block's offsets become offsets of the whole."""
@@ -184,7 +176,7 @@ class JoinedText:
     @property
     def following(self) -> int:
         """Return the offset at which the next block will begin."""
-        return self._length + len(_GAP) if self._blocks else 0
+        return self._length + 2 if self._blocks else 0
 
     def add(
         self,
@@ -230,7 +222,7 @@ class JoinedText:
         Its title is ``title``, that of ``metadata``, the first heading or the file's stem.
         """
         fields, first = dict(metadata), [heading.title for heading in self.headings[:1]]
-        text = _GAP.join(self._blocks)
+        text = "\n\n".join(self._blocks)
         if not text:
             raise EmptyDocumentError("empty: no text")
         return ParsedDocument(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import BinaryIO
 
 from catalog.core.documents import Heading
@@ -25,15 +26,15 @@ _DROPPED = frozenset((
 ))  # fmt: skip
 _SIGNS = {"tab": " ", "ptab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _SCRIPTS = {"superscript": RAISED, "subscript": LOWERED}
+# Letters of the font Symbol, which Word writes as a code of their own.
 _LETTERS = enumerate("αβχδεφγηιϕκλμνοπθρστυϖωξψζ", 97)
 _SYMBOLS = {("Symbol", f"F0{code:X}"): letter for code, letter in _LETTERS}
-"""Letters of the font Symbol, which Word writes as a code of their own."""
 _OFF = ("0", "false", "off")
 _MAX_ANCESTORS = 20  # of a style; Word allows eleven
 _HEADING = re.compile(r"heading ?([1-9])")
 _TITLES = ("title", "titel", "titre", "título", "titolo", "titulo")
+# What a header or footer has if it is more than a page number.
 _NO_PAGE_NUMBER = re.compile(r"\b(?!(?:page|seite|of|von)\b)[^\W\d_]{2}", re.IGNORECASE)
-"""What a header or footer has if it is more than a page number."""
 _DEEPEST_HEADING, _MOST_COLUMNS, _LONGEST_NUMBER = 6, 100, 60
 _PLACE, _PLACES = re.compile(r"%([1-9])"), frozenset("012345678")
 _ROMAN = "1000m 900cm 500d 400cd 100c 90xc 50l 40xl 10x 9ix 5v 4iv 1i"
@@ -46,12 +47,11 @@ class DocxReader:
         """Yield the one document of the file, and a remark on what is left out."""
         package = Package(handle, limits, "word/document.xml")
         metadata = package.metadata()
-        joined, number = JoinedText(limits, "paragraph"), 0
+        joined, numbers = JoinedText(limits, "paragraph"), count(1)
         for block in _Story(package).blocks:
             places, offset, text = PlacesBuilder("paragraph"), 0, "\n".join(block.lines)
             for line in block.lines:
-                number += 1
-                places.add(offset, number)
+                places.add(offset, next(numbers))
                 offset += len(line) + 1
             headings = [Heading(0, len(text), block.level, one_line(text))] if block.level else []
             named = tables.make_table(0, len(text), block.names) if block.names else []
@@ -72,10 +72,9 @@ class _Block:
 
 
 class _Story:
-    """The blocks of a document, then its notes as they are referred to, comments, and margins.
+    """The blocks of a document, then its notes as they are referred to, comments, and margins."""
 
-    The walk may call itself, because XML is at most 256 elements deep.
-    """
+    # The walk may call itself, because XML is at most 256 elements deep.
 
     def __init__(self, package: Package) -> None:
         self.blocks: list[_Block] = []
@@ -119,8 +118,7 @@ class _Story:
                 case "tbl":
                     self._add_table(child, out)
                 case "altChunk":
-                    for part in self._package.related(self._main, child.get(f"{R}id", "")):
-                        self._add_embedded(part, out)
+                    self._add_embedded(child, out)
                 case _ if _is_shown(child):
                     self._add(child, out)
 
@@ -128,20 +126,17 @@ class _Story:
         anchored: list[Element] = []
         text = join_runs(self._runs(paragraph, "", anchored))
         level, number = self._numbering.describe(paragraph)
-        if text:
-            text = f"{number} {text}" if number else text
-            if level and len(text) <= MAX_TITLE:  # a longer one only looks like a heading
-                out.append(_Block([text], level))
-            elif number is not None and out and out[-1].kind == "list":
-                out[-1].lines.append(text)
-            else:
-                out.append(_Block([text], kind="" if number is None else "list"))
+        line = f"{number} {text}" if number else text
+        level = level if len(line) <= MAX_TITLE else 0  # a longer one only looks like a heading
+        if text and number is not None and not level and out and out[-1].kind == "list":
+            out[-1].lines.append(line)
+        elif text:
+            out.append(_Block([line], level, "" if level or number is None else "list"))
         for element in anchored:
             if local_name(element) == "txbxContent":
                 self._add(element, out)
             else:
-                lines = self._package.graphic_lines(self._main, element)
-                out += [_Block([line]) for line in lines]
+                out += [_Block([it]) for it in self._package.graphic_lines(self._main, element)]
 
     def _runs(
         self, holder: Element, mark: str, anchored: list[Element]
@@ -201,16 +196,16 @@ class _Story:
         if not block.names and tables.names_columns(seen):
             block.names = seen[:1]
 
-    def _add_embedded(self, part: str, out: list[_Block]) -> None:
-        """Add a web page that stands for a part of the document (``altChunk``)."""
-        is_page = part.casefold().endswith((".html", ".htm", ".xhtml"))
-        if is_page and part not in self._package.read:
-            self._package.read.add(part)
-            source = decode(self._package.archive.read(part), declared=True)
-            page = extract(source)
-            levels = {one.title: one.level for one in page.headings}
-            blocks = page.text.split("\n\n")
-            out += [_Block(one.split("\n"), levels.get(one, 0), "page") for one in blocks]
+    def _add_embedded(self, chunk: Element, out: list[_Block]) -> None:
+        """Add a web page that stands for a part of the document."""
+        for part in self._package.related(self._main, chunk.get(f"{R}id", "")):
+            is_page = part.casefold().endswith((".html", ".htm", ".xhtml"))
+            if is_page and part not in self._package.read:
+                self._package.read.add(part)
+                page = extract(decode(self._package.archive.read(part), declared=True))
+                levels = {one.title: one.level for one in page.headings}
+                texts = page.text.split("\n\n")
+                out += [_Block(one.split("\n"), levels.get(one, 0), "page") for one in texts]
 
 
 def _parts_of(holder: Element, name: str) -> Iterator[Element]:
@@ -240,10 +235,10 @@ def _is_shown(element: Element) -> bool:
     return local_name(element) not in _DROPPED and _value(element, hidden, "off") in _OFF
 
 
+# Level of a heading, list, level in the list, and the style from which the rest comes.
 _Settings = tuple[int | None, str, int | None, str]
-"""Level of a heading, list, level in the list, and the style from which the rest comes."""
+# First number, kind, text such as ``%1.%2``, whether all its numbers are digits, and style.
 _Level = tuple[int, str, str, bool, str]
-"""First number, kind, text such as ``%1.%2``, whether all its numbers are digits, and style."""
 
 
 class Numbering:
@@ -275,14 +270,14 @@ class Numbering:
         while len(chain) <= _MAX_ANCESTORS and chain[-1][3] in self._styles:
             chain.append(self._styles[chain[-1][3]])
         by_name = _level(chain[-1][3].casefold())
-        level = next((one[0] for one in chain if one[0] is not None), by_name)
+        level = next((one[0] for one in chain if one[0] is not None), by_name) or 0
         at = next((at for at, one in enumerate(chain) if one[1]), 0)
         listed, style = chain[at][1], chain[at - 1][3] if at else ""
         levels = self._lists.get(listed, ("", {}))[1]
-        tied = (place for place, one in levels.items() if style and one[4] == style)
-        stated = (one[2] for one in chain[: at + 1] if one[2] is not None)
-        place = next(stated, next(tied, 0))
-        return level or 0, self._count(listed, place) if place in levels else None
+        places = [one[2] for one in chain[: at + 1] if one[2] is not None]
+        places += [place for place, one in levels.items() if style and one[4] == style]
+        place = next(iter(places), 0)
+        return level, self._count(listed, place) if place in levels else None
 
     def _count(self, listed: str, place: int) -> str:
         name, levels = self._lists[listed]
@@ -327,9 +322,9 @@ def _read_levels(holder: Element) -> dict[int, _Level]:
 
 def _format(number: int, kind: str) -> str:
     text = "" if kind in ("bullet", "none") else str(number).zfill(1 + (kind == "decimalZero"))
-    if kind in ("lowerLetter", "upperLetter") and number > 0:  # after z comes aa, then bb
+    if kind.endswith("Letter") and number > 0:  # after z comes aa, then bb
         text = chr(97 + (number - 1) % 26) * min(1 + (number - 1) // 26, _LONGEST_NUMBER)
-    elif kind in ("lowerRoman", "upperRoman") and number < 10_000:
+    elif kind.endswith("Roman") and number < 10_000:
         text = ""
         for value, letters in re.findall(r"(\d+)(\w+)", _ROMAN):
             text += letters * (number // int(value))

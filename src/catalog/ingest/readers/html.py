@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from io import BytesIO
-from typing import BinaryIO, ClassVar, Literal
+from typing import BinaryIO, ClassVar
 
 from lxml import etree
 
 from catalog.core.documents import Heading, ParsedDocument, Table
 from catalog.core.errors import EmptyDocumentError, ReadError
-from catalog.core.places import PlacesBuilder
+from catalog.core.places import PlacesBuilder, Unit
 from catalog.core.text import storable
 from catalog.ingest.readers import base
 from catalog.ingest.readers.formulas import CLOSED, LOWERED, RAISED, formula_text, write_scripts
@@ -27,50 +27,44 @@ _DROPPED_TAGS = """
 _PARAGRAPH_TAGS = """
     address article aside blockquote body details div dl fieldset figure footer form h1 h2 h3 h4
     h5 h6 header hr main ol p pre section table ul ac:parameter ac:plain-text-body"""
+_LINE_TAGS = "caption dd dt figcaption legend li summary tr"
 _LEFT_OUT = {**dict.fromkeys(_DROPPED_TAGS.split(), "dropped"), "nav": "navigation"}
-_BREAKS = dict.fromkeys(_PARAGRAPH_TAGS.split(), 2) | dict.fromkeys(
-    ("caption", "dd", "dt", "figcaption", "legend", "li", "summary", "tr"), 1
-)
-"""Line breaks before and after an element."""
+# Line breaks before and after an element.
+_BREAKS = dict.fromkeys(_PARAGRAPH_TAGS.split(), 2) | dict.fromkeys(_LINE_TAGS.split(), 1)
 _SOFT = frozenset(["div", "p"])  # set the text of a cell, and do not part it from the next one
 _HEADINGS = frozenset(["h1", "h2", "h3", "h4", "h5", "h6"])
-_SCRIPTS = {"sup": RAISED, "sub": LOWERED}
+_SCRIPTS, _LONGEST_SCRIPT = {"sup": RAISED, "sub": LOWERED}, 60
 _MARKED = frozenset(["pre", "table", *_SCRIPTS])
-_LONGEST_SCRIPT = 60
 _TELLING = frozenset(["id", "class", "role", "hidden", "style"])
-_FURNITURE_NAMES = """
-    role=navigation role=dialog role=contentinfo cookie-notice site-title colophon widget-area
-    sharedaddy headerlink katex-html"""
-_FURNITURE = frozenset(_FURNITURE_NAMES.split())
-"""Names of what stands on each page of a site, and of signs beside headings and formulas."""
-_INVISIBLE = re.compile(f"[\u00ad\u200b\u2060\ufeff{RAISED}{LOWERED}{CLOSED}]")
-"""Soft hyphens and spaces without width, which would part words, and our own signs."""
-_SUBSET = re.compile(
-    r"\A([^<]*+(?:<\?[^>]*+>\s*+)?<!doctype[^<>\[\]]*+)\[([^\]]*+)\]", re.IGNORECASE
+# Names of what stands on each page of a site, and of signs beside headings and formulas.
+_FURNITURE = re.compile(
+    r"(?<!\S)(?:role=(?:navigation|dialog|contentinfo)|cookie-notice|site-title|colophon|"
+    r"widget-area|sharedaddy|headerlink|katex-html)(?!\S)"
 )
+# Soft hyphens and spaces without width, which would part words, and our own signs.
+_INVISIBLE = re.compile(f"[\u00ad\u200b\u2060\ufeff{RAISED}{LOWERED}{CLOSED}]")
+_SUBSET = re.compile(r"(?i)\A([^<]*+(?:<\?[^>]*+>\s*+)?<!doctype[^<>\[\]]*+)\[([^\]]*+)\]")
 _CDATA = re.compile(r"<!\[CDATA\[((?:(?!<!\[CDATA\[|\]\]>).)*+)\]\]>", re.DOTALL)
 _FORMULA = re.compile(r"<math\b[^<>]*+>((?:(?!</?math\b).)*+)</math\s*+>", re.DOTALL)
+# For each field of a document, the names in a page's head; the first one counts.
 _FIRST_OF = {
     "created": "article:published_time datepublished dcterms.created dc.date dcterms.date",
     "modified": "article:modified_time datemodified dcterms.modified last-modified",
-    "source_url": "canonical og:url", "description": "description", "author": "author",
-    "keywords": "keywords", "tags": "tags", "date": "date", "language": "language",
-    "source_type": "source_type source-type", "agent_hint": "agent_hint agent-hint",
-    "page_title": "page_title page-title",
+    "source_url": "canonical og:url", "source_type": "source_type source-type",
+    "agent_hint": "agent_hint agent-hint", "page_title": "page_title page-title",
+    **{name: name for name in ("description", "author", "keywords", "tags", "date", "language")},
 }  # fmt: skip
-"""For each field of a document, the names in a page's head; the first one counts."""
-_Unit = Literal["line", "paragraph"]
 
 
 class HtmlReader(base.WholeFileReader):
-    """Read the visible text of a page, to which offsets refer; its places are source lines.
+    """Read the visible text of a page; its places are source lines.
 
-    Scripts, styles, navigation, form controls and what a site shows on each page are left out,
-    unless there is nothing else. So is hidden text, unless there is more of it than of the rest.
+    Navigation and what a site shows on each page are left out, unless there is nothing else. So is
+    hidden text, unless there is more of it than of the rest.
     """
 
     declares_encoding = True
-    unit: ClassVar[_Unit] = "line"
+    unit: ClassVar[Unit] = "line"
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         """Return the document; raise ``ReadError`` without visible text."""
@@ -88,11 +82,9 @@ class MhtmlReader(HtmlReader):
 
     def read(self, handle: BinaryIO, path: str, *, limits: base.ReadLimits) -> base.Items:
         """Yield the document of the first HTML part; raise ``ReadError`` if there is none."""
-        from catalog.ingest.readers.mail.message import (
-            parse,
-        )  # which reads pages in mails with this
+        from catalog.ingest.readers.mail import message  # which reads pages in mails with this
 
-        archive, _ = parse(base.read_bytes(handle, limits.text_bytes))
+        archive, _ = message.parse(base.read_bytes(handle, limits.text_bytes))
         page = next((one for one in archive.walk() if one.get_content_type() == "text/html"), None)
         if page is None:
             raise ReadError("a web archive without a page")
@@ -120,23 +112,21 @@ class _Mark:
 class _Page:
     """Receive a parser's events, and write text with white space as in a browser."""
 
-    def __init__(self, unit: _Unit, shown: str) -> None:
+    def __init__(self, unit: Unit, shown: str) -> None:
         self.line, self.length = 1, 0  # that is being parsed, and of the text
         self.left_out: dict[str, list[str]] = defaultdict(list)  # by the reason
         self._shown = shown  # the reason that does not count
         self._skipped, self._why, self._is_raw = 0, "", False  # open elements left out
-        self._data, self._pieces = list[str](), list[str]()
-        self._data_line = 1  # on which the data ends
+        self._data, self._data_line = list[str](), 1  # on which the data ends
+        self._pieces = list[str]()
         self._places = PlacesBuilder(unit)
         self._breaks, self._space = [0, 0, 0], ""  # before the next text: of blocks, soft, of <br>
         self._paragraph = self._preformatted = 0
-        self._cell_start = -1  # in the row
+        self._cell_start = self._table_end = -1  # in the row; of the last table
         self._marks, self._waiting = list[_Mark](), list[_Mark]()  # waiting for their text
         self._heading: _Mark | None = None
         self._headings, self._tables = list[Heading](), list[Table]()
-        self._atomic: list[tuple[int, int]] = []
-        self._table_end = -1  # of the last table
-        self._meta: dict[str, str] = {}
+        self._atomic, self._meta = list[tuple[int, int]](), dict[str, str]()
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._flush()
@@ -144,11 +134,9 @@ class _Page:
         if tag == "meta":  # a label counts wherever it is
             self._read_meta(attributes)
         if not self._skipped:
-            why = self._why_left_out(tag, attributes)
-            self._why = why if why != self._shown else ""
-        if self._skipped or self._why:
-            self._skipped += 1
-        else:
+            self._why = self._why_left_out(tag, attributes).replace(self._shown, "")
+        self._skipped += bool(self._why)
+        if not self._why:
             self._start_visible(tag, attributes)
 
     def end(self, tag: str) -> None:
@@ -192,19 +180,18 @@ class _Page:
             return "hidden"
         if not attributes or _TELLING.isdisjoint(attributes):  # asking for each takes long
             return ""
-        names = {attributes.get("id", ""), *attributes.get("class", "").split()}
-        if not _FURNITURE.isdisjoint((*names, f"role={attributes.get('role')}")):
+        names = " ".join((attributes.get("id", ""), attributes.get("class", "")))
+        if _FURNITURE.search(f"{names} role={attributes.get('role')}"):
             return "navigation"
-        is_hidden = attributes.get("hidden", "until-found") != "until-found"
-        if "display:none" in attributes.get("style", "").replace(" ", "").casefold():
-            is_hidden = not any("mwe-math" in name for name in names)  # a formula of Wikipedia
+        style = attributes.get("style", "").replace(" ", "").casefold()
+        is_hidden = "display:none" in style and "mwe-math" not in names  # a formula of Wikipedia
+        is_hidden |= attributes.get("hidden", "until-found") != "until-found"
         return "hidden" if is_hidden else ""
 
     def _start_visible(self, tag: str, attributes: Mapping[str, str]) -> None:
         if tag in ("td", "th"):
-            is_next = self._cell_start >= 0 and self.length and not max(self._breaks)
-            self._space = " "
-            if is_next:
+            if self._cell_start >= 0 and self.length and not max(self._breaks):
+                self._space = " "
                 self._write("|", self.line)
             self._space, self._cell_start = " ", self.length
             if self._marks:
@@ -304,8 +291,8 @@ class _Page:
 
     def _rewrite(self, mark: _Mark) -> None:
         is_short = 0 <= mark.start >= self.length - _LONGEST_SCRIPT
-        text = "".join(self._pieces[mark.piece :]) if is_short else ""
-        if text and "\n" not in text:
+        text = "".join(self._pieces[mark.piece :]) if is_short else "\n"
+        if "\n" not in text:
             before = "".join(self._pieces[max(0, mark.piece - 5) : mark.piece])[-40:]
             written = write_scripts(f"{before}{_SCRIPTS[mark.tag]}{text}{CLOSED}")[len(before) :]
             self._pieces[mark.piece :] = [written]
@@ -321,10 +308,9 @@ class _Page:
                 self._meta[name] = UNREADABLE
 
 
-def extract(source: str, *, unit: _Unit = "paragraph") -> ParsedDocument:
+def extract(source: str, *, unit: Unit = "paragraph") -> ParsedDocument:
     """Return the visible text of a page or a fragment, as a document without a path.
 
-    Navigation counts only if there is nothing else, and hidden text only if it is the longer one.
     A row of a table is one line and one paragraph, even if its cells hold paragraphs.
     """
     page = _read(source, unit, "")
@@ -335,7 +321,7 @@ def extract(source: str, *, unit: _Unit = "paragraph") -> ParsedDocument:
     return page.document()
 
 
-def _read(source: str, unit: _Unit, shown: str) -> _Page:
+def _read(source: str, unit: Unit, shown: str) -> _Page:
     page = _Page(unit, shown)
     source = storable(source).replace("\r\n", "\n").replace("\r", "\n")
     # The parser takes entities and CDATA for text; formulas have no lines of their own.
@@ -352,5 +338,5 @@ def _read(source: str, unit: _Unit, shown: str) -> _Page:
 
 def _write_formula(found: re.Match[str]) -> str:
     root = etree.fromstring(f"<math>{found[1]}</math>", etree.HTMLParser())
-    lines = "\n" * found[0].count("\n")
-    return f"{escape(formula_text(root.find('.//math')))}<wbr{lines}>"
+    formula = escape(formula_text(root.find(".//math")))
+    return formula + "<wbr" + "\n" * found[0].count("\n") + ">"

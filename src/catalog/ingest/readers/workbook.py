@@ -17,13 +17,13 @@ from itertools import groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
-from catalog.core.documents import Heading, MetadataValue, ParsedDocument
+from catalog.core.documents import Heading, MetadataValue
 from catalog.core.errors import ReadError
 from catalog.core.places import PlacesBuilder, format_count
 from catalog.core.text import clean, storable
 from catalog.ingest.readers import base
 from catalog.ingest.readers.archive import local_name, named, text_of
-from catalog.ingest.readers.base import JoinedText, ReadFailure, ReadLimits
+from catalog.ingest.readers.base import Items, JoinedText, ReadFailure, ReadLimits
 from catalog.ingest.readers.metadata import normalise, take_title
 from catalog.ingest.readers.office import Package, R, drawn_lines
 from catalog.ingest.readers.opendocument import read_opendocument_properties
@@ -32,14 +32,13 @@ from catalog.ingest.readers.tables import COMPARED_ROWS, LONGEST_REPEATED, names
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet
 
-_Row = tuple[int, dict[int, str]]
-"""The number of a row, from 1, and its texts by column, from 0."""
+_Row = tuple[int, dict[int, str]]  # number, from 1, and texts by column, from 0
+# Numbers and texts of lines, and the first and last column to which they belong.
 _Block = tuple[Iterable[tuple[int, str]], int, int]
-"""Numbers and texts of lines, and the first and last column to which they belong."""
 _NAMED_SIMPLY = re.compile(r"[\w.]+")
 _LONGEST_NAME = 80  # every row repeats it
+# Cells that a sheet may span, or for each byte of its file: the library allocates all.
 _LARGEST_AREA, _AREA_OF_BYTE = 2_500_000, 20
-"""Cells that a sheet may span, or for each byte of its file: the library allocates all."""
 _MOST_REPEATED = 200_000  # merged cells overlap in some broken files
 _TOO_FAR = "not read: its cells are too far apart; delete the one that is astray"
 _CELL = re.compile(rb"r=\"([A-Za-z]{1,20})(\d{1,20})\"[^<>/]{0,200}+>")
@@ -59,9 +58,7 @@ _REPEATED = re.compile(rb":number-(?:rows|columns)-repeated=\"0*+(\d{1,7})\"")
 class WorkbookReader:
     """Read the sheets that a person sees, each with its comments and text boxes at its end."""
 
-    def read(
-        self, handle: BinaryIO, path: str, *, limits: ReadLimits
-    ) -> Iterator[ParsedDocument | ReadFailure]:
+    def read(self, handle: BinaryIO, path: str, *, limits: ReadLimits) -> Items:
         """Yield the one document of the file, after failures for sheets that are not read."""
         import python_calamine as calamine
 
@@ -170,12 +167,9 @@ def _count_repeats(xml: bytes) -> int:
     """Return how many cells the repeated ones of an OpenDocument workbook fill."""
     rows = filled = 0
     for name, attributes in _OPEN_PIECE.findall(xml):
-        repeated = _REPEATED.search(attributes)
-        count = int(repeated[1]) if repeated else 1
-        if name == b"row":
-            rows = count
-        elif b"value-type=" in attributes:
-            filled += count * rows
+        count = int((_REPEATED.findall(attributes) or [1])[0])
+        rows = count if name == b"row" else rows
+        filled += count * rows * (name == b"cell" and b"value-type=" in attributes)
     return filled
 
 

@@ -25,7 +25,7 @@ from catalog.core.errors import EmptyDocumentError, ReadError
 from catalog.core.places import WITHIN, enclosing
 from catalog.core.text import clean, storable
 from catalog.ingest.readers import base
-from catalog.ingest.readers.base import ReadFailure, ReadLimits, choose_title, one_line
+from catalog.ingest.readers.base import Items, ReadFailure, ReadLimits, choose_title, one_line
 from catalog.ingest.readers.decoding import decode_with_remark, leave_out_base64
 from catalog.ingest.readers.html import extract
 from catalog.ingest.readers.mail.quotes import mark_segments
@@ -41,11 +41,10 @@ _IN_MAILDIR = re.compile(r"(^|/)(?:cur|new)/([^/›]+?(?<!\.eml))(?:[:;!]2,\w*)?
 _APPLE = re.compile(rb"\s{0,9}(\d{1,12})\s{0,9}\n")  # bytes of the mail, above it in a .emlx
 _BODY = re.compile(r"multipart/|text/(?!calendar|(?:x-)?vcard|rfc822-headers)")
 _NOT_READ = re.compile(
-    r"(image|audio|video)/|application/(pgp|(x-)?pkcs7|ms-tnef)|message/d|text/rfc"
+    "(image|audio|video)/|application/(pgp|(x-)?pkcs7|ms-tnef)|message/d|text/rfc"
 )
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"  # stand for the tags of a quotation in the text of HTML
 
-Items = Iterator[ParsedDocument | ReadFailure]
 Fields = Mapping[str, MetadataValue]
 
 
@@ -121,9 +120,9 @@ def read_message(data: bytes, path: str, *, limits: ReadLimits, file_type: str =
     )
     items = [document, *_attached(attached, document, limits)]
     documents = [item for item in items if isinstance(item, ParsedDocument) and item.text]
+    yield from documents
     if not documents:
         raise EmptyDocumentError("empty: a mail without subject, text and readable attachments")
-    yield from documents
     said = [ReadFailure(path, it) for it in dict.fromkeys(filter(None, (*remarks, left_out)))]
     yield from base.cap_failures([*said, *(it for it in items if isinstance(it, ReadFailure))])
 
@@ -293,8 +292,8 @@ def _belonging(item: ParsedDocument, path: str, fields: Fields) -> ParsedDocumen
     levels = one_level(fields.get(LEVEL), own.get(LEVEL))
     if is_mail:
         fields = {"created": fields["created"]} if "created" in fields.keys() - own.keys() else {}
-    if "created" in fields:  # what a file says of itself is often the date of a template
-        own = {key: value for key, value in own.items() if key not in ("created", "modified")}
+    for key in ("created", "modified") if "created" in fields else ():
+        own.pop(key, None)  # what a file says of itself is often the date of a template
     named = (one.get("author", ()) for one in (own, fields))
     names = [str(name) for it in named for name in (it if isinstance(it, tuple) else (it,))]
     authors = {"author": tuple(dict.fromkeys(names))} if len({*names}) > 1 else {}
