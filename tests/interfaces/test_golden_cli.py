@@ -257,12 +257,6 @@ def test_a_damaged_file_is_refused_before_anything_is_asked(catalog, file, type_
     assert file.read_text() == '{"id": "q1"}\n'
 
 
-def test_an_invalid_grade_is_asked_for_again(catalog, file, type_in):
-    type_in("9", "what", "2", "q")
-    catalog("label", "--golden", file, "--query", QUERY)
-    assert list(grades(kept(file)[0]).values()) == [2]
-
-
 def test_a_kind_or_difficulty_that_does_not_exist_is_refused_before_anything_is_asked(
     catalog, tmp_path
 ):

@@ -189,9 +189,3 @@ def test_an_unknown_resource_is_an_error_of_the_protocol(session, uri):
     with pytest.raises(MCPError, match="there is no resource") as raised:
         session.do("read_resource", uri)
     assert raised.value.code == -32602
-
-
-def test_a_cursor_that_was_not_given_out_is_refused(session):
-    with pytest.raises(MCPError, match="start without one") as raised:
-        session.do("list_resources", cursor="bm90aGluZw==")
-    assert raised.value.code == -32602
