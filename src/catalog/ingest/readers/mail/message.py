@@ -289,9 +289,9 @@ def read_attached(data: bytes, path: str, fields: Fields, limits: ReadLimits) ->
 
 def _belonging(item: ParsedDocument, path: str, fields: Fields) -> ParsedDocument:
     own, is_mail = dict(item.metadata), item.source_type == "mail"
-    levels = one_level(fields.get(LEVEL), own.get(LEVEL))
+    levels, date = one_level(fields.get(LEVEL), own.get(LEVEL)), fields.get("created")
     if is_mail:
-        fields = {"created": fields["created"]} if "created" in fields.keys() - own.keys() else {}
+        fields = {"created": date} if date is not None and "created" not in own else {}
     for key in ("created", "modified") if "created" in fields else ():
         own.pop(key, None)  # what a file says of itself is often the date of a template
     named = (one.get("author", ()) for one in (own, fields))

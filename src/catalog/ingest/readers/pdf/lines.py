@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, pairwise
 from statistics import median
 
@@ -72,15 +73,15 @@ class TextLine:
 
 class _Scan:
     def __init__(self, page: PdfPage, textpage: PdfTextPage) -> None:
-        self._raw, self.text = textpage.raw, _read_characters(textpage)
+        address, self._raw, self.text = ctypes.c_void_p, textpage.raw, _read_characters(textpage)
+        # Addresses as numbers take half the time; an object that PDFium made up has none.
+        place = ctypes.cast(pdfium.FPDFText_GetTextObject, address).value or 0
+        get_object = ctypes.CFUNCTYPE(address, address, ctypes.c_int)(place)
+        self._object = partial(get_object, ctypes.cast(textpage.raw, address).value)
         self._bounds = page.get_bbox()
         self._styles: dict[int | None, TextLine] = {}
         from_right, from_left = rtl.count_directions("" if self.text.isascii() else self.text)
         self.is_mirrored = from_right > from_left
-
-    def _object(self, index: int) -> int | None:
-        """Return the address of a character's text object; one that PDFium made up has none."""
-        return ctypes.cast(pdfium.FPDFText_GetTextObject(self._raw, index), ctypes.c_void_p).value
 
     def _style(self, index: int) -> TextLine:
         """Return what the letters of a text object share, as a line without text."""
@@ -133,10 +134,12 @@ class _Scan:
     def _find(self, first: int, stop: int) -> TextLine | None:
         """Return the line of these characters, without its text; ``None`` if nothing is visible."""
         stop = first + len(self.text[first:stop].rstrip())
-        letters = Counter[TextLine]()
-        for word in _WORD.finditer(self.text, first, stop):
-            letters[self._style(word.start())] += len(word[0])
-        style = letters.most_common(1)[0][0]
+        style = self._style(first)
+        if style is not self._style(stop - 1):
+            letters = Counter[TextLine]()
+            for word in _WORD.finditer(self.text, first, stop):
+                letters[self._style(word.start())] += len(word[0])
+            style = letters.most_common(1)[0][0]
         ends = (*self.edges(first, style.turn), *self.edges(stop - 1, style.turn))
         left, bottom, right, top = self._bounds
         width, height = (right - left, top - bottom)[:: -1 if style.turn in (1, 3) else 1]
@@ -153,24 +156,26 @@ class _Scan:
         words = [match.span() for match in _WORD.finditer(self.text, line.first, line.stop)]
         if not is_wide and self._object(line.first) == self._object(line.stop - 1):
             words = [(line.first, line.stop)]
-        parts, mark, last, right = list[str](), "", line.first, math.inf
+        parts, mark, last = list[str](), "", line.first
         for start, end in words:
             is_whole = self._object(start) == self._object(end - 1)
             for at in [start] if is_whole else range(start, end):
-                stop, found = end if is_whole else at + 1, ""
-                gap = (self.edges(at, line.turn)[0] - right) / line.size
+                stop, found, gap = end if is_whole else at + 1, "", 0.0
+                is_apart = is_wide or at == last or self._object(at) != self._object(last - 1)
+                if is_apart and at > line.first:
+                    gap = self.edges(at, line.turn)[0] - self.edges(last - 1, line.turn)[1]
                 if at > start and (mark or _MAY_BE_MARKED.match(self.text, at - 1)):
                     style = self._style(at)
                     moved = (line.base - style.base) / line.size
                     if style.size <= _SMALL * line.size and abs(moved) >= _MOVED:
                         found = RAISED if moved > 0 else LOWERED
                 parts += [(CLOSED if mark else "") + found] if found != mark else []
-                if gap > _CELL_GAP:
+                if gap > _CELL_GAP * line.size:
                     parts.append("\t")
-                elif self.text[last:at].strip("\r\n") or (gap > _GAP and not found):
+                elif self.text[last:at].strip("\r\n") or (not found and gap > _GAP * line.size):
                     parts.append(" ")
                 parts.append(self.text[at:stop])
-                mark, last, right = found, stop, self.edges(stop - 1, line.turn)[1]
+                mark, last = found, stop
         text = "".join(parts) + (CLOSED if mark else "")
         if _SPACED_OUT.fullmatch(text):
             places = (at for at in range(line.first, line.stop) if not self.text[at].isspace())
@@ -236,10 +241,9 @@ def read_lines(page: PdfPage, textpage: PdfTextPage) -> list[TextLine]:
     is_logical = rtl.is_logical(word for line in visual for word in line.text.split())
     for line in visual:
         from_right, from_left = rtl.count_directions(line.text)
-        if not is_logical:
-            is_in_latin = not scan.is_mirrored and from_left > from_right
-            line.text = rtl.to_logical(line.text, is_in_latin=is_in_latin)
-        line.text = rtl.mend_brackets(line.text)
+        is_in_latin = not scan.is_mirrored and from_left > from_right
+        text = line.text if is_logical else rtl.to_logical(line.text, is_in_latin=is_in_latin)
+        line.text = rtl.mend_brackets(text)
     turns = Counter(line.turn for line in lines for _ in line.text if line.turn is not None)
     main = turns.most_common(1)[0][0] if turns else 0
     for line in lines:
@@ -288,9 +292,10 @@ _Key = tuple[str, str, int]
 
 def body_size(pages: Sequence[Sequence[TextLine]]) -> float:
     """Return the most frequent size of letters, in points; 0 without letters."""
-    lines = (line for line in chain.from_iterable(pages) if line.margin != "aside")
-    sizes = Counter(line.size for line in lines for _ in line.text)
-    return sizes.most_common(1)[0][0] if sizes else 0.0
+    sizes = Counter[float]()
+    for line in chain.from_iterable(pages):
+        sizes[line.size] += len(line.text) if line.margin != "aside" else 0
+    return max(sizes, key=sizes.__getitem__, default=0.0)
 
 
 def drop_running_lines(pages: Sequence[list[TextLine]]) -> None:

@@ -81,9 +81,8 @@ class PdfReader:
         try:
             opened = PdfDocument(data)
         except pdfium.PdfiumError as error:
-            raise ReadError(
-                _REFUSED.get(error.err_code, "broken PDF: it has no readable structure")
-            ) from error
+            reason = _REFUSED.get(error.err_code, "broken PDF: it has no readable structure")
+            raise ReadError(reason) from error
         with opened as document:
             count = len(document)
             if count > limits.pages:
@@ -101,11 +100,11 @@ class PdfReader:
                 headings = _outline_headings(document, pages)
                 if len(headings) < 2:  # the letters say more than such an outline, if anything
                     headings = _font_headings(pages) or headings
-                title = one_line(_property(document, "Title"))
+                title = _NO_TITLE.sub("", one_line(_property(document, "Title")))
                 yield ParsedDocument(
                     path=path,
                     text=text,
-                    title=choose_title(path, _NO_TITLE.sub("", title), _largest_text(pages)),
+                    title=choose_title(path, title, _largest_text(pages)),
                     file_type="pdf",
                     metadata=fields,
                     headings=tuple(heading for heading in headings if heading.end > heading.start),
@@ -187,12 +186,11 @@ def _outline_headings(document: PdfDocument, pages: _Pages) -> list[Heading]:
     for mark in islice(document.get_toc(_DEEPEST), _MOST_BOOKMARKS):
         title = one_line(read_string(raw.FPDFBookmark_GetTitle, mark, max_bytes=4096))
         place = mark.get_dest()
-        page = place.get_index() if place is not None else None
-        if place is not None and page is not None and page < len(pages):
+        page = place.get_index() if place else None
+        if place and page is not None and page < len(pages):
             lines, top = pages[page], (*place.get_view()[1], None, None)[1] or math.inf
             spans = {span for key in _keys(title) for span in find(page).get(key, ())}
-            free = [span for span in sorted(spans) if (page, span[0]) not in taken]
-            if free:
+            if free := [span for span in sorted(spans) if (page, span[0]) not in taken]:
                 first, stop = min(free, key=lambda span: abs(lines[span[0]].y - top))
                 taken.add((page, first))
                 end = lines[stop - 1].end
@@ -233,13 +231,13 @@ def _font_headings(pages: _Pages) -> list[Heading]:
     letters = sum(len(line.text) for line in chain.from_iterable(pages))
     if sum(len(heading.title) for _, heading in found) > _LARGEST_SHARE * letters:
         return []
-    ranks, rank, top = dict[float, int](), 0, math.inf
+    ranks, rank, top = {0.0: 0}, 0, math.inf
     for size in sorted({size for size, _ in found if size}, reverse=True):
         if size < 0.95 * top:  # sizes within a twentieth share a rank
             rank, top = min(rank + 1, _MOST_SIZES), size
         ranks[size] = rank
-    above = rank + 1 - min((one.level for size, one in found if not size), default=1)
-    return [replace(one, level=ranks.get(size, above + one.level)) for size, one in found]
+    below = rank + 1 - min((one.level for size, one in found if not size), default=1)
+    return [replace(one, level=ranks[size] or below + one.level) for size, one in found]
 
 
 def _heading_level(lines: Sequence[TextLine], body: float) -> int | None:
