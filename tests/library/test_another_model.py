@@ -77,7 +77,6 @@ def test_what_labels_taught_for_another_model_is_said_to_be_unused_until_they_te
     with open_library(home) as library:
         calibrate(library, -0.2, Calibration(1.0, about="q, 60 queries"))
         assert Indexer(library).update("soup").notes == ()
-        assert check(library, "model note").detail == "sound"
     with open_library(home, OtherEncoder()) as library:
         note = (
             "not used, because they were fitted to another model: relevance (q, 60 queries), "
@@ -85,7 +84,6 @@ def test_what_labels_taught_for_another_model_is_said_to_be_unused_until_they_te
         )
         for report in Indexer(library).rebuild().values():
             assert report.notes == (note,)
-        assert check(library, "model note").detail == note
         calibrate(library, None, None)
         assert Indexer(library).update("soup").notes == ()
 

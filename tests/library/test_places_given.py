@@ -225,6 +225,7 @@ def test_lines_that_are_given_pick_records(ask, reference, given):
     assert (answer["unit"], answer["start"], answer["end"], answer["total"]) == ("record", 3, 7, 9)
     assert answer["text"] == "Moth\n\nOne moth.\n\nMoth\n\nTwo moths."
     assert answer["numbers"] == [3, None, 3, None, 7, None, 7]
+    assert ask("get", reference="records.jsonl:3")["total"] == 9
 
 
 def test_a_citation_names_of_several_documents_those_that_have_its_place(ask):

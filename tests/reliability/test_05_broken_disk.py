@@ -29,7 +29,6 @@ from catalog.retrieval.caches import ModelCache
 from catalog.search_v2.service import SearchServiceV2
 from catalog.store import Database
 from catalog.store.llm_cache import CacheEntry
-from catalog.store.log_entries import LogEntry, add_entries
 from catalog.store.sqlite import WRITE
 from catalog.store.vectors.outbox import read_changes
 from fakes import open_qdrant_library, write
@@ -194,16 +193,6 @@ NOTES = [
     ("UPDATE datasets SET include = '['", "d: source", "catalog index build FOLDER --dataset d"),
     ("UPDATE datasets SET root = '/other'", "d: source", "catalog index build FOLDER --dataset d"),
     ("UPDATE datasets SET updated_at = 1.5", "d: source", "catalog index build FOLDER --dataset d"),
-    ("UPDATE meta SET value = '{' WHERE key = 'embedding'", "model note", "catalog index rebuild"),
-    (
-        "UPDATE meta SET value = replace(value, ': 64', ': 65') WHERE key = 'embedding'",
-        "model note",
-        "catalog index rebuild",
-    ),
-    ("UPDATE llm_cache SET value = '[0.9]'", "model answers", "catalog cache clear"),
-    ("UPDATE llm_cache SET value = CAST(x'ff' AS TEXT)", "model answers", "catalog cache clear"),
-    ("UPDATE query_log SET cost = 0.5", "log", "catalog logs clear"),
-    ("UPDATE query_log SET passages = CAST(x'ff' AS TEXT)", "log", "catalog logs clear"),
     ("UPDATE documents SET dataset = 'e' WHERE id = 1", "database", "catalog restore FILE"),
 ]
 
@@ -214,10 +203,6 @@ def test_doctor_names_what_mends_notes_that_are_not_as_stored(
 ):
     home = shutil.copytree(sound, tmp_path / "home")
     with open_qdrant_library(home) as library:
-        cache = ModelCache(library.database, kind="rerank", lifetime=60)
-        cache.put({"key": CacheEntry("[0.1]")}, model="m")
-        with library.database.write() as connection:
-            add_entries(connection, [LogEntry(1.0, "ask", "cli", 1.0)], keep_text=False)
         with closing(sqlite3.connect(home / "catalog.db", isolation_level=None)) as connection:
             assert connection.execute(statement).rowcount > 0
         failed = {check.name: check.fix for check in diagnose(library) if not check.ok}

@@ -8,7 +8,7 @@ themselves are named.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -75,79 +75,66 @@ _FIELDS = {
 """Fields of few values, each meant as one of those there are: its name for one, and for several."""
 _OPS = frozenset([Op.EQ, Op.IN, Op.ANY])
 _MOST, _LONGEST = 12, 200  # values that are named; characters of each
-_CONTAINS = "contains "
 _SHOWN_CHARS = 300  # of a summary
 _PLACES = 10  # of the passages that contain the words asked for, in one document
-_MOST_NAMES, _MOST_TAGS = 5000, 12
-_LONGEST = 200  # characters of a tag that is named
+_MOST_NAMES = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class BrowseRequest:
     """A checked listing.
 
-    ``visible`` is the filter on documents that the caller may see; ``wanted`` adds the conditions
-    of the call. A blank query counts as no query. ``by_type``, ``by_name`` and ``by_tag`` are the
-    parts of ``wanted`` that are not ``visible``. ``after`` and ``before`` have a time zone.
-    ``notes`` name the parameters that were cut. ``seen`` are the documents of the caller's role.
+    ``visible`` is the filter on documents that the caller may see; ``conditions`` are the further
+    ones of the call, by the name to show. A blank query counts as no query. ``after`` and
+    ``before`` have a time zone. ``notes`` name the parameters that were cut. ``seen`` are the
+    documents of the caller's role.
     """
 
     params: BrowseParams
     query: str | None
     visible: Filter | None
-    by_type: Filter | None
-    by_name: Filter | None
-    by_tag: dict[str, Filter]
+    conditions: dict[str, Filter]
     after: datetime | None
     before: datetime | None
     notes: tuple[str, ...]
+    containing: tuple[str, ...]
     seen: Scope = ALL
-    containing: tuple[str, ...] = ()
+
+    @property
+    def is_dated(self) -> bool:
+        """Return whether there is a bound on dates."""
+        return self.after is not None or self.before is not None
 
     def within(self, dataset: DatasetNames) -> Restriction:
         """Return all conditions but the query and the dates."""
-        return Restriction(dataset, self.seen, self.wanted, containing=self.containing)
+        wanted = self.filter_of(*self.conditions)
+        return Restriction(dataset, self.seen, wanted, containing=self.containing)
 
-    @property
-    def wanted(self) -> Filter | None:
-        """Return all conditions except for the query and the dates, ``None`` without any."""
-        filters = (self.visible, self.by_type, self.by_name, *self.by_tag.values())
-        parts = tuple(part for part in filters if part is not None)
-        return And(parts) if parts else None
-
-    @property
-    def visible_and_tags(self) -> Filter | None:
-        """Return the conditions on the caller's filters and on tags, ``None`` without any."""
-        filters = (self.visible, *self.by_tag.values())
-        parts = tuple(part for part in filters if part is not None)
-        return And(parts) if parts else None
-
-    @property
-    def file_type(self) -> str | None:
-        """Return the requested file type."""
-        return None if self.params.file_type is None else storable(self.params.file_type)
-
-    def with_names(self, connection: Connection, datasets: tuple[str, ...]) -> BrowseRequest:
-        """Return the request with every name extended to all files of its document."""
-        visible = keep_whole(connection, datasets, self.visible, self.seen)
-        by_name = keep_whole(connection, datasets, self.by_name, self.seen)
-        return replace(self, visible=visible, by_name=by_name)
+    def filter_of(self, *names: str) -> Filter | None:
+        """Return the visible filter with these conditions, ``None`` without any."""
+        parts = (self.visible, *(self.conditions[name] for name in names))
+        given = tuple(part for part in parts if part is not None)
+        return And(given) if given else None
 
 
 def read_browse_request(params: BrowseParams, *, max_query_chars: int) -> BrowseRequest:
     """Return the request for the parameters; raise :class:`InputError` kinds for invalid ones."""
     check_params(params)
-    file_type, name, tags = params.file_type, params.name, params.tags
-    text = "" if params.query is None else storable(params.query).strip()
+    text = storable(params.query or "").strip()
     query = _cut(text, max_query_chars)
     cut = f"query cut from {len(text):,} to {len(query):,} characters"
+    conditions: dict[str, Filter] = {}
+    if params.file_type is not None:
+        conditions["file type"] = file_type_filter(storable(params.file_type))
+    if params.name is not None:
+        conditions["name"] = name_filter(storable(params.name))
+    for tag in params.tags:
+        conditions[f"tag {str(tag)[:_LONGEST]!r}"] = condition("tags", Op.ALL, [tag])
     request = BrowseRequest(
         params=params,
         query=query or None,
         visible=parse_filters(params.filters),
-        by_type=None if file_type is None else file_type_filter(storable(file_type)),
-        by_name=None if name is None else name_filter(storable(name)),
-        by_tag={str(tag): condition("tags", Op.ALL, [tag]) for tag in tags},
+        conditions=conditions,
         after=read_bound("after", params.after),
         before=read_bound("before", params.before),
         notes=(cut,) if len(query) < len(text) else (),
@@ -201,11 +188,17 @@ class DocumentCatalog:
         lacking = self._make_some_cards(dataset, request)
         notes = request.notes + lacking
         with self._library.database.read() as connection:
-            within = Restriction(dataset, request.seen, request.visible)
-            check_filter_fields(connection, within, request.seen)
-            within_tags = replace(within, filter=request.visible_and_tags)
-            check_values(connection, within_tags, request.file_type, request.seen)
-            request = request.with_names(connection, within.datasets)
+            within = Restriction(dataset, seen, request.visible)
+            check_filter_fields(connection, within, seen)
+            tags = [name for name in request.conditions if name.startswith("tag ")]
+            within = replace(within, filter=request.filter_of(*tags))
+            file_type = None if params.file_type is None else storable(params.file_type)
+            check_values(connection, within, file_type, seen)
+            visible = keep_whole(connection, within.datasets, request.visible, seen)
+            conditions = dict(request.conditions)
+            if name := keep_whole(connection, within.datasets, conditions.get("name"), seen):
+                conditions["name"] = name
+            request = replace(request, visible=visible, conditions=conditions)
             page, types, scores, groups = _find(connection, dataset, request, carded=not lacking)
             described = describe_documents(connection, page, groups)
             places = _find_places(connection, request.within(dataset), page)
@@ -213,7 +206,7 @@ class DocumentCatalog:
                 _entry(described[id_], scores.get(id_), places.get(id_)) for id_ in page
             )
             if not types:
-                notes += find_hints(connection, dataset, request)
+                notes += _find_hints(connection, dataset, request)
         return CatalogPage(
             dataset=dataset if isinstance(dataset, str) else None,
             datasets=within.datasets,
@@ -254,7 +247,7 @@ def _find(
     Files of one recording count as one document; the last value has all of them.
     """
     allowed = allowed_documents(request.within(dataset))
-    if request.after is not None or request.before is not None:
+    if request.is_dated:
         allowed = allowed & dated_between(request.after, request.before)
     if not request.within(dataset).is_whole_dataset:
         allowed = materialize(connection, allowed)
@@ -316,7 +309,7 @@ def _entry(
     )
 
 
-def find_hints(
+def _find_hints(
     connection: Connection, dataset: DatasetNames, request: BrowseRequest
 ) -> tuple[str, ...]:
     """Return notes on an empty listing; they name only documents the caller may see."""
@@ -325,10 +318,16 @@ def find_hints(
         several = not isinstance(dataset, str)
         nothing = f"the {'datasets have' if several else 'dataset has'} no documents"
         return (nothing if request.visible is None else "no document matches the filters",)
-    is_met = {
-        name: count_documents(connection, allowed, 1) > 0
-        for name, allowed in _conditions(dataset, request, visible)
+    allowed = {
+        name: visible & allowed_documents(Restriction(dataset, filter=part))
+        for name, part in request.conditions.items()
     }
+    for phrase in request.containing:
+        within = Restriction(dataset, containing=(phrase,))
+        allowed[f"contains {phrase[:_LONGEST]!r}"] = visible & allowed_documents(within)
+    if request.is_dated:
+        allowed["date"] = visible & dated_between(request.after, request.before)
+    is_met = {name: count_documents(connection, one, 1) > 0 for name, one in allowed.items()}
     if request.query is not None:
         matches = find_documents(connection, dataset, request.query, visible)
         is_met["query"] = bool(matches.scores)
@@ -343,22 +342,6 @@ def find_hints(
     return tuple(notes)
 
 
-def _conditions(
-    dataset: DatasetNames, request: BrowseRequest, visible: ColumnElement[bool]
-) -> Iterator[tuple[str, ColumnElement[bool]]]:
-    """Yield the conditions except for the query, by name, each restricted to visible documents."""
-    filters = {"file type": request.by_type, "name": request.by_name}
-    filters |= {_tag_name(tag): part for tag, part in request.by_tag.items()}
-    for name, part in filters.items():
-        if part is not None:
-            yield name, visible & allowed_documents(Restriction(dataset, filter=part))
-    for phrase in request.containing:
-        within = Restriction(dataset, containing=(phrase,))
-        yield f"{_CONTAINS}{phrase[:_LONGEST]!r}", visible & allowed_documents(within)
-    if request.after is not None or request.before is not None:
-        yield "date", visible & dated_between(request.after, request.before)
-
-
 def _hints_for(
     name: str,
     connection: Connection,
@@ -368,46 +351,33 @@ def _hints_for(
 ) -> Iterator[str]:
     if name == "file type":
         once = without_repeats(visible, find_groups(connection, dataset, visible))
-        yield f"file types: {_format_counts(count_by_type(connection, once))}"
-    elif name.startswith(_CONTAINS):
+        yield f"file types: {_format(count_by_type(connection, once))}"
+    elif name.startswith("contains "):
         yield f"no passage {name}"
     elif name == "date":
         days = date_range(connection, visible)
         yield "no document has a date" if days is None else f"dates are from {days[0]} to {days[1]}"
     elif name in ("name", "query"):
         text = request.params.name if name == "name" else request.query
-        near = _near_paths(list_document_paths(connection, visible), text or "")
-        if near:
+        named: dict[str, list[str]] = {}
+        for path in list_document_paths(connection, visible)[:_MOST_NAMES]:
+            file = path.rpartition("/")[2]
+            for form in (path, file, file.rpartition(".")[0] or file):
+                named.setdefault(form, []).append(path)
+        if near := _near(text or "", named):
             yield f"similar names: {', '.join(near)}"
     else:
-        text = next(tag for tag in request.by_tag if name == _tag_name(tag))
-        yield from _hints_for_tag(count_by_value(connection, visible, "tags"), text)
+        tags = count_by_value(connection, visible, "tags")
+        if near := _near(name.removeprefix("tag ").strip("'\""), {tag: [tag] for tag in tags}):
+            yield f"similar tags: {', '.join(near)}"
+        yield f"tags: {_format(tags)}"
 
 
-def _hints_for_tag(tags: Mapping[str, int], text: str) -> Iterator[str]:
-    near = _near(text, {tag: [tag] for tag in tags})
-    if near:
-        yield f"similar tags: {', '.join(near)}"
-    most = dict(list(tags.items())[:_MOST_TAGS])
-    more = ", …" if len(tags) > len(most) else ""
-    yield f"tags: {_format_counts(most)}{more}"
-
-
-def _tag_name(tag: str) -> str:
-    return f"tag {tag[:_LONGEST]!r}"
-
-
-def _format_counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
-
-
-def _near_paths(paths: Iterable[str], text: str) -> list[str]:
-    named: dict[str, list[str]] = {}
-    for path in list(paths)[:_MOST_NAMES]:
-        name = path.rpartition("/")[2]
-        for form in (path, name, name.rpartition(".")[0] or name):
-            named.setdefault(form, []).append(path)
-    return _near(text, named)
+def _format(counts: Mapping[str, int], order: Sequence[str] | None = None) -> str:
+    """Return the first values in this order, else in theirs, with their counts."""
+    order = list(counts) if order is None else order
+    shown = [f"{value[:_LONGEST]} ({counts[value]})" for value in order[:_MOST]]
+    return ", ".join([*shown, *["…"][: len(order) > _MOST]]) or "none"
 
 
 def _near(text: str, named: Mapping[str, list[str]]) -> list[str]:
@@ -457,20 +427,6 @@ def check_values(
         raise UnknownValueError(_describe_unknown(name, value, counts))
 
 
-def nearest_first(text: str, counts: Mapping[str, int]) -> list[str]:
-    """Return the values, most similar to the text first, ignoring case, then in their order."""
-    folded: dict[str, list[str]] = {}
-    for value in counts:
-        folded.setdefault(value.casefold(), []).append(value)
-    return list(dict.fromkeys((*find_alike(text.casefold(), folded), *counts)))
-
-
-def format_values(counts: Mapping[str, int], order: list[str]) -> str:
-    """Return the first values in this order with their counts; ``none`` without any."""
-    shown = [f"{value[:_LONGEST]} ({counts[value]})" for value in order[:_MOST]]
-    return ", ".join([*shown, *["…"][: len(order) > _MOST]]) or "none"
-
-
 def _required(tree: Filter | None) -> Iterator[Filter]:
     """Yield the conditions that must all be true."""
     if isinstance(tree, And):
@@ -494,10 +450,10 @@ def _describe_unknown(field: str, value: object, counts: Mapping[str, int]) -> s
     one, several = _FIELDS[field]
     values = value if isinstance(value, tuple) else (value,)
     texts = [str(item)[:_LONGEST] for item in values]
-    order = nearest_first(texts[0], counts)
+    order = list(dict.fromkeys((*_near(texts[0], {one: [one] for one in counts}), *counts)))
     near = nearest_file_type(texts[0], counts) if field == "file_type" else None
     hint = f"did you mean {near!r}? " if near else ""
     return (
         f"no document has the {one} {' or '.join(map(repr, texts[:_MOST]))}; {hint}{several}: "
-        f"{format_values(counts, order)}"
+        f"{_format(counts, order)}"
     )

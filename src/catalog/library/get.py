@@ -340,9 +340,10 @@ class NamedDocument:
             size += len(parts[-1].text.encode())
             if size > MAX_TEXT_BYTES:
                 break
-        notes = list(self.notes)
+        first, notes = parts[0], list(self.notes)
         if len(parts) == 1:
-            return replace(parts[0], others=self.others, notes=self.notes)
+            total = first.total if self.total is None else self.total
+            return replace(first, total=total, others=self.others, notes=self.notes)
         paths = [part.document.path for part in parts[1:]]
         more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
         notes.append(f"after blank lines, {self.joined} {', '.join(paths[:_SHOWN])}{more}")
@@ -356,7 +357,7 @@ class NamedDocument:
             lines = [line._replace(least=None, most=None) for line in lines]
         unit: Unit = "time" if self.total is None else "record"
         return replace(
-            parts[0],
+            first,
             lines=tuple(lines),
             total=self.total,
             unit=unit,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -22,7 +23,7 @@ from catalog.core.files import errno_of, find_open_to_others, remedy
 from catalog.core.scope import Scope
 from catalog.library.library import Library
 from catalog.library.names import role_scope, roles_in_force
-from catalog.store import embedding_cache, llm_cache
+from catalog.store import embedding_cache
 from catalog.store.backup import KEPT, find_stale_drafts
 from catalog.store.cards import count_damaged_cards
 from catalog.store.checksums import (
@@ -35,7 +36,6 @@ from catalog.store.chunks import StoredDataset, list_datasets
 from catalog.store.engine_types import Restriction
 from catalog.store.full_text import check_full_text
 from catalog.store.listing import allowed_documents, count_by_type
-from catalog.store.log_entries import count_damaged_entries
 from catalog.store.manifest import (
     DatasetSettings,
     FileCounts,
@@ -58,11 +58,6 @@ from catalog.store.statistics import (
 )
 
 RESTORE = "catalog restore FILE, with a copy made by catalog backup"
-_REINDEX = "catalog index rebuild --lexical"
-_USE_MODEL = "set the model that the store has; the message says how"
-_START_SERVER = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
-_REBUILD = "catalog index rebuild --keep-settings"
-_BUILD = "catalog index build FOLDER --dataset {}"
 _NAMED = 5  # documents in one message
 
 
@@ -74,95 +69,6 @@ class Check:
     ok: bool
     detail: str
     fix: str = ""
-
-
-def run_check(name: str, examine: Callable[[], str], fix: str, place: Path) -> Check:
-    """Run a check; ``fix`` is for a defect. Without permission or disk space it would not help."""
-    try:
-        return Check(name, ok=True, detail=examine())
-    except EngineLockedError as error:  # who holds it, a server say, looks after it
-        return Check(name, ok=True, detail=f"not checked: {error}")
-    except Exception as error:  # noqa: BLE001 - any error is a result of the check
-        if isinstance(error, ConfigError | EngineBlockedError):
-            fix = f"solve this first, then {fix.removesuffix(' --reread')}"
-        if isinstance(error, EmbeddingMismatchError):
-            fix = _USE_MODEL
-        if isinstance(error, EngineUnreachableError):
-            fix = _START_SERVER
-        fix = remedy(errno_of(error), place) or fix
-        return Check(name, ok=False, detail=describe_error(error), fix=fix)
-
-
-def describe_error(error: Exception) -> str:
-    return str(error) if isinstance(error, CatalogError) else f"{type(error).__name__}: {error}"
-
-
-def check_database(library: Library) -> Check:
-    """Check the database; if only its indexes are damaged, no copy needs to be restored."""
-    are_rows_sound = False
-
-    def examine() -> str:
-        nonlocal are_rows_sound
-        with library.database.read() as connection:
-            if (damage := find_damage(connection)) is not None:
-                problem, are_rows_sound = damage
-                raise CatalogError(problem)
-            orphans = count_orphans(connection)
-        if broken := {name: count for name, count in orphans.items() if count}:
-            raise CatalogError(f"rows without an owner: {broken}")
-        return "sound"
-
-    check = run_check("database", examine, RESTORE, library.database.file)
-    return replace(check, fix=_REINDEX) if are_rows_sound else check
-
-
-def permission_checks(library: Library) -> Iterator[Check]:
-    """Yield a check on whether other users may read the store or enter its folders."""
-    home, store = library.settings.home, library.database.file
-    files = find_open_to_others(*(Path(f"{store}{ending}") for ending in ("", "-wal", "-shm")))
-    folders = find_open_to_others(home, home / "indexes")
-    names = ", ".join(path.name for path in (*files, *folders))
-    close_folders = f"chmod 700 {' '.join(map(quote, map(str, folders)))}"
-    close_files = f"chmod 600 {' '.join(map(quote, map(str, files)))}"
-    if files:
-        detail = f"other users of this machine may read or enter: {names}"
-        fix = f"{close_folders}; {close_files}" if folders else close_files
-        yield Check("permissions", ok=False, detail=detail, fix=fix)
-        return
-    detail = "only you may read the store"
-    if folders:  # no defect: the folder may be shared on purpose, and its files are closed
-        detail += f"; other users may enter {names}; '{close_folders}' prevents it"
-    yield Check("permissions", ok=True, detail=detail)
-
-
-def draft_checks(library: Library) -> Iterator[Check]:
-    """Name the copies that killed commands left in the folder of the store."""
-    folders = {library.settings.home, library.database.file.parent}
-    drafts = [draft for folder in sorted(folders) for draft in find_stale_drafts(folder)]
-    kept = library.database.file.with_name(library.database.file.name + KEPT)
-    detail = f"none; {kept.name} is left from a restore" if kept.exists() else "none"
-    if drafts:
-        names = ", ".join(draft.name for draft in drafts)
-        detail = f"a command that was killed left unfinished copies of documents: {names}"
-    fix = f"rm -f {' '.join(f'{quote(str(draft))}*' for draft in drafts)}" if drafts else ""
-    yield Check("drafts", not drafts, detail, fix)
-
-
-def server_checks(library: Library) -> Iterator[Check]:
-    """Yield a check on whether the Qdrant server answers, if one is set."""
-    rag = library.settings.rag_v2
-    url = rag.qdrant_url
-    if url is None or rag.vector_engine != "qdrant":
-        return
-    from catalog.store.vectors.qdrant_server import describe_server
-
-    seconds = rag.qdrant.timeout_seconds
-    yield run_check(
-        "Qdrant server",
-        lambda: describe_server(url, rag.qdrant_api_key, seconds),
-        "correct IDX_RAG_V2__QDRANT_API_KEY",
-        library.settings.home,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +105,8 @@ class DatasetStats:
 def dataset_stats(library: Library, dataset: str) -> DatasetStats:
     """Count the dataset's content; raise :class:`UnknownDatasetError` for an unknown dataset."""
     stored, rag = stored_dataset(library, dataset), library.settings.rag_v2
+    counted = library.indexes.lexical(dataset).languages().items()
+    languages = sorted(counted, key=lambda item: -item[1])
     with library.database.read() as connection:
         totals = count_totals(connection, dataset)
         made = read_dataset_settings(connection, dataset) or DatasetSettings(None, {})
@@ -215,7 +123,7 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             chunks=totals.chunks,
             embedded=totals.embedded,
             modalities=count_modalities(connection, dataset),
-            languages=_count_languages(library, dataset),
+            languages={name or "unknown": count for name, count in languages},
             sizes=measure_chunk_sizes(connection, dataset, low, high),
             windows=totals.windows,
             vectors=totals.vectors,
@@ -223,11 +131,6 @@ def dataset_stats(library: Library, dataset: str) -> DatasetStats:
             database_bytes=database_bytes(connection),
             updated_at=stored.updated_at,
         )
-
-
-def _count_languages(library: Library, dataset: str) -> dict[str, int]:
-    counts = library.indexes.lexical(dataset).languages().items()
-    return {name or "unknown": count for name, count in sorted(counts, key=lambda item: -item[1])}
 
 
 def stored_dataset(library: Library, name: str) -> StoredDataset:
@@ -280,36 +183,135 @@ def _seen_stats(library: Library, dataset: str, seen: Scope) -> dict[str, Any]:
 
 def diagnose(library: Library) -> list[Check]:
     """Run every check; none changes stored documents."""
-    names: list[str] = []
-    unreadable: list[Check] = []
-    try:
-        names = [name for name in library.datasets() if isinstance(name, str)]
-    except Exception as error:  # noqa: BLE001 - any error is a result of the check
-        unreadable = [Check("datasets", ok=False, detail=describe_error(error), fix=RESTORE)]
     home, file = library.settings.home, library.database.file
-    reread = _reread(names[0]) if names else RESTORE
-    return [
-        check_database(library),
-        run_check("model", lambda: _model(library), "catalog models check", home),
-        run_check("model note", lambda: _model_note(library), _REBUILD, home),
-        *permission_checks(library),
-        *draft_checks(library),
-        *server_checks(library),
-        run_check("full text", lambda: _full_text(library), reread, file),
-        _check_rows(library, "model answers", "catalog cache clear", llm_cache.count_damaged),
-        _check_rows(library, "log", "catalog logs clear", count_damaged_entries),
-        run_check("removals", lambda: _removals(library), "catalog index remove NAME", home),
-        *unreadable,
-        *(check for name in names for check in _check_dataset(library, name)),
+    names: list[str] = []
+    datasets = _run("datasets", lambda: names.extend(library.datasets()), RESTORE, file)
+    reread = f"catalog index update --dataset {names[0]} --reread" if names else RESTORE
+    checks = [
+        _check_database(library),
+        _run("model", lambda: _model(library), "catalog models check", home),
+        _check_permissions(library),
+        _check_drafts(library),
+        *_check_server(library),
+        _run("full text", lambda: _full_text(library), reread, file),
+        _run("removals", lambda: _removals(library), "catalog index remove NAME", home),
+        *([] if datasets.ok else [datasets]),
     ]
+    for name in names:
+        try:
+            checks += _check_dataset(library, name)
+        except Exception as error:  # noqa: BLE001 - any error is a result of the check
+            checks.append(Check(f"{name}: checks", ok=False, detail=_describe(error), fix=RESTORE))
+    return checks
 
 
-def _check_dataset(library: Library, name: str) -> Iterator[Check]:
-    """Yield the checks of a dataset; what ends them, such as a damaged row, fails as one more."""
+def _run(name: str, examine: Callable[[], str | None], fix: str, place: Path) -> Check:
+    """Run a check; ``fix`` is for a defect. Without permission or disk space it would not help."""
     try:
-        yield from _dataset_checks(library, name)
+        return Check(name, ok=True, detail=examine() or "sound")
+    except EngineLockedError as error:  # who holds it, a server say, looks after it
+        return Check(name, ok=True, detail=f"not checked: {error}")
     except Exception as error:  # noqa: BLE001 - any error is a result of the check
-        yield Check(f"{name}: checks", ok=False, detail=describe_error(error), fix=RESTORE)
+        if isinstance(error, ConfigError | EngineBlockedError):
+            fix = f"solve this first, then {fix.removesuffix(' --reread')}"
+        if isinstance(error, EmbeddingMismatchError):
+            fix = "set the model that the store has; the message says how"
+        if isinstance(error, EngineUnreachableError):
+            fix = "start the server, or correct IDX_RAG_V2__QDRANT_URL"
+        fix = remedy(errno_of(error), place) or fix
+        return Check(name, ok=False, detail=_describe(error), fix=fix)
+
+
+def _describe(error: Exception) -> str:
+    return str(error) if isinstance(error, CatalogError) else f"{type(error).__name__}: {error}"
+
+
+def _check_database(library: Library) -> Check:
+    """Check the database; if only its indexes are damaged, no copy needs to be restored."""
+    are_rows_sound = False
+
+    def examine() -> None:
+        nonlocal are_rows_sound
+        with library.database.read() as connection:
+            if (damage := find_damage(connection)) is not None:
+                problem, are_rows_sound = damage
+                raise CatalogError(problem)
+            orphans = count_orphans(connection)
+        if broken := {name: count for name, count in orphans.items() if count}:
+            raise CatalogError(f"rows without an owner: {broken}")
+
+    check = _run("database", examine, RESTORE, library.database.file)
+    return replace(check, fix="catalog index rebuild --lexical") if are_rows_sound else check
+
+
+def _model(library: Library) -> str:
+    library.model.embed_query("probe")
+    embedding_cache.require_model(library.database, library.wanted_model)
+    encoder = library.model.encoder
+    return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
+
+
+def _check_permissions(library: Library) -> Check:
+    """Check whether other users may read the store or enter its folders."""
+    home, store = library.settings.home, library.database.file
+    files = find_open_to_others(*(Path(f"{store}{ending}") for ending in ("", "-wal", "-shm")))
+    folders = find_open_to_others(home, home / "indexes")
+    names = ", ".join(path.name for path in (*files, *folders))
+    close_folders, close_files = (
+        f"chmod {mode} {' '.join(map(quote, map(str, paths)))}"
+        for mode, paths in ((700, folders), (600, files))
+    )
+    if files:
+        detail = f"other users of this machine may read or enter: {names}"
+        fix = f"{close_folders}; {close_files}" if folders else close_files
+        return Check("permissions", ok=False, detail=detail, fix=fix)
+    detail = "only you may read the store"
+    if folders:  # no defect: the folder may be shared on purpose, and its files are closed
+        detail += f"; other users may enter {names}; '{close_folders}' prevents it"
+    return Check("permissions", ok=True, detail=detail)
+
+
+def _check_drafts(library: Library) -> Check:
+    """Name the copies that killed commands left in the folder of the store."""
+    file = library.database.file
+    folders = {library.settings.home, file.parent}
+    drafts = [draft for folder in sorted(folders) for draft in find_stale_drafts(folder)]
+    if drafts:
+        names = ", ".join(draft.name for draft in drafts)
+        detail = f"a command that was killed left unfinished copies of documents: {names}"
+        fix = f"rm -f {' '.join(f'{quote(str(draft))}*' for draft in drafts)}"
+        return Check("drafts", ok=False, detail=detail, fix=fix)
+    kept = file.with_name(file.name + KEPT)
+    left = f"none; {kept.name} is left from a restore" if kept.exists() else "none"
+    return Check("drafts", ok=True, detail=left)
+
+
+def _check_server(library: Library) -> Iterator[Check]:
+    """Check whether the Qdrant server answers, if one is set."""
+    rag = library.settings.rag_v2
+    url = rag.qdrant_url
+    if url is None or rag.vector_engine != "qdrant":
+        return
+    from catalog.store.vectors.qdrant_server import describe_server
+
+    seconds = rag.qdrant.timeout_seconds
+    yield _run(
+        "Qdrant server",
+        lambda: describe_server(url, rag.qdrant_api_key, seconds),
+        "correct IDX_RAG_V2__QDRANT_API_KEY",
+        library.settings.home,
+    )
+
+
+def _full_text(library: Library) -> str | None:
+    try:
+        with library.database.write(wait=False) as connection:
+            check_full_text(connection)
+    except StoreDamagedError as error:
+        raise CatalogError("the full-text index differs from the passages") from error
+    except StoreError as error:
+        return f"not checked: {error}"
+    return None
 
 
 def _removals(library: Library) -> str:
@@ -320,59 +322,60 @@ def _removals(library: Library) -> str:
     return "nothing is left"
 
 
-def _reread(name: str) -> str:
-    return f"catalog index update --dataset {name} --reread"
-
-
-def _dataset_checks(library: Library, name: str) -> Iterator[Check]:
-    update, home = f"catalog index update --dataset {name}", library.settings.home
-    yield run_check(f"{name}: documents", lambda: _documents(library, name), _reread(name), home)
-    yield run_check(f"{name}: source", lambda: _source(library, name), _BUILD.format(name), home)
-    of_dataset = manifest.c.dataset == name
-    files = (count_damaged_rows, manifest, of_dataset)
-    yield _check_rows(library, f"{name}: files", _reread(name), *files)
-    yield run_check(f"{name}: documents of files", lambda: _of_files(library, name), update, home)
-    yield _check_rows(library, f"{name}: cards", _reread(name), count_damaged_cards, name)
-    yield run_check(f"{name}: embedded", lambda: _embedded(library, name), update, home)
-    yield run_check(f"{name}: vectors", lambda: _vectors(library, name), _reread(name), home)
+def _check_dataset(library: Library, name: str) -> list[Check]:
+    update = f"catalog index update --dataset {name}"
+    reread, build = f"{update} --reread", f"catalog index build FOLDER --dataset {name}"
     rag, folder = library.settings.rag_v2, library.indexes.folder(name)
-    yield run_check(
-        f"{name}: lexical index",
-        lambda: _lexical_index(library, name),
-        update,
-        folder / rag.lexical_engine,
-    )
-    yield run_check(
-        f"{name}: vector index",
-        lambda: _vector_index(library, name),
-        _reread(name),
-        folder / rag.vector_engine,
-    )
+    checks: list[tuple[str, Callable[[Library, str], str | None], str, Path]] = [
+        ("documents", _documents, reread, folder),
+        ("source", _source, build, folder),
+        ("files", _files, reread, folder),
+        ("documents of files", _of_files, update, folder),
+        ("cards", _cards, reread, folder),
+        ("embedded", _embedded, update, folder),
+        ("vectors", _vectors, reread, folder),
+        ("lexical index", _lexical_index, update, folder / rag.lexical_engine),
+        ("vector index", _vector_index, reread, folder / rag.vector_engine),
+    ]
+    return [
+        _run(f"{name}: {of}", partial(examine, library, name), fix, place)
+        for of, examine, fix, place in checks
+    ]
 
 
-def _check_rows(
-    library: Library, name: str, fix: str, count: Callable[..., int], *arguments: object
-) -> Check:
-    """Check that ``count`` finds no damaged row."""
-
-    def examine() -> str:
-        with library.database.read() as connection:
-            damaged = count(connection, *arguments)
-        if damaged:
-            raise CatalogError(f"{damaged} have changed since they were stored")
-        return "sound"
-
-    return run_check(name, examine, fix, library.database.file)
-
-
-def _documents(library: Library, name: str) -> str:
+def _documents(library: Library, name: str) -> None:
     with library.database.read() as connection:
         damaged = [document for _, document in find_damaged_documents(connection, name)]
     if damaged:
         raise CatalogError(
             f"{len(damaged)} have changed since they were stored: {', '.join(damaged[:_NAMED])}"
         )
-    return "sound"
+
+
+def _source(library: Library, name: str) -> None:
+    stored_dataset(library, name)
+    with library.database.read() as connection:
+        for table, where in (
+            (datasets, datasets.c.name == name),
+            (dataset_settings, dataset_settings.c.dataset == name),
+        ):
+            if count_damaged_rows(connection, table, where):
+                raise CatalogError(f"the record of the dataset in {table.name} is damaged")
+
+
+def _files(library: Library, name: str) -> None:
+    with library.database.read() as connection:
+        _require_none(count_damaged_rows(connection, manifest, manifest.c.dataset == name))
+
+
+def _cards(library: Library, name: str) -> None:
+    with library.database.read() as connection:
+        _require_none(count_damaged_cards(connection, name))
+
+
+def _require_none(damaged: int) -> None:
+    if damaged:
+        raise CatalogError(f"{damaged} have changed since they were stored")
 
 
 def _of_files(library: Library, name: str) -> str:
@@ -384,17 +387,6 @@ def _of_files(library: Library, name: str) -> str:
     return "complete"
 
 
-def _source(library: Library, name: str) -> str:
-    stored_dataset(library, name)
-    with library.database.read() as connection:
-        note = dataset_settings.c.dataset == name
-        if count_damaged_rows(connection, datasets, datasets.c.name == name):
-            raise CatalogError("the record of the dataset and its folder is damaged")
-        if count_damaged_rows(connection, dataset_settings, note):
-            raise CatalogError("the record of the dataset's settings is damaged")
-    return "sound"
-
-
 def _embedded(library: Library, name: str) -> str:
     with library.database.read() as connection:
         totals = count_totals(connection, name)
@@ -404,7 +396,7 @@ def _embedded(library: Library, name: str) -> str:
     return detail
 
 
-def _vectors(library: Library, name: str) -> str:
+def _vectors(library: Library, name: str) -> None:
     model = embedding_cache.read_stored_model(library.database)
     with library.database.read() as connection:
         known = (model.dim, model.fingerprint) if model else (None, None)
@@ -416,18 +408,6 @@ def _vectors(library: Library, name: str) -> str:
         raise CatalogError(f"{len(keys)} not as they were stored: {named or 'of no document'}")
     if model and foreign:
         raise CatalogError(f"{foreign} are from another model than the store's, {model.model}")
-    return "sound"
-
-
-def _full_text(library: Library) -> str:
-    try:
-        with library.database.write(wait=False) as connection:
-            check_full_text(connection)
-    except StoreDamagedError as error:
-        raise CatalogError("the full-text index differs from the passages") from error
-    except StoreError as error:
-        return f"not checked: {error}"
-    return "sound"
 
 
 def _lexical_index(library: Library, name: str) -> str:
@@ -448,17 +428,3 @@ def _vector_index(library: Library, name: str) -> str:
     if wrong:
         raise CatalogError(f"{wrong} points differ from the store")
     return "up to date"
-
-
-def _model(library: Library) -> str:
-    library.model.embed_query("probe")
-    embedding_cache.require_model(library.database, library.wanted_model)
-    encoder = library.model.encoder
-    return f"{encoder.model} ({encoder.fingerprint}), {encoder.dim} dimensions"
-
-
-def _model_note(library: Library) -> str:
-    stored, wanted = embedding_cache.read_stored_model(library.database), library.wanted_model
-    if stored is not None and stored.fingerprint == wanted.fingerprint and stored != wanted:
-        raise CatalogError("the store's record of its embedding model is damaged")
-    return embedding_cache.describe_unused_fits(library.database, wanted.fingerprint) or "sound"

@@ -148,15 +148,6 @@ class Indexes:
         for points in vector:
             points.close()
 
-    def forget_vectors(self) -> None:
-        """Close the vector engines; the next search opens those of the present model."""
-        with self._lock:
-            engines = list(self._vector.values())
-            self._vector.clear()
-            self._samples.clear()
-        for engine in engines:
-            engine.close()
-
     def require_model(self) -> None:
         """Raise :class:`~catalog.core.errors.EmbeddingMismatchError` like :meth:`vector`.
 

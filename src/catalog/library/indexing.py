@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from catalog.core.errors import (
     CatalogError,
@@ -24,7 +24,7 @@ from catalog.core.files import describe_os_error
 from catalog.core.ids import check_dataset_name
 from catalog.embedding.profiles import foreign_share, profile_of
 from catalog.ingest.changes import FolderChanges, SyncPreview, preview_sync
-from catalog.ingest.embedding import EmbeddingReport, embed_waiting
+from catalog.ingest.embedding import embed_waiting
 from catalog.ingest.ray_map import open_map
 from catalog.ingest.sync import sync
 from catalog.ingest.sync_report import Failure, Progress, Silent, SyncReport
@@ -121,19 +121,18 @@ class Indexer:
         with library.database.read() as connection:
             is_known = has_dataset(connection, dataset)
         require_model(library.database, library.wanted_model)
-        lexical = library.indexes.lexical(dataset)  # one that the store cannot have is refused
+        library.indexes.lexical(dataset)  # one that the store cannot have is refused
         progress = progress or Silent()
         with open_map(ingest) as spread, self.hold(dataset, progress):
             if is_known:  # it may have been removed while this waited
                 library.require_dataset(dataset)
-            else:  # remains of an earlier dataset of the name
+            else:
                 self._finish_removal(dataset)
             require_model(library.database, library.wanted_model)
             started, clock = time.time(), time.monotonic()
             made = IndexingSettings(library, dataset, apply_settings=apply_settings)
             pipeline = made.build()
-            include, include_notes = self._patterns_of(dataset, "include", include)
-            exclude, exclude_notes = self._patterns_of(dataset, "exclude", exclude)
+            include, exclude, notes = self._patterns(dataset, include, exclude)
             changes = FolderChanges.of_folder(
                 library.database,
                 root,
@@ -154,11 +153,11 @@ class Indexer:
                 patterns=(include, exclude),
                 progress=progress,
             )
+            notes = (*notes, *report.notes, *made.notes())
             progress.start(0, "indexing words", then="embedding")
-            notes = (*include_notes, *exclude_notes, *report.notes, *made.notes())
-            notes += (*_refresh("lexical index", lexical.refresh),)
+            later: dict[str, str] = {}  # a note for each reason
+            _derive_words(library, dataset, later)
             report = replace(report, words_seconds=time.monotonic() - clock)
-            notes += (*_refresh("catalog", partial(make_cards, library.database, dataset)),)
             embedding = embed_waiting(
                 library.database,
                 dataset,
@@ -168,11 +167,10 @@ class Indexer:
                 pause=pause,
                 spread=spread,
             )
-        vector = library.indexes.vector(dataset)
-        refresh = vector.rebuild if reread else vector.refresh
-        notes += (*embedding.notes, *_refresh("vector index", refresh))
-        measure = partial(refresh_agreement, library, dataset)
-        notes += (*_refresh("agreement of vectors and words", measure),)
+            if reread:
+                _attempt("vector index", lambda: library.indexes.vector(dataset).rebuild(), later)
+            _derive_vectors(library, dataset, later)
+        notes += (*embedding.notes, *later.values())
         notes += self._language_notes(dataset) if embedding.embedded else ()
         unused = describe_unused_fits(library.database, library.wanted_model.fingerprint)
         notes += (unused,) if unused else ()
@@ -375,21 +373,33 @@ class Indexer:
                 pass
             yield
 
-    def _patterns_of(
-        self, dataset: str, option: Literal["include", "exclude"], given: tuple[str, ...] | None
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the patterns given, else those of the dataset with a note."""
+    def _patterns(
+        self, dataset: str, include: tuple[str, ...] | None, exclude: tuple[str, ...] | None
+    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Return the patterns given, else those of the dataset, and notes on what it keeps."""
         with self._library.database.read() as connection:
-            if given is not None or not has_dataset(connection, dataset):
-                return given or (), ()
+            is_known = has_dataset(connection, dataset)
+        if not is_known or (include is not None and exclude is not None):
+            return include or (), exclude or (), ()
         try:
-            patterns: tuple[str, ...] = getattr(stored_dataset(self._library, dataset), option)
+            stored = stored_dataset(self._library, dataset)
         except StoreDamagedError:
-            return (), (f"the --{option} patterns of {dataset!r} are damaged, and were dropped",)
-        if not patterns:
-            return (), ()
-        listed = " ".join(f"--{option} {pattern!r}" for pattern in patterns)
-        return patterns, (f"keeps {listed} of the last build; to drop it: --{option} ''",)
+            note = f"the patterns of {dataset!r} are damaged, and were dropped"
+            return include or (), exclude or (), (note,)
+        kept = {
+            option: patterns
+            for option, given, patterns in (
+                ("include", include, stored.include),
+                ("exclude", exclude, stored.exclude),
+            )
+            if given is None and patterns
+        }
+        notes = (
+            f"keeps {' '.join(f'--{option} {pattern!r}' for pattern in patterns)} of the last "
+            f"build; to drop it: --{option} ''"
+            for option, patterns in kept.items()
+        )
+        return include or kept.get("include", ()), exclude or kept.get("exclude", ()), (*notes,)
 
     def _with_folder(self, dataset: str) -> StoredDataset:
         stored = stored_dataset(self._library, dataset)
@@ -421,49 +431,29 @@ class Indexer:
         return (f"{passages} passages of {documents} documents wait to be embedded, and would be",)
 
 
-def _refresh(name: str, refresh: Callable[[], object]) -> Iterator[str]:
-    """Bring derived files up to date; if that is impossible now, the next search does it.
+def _derive_words(library: Library, dataset: str, later: dict[str, str]) -> None:
+    _attempt("lexical index", library.indexes.lexical(dataset).refresh, later)
+    _attempt("catalog", partial(make_cards, library.database, dataset), later)
+
+
+def _derive_vectors(library: Library, dataset: str, later: dict[str, str]) -> None:
+    _attempt("vector index", lambda: library.indexes.vector(dataset).refresh(), later)
+    measure = partial(refresh_agreement, library, dataset)
+    _attempt("agreement of vectors and words", measure, later)
+
+
+def _attempt(name: str, derive: Callable[[], object], later: dict[str, str]) -> None:
+    """Bring derived files up to date; if that is impossible now, note it: the next search does it.
 
     An error for a setting that can never work is raised: the store is complete, and the next run
     continues.
     """
     try:
-        refresh()
+        derive()
     except ConfigError:
         raise
     except CatalogError as error:
-        yield f"the {name} will be brought up to date later: {error}"
-
-
-def complete_dataset(library: Library, dataset: str, progress: Progress) -> EmbeddingReport:
-    """Embed waiting passages, and update keyword index, cards, vectors and agreement.
-
-    The caller holds the dataset's lock. A note names each index that cannot be updated now.
-    """
-    database, indexes = library.database, library.indexes
-    failed: dict[str, list[str]] = {}  # what cannot be derived, by the reason
-
-    def attempt(name: str, derive: Callable[[], object]) -> None:
-        try:
-            derive()
-        except CatalogError as error:
-            failed.setdefault(str(error), []).append(name)
-
-    attempt("lexical index", lambda: indexes.lexical(dataset).refresh())
-    attempt("catalog", partial(make_cards, database, dataset))
-    with database.write() as connection:
-        is_waiting = settle_waiting(connection, dataset)
-    meaning = EmbeddingReport()
-    if is_waiting:
-        pipeline = IndexingSettings(library, dataset).build()
-        meaning = embed_waiting(database, dataset, pipeline, progress=progress)
-    attempt("vector index", lambda: indexes.vector(dataset).refresh())
-    attempt("agreement of vectors and words", partial(refresh_agreement, library, dataset))
-    notes = (
-        f"not up to date before a search, the {', the '.join(names)}: {reason}"
-        for reason, names in failed.items()
-    )
-    return replace(meaning, notes=(*meaning.notes, *notes))
+        later.setdefault(str(error), f"the {name} will be brought up to date later: {error}")
 
 
 def rebuild_indexes(
@@ -591,10 +581,18 @@ def import_chunks(
         notes = run.notes
         for dataset in run.opened:
             run.hold(dataset)
-            report = complete_dataset(library, dataset, progress)
-            embedded += report.embedded
-            failed += report.failed
-            notes += report.notes
+            later: dict[str, str] = {}
+            _derive_words(library, dataset, later)
+            with library.database.write() as connection:
+                is_waiting = settle_waiting(connection, dataset)
+            if is_waiting:
+                pipeline = IndexingSettings(library, dataset).build()
+                report = embed_waiting(library.database, dataset, pipeline, progress=progress)
+                embedded += report.embedded
+                failed += report.failed
+                notes += report.notes
+            _derive_vectors(library, dataset, later)
+            notes += later.values()
             with library.database.read() as connection:
                 waiting += count_waiting(connection, dataset)[1]
     return ImportReport(

@@ -12,7 +12,7 @@ from catalog.core.scope import ALL, Scope
 from catalog.core.settings import Settings, load_settings
 from catalog.core.text import storable
 from catalog.library.indexes import Indexes
-from catalog.library.logs import QueryLog, RetrievalLog
+from catalog.library.logs import QueryLog, RetrievalFile
 from catalog.library.names import role_scope, roles_in_force
 from catalog.store import Database
 from catalog.store.chunks import list_dataset_names, require_dataset, unknown_dataset
@@ -48,7 +48,7 @@ class Library:
         self.database = Database(url, home) if url else Database.at(home)
         self.indexes = Indexes(settings, self.database, lambda: self.wanted_model)
         self.log = QueryLog(self.database, settings)
-        self._retrieval_log = RetrievalLog(settings.home, is_on=settings.log.retrieval)
+        self._events = RetrievalFile.of(settings.home) if settings.log.retrieval else None
 
     @classmethod
     def open(
@@ -198,7 +198,9 @@ class Library:
         self._is_closed = True
         self.indexes.close()
         self.log.close()
-        self._retrieval_log.close()
+        if self._events is not None:
+            self._events.leave()
+            self._events = None
         self.database.close()
 
     def require_open(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -33,65 +33,51 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOCK = Lock()
-_OPEN: dict[str, tuple[_RetrievalFile, int]] = {}
+_USERS: Counter[RetrievalFile] = Counter()  # libraries that write to each open file
 _MOST_WAITING = 1_000
 _DAY = 86_400.0
 _VERBS = {AskParams: "ask", GenerateParams: "generate", SearchParams: "search"}
 
 
-class RetrievalLog:
-    """Write the events of a home's searches to its file while it is open, if ``is_on``.
+class RetrievalFile(WatchedFileHandler):
+    """Append the events of a home's searches, and those outside any search, to its file.
 
     Libraries of one home share the file; so do processes, because each line is written at once. The
     file may be moved away at any time (``logrotate``): the next line creates a new one. If it
     cannot be written, there is a warning, and searches go on.
     """
 
-    def __init__(self, home: Path, *, is_on: bool) -> None:
-        self._home = str(home) if is_on else None
-        if self._home is None:
-            return
-        with _LOCK:
-            handler, users = _OPEN.get(self._home) or (_RetrievalFile(home), 0)
-            _OPEN[self._home] = handler, users + 1
-            LOGGER.addHandler(handler)  # which adds one once
-
-    def close(self) -> None:
-        """Close the file with the last library of the home; safe to call twice."""
-        home, self._home = self._home, None
-        if home is None:
-            return
-        with _LOCK:
-            handler, users = _OPEN.pop(home)
-            if users > 1:
-                _OPEN[home] = handler, users - 1
-                return
-            LOGGER.removeHandler(handler)
-        handler.close()
-
-
-class _RetrievalFile(WatchedFileHandler):
-    """Append events of one home, and those outside any search, to its file."""
-
     def __init__(self, home: Path) -> None:
-        self._file = home / "logs" / "retrieval.log"
-        self._home = str(home)
+        self._file, self._home = home / "logs" / "retrieval.log", str(home)
         self._is_warned = False
         super().__init__(self._file, encoding="utf-8", delay=True)
         form = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
         form.converter = time.gmtime
         self.setFormatter(form)
+        self.addFilter(lambda _: current_home() in ("", self._home))
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Let through the records of this home."""
-        del record
-        return current_home() in ("", self._home)
+    @classmethod
+    def of(cls, home: Path) -> RetrievalFile:
+        """Return the file of a home, to be left once by each who took it."""
+        with _LOCK:
+            known = next((one for one in _USERS if one._home == str(home)), None)
+            handler = known or cls(home)
+            _USERS[handler] += 1
+            LOGGER.addHandler(handler)  # which adds one once
+            return handler
+
+    def leave(self) -> None:
+        """Close the file with its last user."""
+        with _LOCK:
+            _USERS[self] -= 1
+            if _USERS[self] > 0:
+                return
+            del _USERS[self]
+            LOGGER.removeHandler(self)
+        self.close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line; also handle errors of looking for the file.
-
-        The base class raises those.
-        """
+        """Write the line; also handle errors of looking for the file, which the base raises."""
         try:
             super().emit(record)
         except OSError:
@@ -163,58 +149,35 @@ class QueryLog:
         }
         is_noted = False
 
-        def note(outcome: SearchResults | Answer | Artifact, **more: Any) -> None:
+        def add(kind: Literal["answered", "abstained", "failed"], told: dict[str, Any]) -> None:
             nonlocal is_noted
             is_noted = True
-            told = self._tell(outcome) | more
-            if told.get("generation_ms") is None:  # no model was asked, of whatever profile
-                told["profile"] = None
             entry = LogEntry(**known, **told)
             if is_logged:
-                self._add(entry)
-            self._observe(edge, entry)
+                self._waiting.append(entry)
+                self._write()
+            if self.observer is not None:
+                stages = tuple((name, status) for name, status, _ in entry.stages)
+                self.observer(Outcome(verb, edge, kind, stages))
+
+        def note(outcome: SearchResults | Answer | Artifact, **more: Any) -> None:
+            told = _tell(outcome, self._settings) | more
+            if told.get("generation_ms") is None:  # no model was asked, of whatever profile
+                told["profile"] = None
+            add("abstained" if told.get("abstained") else "answered", told)
 
         try:
             yield note
         except BaseException as error:
             if not is_noted:
-                elapsed_ms = (time.perf_counter() - started) * 1000
+                elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
                 errors = (type(error.__cause__ or error).__name__,)
-                entry = LogEntry(**known, elapsed_ms=round(elapsed_ms, 3), errors=errors)
-                if is_logged:
-                    self._add(entry)
-                self._observe(edge, entry, failed=True)
+                add("failed", {"elapsed_ms": elapsed_ms, "errors": errors})
             raise
 
     def close(self) -> None:
         """Write the waiting entries; they are lost if that fails."""
         self._write(is_last=True)
-
-    def _tell(self, outcome: SearchResults | Answer | Artifact) -> dict[str, Any]:
-        """Return the fields of an entry for an answer, an artifact, or the results of a search."""
-        if isinstance(outcome, Answer):
-            told = _tell_results(outcome.results) | _tell_run(outcome)
-            told["abstained"] = None if outcome.abstained is None else outcome.abstained.reason
-        elif isinstance(outcome, Artifact):
-            told = _tell_sections(outcome) | _tell_run(outcome)
-        else:
-            return _tell_results(outcome)
-        if outcome.model is not None and outcome.tokens is not None:
-            prompt, reply = outcome.tokens.prompt, outcome.tokens.reply
-            cost = self._settings.llm.cost(outcome.model, prompt, reply)
-            told |= {"prompt_tokens": prompt, "reply_tokens": reply, "cost": cost}
-        times = [stage.ms for stage in outcome.stages if stage.name == "write"]
-        return told | {"model": outcome.model, "generation_ms": sum(times) if times else None}
-
-    def _observe(self, edge: Edge, entry: LogEntry, *, failed: bool = False) -> None:
-        if self.observer is not None:
-            kind: Literal["answered", "abstained"] = "abstained" if entry.abstained else "answered"
-            stages = tuple((name, status) for name, status, _ in entry.stages)
-            self.observer(Outcome(entry.verb, edge, "failed" if failed else kind, stages))
-
-    def _add(self, entry: LogEntry) -> None:
-        self._waiting.append(entry)
-        self._write()
 
     def _write(self, *, is_last: bool = False) -> None:
         """Write the waiting entries, and drop some that are too old or too many."""
@@ -244,26 +207,6 @@ class QueryLog:
         _log.log(level, "%d questions are missing from the log (catalog logs): %s", count, error)
 
 
-def _tell_results(results: SearchResults) -> dict[str, Any]:
-    return {
-        "datasets": results.datasets,
-        "passages": tuple((result.chunk_id, result.score) for result in results),
-        "confidence": results.confidence,
-        "retrieval_ms": results.elapsed_ms,
-        **_tell_run(results),
-    }
-
-
-def _tell_sections(artifact: Artifact) -> dict[str, Any]:
-    searches = [stage.ms for stage in artifact.stages if stage.name.startswith("search ")]
-    return {
-        "datasets": artifact.datasets,
-        "passages": tuple((result.chunk_id, result.score) for result in artifact.results),
-        "retrieval_ms": round(sum(searches), 3),
-        "abstained": "no section has any evidence" if artifact.abstained else None,
-    }
-
-
 def _words(params: SearchParams | AskParams | GenerateParams) -> str:
     """Return the text of the question; for an artifact, its kind and its topic."""
     if isinstance(params, GenerateParams):
@@ -271,11 +214,34 @@ def _words(params: SearchParams | AskParams | GenerateParams) -> str:
     return params.question if isinstance(params, AskParams) else params.query
 
 
-def _tell_run(outcome: SearchResults | Answer | Artifact) -> dict[str, Any]:
-    """Return the outcome; of errors only the class, because a message may quote a document."""
-    failed = [stage for stage in outcome.stages if stage.status == "failed"]
-    return {
+def _tell(outcome: SearchResults | Answer | Artifact, settings: Settings) -> dict[str, Any]:
+    """Return the fields of an entry for an answer, an artifact, or the results of a search.
+
+    Of errors there is only the class, because a message may quote a document.
+    """
+    stages, found = outcome.stages, outcome.results if isinstance(outcome, Answer) else outcome
+    failed = [stage for stage in stages if stage.status == "failed"]
+    hits = found.results
+    told: dict[str, Any] = {
+        "datasets": found.datasets,
+        "passages": tuple((hit.chunk_id, hit.score) for hit in hits),
         "elapsed_ms": outcome.elapsed_ms,
-        "stages": tuple((stage.name, stage.status, stage.ms) for stage in outcome.stages),
+        "stages": tuple((stage.name, stage.status, stage.ms) for stage in stages),
         "errors": tuple(f"{stage.name}: {stage.note.partition(':')[0]}" for stage in failed),
     }
+    if isinstance(found, Artifact):
+        searches = [stage.ms for stage in stages if stage.name.startswith("search ")]
+        told["retrieval_ms"] = round(sum(searches), 3)
+        told["abstained"] = "no section has any evidence" if found.abstained else None
+    else:
+        told |= {"confidence": found.confidence, "retrieval_ms": found.elapsed_ms}
+    if isinstance(outcome, Answer):
+        told["abstained"] = None if outcome.abstained is None else outcome.abstained.reason
+    if isinstance(outcome, Answer | Artifact):
+        if outcome.model is not None and outcome.tokens is not None:
+            prompt, reply = outcome.tokens.prompt, outcome.tokens.reply
+            cost = settings.llm.cost(outcome.model, prompt, reply)
+            told |= {"prompt_tokens": prompt, "reply_tokens": reply, "cost": cost}
+        times = [stage.ms for stage in stages if stage.name == "write"]
+        told |= {"model": outcome.model, "generation_ms": sum(times) if times else None}
+    return told

@@ -442,21 +442,13 @@ class Names:
     def _unmatched(self, tree: Condition) -> Iterator[str]:
         """Yield texts in a condition that may be other names of documents."""
         values = tree.value if isinstance(tree.value, tuple) else (tree.value,)
-        names = [value for value in values if isinstance(value, str)]
-        if tree.field == "title":
-            return
-        if tree.op not in _EQUAL:
-            yield from filter(_NO_PLAIN_TEXT.search, names)
-            return
-        if tree.field == "docid":
-            yield from (name for name in names if not DOCID.fullmatch(f"#{name}"))
-            return
-        prefix = f"{self.dataset}:" if tree.field == "path" else ""
-        ids = {name: f"{prefix}{name}" for name in names}
-        live = self._live(ids.values()) if tree.field != "media" else ()
-        for name, id_ in ids.items():
-            is_id = tree.field == "source_doc_id"
-            if id_ not in live and (is_id or not self.documents.named(name)):
+        for name in (value for value in values if isinstance(value, str)):
+            is_likely = tree.op in _EQUAL or _NO_PLAIN_TEXT.search(name)
+            is_docid = tree.field == "docid" and DOCID.fullmatch(f"#{name}")
+            own = self._own(name)
+            stored = {"path": own, "source_doc_id": f"{self.dataset}:{own}"}.get(tree.field)
+            is_path = name == stored and own in self.paths
+            if tree.field != "title" and is_likely and not (is_docid or is_path):
                 yield name
 
 
@@ -467,10 +459,7 @@ def find_named(connection: Connection, dataset: str, name: str) -> list[str]:
     """
     bare = name.removeprefix(f"{dataset}:")
     paths = paths_of_files(connection, dataset, [bare])
-    if not paths and live_documents(connection, [f"{dataset}:{bare}"]):
-        paths = [bare]
-    if not paths and (docid := DOCID.fullmatch(name)):
-        paths = [one.path for one in find_by_docid(connection, docid[1], dataset)]
+    paths = paths or Names(connection, dataset).exactly(Reading(name))
     if not paths:
         near = get_close_matches(bare, list_paths(connection, dataset), n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""

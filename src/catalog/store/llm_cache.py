@@ -107,11 +107,6 @@ def find_damaged(connection: Connection) -> list[bytes]:
     return [row.key for row in rows if row_checksum(row[:-1]) != row.checksum]
 
 
-def count_damaged(connection: Connection) -> int:
-    """Count the answers that changed since they were stored."""
-    return len(find_damaged(connection))
-
-
 def drop_damaged(connection: Connection) -> None:
     """Drop the answers that changed since they were stored."""
     damaged = _SEALED[0].in_(find_damaged(connection))

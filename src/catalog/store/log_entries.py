@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, true
 
 from catalog.core.text import compose, storable
-from catalog.store.checksums import count_damaged_rows, row_checksum, seal_rows
+from catalog.store.checksums import row_checksum, seal_rows
 from catalog.store.database import read_meta, set_meta
 from catalog.store.schema import query_log
 
@@ -125,11 +125,6 @@ def clear_entries(connection: Connection, *, before: float | None = None) -> int
     """Drop all entries, or those before a time; return the number dropped."""
     wanted = true() if before is None else query_log.c.asked_at < before
     return connection.execute(delete(query_log).where(wanted)).rowcount
-
-
-def count_damaged_entries(connection: Connection) -> int:
-    """Count the entries that changed since they were written."""
-    return count_damaged_rows(connection, query_log, true())
 
 
 def _whole(rows: Sequence[Row[Any]]) -> Iterator[LogEntry]:
