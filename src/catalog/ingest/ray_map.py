@@ -59,9 +59,7 @@ def _connect(ray: Any, address: str) -> None:
     try:
         if port.isdigit():  # Ray itself would try for minutes
             socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-        ray.init(
-            address=address, include_dashboard=None, log_to_driver=False, logging_level="ERROR"
-        )
+        ray.init(address, include_dashboard=None, log_to_driver=False, logging_level="ERROR")
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(f"no Ray cluster answers at {address}: {error}") from error
 
@@ -70,8 +68,12 @@ def _map_on(ray: Any, work: Callable[[Any], Any], items: Iterable[Any]) -> Itera
     """Yield the results in the order of the items, with a task in work for each processor."""
     size = max(1, int(ray.cluster_resources().get("CPU", 1)))
     task = ray.remote(max_retries=_TRIES - 1, num_cpus=1)(do)
-    name, packed = uuid.uuid4().hex, ray.put(_pack(work))
-    pending: deque[Any] = deque()
+    name, pending = uuid.uuid4().hex, deque[Any]()
+    try:
+        packed = ray.put(pickle.dumps(work))
+    except Exception as error:
+        told = "leave --ray out, or name the model in the settings"
+        raise ConfigError(f"the model cannot be sent to Ray ({error}): {told}") from error
     try:
         for item in items:
             pending.append(task.remote(name, packed, item))
@@ -82,16 +84,6 @@ def _map_on(ray: Any, work: Callable[[Any], Any], items: Iterable[Any]) -> Itera
     finally:
         for left in pending:
             ray.cancel(left)
-
-
-def _pack(work: Callable[[Any], Any]) -> bytes:
-    try:
-        return pickle.dumps(work)
-    except Exception as error:
-        raise ConfigError(
-            f"the model cannot be sent to Ray ({error}): leave --ray out, or name the model in "
-            "the settings"
-        ) from error
 
 
 def do(name: str, packed: bytes, item: Any) -> Any:

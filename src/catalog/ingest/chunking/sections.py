@@ -92,7 +92,11 @@ def split_streams(doc: ParsedDocument, outline: Outline) -> Iterator[Stream]:
     text, end = doc.text, len(doc.text)
     at = start = skip_space(text, doc.body_start, end)
     run: list[Segment] = []
-    for segment in _visible_segments(doc):
+    for whole in doc.segments:
+        begin = skip_space(text, max(whole.start, at), whole.end)
+        segment = replace(whole, start=begin, end=trim_end(text, begin, whole.end))
+        if begin >= segment.end:
+            continue
         is_next = bool(run) and at >= segment.start and run[-1].modality == segment.modality
         if run and not (is_next and segment.modality in _JOINED):
             yield start, run[-1].end, tuple(run)
@@ -107,14 +111,3 @@ def split_streams(doc: ParsedDocument, outline: Outline) -> Iterator[Stream]:
         yield start, run[-1].end, tuple(run)
     if at < end:
         yield at, trim_end(text, at, end), ()
-
-
-def _visible_segments(doc: ParsedDocument) -> Iterator[Segment]:
-    """Yield the segments within the body, without blank ones and the white space around them."""
-    least = doc.body_start
-    for segment in doc.segments:
-        start = skip_space(doc.text, max(segment.start, least), segment.end)
-        end = trim_end(doc.text, start, segment.end)
-        if start < end:
-            yield replace(segment, start=start, end=end)
-            least = end

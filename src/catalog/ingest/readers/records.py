@@ -65,8 +65,7 @@ class JsonReader(CodeReader):
             yield from super().read(BytesIO(data), path, limits=limits)
             return
         yield from _write_all(path, whole, limits)
-        if left is not None:
-            yield ReadFailure(path, left)
+        yield from [ReadFailure(path, left)] if left is not None else []
 
     def parse(self, text: str, path: str) -> ParsedDocument:
         if (transcript := read_transcript_json(text, path)) is not None:
